@@ -1,0 +1,13 @@
+"""What the IR can say: the bindings, our dialects, their assembly and their tiling."""
+
+from .mlir import ir
+
+
+def make_context() -> ir.Context:
+    """A context with upstream's dialects and ours loaded."""
+    from .linalg_ext import LinalgExt
+
+    context = ir.Context()
+    with context:
+        LinalgExt.load()
+    return context

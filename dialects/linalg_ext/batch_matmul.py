@@ -1,0 +1,57 @@
+"""``linalg_ext.batch_matmul``: C + A·B over any number of batch dimensions, in four layouts.
+
+| layout | A            | B            | C            |
+| ------ | ------------ | ------------ | ------------ |
+| nn     | [batch…,m,k] | [batch…,k,n] | [batch…,m,n] |
+| nt     | [batch…,m,k] | [batch…,n,k] | [batch…,m,n] |
+| tn     | [batch…,k,m] | [batch…,k,n] | [batch…,m,n] |
+| tt     | [batch…,k,m] | [batch…,n,k] | [batch…,m,n] |
+"""
+
+from typing import Any
+
+from ..mlir import ext, ir
+from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+
+
+def verify_batch_matmul(op: ir.OpView) -> None:
+    expect_tensors(op, {"lhs": op.lhs, "rhs": op.rhs, "output": op.output})
+    layout = op.layout.value
+    expect(layout in LAYOUTS, f"expects layout to be one of {', '.join(LAYOUTS)}, but found \"{layout}\"")
+    a, b, c = op.lhs.type, op.rhs.type, op.output.type
+    expect(a.rank >= 2, f"expects lhs to have rank 2 or more, but found {a}")
+    batch = list(a.shape[:-2])
+    m, k = a.shape[-2:] if layout[0] == "n" else reversed(a.shape[-2:])
+    expect(b.rank == a.rank, f"expects rhs to have the rank of lhs, {a.rank}, but found rank {b.rank}: {b}")
+    n = b.shape[-1] if layout[1] == "n" else b.shape[-2]
+    expect_shape("rhs", b, [*batch, *([k, n] if layout[1] == "n" else [n, k])], f'lhs is {a}, layout = "{layout}"')
+    expect_shape("output", c, [*batch, m, n], f'lhs is {a} and rhs is {b}, layout = "{layout}"')
+    expect(
+        a.element_type == b.element_type,
+        f"expects lhs and rhs to share one element type, but found {a.element_type} and {b.element_type}",
+    )
+    narrow = isinstance(a.element_type, ir.F16Type | ir.BF16Type)
+    expect(
+        c.element_type == a.element_type or (narrow and isinstance(c.element_type, ir.F32Type)),
+        f"expects output to have element type {a.element_type}{' or f32' if narrow else ''}, "
+        f"but found {c.element_type}",
+    )
+    expect_results_like(op, [op.output])
+
+
+class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure]):
+    """See the module."""
+
+    layout: ir.StringAttr
+    lhs: ext.Operand[Any]
+    rhs: ext.Operand[Any]
+    output: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = (
+        "`ins` `(` $lhs `,` $rhs `:` type($lhs) `,` type($rhs) `)` `outs` `(` $output `:` type(outs) `)` "
+        "`layout` `=` $layout attr-dict (`:` type(results)^)?"
+    )
+    verify_invariants = staticmethod(verifier(verify_batch_matmul))

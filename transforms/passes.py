@@ -1,0 +1,120 @@
+"""What a pass is, and the list of ours.
+
+A pass is a frozen dataclass in a file of its own; the file's stem is the pass's name with underscores, its fields are
+the options of the command line, its docstring shows the IR before and after::
+
+    @dataclass(frozen=True)
+    class FuseAttention(Pass):
+        '''Tiles and fuses attention …'''
+
+        tile_sizes: tuple[int, ...] = option("one size per loop of the root; 0 = not tiled")
+
+        def run(self, op: ir.Operation) -> None: ...
+
+To add a pass, write its file and add its path to ``PASSES``. Files are imported on first use.
+"""
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from ..dialects.mlir import ir
+
+PASSES = (
+    "transform-interpreter",
+    "fuse-attention",
+    "decompose-linalg-ext",
+)
+
+
+class PassError(Exception):
+    """A pass cannot go on: `message` says why and what to do, `op` (an operation or a location) says where."""
+
+    def __init__(self, message: str, op: Any = None):
+        super().__init__(message)
+        self.message = message
+        self.location = location_of(op)
+
+
+def location_of(op: Any) -> ir.Location | None:
+    """The location of an operation or OpView; a location itself; None for None."""
+    if op is None or isinstance(op, ir.Location):
+        return op
+    return op.operation.location
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Something to tell the user that is no error: severity is "warning" or "remark"."""
+
+    severity: str
+    message: str
+    location: ir.Location | None
+
+
+_listeners: list[Callable[[Report], None]] = []
+
+
+def warn(op: Any, message: str) -> None:
+    """Tells whoever listens of a slow path or a surprise, at `op`'s location."""
+    _tell(Report("warning", message, location_of(op)))
+
+
+def remark(op: Any, message: str) -> None:
+    """Tells whoever listens what was done or left alone, and why, at `op`'s location."""
+    _tell(Report("remark", message, location_of(op)))
+
+
+def _tell(report: Report) -> None:
+    for listener in _listeners:
+        listener(report)
+
+
+class listening:
+    """Within the block, `listener` is called with every Report::
+
+        with listening(reports.append):
+            pass_.run(module)
+    """
+
+    def __init__(self, listener: Callable[[Report], None]):
+        self.listener = listener
+
+    def __enter__(self) -> "listening":
+        _listeners.append(self.listener)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _listeners.remove(self.listener)
+
+
+def option(help: str, default: Any = ()) -> Any:
+    """A dataclass field that is also an option of the command line, with the text that --help shows."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """Base of all passes; see the module. `run` rewrites `op` (a module or a function) in place."""
+
+    def run(self, op: ir.Operation) -> None:
+        raise TypeError(f"{type(self).__name__} defines no run()")
+
+
+def lookup(name: str) -> type[Pass]:
+    """The pass class called `name`, such as "fuse-attention"; KeyError if we have none of that name."""
+    for path in PASSES:
+        if path.rpartition("/")[2] == name:
+            module = importlib.import_module("." + path.replace("/", ".").replace("-", "_"), __package__)
+            return next(
+                member
+                for member in vars(module).values()
+                if isinstance(member, type) and issubclass(member, Pass) and member.__module__ == module.__name__
+            )
+    raise KeyError(name)
+
+
+def names() -> list[str]:
+    """The names of all our passes, in the order of the pipeline."""
+    return [path.rpartition("/")[2] for path in PASSES]
