@@ -25,7 +25,8 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
     output: ext.Operand[Any]
     result: ext.Result[Any]
 
+    inits = ("output",)
     assembly_format = (
-        "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type(outs) `)` (`:` type(results)^)?"
+        "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type($output) `)` (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_diag))

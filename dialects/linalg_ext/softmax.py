@@ -15,9 +15,11 @@ from typing import Any
 from ..mlir import ext, ir
 from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
 
+SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
     "attr-dict `dimension` `(` $dimension `)` `ins` `(` $input `:` type($input) `)` "
-    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type(outs) `)` (`:` type(results)^)?"
+    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type($output, $max, $accum, $scale) `)` "
+    "(`:` type(results)^)?"
 )
 
 
@@ -65,5 +67,6 @@ class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
     new_accum: ext.Result[Any]
     new_scale: ext.Result[Any]
 
+    inits = SOFTMAX_INITS
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..mlir import ext, ir
 from .dialect import LinalgExt, verifier
-from .softmax import SOFTMAX_FORMAT, verify_softmax
+from .softmax import SOFTMAX_FORMAT, SOFTMAX_INITS, verify_softmax
 
 
 class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pure]):
@@ -30,5 +30,6 @@ class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pu
     new_accum: ext.Result[Any]
     new_scale: ext.Result[Any]
 
+    inits = SOFTMAX_INITS
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))
