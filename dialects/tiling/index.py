@@ -113,6 +113,12 @@ class TileBuilder:
         self._built: dict[Index, ir.Value] = {}
         self._constants: dict[int, ir.Value] = {}
 
+    def inside(self, loop: ir.Operation, body: ir.Block) -> TileBuilder:
+        """A builder for the `body` of `loop`, which builds what depends on no iteration before that."""
+        builder = TileBuilder(ir.InsertionPoint(loop), body)
+        builder._constants = self._constants
+        return builder
+
     # Index values.
 
     def _prologue(self) -> ir.InsertionPoint:
@@ -194,6 +200,16 @@ class TileBuilder:
         applied = ir.AffineMap.get(1, 0, [expression(ir.AffineExpr.get_dim(0))])
         return Index.of(self.in_prologue("affine.apply", [self.value(a)], map=ir.AffineMapAttr.get(applied)))
 
+    def ceil_divided_outside(self, a: Index, divisor: int) -> Index:
+        """⌈a / divisor⌉, which depends on no loop, computed before the loops."""
+        if a.static is not None:
+            return Index(-(-a.static // divisor))
+        applied = ir.AffineMap.get(1, 0, [ir.AffineExpr.get_ceil_div(ir.AffineExpr.get_dim(0), divisor)])
+        with self.outside:
+            kind, value = ir.IndexType.get(), self.outside_value(a)
+            op = ir.Operation.create("affine.apply", [kind], [value], {"map": ir.AffineMapAttr.get(applied)})
+            return Index.of(op.result)
+
     # Shapes.
 
     def dim(self, value: ir.Value, d: int) -> Index:
@@ -252,15 +268,17 @@ class TileBuilder:
             "static_strides": ir.DenseI64ArrayAttr.get([1] * len(tile)),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
         }
-        return ir.Operation.create(
-            name, [result], [*operands, *dynamic_offsets, *dynamic_sizes], attributes
-        ).result
+        return ir.Operation.create(name, [result], [*operands, *dynamic_offsets, *dynamic_sizes], attributes).result
 
     def empty(self, sizes: Sequence[Index], element_type: ir.Type) -> ir.Value:
         static, dynamic = self.mixed(sizes)
-        return ir.Operation.create(
-            "tensor.empty", [ir.RankedTensorType.get(static, element_type)], dynamic
-        ).result
+        return ir.Operation.create("tensor.empty", [ir.RankedTensorType.get(static, element_type)], dynamic).result
+
+    def empty_outside(self, sizes: Sequence[Index], element_type: ir.Type) -> ir.Value:
+        """``tensor.empty`` whose sizes depend on no loop, for use before the loops."""
+        dynamic = [self.outside_value(s) for s in sizes if s.static is None]
+        kind = ir.RankedTensorType.get(static_shape(sizes), element_type)
+        return ir.Operation.create("tensor.empty", [kind], dynamic).result
 
 
 def reify_dim(builder: TileBuilder, op: ir.Operation, value: ir.Value, d: int) -> Index | None:
@@ -273,7 +291,9 @@ def reify_dim(builder: TileBuilder, op: ir.Operation, value: ir.Value, d: int) -
     if op.name == "tensor.collapse_shape":
         extents = [builder.dim(view.src, ir.IntegerAttr(s).value) for s in view.reassociation[d]]
         symbolic = [e for e in extents if e.static is None]
-        return symbolic[0].scaled(prod(e.const for e in extents if e.static is not None)) if len(symbolic) == 1 else None
+        return (
+            symbolic[0].scaled(prod(e.const for e in extents if e.static is not None)) if len(symbolic) == 1 else None
+        )
     if op.name == "tensor.insert_slice":
         return builder.dim(view.dest, d)
     if op.name == "tensor.cast":

@@ -21,7 +21,7 @@ class Tiling:
         self.op = op
 
     def iterator_types(self) -> list[str]:
-        """"parallel" or "reduction" for every loop of the iteration domain."""
+        """ "parallel" or "reduction" for every loop of the iteration domain."""
         return ["parallel"] * self.op.results[0].type.rank
 
     def domain(self, builder: TileBuilder) -> list[Index]:

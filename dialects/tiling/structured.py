@@ -167,7 +167,5 @@ def _shift_indices(builder: TileBuilder, clone: ir.Operation, tile: Tile) -> Non
         offset = tile[ir.IntegerAttr(op.attributes["dim"]).value].offset
         if offset != Index(0):
             with ir.InsertionPoint.after(op):
-                shifted = ir.Operation.create(
-                    "arith.addi", [ir.IndexType.get()], [op.result, builder.value(offset)]
-                )
+                shifted = ir.Operation.create("arith.addi", [ir.IndexType.get()], [op.result, builder.value(offset)])
             op.result.replace_all_uses_except(shifted.result, shifted)

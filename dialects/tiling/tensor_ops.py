@@ -223,9 +223,7 @@ class PadTiling(Tiling):
                 used = any(True for _ in argument.uses)
                 shifted = used and r.offset != Index(0)
                 mapping[argument] = (
-                    ir.Operation.create(
-                        "arith.addi", [ir.IndexType.get()], [fresh, builder.value(r.offset)]
-                    ).result
+                    ir.Operation.create("arith.addi", [ir.IndexType.get()], [fresh, builder.value(r.offset)]).result
                     if shifted
                     else fresh
                 )
