@@ -11,7 +11,8 @@
 from typing import Any
 
 from ..mlir import ext, ir
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, projections, verifier
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -58,8 +59,9 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         rhs = (k, n) if self.layout.value[1] == "n" else (n, k)
         return projections(rank + 1, (*batch, *lhs), (*batch, *rhs), (*batch, m, n))
 
+    inits = ("output",)
     assembly_format = (
-        "`ins` `(` $lhs `,` $rhs `:` type($lhs) `,` type($rhs) `)` `outs` `(` $output `:` type(outs) `)` "
-        "`layout` `=` $layout attr-dict (`:` type(results)^)?"
+        "`ins` `(` $lhs `,` $rhs `:` type($lhs, $rhs) `)` `outs` `(` $output `:` type($output) `)` "
+        "`layout` `=` $layout (` ` attr-dict^)? (`:` type(results))?"
     )
     verify_invariants = staticmethod(verifier(verify_batch_matmul))

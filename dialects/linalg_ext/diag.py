@@ -5,7 +5,8 @@ from typing import Any
 
 from ..mlir import ext, ir
 from ..tiling.index import Tile, Untileable
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, projections, verifier
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
 
 def verify_diag(op: ir.OpView) -> None:
@@ -38,7 +39,8 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
             raise Untileable("a tile of linalg_ext.diag off its diagonal is no diagonal matrix")
         return [DiagOp(*operands, result=operands[1].type).result]
 
+    inits = ("output",)
     assembly_format = (
-        "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type(outs) `)` (`:` type(results)^)?"
+        "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type($output) `)` (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_diag))

@@ -14,11 +14,14 @@ from typing import Any
 
 from ..mlir import ext, ir
 from ..tiling.interface import OnlineReduction
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, projections, verifier
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
+SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
     "attr-dict `dimension` `(` $dimension `)` `ins` `(` $input `:` type($input) `)` "
-    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type(outs) `)` (`:` type(results)^)?"
+    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type($output, $max, $accum, $scale) `)` "
+    "(`:` type(results)^)?"
 )
 
 
@@ -69,6 +72,7 @@ class OnlineSoftmax(LinalgExt.Operation):
     new_accum: ext.Result[Any]
     new_scale: ext.Result[Any]
 
+    inits = SOFTMAX_INITS
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))
 
