@@ -11,7 +11,8 @@
 from typing import Any
 
 from ..mlir import ext, ir
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -49,6 +50,14 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
     rhs: ext.Operand[Any]
     output: ext.Operand[Any]
     result: ext.Result[Any]
+
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """Loops: batch…, m, n, k."""
+        rank = self.output.type.rank
+        *batch, m, n, k = range(rank + 1)
+        lhs = (m, k) if self.layout.value[0] == "n" else (k, m)
+        rhs = (k, n) if self.layout.value[1] == "n" else (n, k)
+        return projections(rank + 1, (*batch, *lhs), (*batch, *rhs), (*batch, m, n))
 
     inits = ("output",)
     assembly_format = (

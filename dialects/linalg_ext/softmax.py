@@ -13,7 +13,9 @@ normalizer calculation for softmax", 2018). A row that is masked so far (m = −
 from typing import Any
 
 from ..mlir import ext, ir
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+from ..tiling.interface import OnlineReduction
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
 SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
@@ -53,8 +55,11 @@ def verify_softmax(op: ir.OpView) -> None:
     expect_results_like(op, [op.output, op.max, op.accum, op.scale])
 
 
-class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
-    """See the module. `input` and `output` have one shape; the others have it without `dimension`."""
+class OnlineSoftmax(LinalgExt.Operation):
+    """What `softmax` and `unnorm_softmax` share: all but the formulas.
+
+    `input`, `output` and `result` have one shape; the statistics have it without `dimension`.
+    """
 
     dimension: ir.IntegerAttr
     input: ext.Operand[Any]
@@ -70,3 +75,17 @@ class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
     inits = SOFTMAX_INITS
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))
+
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """One loop per dimension of the input; the statistics lack the reduced one."""
+        loops, d = range(self.input.type.rank), self.dimension.value
+        row = [i for i in loops if i != d]
+        return projections(len(loops), loops, loops, row, row, row)
+
+    def online_reduction(self) -> OnlineReduction:
+        """The running maximum and sum go from tile to tile; results are 0: result, 1: max, 2: accum, 3: scale."""
+        return OnlineReduction(self.dimension.value, result=0, carried=((1, 2), (2, 3)), scale=3)
+
+
+class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
+    """See the module."""

@@ -9,27 +9,9 @@ Its user divides by the last `a` once, after the loop over tiles: O = (diag(scal
 (FlashAttention-2, Dao 2023, §3.1). A row that is masked so far (m = −inf) has result 0 and scale 0.
 """
 
-from typing import Any
-
-from ..mlir import ext, ir
-from .dialect import LinalgExt, verifier
-from .softmax import SOFTMAX_FORMAT, SOFTMAX_INITS, verify_softmax
+from ..mlir import ext
+from .softmax import OnlineSoftmax
 
 
-class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pure]):
+class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
     """See the module. Operands, results and assembly are those of `softmax`."""
-
-    dimension: ir.IntegerAttr
-    input: ext.Operand[Any]
-    output: ext.Operand[Any]
-    max: ext.Operand[Any]
-    accum: ext.Operand[Any]
-    scale: ext.Operand[Any]
-    result: ext.Result[Any]
-    new_max: ext.Result[Any]
-    new_accum: ext.Result[Any]
-    new_scale: ext.Result[Any]
-
-    inits = SOFTMAX_INITS
-    assembly_format = SOFTMAX_FORMAT
-    verify_invariants = staticmethod(verifier(verify_softmax))
