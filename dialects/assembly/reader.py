@@ -195,6 +195,9 @@ class Reader:
             return self._read_types(element, read, start)
         if isinstance(element, FunctionalType):
             return self._read_functional_type(read, start)
+        if element.elements[0] == Literal(":"):  # the types at the end; attributes may stand before and after them
+            at = self._read_dict(form, read, at)
+            start = source.skip_blank(at)
         return self._read_elements(form, element.elements, read, at) if self._group_is_there(element, start) else at
 
     def _group_is_there(self, group: Group, at: int) -> bool:
@@ -276,13 +279,16 @@ class Reader:
         return end
 
     def _check_counts(self, form: Form, read: _Read, at: int) -> None:
-        operands = sum(map(len, read.operands.values()))
-        if read.input_types is not None and len(read.input_types) != operands:
-            where = read.input_types[0][0] if read.input_types else at
-            raise SyntaxProblem(where, f"expected {operands} operand types but found {len(read.input_types)}")
-        if form.results is not None and read.result_types is not None and len(read.result_types) != form.results:
-            where = read.result_types[0][0] if read.result_types else at
-            raise SyntaxProblem(where, f"expected {form.results} result types but found {len(read.result_types)}")
+        def check(types: list[Span], expected: int, what: str) -> None:
+            if len(types) != expected:
+                plural = "" if expected == 1 else "s"
+                where = types[0][0] if types else at
+                raise SyntaxProblem(where, f"expected {expected} {what} type{plural} but found {len(types)}")
+
+        if read.input_types is not None:
+            check(read.input_types, sum(map(len, read.operands.values())), "operand")
+        if read.result_types is not None and form.results is not None:
+            check(read.result_types, form.results, "result")
 
     def _left_hand_side(self, start: int) -> tuple[int, int]:
         """The offset and the number of the result names before an op at `start`; (-1, 0) if there are none."""
