@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..dialects.mlir import ir
 
@@ -15,13 +15,22 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
     return owner.operation if isinstance(owner, ir.Operation | ir.OpView) else None
 
 
+def ancestors(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops that hold `op`, innermost first."""
+    parent = op.operation.parent
+    while parent is not None:
+        yield parent.operation
+        parent = parent.operation.parent
+
+
 def ancestor_in(op: ir.Operation, block: ir.Block) -> ir.Operation | None:
     """The op of `block` that is `op` or holds it; None if there is none."""
-    current: ir.Operation | None = op.operation
-    while current is not None and current.block != block:
-        parent = current.parent
-        current = parent.operation if parent is not None and parent.operation.name != "builtin.module" else None
-    return current
+    op = op.operation
+    return op if op.block == block else next((a for a in ancestors(op) if _stands_in(a, block)), None)
+
+
+def _stands_in(op: ir.Operation, block: ir.Block) -> bool:
+    return op.parent is not None and op.block == block
 
 
 def operands_with_captures(op: ir.Operation) -> list[ir.Value]:

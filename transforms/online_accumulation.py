@@ -22,7 +22,7 @@ from ..dialects.tiling import Index, OnlineReduction, Range, Tile, TileBuilder, 
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from .graph import ancestor_in, defining_op
 
-_RESHAPES = {"tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice"}
+RESHAPES = {"tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice"}
 
 
 class OnlineAccumulation:
@@ -87,6 +87,7 @@ class OnlineAccumulation:
         init = defining_op(self.root.operands[len(self.root.operands) - 1])
         if init is None or init.name != "linalg.fill" or not _is_zero(init.operands[0]):
             raise Untileable("the matmul that is tiled must accumulate into zeros (a linalg.fill with 0)")
+        self._zero = init.operands[0]
 
     def check_external_use(self, number: int) -> None:
         """Only what is carried has its final value after the last tile."""
@@ -150,14 +151,13 @@ class OnlineAccumulation:
         sizes = _sizes(scale)
         square = _empty([*rows, rows[-1]], element, [*sizes, *([sizes[-1]] if rows[-1] < 0 else [])])
         diagonal = DiagOp(scale, square, result=square.type).result
-        zero = ir.Operation.create("arith.constant", [element], attributes={"value": ir.FloatAttr.get(element, 0.0)})
-        fill = linalg.fill(zero.result, outs=[_empty(kind.shape, element, _sizes(accumulator))])
+        fill = linalg.fill(self._zero, outs=[_empty(kind.shape, element, _sizes(accumulator))])
         return _first(multiply(diagonal, accumulator, outs=[_first(fill)]))
 
 
 def is_linear(op: ir.Operation, number: int) -> bool:
     """Whether every result of `op` is a linear function of operand `number`, the others being fixed."""
-    if op.name in _RESHAPES:
+    if op.name in RESHAPES:
         return number == 0
     if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op):
         return False
@@ -167,7 +167,11 @@ def is_linear(op: ir.Operation, number: int) -> bool:
         name, flags = inner.operation.name, [v in linear for v in inner.operation.operands]
         if not any(flags):
             continue
-        if name in ("linalg.yield", "arith.extf", "arith.truncf", "arith.negf") or (name == "arith.mulf" and flags.count(True) == 1) or (name == "arith.divf" and flags == [True, False]):
+        if (
+            name in ("linalg.yield", "arith.extf", "arith.truncf", "arith.negf")
+            or (name == "arith.mulf" and flags.count(True) == 1)
+            or (name == "arith.divf" and flags == [True, False])
+        ):
             pass
         else:
             return False
