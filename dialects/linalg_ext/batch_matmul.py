@@ -10,7 +10,11 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..mlir import ext, ir
+from ..reference.arrays import apply
+from ..reference.contraction import contract
 from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -19,7 +23,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 def verify_batch_matmul(op: ir.OpView) -> None:
     expect_tensors(op, {"lhs": op.lhs, "rhs": op.rhs, "output": op.output})
     layout = op.layout.value
-    expect(layout in LAYOUTS, f"expects layout to be one of {', '.join(LAYOUTS)}, but found \"{layout}\"")
+    expect(layout in LAYOUTS, f'expects layout to be one of {", ".join(LAYOUTS)}, but found "{layout}"')
     a, b, c = op.lhs.type, op.rhs.type, op.output.type
     expect(a.rank >= 2, f"expects lhs to have rank 2 or more, but found {a}")
     batch = list(a.shape[:-2])
@@ -55,3 +59,14 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         "`layout` `=` $layout attr-dict (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_batch_matmul))
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any]:
+        a, b, c = operands
+        layout = op.layout.value
+        a = a if layout[0] == "n" else np.swapaxes(a, -1, -2)
+        b = b if layout[1] == "n" else np.swapaxes(b, -1, -2)
+        # Over the loops [batch…, m, k, n].
+        sizes = [*a.shape, b.shape[-1]]
+        product = contract(a[..., None], b[..., None, :, :], {a.ndim - 1}, sizes).squeeze(-2)
+        return (np.broadcast_to(product, c.shape) + c if product.shape != c.shape else apply(np.add, [product, c]),)

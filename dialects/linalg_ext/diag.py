@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..mlir import ext, ir
 from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
 
@@ -29,3 +31,10 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
         "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type(outs) `)` (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_diag))
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any]:
+        x = operands[0]
+        out = np.zeros((*x.shape, x.shape[-1]))
+        np.einsum("...ii->...i", out)[...] = x
+        return (out,)

@@ -12,6 +12,8 @@ Its user divides by the last `a` once, after the loop over tiles: O = (diag(scal
 from typing import Any
 
 from ..mlir import ext, ir
+from ..reference.arrays import take
+from ..reference.softmax import softmax_step
 from .dialect import LinalgExt, verifier
 from .softmax import SOFTMAX_FORMAT, verify_softmax
 
@@ -32,3 +34,9 @@ class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pu
 
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
+        """The values of the results; overwrites the input where nothing else needs it."""
+        x = take(operands, 0)
+        return softmax_step(x, operands[2], operands[3], op.dimension.value, normalise=False)
