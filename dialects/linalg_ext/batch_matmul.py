@@ -68,5 +68,4 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         b = b if layout[1] == "n" else np.swapaxes(b, -1, -2)
         # Over the loops [batch…, m, k, n].
         sizes = [*a.shape, b.shape[-1]]
-        product = contract(a[..., None], b[..., None, :, :], {a.ndim - 1}, sizes).squeeze(-2)
-        return (np.broadcast_to(product, c.shape) + c if product.shape != c.shape else apply(np.add, [product, c]),)
+        return (apply(np.add, [contract(a[..., None], b[..., None, :, :], {a.ndim - 1}, sizes).squeeze(-2), c]),)
