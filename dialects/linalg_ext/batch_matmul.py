@@ -15,7 +15,8 @@ import numpy as np
 from ..mlir import ext, ir
 from ..reference.arrays import apply
 from ..reference.contraction import contract
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -54,9 +55,18 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
     output: ext.Operand[Any]
     result: ext.Result[Any]
 
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """Loops: batch…, m, n, k."""
+        rank = self.output.type.rank
+        *batch, m, n, k = range(rank + 1)
+        lhs = (m, k) if self.layout.value[0] == "n" else (k, m)
+        rhs = (k, n) if self.layout.value[1] == "n" else (n, k)
+        return projections(rank + 1, (*batch, *lhs), (*batch, *rhs), (*batch, m, n))
+
+    inits = ("output",)
     assembly_format = (
-        "`ins` `(` $lhs `,` $rhs `:` type($lhs) `,` type($rhs) `)` `outs` `(` $output `:` type(outs) `)` "
-        "`layout` `=` $layout attr-dict (`:` type(results)^)?"
+        "`ins` `(` $lhs `,` $rhs `:` type($lhs, $rhs) `)` `outs` `(` $output `:` type($output) `)` "
+        "`layout` `=` $layout (` ` attr-dict^)? (`:` type(results))?"
     )
     verify_invariants = staticmethod(verifier(verify_batch_matmul))
 

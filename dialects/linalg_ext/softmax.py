@@ -15,11 +15,15 @@ from typing import Any
 from ..mlir import ext, ir
 from ..reference.arrays import take
 from ..reference.softmax import softmax_step
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+from ..tiling.interface import OnlineReduction
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
+SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
     "attr-dict `dimension` `(` $dimension `)` `ins` `(` $input `:` type($input) `)` "
-    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type(outs) `)` (`:` type(results)^)?"
+    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type($output, $max, $accum, $scale) `)` "
+    "(`:` type(results)^)?"
 )
 
 
@@ -53,8 +57,11 @@ def verify_softmax(op: ir.OpView) -> None:
     expect_results_like(op, [op.output, op.max, op.accum, op.scale])
 
 
-class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
-    """See the module. `input` and `output` have one shape; the others have it without `dimension`."""
+class OnlineSoftmax(LinalgExt.Operation):
+    """What `softmax` and `unnorm_softmax` share: all but the formulas.
+
+    `input`, `output` and `result` have one shape; the statistics have it without `dimension`.
+    """
 
     dimension: ir.IntegerAttr
     input: ext.Operand[Any]
@@ -67,11 +74,25 @@ class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
     new_accum: ext.Result[Any]
     new_scale: ext.Result[Any]
 
+    inits = SOFTMAX_INITS
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))
+
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """One loop per dimension of the input; the statistics lack the reduced one."""
+        loops, d = range(self.input.type.rank), self.dimension.value
+        row = [i for i in loops if i != d]
+        return projections(len(loops), loops, loops, row, row, row)
+
+    def online_reduction(self) -> OnlineReduction:
+        """The running maximum and sum go from tile to tile; results are 0: result, 1: max, 2: accum, 3: scale."""
+        return OnlineReduction(self.dimension.value, result=0, carried=((1, 2), (2, 3)), scale=3)
+
+
+class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
+    """See the module."""
 
     @staticmethod
     def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
         """The values of the results; overwrites the input where nothing else needs it."""
-        x = take(operands, 0)
-        return softmax_step(x, operands[2], operands[3], op.dimension.value, normalise=True)
+        return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=True)

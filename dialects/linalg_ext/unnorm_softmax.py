@@ -11,32 +11,16 @@ Its user divides by the last `a` once, after the loop over tiles: O = (diag(scal
 
 from typing import Any
 
-from ..mlir import ext, ir
+from ..mlir import ext
 from ..reference.arrays import take
 from ..reference.softmax import softmax_step
-from .dialect import LinalgExt, verifier
-from .softmax import SOFTMAX_FORMAT, verify_softmax
+from .softmax import OnlineSoftmax
 
 
-class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pure]):
+class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
     """See the module. Operands, results and assembly are those of `softmax`."""
-
-    dimension: ir.IntegerAttr
-    input: ext.Operand[Any]
-    output: ext.Operand[Any]
-    max: ext.Operand[Any]
-    accum: ext.Operand[Any]
-    scale: ext.Operand[Any]
-    result: ext.Result[Any]
-    new_max: ext.Result[Any]
-    new_accum: ext.Result[Any]
-    new_scale: ext.Result[Any]
-
-    assembly_format = SOFTMAX_FORMAT
-    verify_invariants = staticmethod(verifier(verify_softmax))
 
     @staticmethod
     def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
         """The values of the results; overwrites the input where nothing else needs it."""
-        x = take(operands, 0)
-        return softmax_step(x, operands[2], operands[3], op.dimension.value, normalise=False)
+        return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=False)
