@@ -10,7 +10,11 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..mlir import ext, ir
+from ..reference.arrays import apply
+from ..reference.contraction import contract
 from ..verification import expect, verifier
 from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
 
@@ -65,3 +69,13 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         "`layout` `=` $layout (` ` attr-dict^)? (`:` type(results))?"
     )
     verify_invariants = staticmethod(verifier(verify_batch_matmul))
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any]:
+        a, b, c = operands
+        layout = op.layout.value
+        a = a if layout[0] == "n" else np.swapaxes(a, -1, -2)
+        b = b if layout[1] == "n" else np.swapaxes(b, -1, -2)
+        # Over the loops [batch…, m, k, n].
+        sizes = [*a.shape, b.shape[-1]]
+        return (apply(np.add, [contract(a[..., None], b[..., None, :, :], {a.ndim - 1}, sizes).squeeze(-2), c]),)

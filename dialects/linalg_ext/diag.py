@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..mlir import ext, ir
 from ..tiling.index import Tile, Untileable
 from ..verification import expect, verifier
@@ -44,3 +46,10 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
         "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type($output) `)` (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_diag))
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any]:
+        x = operands[0]
+        out = np.zeros((*x.shape, x.shape[-1]))
+        np.einsum("...ii->...i", out)[...] = x
+        return (out,)

@@ -9,9 +9,18 @@ Its user divides by the last `a` once, after the loop over tiles: O = (diag(scal
 (FlashAttention-2, Dao 2023, §3.1). A row that is masked so far (m = −inf) has result 0 and scale 0.
 """
 
+from typing import Any
+
 from ..mlir import ext
+from ..reference.arrays import take
+from ..reference.softmax import softmax_step
 from .softmax import OnlineSoftmax
 
 
 class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
     """See the module. Operands, results and assembly are those of `softmax`."""
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
+        """The values of the results; overwrites the input where nothing else needs it."""
+        return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=False)
