@@ -10,7 +10,8 @@
 
 from typing import Any
 
-from ..mlir import ext, ir
+from .. import build
+from ..mlir import arith, ext, ir
 from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -55,3 +56,23 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         "`layout` `=` $layout attr-dict (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_batch_matmul))
+
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """The maps of lhs, rhs and output from (batch…, m, n, k)."""
+        rank = self.lhs.type.rank
+        batch, (m, n, k) = list(range(rank - 2)), range(rank - 2, rank + 1)
+        lhs = [m, k] if self.layout.value[0] == "n" else [k, m]
+        rhs = [k, n] if self.layout.value[1] == "n" else [n, k]
+        return [build.projection(rank + 1, [*batch, *dims]) for dims in (lhs, rhs, [m, n])]
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits one linalg.generic, a contraction. It computes in f32 if the element types are f16 or bf16."""
+        out = self.output.type.element_type
+        compute = build.compute_type(out)
+
+        def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+            product = arith.mulf(build.convert(a, compute), build.convert(b, compute))
+            return build.convert(arith.addf(build.convert(c, compute), product), out)
+
+        iterators = [build.PARALLEL] * self.lhs.type.rank + [build.REDUCTION]
+        return build.generic([self.lhs, self.rhs], [self.output], self.indexing_maps(), iterators, multiply_add)

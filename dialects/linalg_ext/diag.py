@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ..mlir import ext, ir
+from .. import build
+from ..mlir import arith, ext, ir, linalg
 from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
 
 
@@ -29,3 +30,15 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
         "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type(outs) `)` (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_diag))
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits one linalg.generic: select(i = j, x[…, i], 0)."""
+        n = self.output.type.rank
+        zero = build.constant(self.input.type.element_type, 0.0)
+
+        def on_element(x: ir.Value, _: ir.Value) -> ir.Value:
+            on_diagonal = arith.cmpi(arith.CmpIPredicate.eq, linalg.index(n - 2), linalg.index(n - 1))
+            return arith.select(on_diagonal, x, zero)
+
+        maps = [build.projection(n, range(n - 1)), build.projection(n, range(n))]
+        return build.generic([self.input], [self.output], maps, [build.PARALLEL] * n, on_element)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..mlir import ext, ir
 from .dialect import LinalgExt, verifier
-from .softmax import SOFTMAX_FORMAT, verify_softmax
+from .softmax import SOFTMAX_FORMAT, decompose_statistics, to_element_type, verify_softmax
 
 
 class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pure]):
@@ -32,3 +32,10 @@ class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pu
 
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits linalg ops that compute the four results; see `decompose_statistics`."""
+        p, m, a, _, alpha = decompose_statistics(self)
+        row_element = self.max.type.element_type
+        result = to_element_type(p, self.output.type.element_type)
+        return [result, *(to_element_type(v, row_element) for v in (m, a, alpha))]
