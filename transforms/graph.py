@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..dialects.mlir import ir
+from .rewriting import ancestors, defining_op
 
 _PURE_DIALECTS = {"affine", "arith", "complex", "linalg", "linalg_ext", "math", "scf", "tensor", "index", "ub"}
 
 
-def defining_op(value: ir.Value) -> ir.Operation | None:
-    """The op that `value` is a result of; None for a block argument."""
-    owner = value.owner
-    return owner.operation if isinstance(owner, ir.Operation | ir.OpView) else None
-
-
 def ancestor_in(op: ir.Operation, block: ir.Block) -> ir.Operation | None:
     """The op of `block` that is `op` or holds it; None if there is none."""
-    current: ir.Operation | None = op.operation
-    while current is not None and current.block != block:
-        parent = current.parent
-        current = parent.operation if parent is not None and parent.operation.name != "builtin.module" else None
-    return current
+    op = op.operation
+    return op if op.block == block else next((a for a in ancestors(op) if _stands_in(a, block)), None)
+
+
+def _stands_in(op: ir.Operation, block: ir.Block) -> bool:
+    return op.parent is not None and op.block == block
 
 
 def operands_with_captures(op: ir.Operation) -> list[ir.Value]:

@@ -68,14 +68,14 @@ class LoopNest:
                     ir.Operation.create("scf.yield", [], list(loop.results))
             final.append(loop)
             inits = list(loop.regions[0].blocks[0].arguments)[1:]
-        for old, new in zip(self.induction_variables, final, strict=True):
-            old.replace_all_uses_with(new.regions[0].blocks[0].arguments[0])
         body = final[-1].regions[0].blocks[0]
         for op in list(self.body.operations)[:-1]:
             body.append(op)
         with ir.InsertionPoint(body):
             updates = [self._store(c, argument) for c, argument in zip(carried, inits, strict=True)]
             ir.Operation.create("scf.yield", [], updates)
+        for old, new in zip(self.induction_variables, final, strict=True):
+            old.replace_all_uses_with(new.regions[0].blocks[0].arguments[0])
         self.loops[0].erase()
         self.loops = final
         return final

@@ -45,7 +45,7 @@ class Tiled:
     fused: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Request:
     """The body's wish for a tile of `value`, where `slice` stands."""
 
@@ -157,32 +157,33 @@ class _Fusion:
     def _tile_root(self) -> None:
         """The root's own tile. If a reduction is tiled, its outs operands accumulate from tile to tile."""
         inits = len(self.root.operands) - len(self.root.results)
-        self.accumulators: list[ir.Operation] = []
+        self.accumulators: list[Request] = []
 
         def operand(i: int, tile: Tile) -> ir.Value:
+            value = self.root.operands[i]
             if i < inits:
-                return self._request(self.root.operands[i], tile)
-            sliced = self._request(self.root.operands[i], tile, record=not self.reduces)
-            self.accumulators.append(sliced.owner)
+                return self._request(value, tile)
+            sliced = self.builder.slice(value, tile)
+            self.accumulators.append(Request(sliced.owner, value, tile))
             return sliced
 
         with self.nest.insertion_point:
             results = self.tiling.tile(self.builder, self.tile, operand)
         self.new_root = results[0].owner
         self.fused.add(self.root)
-        for i, (result, init) in enumerate(zip(results, list(self.root.operands)[inits:], strict=True)):
-            tile = self.tiling.result_tile(self.builder, i, self.tile)
-            slices = [self.accumulators[i]] if self.reduces else []
-            self._carry(Carried(init, tile, result, slices), self.root.results[i])
+        if not self.reduces:
+            self.requests += self.accumulators
+        for i, (result, request) in enumerate(zip(results, self.accumulators, strict=True)):
+            slices = [request.slice] if self.reduces else []
+            self._carry(Carried(request.value, request.tile, result, slices), self.root.results[i])
 
     def _finish_root(self) -> None:
         """Where the init is made in the loop (a fill, say), the loops carry an empty tensor to write into."""
         if self.reduces:
             return
-        pending = {request.slice for request in self.requests}
-        for i, carried in enumerate(self.carried[: len(self.root.results)]):
-            if self.accumulators[i] in pending:
-                carried.slices.append(self.accumulators[i])
+        for carried, request in zip(self.carried, self.accumulators, strict=False):
+            if request in self.requests:
+                carried.slices.append(request.slice)
             else:
                 carried.init = self._destination(carried.init)
 
@@ -197,10 +198,9 @@ class _Fusion:
 
     # Producers.
 
-    def _request(self, value: ir.Value, tile: Tile, record: bool = True) -> ir.Value:
+    def _request(self, value: ir.Value, tile: Tile) -> ir.Value:
         sliced = self.builder.slice(value, tile)
-        if record:
-            self.requests.append(Request(sliced.owner, value, tile))
+        self.requests.append(Request(sliced.owner, value, tile))
         return sliced
 
     def _next_producer(self) -> ir.Operation | None:
@@ -337,7 +337,7 @@ class _Fusion:
             for number, i in online.reduction.carried:
                 state[i].update = results[number]
                 self._carry(state[i], op.results[number])
-            online.rescale(self.new_root, results[online.reduction.scale])
+            online.rescale(self.builder, self.new_root, results[online.reduction.scale])
         for number, part in kept.items():
             carried = Carried(op.results[number], part, results[number])
             self._carry(carried, op.results[number])

@@ -10,9 +10,14 @@
 
 from typing import Any
 
-from ..mlir import ext, ir
+import numpy as np
+
+from .. import build
+from ..mlir import arith, ext, ir
+from ..reference.arrays import apply
+from ..reference.contraction import contract
 from ..verification import expect, verifier
-from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -57,7 +62,7 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         *batch, m, n, k = range(rank + 1)
         lhs = (m, k) if self.layout.value[0] == "n" else (k, m)
         rhs = (k, n) if self.layout.value[1] == "n" else (n, k)
-        return projections(rank + 1, (*batch, *lhs), (*batch, *rhs), (*batch, m, n))
+        return [build.projection(rank + 1, (*batch, *dims)) for dims in (lhs, rhs, (m, n))]
 
     inits = ("output",)
     assembly_format = (
@@ -65,3 +70,25 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         "`layout` `=` $layout (` ` attr-dict^)? (`:` type(results))?"
     )
     verify_invariants = staticmethod(verifier(verify_batch_matmul))
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any]:
+        a, b, c = operands
+        layout = op.layout.value
+        a = a if layout[0] == "n" else np.swapaxes(a, -1, -2)
+        b = b if layout[1] == "n" else np.swapaxes(b, -1, -2)
+        # Over the loops [batch…, m, k, n].
+        sizes = [*a.shape, b.shape[-1]]
+        return (apply(np.add, [contract(a[..., None], b[..., None, :, :], {a.ndim - 1}, sizes).squeeze(-2), c]),)
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits one linalg.generic, a contraction. It computes in f32 if the element types are f16 or bf16."""
+        out = self.output.type.element_type
+        compute = build.compute_type(out)
+
+        def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+            product = arith.mulf(build.convert(a, compute), build.convert(b, compute))
+            return build.convert(arith.addf(build.convert(c, compute), product), out)
+
+        iterators = [build.PARALLEL] * self.lhs.type.rank + [build.REDUCTION]
+        return build.generic([self.lhs, self.rhs], [self.output], self.indexing_maps(), iterators, multiply_add)
