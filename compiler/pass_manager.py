@@ -166,6 +166,9 @@ def run(
                     _run_upstream(stage, operation, verify_each)
                 failed = False
             except ir.MLIRError:
+                if errors and "unable to schedule pass" in errors[-1].message and not stage.anchors:
+                    text = f'--pass-pipeline="builtin.module(func.func({stage.name}))"'
+                    tell(diagnostic("note", f"write {text} if it is a pass on functions", None))
                 if not errors:
                     tell(diagnostic("error", f"pass '{stage.name}' failed", operation.location))
                 raise PassFailure(errors) from None

@@ -59,7 +59,7 @@ class Reader:
             self.out.copy(last, start)
             if isinstance(edit, str):
                 self.out.put(edit, start)
-                self.changed.add(self.source.text.count("\n", 0, start) + 1)
+                self.changed.add(self.source.line_of(start))
                 last = start
             else:
                 last = self._rewrite(start, edit)
@@ -88,10 +88,10 @@ class Reader:
 
     def _is_op(self, start: int, end: int) -> bool:
         """Whether the name at [start, end) is in the place of an op, not the key of an attribute."""
-        after = self.source.mask[self.source.skip_blank(end) :][:1]
+        after = self._peek(end)
         if after in ("=", ",", "]") or (after == "}" and self._before(start) in ("{", ",")):
             return False
-        return self._before(start) not in (",", ":", "[", "<", "->")
+        return self._before(start) not in (",", "[", "<", "->")
 
     def _before(self, start: int) -> str:
         text = self.source.mask[:start].rstrip() if start < 200 else self.source.mask[start - 200 : start].rstrip()
@@ -120,7 +120,7 @@ class Reader:
                 depth += 1
             elif kind == "close":
                 depth -= 1
-                after = mask[self.source.skip_blank(match.end()) :][:1]
+                after = self._peek(match.end())
                 # `{` may be the region after an attribute dictionary; `)` and `,` follow an argument's dictionary.
                 if scripts and depth <= scripts[-1] and after not in ("{", ")", ",", ":"):
                     scripts.pop()
@@ -129,13 +129,13 @@ class Reader:
         return found
 
     def _starts_statement(self, start: int, end: int) -> bool:
-        line = self.source.mask.rfind("\n", 0, start)
-        before = self._before(start)
-        if before in (",", "=", "(", "[", "<", "->") or not (before in ("{", ":", "}") or line >= 0):
+        """Whether the word at [start, end) in a transform script is an op, not an attribute of another op."""
+        before, after = self._before(start), self._peek(end)
+        if before in (",", "=", "(", "[", "<", "->") or after in ("=", ",", ":"):
             return False
-        alone = self.source.mask[line + 1 : start].strip()
-        after = self.source.mask[self.source.skip_blank(end) :][:1]
-        return (not alone or before in ("{", "}", ":")) and after not in ("=", ",", ":")
+        line = self.source.mask.rfind("\n", 0, start) + 1
+        one_line = self.source.mask.find("\n", line, self.source.skip_blank(end)) < 0
+        return not (before == "{" and after == "}" and "{" in self.source.mask[line:start] and one_line)
 
     def _rewrite(self, start: int, form: Form) -> int:
         """Writes the op at `start` in generic form; the offset after it."""
@@ -152,12 +152,12 @@ class Reader:
             raise SyntaxProblem(problem.at, f"'{form.name}': {problem.message}") from None
         self._emit(form, read, start)
         self.out.pad(start, end)
-        first = self.source.text.count("\n", 0, start) + 1
-        self.changed |= {first, first + self.source.text.count("\n", start, end)}
+        self.changed |= {self.source.line_of(start), self.source.line_of(end)}
         return end
 
     def _peek(self, at: int) -> str:
-        return self.source.mask[self.source.skip_blank(at) :][:1]
+        at = self.source.skip_blank(at)
+        return self.source.mask[at : at + 1]
 
     def _read_dict(self, form: Form, read: _Read, at: int) -> int:
         start = self.source.skip_blank(at)

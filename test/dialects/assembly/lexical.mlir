@@ -53,3 +53,14 @@ module attributes {linalg_ext.note = "linalg_ext.diag ins(%x", "linalg_ext.diag"
     return %0 : tensor<3x3xf64, {k = #map}>
   }
 }
+
+// CHECK-LABEL: func.func @first_in_a_block
+func.func @first_in_a_block(%x: tensor<3xf64>, %o: tensor<3x3xf64>) {
+  cf.br ^bb1
+// CHECK: ^bb1:
+// CHECK-NEXT: linalg_ext.diag ins(
+^bb1: // a comment
+  linalg_ext.diag ins(%x : tensor<3xf64>) outs(%o : tensor<3x3xf64>)
+  cf.br ^bb2
+^bb2: linalg_ext.diag ins(%x : tensor<3xf64>) outs(%o : tensor<3x3xf64>) return
+}

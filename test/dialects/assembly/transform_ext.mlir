@@ -5,7 +5,7 @@
 
 module attributes {transform.with_named_sequence} {
   // CHECK-LABEL: transform.named_sequence @any_op
-  transform.named_sequence @any_op(%arg0: !transform.any_op {transform.consumed}) {
+  transform.named_sequence @any_op(%arg0: !transform.any_op {transform.readonly}) {
     // CHECK-NEXT: %[[ROOT:.*]] = transform.structured.match
     %root = transform.structured.match attributes {__root__} in %arg0 : (!transform.any_op) -> !transform.any_op
     %stop = transform.structured.match attributes {__stop__}
@@ -54,4 +54,45 @@ transform.sequence failures(propagate) {
   transform.cleanup
   // CHECK-NEXT: transform.cleanup
   cleanup
+}
+
+// CHECK-LABEL: transform.sequence
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: transform.cleanup
+// CHECK-NEXT: transform.structured.tile_loop_hint
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  cleanup
+  transform.structured.tile_loop_hint %arg0
+  // CHECK: foreach
+  // CHECK: transform.cleanup {tag}
+  transform.foreach %arg0 : !transform.any_op {
+  ^bb1(%arg1: !transform.any_op):
+    transform.structured.tile_loop_hint %arg1 cleanup {tag}
+  }
+  %c = transform.param.constant 1 : i64 -> !transform.param<i64>
+  %l = transform.cast %arg0 : !transform.any_op to !transform.op<"scf.for">
+  foreach %arg0 : !transform.any_op {
+  ^bb1(%arg1: !transform.any_op):
+    // CHECK: transform.structured.tile_loop_hint %{{.*}} : !transform.op<"scf.for">
+    transform.structured.tile_loop_hint %l
+  }
+  %m:2 = "transform.split_handle"(%l) <{fail_on_payload_too_small = true, pass_through_empty_handle = true}> : (!transform.op<"scf.for">) -> (!transform.any_op, !transform.op<"scf.for">)
+  // CHECK: transform.structured.tile_loop_hint %{{.*}}#0 : !transform.any_op
+  transform.structured.tile_loop_hint %m#0
+  // CHECK: transform.structured.tile_loop_hint %{{.*}}#1 : !transform.op<"scf.for">
+  transform.structured.tile_loop_hint %m#1
+}
+
+// A word is an op where an op may stand.
+// CHECK-LABEL: transform.named_sequence @cleanup
+// CHECK-NEXT: transform.include @nothing
+// CHECK-SAME: {cleanup}
+// CHECK-NEXT: transform.cleanup
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @nothing(%arg0: !transform.any_op {transform.readonly}) { transform.yield }
+  transform.named_sequence @cleanup(%arg0: !transform.any_op {transform.readonly}) attributes {test.cleanup} {
+    transform.include @nothing failures(suppress) (%arg0) {cleanup} : (!transform.any_op) -> ()
+    cleanup transform.yield
+  }
 }
