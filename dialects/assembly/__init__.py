@@ -52,8 +52,9 @@ def parse_module(
         handler.detach()
         context.emit_error_diagnostics = emits
     relocate(module.operation, filename, places)
-    for found in dict.fromkeys(told) if listener else ():  # upstream may say things twice, as it verifies twice
-        listener(found)
+    if listener:
+        for found in dict.fromkeys(told):  # upstream may say things twice, as it verifies twice
+            listener(found)
     return module
 
 

@@ -48,7 +48,9 @@ class Source:
         if "//" not in text and '"' not in text:
             self.clean = self.mask = text
             return
-        clean, mask, last = [], [], 0
+        clean: list[str] = []
+        mask: list[str] = []
+        last = 0
         for match in _COMMENT_OR_STRING.finditer(text):
             start, end = match.span()
             between = text[last:start]

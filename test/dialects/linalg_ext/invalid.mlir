@@ -77,3 +77,43 @@ func.func @batch(%a: tensor<2x9x5xf32>, %b: tensor<3x5x7xf32>, %c: tensor<2x9x7x
   %0 = linalg_ext.batch_matmul ins(%a, %b : tensor<2x9x5xf32>, tensor<3x5x7xf32>) outs(%c : tensor<2x9x7xf32>) layout = "nn"
   return
 }
+
+// -----
+
+func.func @generic_operands(%x: tensor<5xf32>) {
+  // expected-error @+1 {{'linalg_ext.diag' op expects 2 operands, but found 1}}
+  %0 = "linalg_ext.diag"(%x) : (tensor<5xf32>) -> tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @generic_results(%x: tensor<5xf32>) {
+  // expected-error @+1 {{'linalg_ext.diag' op expects 1 result, but found 2}}
+  %0:2 = "linalg_ext.diag"(%x, %x) : (tensor<5xf32>, tensor<5xf32>) -> (tensor<5xf32>, tensor<5xf32>)
+  return
+}
+
+// -----
+
+func.func @generic_attribute(%x: tensor<5x5xf32>) {
+  // expected-error @+1 {{'linalg_ext.batch_matmul' op expects attribute 'layout'}}
+  %0 = "linalg_ext.batch_matmul"(%x, %x, %x) : (tensor<5x5xf32>, tensor<5x5xf32>, tensor<5x5xf32>) -> tensor<5x5xf32>
+  return
+}
+
+// -----
+
+func.func @kind_of_attribute(%x: tensor<5xf32>, %m: tensor<f32>) {
+  // expected-error @+1 {{'linalg_ext.softmax' op expects attribute 'dimension' to be of kind integer, but found "one"}}
+  linalg_ext.softmax dimension("one") ins(%x : tensor<5xf32>) outs(%x, %m, %m, %m : tensor<5xf32>, tensor<f32>, tensor<f32>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @not_a_tensor(%x: memref<5xf32>, %o: tensor<5x5xf32>) {
+  // expected-error @+1 {{expects input to be a ranked tensor, but found memref<5xf32>}}
+  %0 = linalg_ext.diag ins(%x : memref<5xf32>) outs(%o : tensor<5x5xf32>)
+  return
+}
