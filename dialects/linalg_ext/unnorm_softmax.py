@@ -11,7 +11,8 @@ Its user divides by the last `a` once, after the loop over tiles: O = (diag(scal
 
 from typing import Any
 
-from ..mlir import ext, ir
+from .. import build
+from ..mlir import arith, ext, ir
 from .dialect import LinalgExt, verifier
 from .softmax import SOFTMAX_FORMAT, decompose_statistics, to_element_type, verify_softmax
 
@@ -34,8 +35,10 @@ class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pu
     verify_invariants = staticmethod(verifier(verify_softmax))
 
     def decompose(self) -> list[ir.Value]:
-        """Emits linalg ops that compute the four results; see `decompose_statistics`."""
-        p, m, a, _, alpha = decompose_statistics(self)
+        """Emits linalg ops that compute the four results; see `decompose_statistics`; to it comes a = b + l."""
+        p, l, m, b, alpha = decompose_statistics(self)
+        rows = build.projection(l.type.rank, range(l.type.rank))
+        (a,) = build.generic([l], [b], [rows, rows], [build.PARALLEL] * l.type.rank, arith.addf)
         row_element = self.max.type.element_type
         result = to_element_type(p, self.output.type.element_type)
         return [result, *(to_element_type(v, row_element) for v in (m, a, alpha))]
