@@ -50,7 +50,6 @@ def fused(q: int, k: int, d: int, dv: int, bq: int, bk: int, kind: str = "f32", 
   %n = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
        iterator_types = ["parallel", "parallel"]}} ins(%r#2 : {full_row}) outs(%r#0 : {full_o}) {{
     ^bb0(%a: {acc}, %o: {acc}):
-      %zero = arith.constant 0.0 : {acc}
       %masked = arith.cmpf oeq, %a, %zero : {acc}
       %quotient = arith.divf %o, %a : {acc}
       %y = arith.select %masked, %zero, %quotient : {acc}
