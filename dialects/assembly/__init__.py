@@ -9,7 +9,7 @@ from ..mlir import ir
 from .formats import forms
 from .lexer import SyntaxProblem
 from .reader import Reader
-from .source_map import PARSED_FILE, SourceMap, line_starts, relocate
+from .source_map import PARSED_FILE, SourceMap, relocate
 from .writer import write
 
 __all__ = ["AssemblyError", "Diagnostic", "parse_module", "print_module", "print_op"]
@@ -49,9 +49,25 @@ def _moved(found: Diagnostic, filename: str, places: SourceMap) -> Diagnostic:
     return Diagnostic(found.severity, filename, line, col, found.message, notes)
 
 
-def print_module(op: ir.Module | ir.Operation | ir.OpView, *, generic: bool = False, debug_info: bool = False) -> str:
-    """The text of a module (or of any op), in custom form unless `generic`; with locations if `debug_info`."""
-    text = op.operation.get_asm(print_generic_op_form=generic, enable_debug_info=debug_info)
+def print_module(
+    op: ir.Module | ir.Operation | ir.OpView,
+    *,
+    generic: bool = False,
+    debug_info: bool = False,
+    local_scope: bool = False,
+    elide_larger_than: int | None = None,
+) -> str:
+    """The text of a module (or of any op), in custom form unless `generic`.
+
+    With locations if `debug_info`; without aliases if `local_scope`; constants of more elements than
+    `elide_larger_than` are left out (and then the text cannot be parsed).
+    """
+    text = op.operation.get_asm(
+        print_generic_op_form=generic,
+        enable_debug_info=debug_info,
+        use_local_scope=local_scope,
+        large_elements_limit=elide_larger_than,
+    )
     return text if generic else write(text, forms())
 
 

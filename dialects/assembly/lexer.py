@@ -88,7 +88,7 @@ class Source:
         return match.end() if match else None
 
     def end_of_type(self, at: int) -> int:
-        """The offset after the type that starts at `at`: ``f32``, ``tensor<4x?xf32, #enc>``, ``!d.t<…>``, ``(…) -> …``."""
+        """The offset after the type at `at`: ``f32``, ``tensor<4x?xf32, #enc>``, ``!d.t<…>``, ``(…) -> …``."""
         if self.mask.startswith("(", at):
             arrow = self.skip_blank(self.end_of_brackets(at))
             if not self.mask.startswith("->", arrow):

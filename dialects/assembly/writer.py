@@ -191,4 +191,4 @@ def _attributes_of(elements: tuple[Element, ...]) -> set[str]:
 
 def _quoted(key: str) -> str:
     plain = key.replace(".", "").replace("$", "").replace("_", "")
-    return key if plain.isalnum() and not plain[0].isdigit() and plain.isascii() or not plain else f'"{key}"'
+    return key if (plain.isalnum() and not plain[0].isdigit() and plain.isascii()) or not plain else f'"{key}"'
