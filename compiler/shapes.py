@@ -139,7 +139,7 @@ def _dim(op: ir.Operation, classes: _Classes) -> None:
 
 
 def _slice(first: int) -> Any:
-    """The rule of an op whose dynamic offsets start at operand `first`: 1 where it reads a slice, 2 where it writes one."""
+    """The rule of an op whose dynamic offsets start at operand `first`: 1 if it reads a slice, 2 if it writes one."""
 
     def unify(op: ir.Operation, classes: _Classes) -> None:
         offsets, sizes = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes"))

@@ -61,7 +61,10 @@ class Signature:
         """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can."""
         if len(arguments) != len(self.inputs):
             raise user_error(f"'{self.name}' takes {len(self.inputs)} arguments, but {len(arguments)} were given")
-        arrays = [self._bound(i, argument, kind) for i, (argument, kind) in enumerate(zip(arguments, self.inputs))]
+        arrays = [
+            self._bound(i, argument, kind)
+            for i, (argument, kind) in enumerate(zip(arguments, self.inputs, strict=True))
+        ]
         for group, size in zip(self.dimensions.groups, self.dimensions.sizes, strict=True):
             (i, d), *others = group
             expected = arrays[i].shape[d] if size is None else size
@@ -78,8 +81,8 @@ class Signature:
             array = array.astype(kind.dtype)
         if array.dtype != kind.dtype:
             raise user_error(f"argument {i} must be {kind} (numpy's {kind.dtype}), but is an array of {array.dtype}")
-        wrong = [d for d, s in enumerate(kind.shape) if len(kind.shape) == array.ndim and s not in (None, array.shape[d])]
-        if wrong or len(kind.shape) != array.ndim:
+        fits = array.ndim == len(kind.shape)
+        if not fits or any(s not in (None, found) for s, found in zip(kind.shape, array.shape, strict=True)):
             raise user_error(f"argument {i} must be {kind}, but is an array of shape {array.shape}")
         return np.ascontiguousarray(array).reshape(array.shape)
 
@@ -97,7 +100,7 @@ def as_numpy(value: Any) -> np.ndarray:
         try:
             return np.from_dlpack(value.detach() if hasattr(value, "detach") else value)
         except (BufferError, RuntimeError, TypeError) as error:
-            raise user_error(f"an argument of type {type(value).__name__} cannot be read as an array: {error}") from None
+            raise user_error(f"an argument of type {type(value).__name__} is no readable array: {error}") from None
     array = np.asarray(value)
     if array.dtype == object:
         raise user_error(f"an argument of type {type(value).__name__} is no array")
