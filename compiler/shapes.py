@@ -29,7 +29,8 @@ class Dimensions:
 def argument_dimensions(function: ir.OpView) -> Dimensions:
     """The groups of equal dimensions of the tensor arguments of a ``func.func``."""
     classes = _Classes()
-    _unify_block(function.regions[0].blocks[0], classes)
+    with function.operation.context:
+        _unify_block(function.regions[0].blocks[0], classes)
     groups: dict[Node, list[tuple[int, int]]] = {}
     for i, argument in enumerate(function.regions[0].blocks[0].arguments):
         for d in range(_rank(argument)):
