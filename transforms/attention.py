@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir
 from ..dialects.tiling import online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
-from .graph import defining_op
 from .online_accumulation import RESHAPES, is_linear
+from .rewriting import defining_op
 
 
 @dataclass(frozen=True)

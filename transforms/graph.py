@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from ..dialects.mlir import ir
+from .rewriting import ancestors, defining_op
 
 _PURE_DIALECTS = {"affine", "arith", "complex", "linalg", "linalg_ext", "math", "scf", "tensor", "index", "ub"}
-
-
-def defining_op(value: ir.Value) -> ir.Operation | None:
-    """The op that `value` is a result of; None for a block argument."""
-    owner = value.owner
-    return owner.operation if isinstance(owner, ir.Operation | ir.OpView) else None
-
-
-def ancestors(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The ops that hold `op`, innermost first."""
-    parent = op.operation.parent
-    while parent is not None:
-        yield parent.operation
-        parent = parent.operation.parent
 
 
 def ancestor_in(op: ir.Operation, block: ir.Block) -> ir.Operation | None:

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..dialects import build
+from ..dialects.build import convert_elements
 from ..dialects.linalg_ext import BatchMatmulOp, DiagOp
-from ..dialects.mlir import ir, linalg
+from ..dialects.mlir import arith, ir, linalg
 from ..dialects.tiling import Index, OnlineReduction, Range, Tile, TileBuilder, Tiling, Untileable
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
-from .graph import ancestor_in, defining_op
+from .graph import ancestor_in
 
 RESHAPES = {"tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice"}
 
@@ -84,10 +86,10 @@ class OnlineAccumulation:
 
     def _check_init(self) -> None:
         """The accumulator is rescaled, so it must start from zero."""
-        init = defining_op(self.root.operands[len(self.root.operands) - 1])
-        if init is None or init.name != "linalg.fill" or not _is_zero(init.operands[0]):
+        init = self.root.operands[len(self.root.operands) - 1]
+        if not build.zero_filled(init):
             raise Untileable("the matmul that is tiled must accumulate into zeros (a linalg.fill with 0)")
-        self._zero = init.operands[0]
+        self._zero = init.owner.operands[0]
 
     def check_external_use(self, number: int) -> None:
         """Only what is carried has its final value after the last tile."""
@@ -133,7 +135,7 @@ class OnlineAccumulation:
         number = len(root.operands) - 1
         accumulator = root.operands[number]
         with ir.InsertionPoint(root), root.location:
-            scale = _cast(scale, accumulator.type.element_type)
+            scale = convert_elements(scale, accumulator.type.element_type)
             root.operands[number] = self._scaled(root, scale, accumulator)
 
     def _scaled(self, root: ir.Operation, scale: ir.Value, accumulator: ir.Value) -> ir.Value:
@@ -146,13 +148,11 @@ class OnlineAccumulation:
         }.get(root.name)
         if not plain or multiply is None:
             return row_scaling(scale, accumulator, self.rows)
-        rows = scale.type.shape
-        element = kind.element_type
-        sizes = _sizes(scale)
-        square = _empty([*rows, rows[-1]], element, [*sizes, *([sizes[-1]] if rows[-1] < 0 else [])])
+        rows = build.mixed_sizes(scale)
+        square = build.empty([*rows, rows[-1]], kind.element_type)
         diagonal = DiagOp(scale, square, result=square.type).result
-        fill = linalg.fill(self._zero, outs=[_empty(kind.shape, element, _sizes(accumulator))])
-        return _first(multiply(diagonal, accumulator, outs=[_first(fill)]))
+        zeros = build.fill(self._zero, build.empty(build.mixed_sizes(accumulator), kind.element_type))
+        return _first(multiply(diagonal, accumulator, outs=[_first(zeros)]))
 
 
 def is_linear(op: ir.Operation, number: int) -> bool:
@@ -184,72 +184,19 @@ def is_linear(op: ir.Operation, number: int) -> bool:
 def row_scaling(scale: ir.Value, matrix: ir.Value, rows: Sequence[int]) -> ir.Value:
     """``linalg.generic``: matrix[i…] · scale[i at rows]; dimension d of `scale` is dimension rows[d] of `matrix`."""
     kind = matrix.type
-    dims = [ir.AffineExpr.get_dim(d) for d in range(kind.rank)]
-    identity = ir.AffineMap.get(kind.rank, 0, dims)
-    maps = [ir.AffineMap.get(kind.rank, 0, [dims[d] for d in rows]), identity, identity]
-    element = kind.element_type
-    empty = _empty(kind.shape, element, _sizes(matrix))
-    return elementwise(
-        [scale, matrix, empty],
-        maps,
-        lambda s, x, _: ir.Operation.create("arith.mulf", [element], [s, x]).result,
+    identity = build.projection(kind.rank, range(kind.rank))
+    (scaled,) = build.generic(
+        [scale, matrix],
+        [build.empty(build.mixed_sizes(matrix), kind.element_type)],
+        [build.projection(kind.rank, rows), identity, identity],
+        [build.PARALLEL] * kind.rank,
+        lambda s, x, _: arith.mulf(s, x),
     )
-
-
-def elementwise(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], body) -> ir.Value:
-    """A ``linalg.generic`` with parallel loops; the last operand is its outs, `body(*elements)` gives the element."""
-    out = operands[-1].type
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    op = ir.Operation.create(
-        "linalg.generic",
-        [out],
-        list(operands),
-        {
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            "iterator_types": ir.ArrayAttr.get([parallel] * out.rank),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands) - 1, 1]),
-        },
-        regions=1,
-    )
-    types = [v.type.element_type for v in operands]
-    block = op.regions[0].blocks.append(*types, arg_locs=[op.location] * len(types))
-    with ir.InsertionPoint(block):
-        ir.Operation.create("linalg.yield", [], [body(*block.arguments)])
-    return op.results[0]
-
-
-def _cast(value: ir.Value, element: ir.Type) -> ir.Value:
-    """`value` with element type `element`, both floats."""
-    kind = value.type
-    if kind.element_type == element:
-        return value
-    wider = ir.FloatType(element).width > ir.FloatType(kind.element_type).width
-    name = "arith.extf" if wider else "arith.truncf"
-    identity = ir.AffineMap.get_identity(kind.rank)
-    return elementwise(
-        [value, _empty(kind.shape, element, _sizes(value))],
-        [identity, identity],
-        lambda x, _: ir.Operation.create(name, [element], [x]).result,
-    )
+    return scaled
 
 
 def _batch_matmul(lhs: ir.Value, rhs: ir.Value, outs: list[ir.Value]) -> ir.Value:
     return BatchMatmulOp(ir.StringAttr.get("nn"), lhs, rhs, outs[0], result=outs[0].type).result
-
-
-def _sizes(value: ir.Value) -> list[ir.Value]:
-    """The dynamic extents of `value`."""
-    dynamic, index = ir.ShapedType.get_dynamic_size(), ir.IndexType.get()
-    sizes = []
-    for d, extent in enumerate(value.type.shape):
-        if extent == dynamic:
-            at = ir.Operation.create("arith.constant", [index], attributes={"value": ir.IntegerAttr.get(index, d)})
-            sizes.append(ir.Operation.create("tensor.dim", [index], [value, at.result]).result)
-    return sizes
-
-
-def _empty(shape: Sequence[int], element: ir.Type, sizes: Sequence[ir.Value]) -> ir.Value:
-    return ir.Operation.create("tensor.empty", [ir.RankedTensorType.get(shape, element)], list(sizes)).result
 
 
 def _first(built) -> ir.Value:
@@ -257,11 +204,3 @@ def _first(built) -> ir.Value:
     if isinstance(built, ir.Value):
         return built
     return built.operation.results[0] if hasattr(built, "operation") else built[0]
-
-
-def _is_zero(value: ir.Value) -> bool:
-    op = defining_op(value)
-    if op is None or op.name != "arith.constant":
-        return False
-    attribute = op.attributes["value"]
-    return isinstance(attribute, ir.FloatAttr) and attribute.value == 0.0

@@ -10,8 +10,8 @@ from ..dialects.mlir import interpreter, ir
 from ..dialects.transform_ext.dialect import APPLY, Apply, ApplyError
 from ..dialects.transform_ext.fuse_ext import integers
 from .fuse_attention import mark_parallel
-from .graph import ancestors
 from .passes import Pass, PassError
+from .rewriting import ancestors
 from .tile_and_fuse import tile_and_fuse
 
 ENTRY = "__transform_main"

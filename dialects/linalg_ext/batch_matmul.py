@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..mlir import ext, ir
+from .. import build
+from ..mlir import arith, ext, ir
 from ..reference.arrays import apply
 from ..reference.contraction import contract
 from ..verification import expect, verifier
-from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -61,7 +62,7 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         *batch, m, n, k = range(rank + 1)
         lhs = (m, k) if self.layout.value[0] == "n" else (k, m)
         rhs = (k, n) if self.layout.value[1] == "n" else (n, k)
-        return projections(rank + 1, (*batch, *lhs), (*batch, *rhs), (*batch, m, n))
+        return [build.projection(rank + 1, (*batch, *dims)) for dims in (lhs, rhs, (m, n))]
 
     inits = ("output",)
     assembly_format = (
@@ -79,3 +80,15 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
         # Over the loops [batch…, m, k, n].
         sizes = [*a.shape, b.shape[-1]]
         return (apply(np.add, [contract(a[..., None], b[..., None, :, :], {a.ndim - 1}, sizes).squeeze(-2), c]),)
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits one linalg.generic, a contraction. It computes in f32 if the element types are f16 or bf16."""
+        out = self.output.type.element_type
+        compute = build.compute_type(out)
+
+        def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+            product = arith.mulf(build.convert(a, compute), build.convert(b, compute))
+            return build.convert(arith.addf(build.convert(c, compute), product), out)
+
+        iterators = [build.PARALLEL] * self.lhs.type.rank + [build.REDUCTION]
+        return build.generic([self.lhs, self.rhs], [self.output], self.indexing_maps(), iterators, multiply_add)

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..mlir import ext, ir
+from .. import build
+from ..mlir import arith, ext, ir, linalg
 from ..tiling.index import Tile, Untileable
 from ..verification import expect, verifier
-from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
 
 def verify_diag(op: ir.OpView) -> None:
@@ -33,7 +34,7 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
     def indexing_maps(self) -> list[ir.AffineMap]:
         """Loops: batch…, i, j."""
         *batch, i, j = range(self.output.type.rank)
-        return projections(j + 1, (*batch, i), (*batch, i, j))
+        return [build.projection(j + 1, dims) for dims in ((*batch, i), (*batch, i, j))]
 
     def tiled(self, tile: Tile, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """A tile is a diagonal matrix again only if it lies on the diagonal."""
@@ -53,3 +54,15 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
         out = np.zeros((*x.shape, x.shape[-1]))
         np.einsum("...ii->...i", out)[...] = x
         return (out,)
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits one linalg.generic: select(i = j, x[…, i], 0)."""
+        n = self.output.type.rank
+        zero = build.constant(self.input.type.element_type, 0.0)
+
+        def on_element(x: ir.Value, _: ir.Value) -> ir.Value:
+            on_diagonal = arith.cmpi(arith.CmpIPredicate.eq, linalg.index(n - 2), linalg.index(n - 1))
+            return arith.select(on_diagonal, x, zero)
+
+        maps = [build.projection(n, range(n - 1)), build.projection(n, range(n))]
+        return build.generic([self.input], [self.output], maps, [build.PARALLEL] * n, on_element)

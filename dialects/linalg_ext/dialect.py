@@ -43,8 +43,3 @@ def expect_results_like(op: ir.OpView, inits: Sequence[ir.Value]) -> None:
             result.type == init.type,
             f"expects result {i} to have the type of its outs operand, {init.type}, but found {result.type}",
         )
-
-
-def projections(loops: int, *operands: Sequence[int]) -> list[ir.AffineMap]:
-    """Indexing maps from `loops` loops to operands, each given by the loops that index its dimensions."""
-    return [ir.AffineMap.get(loops, 0, [ir.AffineExpr.get_dim(d) for d in dims]) for dims in operands]

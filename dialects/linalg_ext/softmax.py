@@ -12,12 +12,13 @@ normalizer calculation for softmax", 2018). A row that is masked so far (m = −
 
 from typing import Any
 
-from ..mlir import ext, ir
+from .. import build
+from ..mlir import arith, ext, ir, math
 from ..reference.arrays import take
 from ..reference.softmax import softmax_step
 from ..tiling.interface import OnlineReduction
 from ..verification import expect, verifier
-from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors, projections
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
 SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
@@ -57,6 +58,63 @@ def verify_softmax(op: ir.OpView) -> None:
     expect_results_like(op, [op.output, op.max, op.accum, op.scale])
 
 
+def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value, ir.Value]:
+    """Emits what both softmaxes share, in three ops; returns (p, m, a, carried, alpha).
+
+        t              = rowmax(x)
+        m, b, alpha    = max(m0, t), a0·alpha, exp(m0 − m)     # one op on rows
+        p, a           = exp(x − m), b + rowsum(p)             # one pass over the tile
+
+    Everything is in the compute type (f32 for f16 and bf16). Where m = −inf, 0 is subtracted in its place, so that a
+    row that is masked so far gives exp(−inf) = 0 and not NaN; the test is per row, not per element.
+    """
+    x, d = op.input, op.dimension.value
+    n = x.type.rank
+    rows = [i for i in range(n) if i != d]
+    compute = build.compute_type(x.type.element_type)
+    identity, row_map = build.projection(n, range(n)), build.projection(n, rows)
+    iterators = [build.REDUCTION if i == d else build.PARALLEL for i in range(n)]
+    sizes = build.mixed_sizes(x)
+    row_sizes = [sizes[i] for i in rows]
+    infinity = build.constant(compute, float("-inf"))
+    zero = build.constant(compute, 0.0)
+
+    def shift(m: ir.Value) -> ir.Value:
+        return arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, m, infinity), zero, m)
+
+    (t,) = build.generic(
+        [x],
+        [build.fill(infinity, build.empty(row_sizes, compute))],
+        [identity, row_map],
+        iterators,
+        lambda xi, ti: arith.maxnumf(build.convert(xi, compute), ti),
+    )
+
+    def on_rows(ti: ir.Value, m0: ir.Value, a0: ir.Value, _: ir.Value) -> list[ir.Value]:
+        m = arith.maxnumf(m0, ti)
+        alpha = math.exp(arith.subf(m0, shift(m)))
+        return [m, arith.mulf(a0, alpha), alpha]
+
+    m0, a0 = (build.convert_elements(v, compute) for v in (op.max, op.accum))
+    row_identity = build.projection(n - 1, range(n - 1))
+    m, carried, alpha = build.generic(
+        [t], [m0, a0, build.empty(row_sizes, compute)], [row_identity] * 4, [build.PARALLEL] * (n - 1), on_rows
+    )
+
+    def on_tile(xi: ir.Value, mi: ir.Value, _: ir.Value, ai: ir.Value) -> list[ir.Value]:
+        p = math.exp(arith.subf(build.convert(xi, compute), shift(mi)))
+        return [p, arith.addf(ai, p)]
+
+    p, a = build.generic(
+        [x, m],
+        [build.empty(sizes, compute), carried],
+        [identity, row_map, identity, row_map],
+        iterators,
+        on_tile,
+    )
+    return p, m, a, carried, alpha
+
+
 class OnlineSoftmax(LinalgExt.Operation):
     """What `softmax` and `unnorm_softmax` share: all but the formulas.
 
@@ -82,7 +140,7 @@ class OnlineSoftmax(LinalgExt.Operation):
         """One loop per dimension of the input; the statistics lack the reduced one."""
         loops, d = range(self.input.type.rank), self.dimension.value
         row = [i for i in loops if i != d]
-        return projections(len(loops), loops, loops, row, row, row)
+        return [build.projection(len(loops), dims) for dims in (loops, loops, row, row, row)]
 
     def online_reduction(self) -> OnlineReduction:
         """The running maximum and sum go from tile to tile; results are 0: result, 1: max, 2: accum, 3: scale."""
@@ -96,3 +154,39 @@ class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
     def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
         """The values of the results; overwrites the input where nothing else needs it."""
         return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=True)
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits linalg ops that compute the four results; see `decompose_statistics`.
+
+        To it come an op on rows, 1/a (0 where a = 0: all masked) and scale = b/a, and one on the tile, p/a.
+        """
+        p, m, a, carried, _ = decompose_statistics(self)
+        n, d = self.input.type.rank, self.dimension.value
+        compute = p.type.element_type
+        zero, one = build.constant(compute, 0.0), build.constant(compute, 1.0)
+
+        def on_rows(ai: ir.Value, b: ir.Value, *_: ir.Value) -> list[ir.Value]:
+            empty_row = arith.cmpf(arith.CmpFPredicate.OEQ, ai, zero)
+            inverse = arith.select(empty_row, zero, arith.divf(one, ai))
+            return [arith.mulf(b, inverse), inverse]
+
+        row_identity = build.projection(n - 1, range(n - 1))
+        row_sizes = build.mixed_sizes(a)
+        scale, inverse = build.generic(
+            [a, carried],
+            [build.empty(row_sizes, compute), build.empty(row_sizes, compute)],
+            [row_identity] * 4,
+            [build.PARALLEL] * (n - 1),
+            on_rows,
+        )
+        element = self.output.type.element_type
+        row_map = build.projection(n, [i for i in range(n) if i != d])
+        (result,) = build.generic(
+            [p, inverse],
+            [self.output],
+            [build.projection(n, range(n)), row_map, build.projection(n, range(n))],
+            [build.PARALLEL] * n,
+            lambda pi, inv, _: build.convert(arith.mulf(pi, inv), element),
+        )
+        row_element = self.max.type.element_type
+        return [result, *(build.convert_elements(v, row_element) for v in (m, a, scale))]

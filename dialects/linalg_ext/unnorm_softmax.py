@@ -11,10 +11,11 @@ Its user divides by the last `a` once, after the loop over tiles: O = (diag(scal
 
 from typing import Any
 
-from ..mlir import ext
+from .. import build
+from ..mlir import ext, ir
 from ..reference.arrays import take
 from ..reference.softmax import softmax_step
-from .softmax import OnlineSoftmax
+from .softmax import OnlineSoftmax, decompose_statistics
 
 
 class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
@@ -24,3 +25,10 @@ class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
     def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
         """The values of the results; overwrites the input where nothing else needs it."""
         return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=False)
+
+    def decompose(self) -> list[ir.Value]:
+        """Emits linalg ops that compute the four results; see `decompose_statistics`."""
+        p, m, a, _, alpha = decompose_statistics(self)
+        row_element = self.max.type.element_type
+        result = build.convert_elements(p, self.output.type.element_type)
+        return [result, *(build.convert_elements(v, row_element) for v in (m, a, alpha))]

@@ -1,0 +1,119 @@
+"""Small builders for linalg on tensors, used by decompositions and rewrites.
+
+All of them insert at the current insertion point and take the current location::
+
+    with ir.InsertionPoint(op), op.location:
+        tile = build.empty(build.mixed_sizes(op.input), f32)
+"""
+
+from collections.abc import Callable, Sequence
+
+from .mlir import arith, ir, linalg, tensor
+
+PARALLEL = "parallel"
+REDUCTION = "reduction"
+
+
+def index(value: int) -> ir.Value:
+    return arith.ConstantOp(ir.IndexType.get(), value).result
+
+
+def constant(kind: ir.Type, value: float) -> ir.Value:
+    """A scalar constant of an integer, index or float type."""
+    attribute = ir.FloatAttr.get(kind, value) if is_float(kind) else ir.IntegerAttr.get(kind, int(value))
+    return arith.ConstantOp(kind, attribute).result
+
+
+def is_float(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.FloatType)
+
+
+def is_narrow(kind: ir.Type) -> bool:
+    """True for the floats that are stored but not computed with: f16 and bf16."""
+    return isinstance(kind, ir.F16Type | ir.BF16Type)
+
+
+def compute_type(kind: ir.Type) -> ir.Type:
+    """The type to compute in: f32 for f16 and bf16, else the type itself."""
+    return ir.F32Type.get() if is_narrow(kind) else kind
+
+
+def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """A float scalar extended or truncated to `kind`."""
+    if value.type == kind:
+        return value
+    wider = ir.FloatType(kind).width > ir.FloatType(value.type).width
+    if not wider and ir.FloatType(kind).width == ir.FloatType(value.type).width:  # between f16 and bf16
+        return arith.truncf(kind, arith.extf(ir.F32Type.get(), value))
+    return arith.extf(kind, value) if wider else arith.truncf(kind, value)
+
+
+def mixed_sizes(value: ir.Value) -> list[int | ir.Value]:
+    """The sizes of a tensor: ints where static, tensor.dim where not."""
+    kind = ir.RankedTensorType(value.type)
+    return [tensor.dim(value, index(i)) if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank)]
+
+
+def empty(sizes: Sequence[int | ir.Value], element: ir.Type) -> ir.Value:
+    return tensor.empty(list(sizes), element)
+
+
+def fill(value: ir.Value, init: ir.Value) -> ir.Value:
+    return linalg.fill(value, outs=[init])
+
+
+def projection(n_dims: int, dims: Sequence[int]) -> ir.AffineMap:
+    """(d0, …, dn) -> (the given dims)."""
+    return ir.AffineMap.get(n_dims, 0, [ir.AffineExpr.get_dim(d) for d in dims])
+
+
+def generic(
+    ins: Sequence[ir.Value],
+    outs: Sequence[ir.Value],
+    maps: Sequence[ir.AffineMap],
+    iterators: Sequence[str],
+    body: Callable[..., ir.Value | Sequence[ir.Value]],
+) -> list[ir.Value]:
+    """A linalg.generic; `body` gets a scalar per operand and returns a scalar, or a list of them, one per result."""
+    results = [o.type for o in outs if isinstance(o.type, ir.RankedTensorType)]
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{i}>") for i in iterators])
+    op = linalg.GenericOp(results, ins, outs, ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), kinds)
+    operands = [*ins, *outs]
+    scalars = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in operands]
+    block = op.regions[0].blocks.append(*scalars)
+    with ir.InsertionPoint(block):
+        values = body(*block.arguments)
+        linalg.YieldOp([values] if isinstance(values, ir.Value) else list(values))
+    return list(op.results)
+
+
+def convert_elements(value: ir.Value, element: ir.Type) -> ir.Value:
+    """`value` itself, or an element-wise op that converts it."""
+    if value.type.element_type == element:
+        return value
+    n = value.type.rank
+    (result,) = generic(
+        [value],
+        [empty(mixed_sizes(value), element)],
+        [projection(n, range(n))] * 2,
+        [PARALLEL] * n,
+        lambda v, _: convert(v, element),
+    )
+    return result
+
+
+def zero_filled(value: ir.Value) -> bool:
+    """True if `value` is a linalg.fill with zero."""
+    fill_op = value.owner
+    if not isinstance(fill_op, ir.Operation | ir.OpView) or fill_op.name != "linalg.fill":
+        return False
+    return constant_value(fill_op.operands[0]) == 0
+
+
+def constant_value(value: ir.Value) -> int | float | None:
+    """The number behind an arith.constant of a scalar; None if `value` is no such constant."""
+    op = value.owner
+    if not isinstance(op, ir.Operation | ir.OpView) or op.name != "arith.constant":
+        return None
+    attribute = op.attributes["value"]
+    return attribute.value if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr) else None

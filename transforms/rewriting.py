@@ -1,0 +1,46 @@
+"""Helpers of passes that walk and change IR."""
+
+from collections.abc import Iterator
+
+from ..dialects.mlir import ir
+
+
+def ops_in(op: ir.Operation, prefix: str = "") -> list[ir.Operation]:
+    """All ops inside `op` (inner ones before their parents) whose name starts with `prefix`."""
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if inner.name.startswith(prefix) and inner != op.operation:
+            found.append(inner.operation)
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    return found
+
+
+def defining_op(value: ir.Value) -> ir.Operation | None:
+    """The operation whose result `value` is; None for a block argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def ancestors(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The operations around `op`, the nearest first."""
+    parent = op.operation.parent
+    while parent is not None:
+        yield parent.operation
+        parent = parent.operation.parent
+
+
+def is_inside(op: ir.Operation, outer: ir.Operation) -> bool:
+    """True if `op` lies in a region of `outer`, at any depth."""
+    return any(a == outer.operation for a in ancestors(op))
+
+
+def single_use(value: ir.Value) -> bool:
+    return len(list(value.uses)) == 1
+
+
+def erase_if_unused(op: ir.Operation | None) -> None:
+    """Erases `op` if none of its results has a use. Its operands' producers are left to canonicalization."""
+    if op is not None and not any(list(r.uses) for r in op.results):
+        op.erase()
