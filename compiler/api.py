@@ -188,13 +188,14 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
     function = find_entry(module, options.entry)
     signature = Signature.of(function)
     texts = {"graph": print_module(module)}
-    pass_manager.run(
-        [*_fusion(module, options), *pipelines.lower(target)],
-        module,
-        hooks=[Snapshots(pipelines.STAGE_AFTER, texts)],
-        listener=options.listener,
-    )
-    return Kernel(signature, target, texts, CpuKernel(module, signature.name, threads=options.threads))
+    with module.context, module.operation.location:
+        pass_manager.run(
+            [*_fusion(module, options), *pipelines.lower(target)],
+            module,
+            hooks=[Snapshots(pipelines.STAGE_AFTER, texts)],
+            listener=options.listener,
+        )
+        return Kernel(signature, target, texts, CpuKernel(module, signature.name, threads=options.threads))
 
 
 def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
