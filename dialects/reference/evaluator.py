@@ -26,7 +26,7 @@ def evaluate(
     type, as a naive execution would.
     """
     function = find_function(module, entry)
-    with np.errstate(all="ignore"):
+    with function.operation.context, np.errstate(all="ignore"):
         results = call(function, list(arguments), round_values)
     return [np.asarray(result) for result in results]
 

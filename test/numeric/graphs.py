@@ -1,166 +1,155 @@
-"""Attention graphs as MLIR text, of any shape and many variants, for the numeric tests."""
-
-from __future__ import annotations
-
-from dataclasses import dataclass, field
-
-import numpy as np
+"""MLIR text of attention, fused by hand and not fused, for the tests of the CPU target."""
 
 
-def tensor(shape, element: str, dynamic: bool = False) -> str:
-    return f"tensor<{''.join(('?' if dynamic else str(s)) + 'x' for s in shape)}{element}>"
+def tensor(*shape_and_type: int | str) -> str:
+    return "tensor<" + "x".join(map(str, shape_and_type)) + ">"
 
 
-@dataclass(frozen=True)
-class Attention:
-    """softmax(mod(Q·Kᵀ))·V; `batch` dimensions, m queries, k keys, d and dv head sizes.
+def fused(q: int, k: int, d: int, dv: int, bq: int, bk: int, kind: str = "f32", op: str = "softmax", outer: str = "q"):
+    """Single-head attention over tiles of bq queries and bk keys; K is given transposed, [d, k].
 
-    `matmul`: the contraction's op: "matmul" (no batch), "batch_matmul" (one), "ext" (any) or "generic" (any).
-    `layout`: of ext's first matmul. `modify`: what stands between the first matmul and softmax: none, scale or causal.
-    `returns`: what is returned besides the output: "max", "accum", "scores", "result".
+    `outer` says which loop is the outer one, "q" or "k"; `op` is "softmax" or "unnorm_softmax". Boundary tiles come
+    from affine.min. Statistics and accumulators are f32 for f16 and bf16.
     """
+    acc = kind if kind == "f64" else "f32"
+    qs, ks = ("%tq", "%tk")
+    tq = "?" if q % bq else bq
+    tk = "?" if k % bk else bk
+    dyn_q, dyn_k = ([qs] if tq == "?" else []), ([ks] if tk == "?" else [])
+    size_q, size_k = (qs if tq == "?" else bq), (ks if tk == "?" else bk)
 
-    m: int
-    k: int
-    d: int
-    dv: int
-    batch: tuple[int, ...] = ()
-    matmul: str = "ext"
-    layout: str = "nn"
-    modify: str = "none"
-    softmax: str = "softmax"
-    element: str = "f64"
-    dynamic: bool = False
-    returns: tuple[str, ...] = field(default=())
+    def dims(*names: str) -> str:
+        return ", ".join(names)
 
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Of q, k and v."""
-        q = (self.m, self.d) if self.layout[0] == "n" else (self.d, self.m)
-        k = (self.d, self.k) if self.layout[1] == "n" else (self.k, self.d)
-        return [(*self.batch, *q), (*self.batch, *k), (*self.batch, self.k, self.dv)]
+    s_in, p_kind = (kind, kind) if kind in ("f32", "f64") else ("f32", "f32")
+    S, P = tensor(tq, tk, s_in), tensor(tq, tk, kind)
+    row = tensor(tq, acc)
+    O, full_row = tensor(tq, dv, acc), tensor(q, acc)
+    full_o = tensor(q, dv, acc)
+    cast = ""
+    p = "%sm#0"
+    if p_kind != kind:
+        cast = f"""
+      %pe = tensor.empty({dims(*dyn_q, *dyn_k)}) : {P}
+      %p = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+           iterator_types = ["parallel", "parallel"]}} ins(%sm#0 : {S}) outs(%pe : {P}) {{
+        ^bb0(%x: f32, %y: {kind}):
+          %t = arith.truncf %x : f32 to {kind}
+          linalg.yield %t : {kind}
+      }} -> {P}"""
+        p = "%p"
+    loops = {
+        "q": ("%q", "%cq", "%cbq", "%k", "%ck", "%cbk"),
+        "k": ("%k", "%ck", "%cbk", "%q", "%cq", "%cbq"),
+    }[outer]
+    types = f"{full_o}, {full_row}, {full_row}"
+    normalise = ""
+    result = "%r#0"
+    if op == "unnorm_softmax":
+        normalise = f"""
+  %n = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+       iterator_types = ["parallel", "parallel"]}} ins(%r#2 : {full_row}) outs(%r#0 : {full_o}) {{
+    ^bb0(%a: {acc}, %o: {acc}):
+      %masked = arith.cmpf oeq, %a, %zero : {acc}
+      %quotient = arith.divf %o, %a : {acc}
+      %y = arith.select %masked, %zero, %quotient : {acc}
+      linalg.yield %y : {acc}
+  }} -> {full_o}"""
+        result = "%n"
+    infinity = "0xFFF0000000000000" if acc == "f64" else "0xFF800000"
+    qt, kt, vt = tensor(tq, d, kind), tensor(d, tk, kind), tensor(tk, dv, kind)
+    return f"""
+func.func @main(%Q: {tensor(q, d, kind)}, %K: {tensor(d, k, kind)}, %V: {tensor(k, dv, kind)}) -> {full_o} {{
+  %c0 = arith.constant 0 : index
+  %cq = arith.constant {q} : index
+  %ck = arith.constant {k} : index
+  %cbq = arith.constant {bq} : index
+  %cbk = arith.constant {bk} : index
+  %zero = arith.constant 0.0 : {acc}
+  %inf = arith.constant {infinity} : {acc}
+  %e0 = tensor.empty() : {full_o}
+  %e1 = tensor.empty() : {full_row}
+  %o0 = linalg.fill ins(%zero : {acc}) outs(%e0 : {full_o}) -> {full_o}
+  %m0 = linalg.fill ins(%inf : {acc}) outs(%e1 : {full_row}) -> {full_row}
+  %a0 = linalg.fill ins(%zero : {acc}) outs(%e1 : {full_row}) -> {full_row}
+  %r:3 = scf.for {loops[0]} = %c0 to {loops[1]} step {loops[2]} iter_args(%o1 = %o0, %m1 = %m0, %a1 = %a0) -> ({types}) {{
+    %r2:3 = scf.for {loops[3]} = %c0 to {loops[4]} step {loops[5]} iter_args(%o2 = %o1, %m2 = %m1, %a2 = %a1) -> ({types}) {{
+      %tq = affine.min affine_map<(i) -> (-i + {q}, {bq})>(%q)
+      %tk = affine.min affine_map<(i) -> (-i + {k}, {bk})>(%k)
+      %qt = tensor.extract_slice %Q[%q, 0] [{size_q}, {d}] [1, 1] : {tensor(q, d, kind)} to {qt}
+      %kt = tensor.extract_slice %K[0, %k] [{d}, {size_k}] [1, 1] : {tensor(d, k, kind)} to {kt}
+      %vt = tensor.extract_slice %V[%k, 0] [{size_k}, {dv}] [1, 1] : {tensor(k, dv, kind)} to {vt}
+      %se = tensor.empty({dims(*dyn_q, *dyn_k)}) : {S}
+      %zs = arith.constant 0.0 : {s_in}
+      %s0 = linalg.fill ins(%zs : {s_in}) outs(%se : {S}) -> {S}
+      %s = linalg.matmul ins(%qt, %kt : {qt}, {kt}) outs(%s0 : {S}) -> {S}
+      %mt = tensor.extract_slice %m2[%q] [{size_q}] [1] : {full_row} to {row}
+      %at = tensor.extract_slice %a2[%q] [{size_q}] [1] : {full_row} to {row}
+      %ot = tensor.extract_slice %o2[%q, 0] [{size_q}, {dv}] [1, 1] : {full_o} to {O}
+      %pr = tensor.empty({dims(*dyn_q, *dyn_k)}) : {S}
+      %re = tensor.empty({dims(*dyn_q)}) : {row}
+      %sm:4 = "linalg_ext.{op}"(%s, %pr, %mt, %at, %re) {{dimension = 1 : i64}}
+        : ({S}, {S}, {row}, {row}, {row}) -> ({S}, {row}, {row}, {row}){cast}
+      %de = tensor.empty({dims(*dyn_q, *dyn_q)}) : {tensor(tq, tq, acc)}
+      %dg = "linalg_ext.diag"(%sm#3, %de) : ({row}, {tensor(tq, tq, acc)}) -> {tensor(tq, tq, acc)}
+      %oe = tensor.empty({dims(*dyn_q)}) : {O}
+      %oz = linalg.fill ins(%zero : {acc}) outs(%oe : {O}) -> {O}
+      %os = linalg.matmul ins(%dg, %ot : {tensor(tq, tq, acc)}, {O}) outs(%oz : {O}) -> {O}
+      %on = linalg.matmul ins({p}, %vt : {P}, {vt}) outs(%os : {O}) -> {O}
+      %o3 = tensor.insert_slice %on into %o2[%q, 0] [{size_q}, {dv}] [1, 1] : {O} into {full_o}
+      %m3 = tensor.insert_slice %sm#1 into %m2[%q] [{size_q}] [1] : {row} into {full_row}
+      %a3 = tensor.insert_slice %sm#2 into %a2[%q] [{size_q}] [1] : {row} into {full_row}
+      scf.yield %o3, %m3, %a3 : {types}
+    }}
+    scf.yield %r2#0, %r2#1, %r2#2 : {types}
+  }}{normalise}
+  return {result} : {full_o}
+}}"""
 
-    def inputs(self, seed: int = 0) -> list[np.ndarray]:
-        rng = np.random.default_rng(seed)
-        return [rng.standard_normal(s) for s in self.shapes()]
 
-    def text(self) -> str:
-        return _Writer(self).function()
-
-
-class _Writer:
-    def __init__(self, graph: Attention):
-        self.g = graph
-        self.lines: list[str] = []
-        self.sizes: dict[int, str] = {}
-
-    def t(self, *shape: int) -> str:
-        return tensor(shape, self.g.element, self.g.dynamic)
-
-    def empty(self, name: str, dims: list[str], shape: list[int]) -> None:
-        sizes = ", ".join(dims) if self.g.dynamic else ""
-        self.lines.append(f"%{name} = tensor.empty({sizes}) : {self.t(*shape)}")
-
-    def filled(self, name: str, value: str, dims: list[str], shape: list[int]) -> None:
-        self.empty(f"{name}_e", dims, shape)
-        kind = self.t(*shape)
-        self.lines.append(f"%{name} = linalg.fill ins({value} : {self.g.element}) outs(%{name}_e : {kind}) -> {kind}")
-
-    def contraction(self, name: str, a: str, a_shape, b: str, b_shape, c: str, c_shape, layout: str) -> None:
-        types = self.t(*a_shape), self.t(*b_shape), self.t(*c_shape)
-        ins = f"ins({a}, {b} : {types[0]}, {types[1]}) outs({c} : {types[2]})"
-        if self.g.matmul == "ext":
-            self.lines.append(f'%{name} = linalg_ext.batch_matmul {ins} layout = "{layout}"')
-            return
-        if self.g.matmul in ("matmul", "batch_matmul"):
-            assert layout == "nn"
-            self.lines.append(f"%{name} = linalg.{self.g.matmul} {ins} -> {types[2]}")
-            return
-        rank = len(c_shape)
-        loops = [f"d{i}" for i in range(rank + 1)]
-        *batch, m, n, k = loops
-        lhs = [m, k] if layout[0] == "n" else [k, m]
-        rhs = [k, n] if layout[1] == "n" else [n, k]
-        maps = ", ".join(
-            f"affine_map<({', '.join(loops)}) -> ({', '.join([*batch, *dims])})>" for dims in (lhs, rhs, [m, n])
-        )
-        kinds = ", ".join(['"parallel"'] * rank + ['"reduction"'])
-        e = self.g.element
-        self.lines.append(
-            f"%{name} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}} {ins} {{\n"
-            f"  ^bb0(%x: {e}, %y: {e}, %z: {e}):\n"
-            f"    %prod = arith.mulf %x, %y : {e}\n    %sum = arith.addf %z, %prod : {e}\n    linalg.yield %sum : {e}\n"
-            f"  }} -> {types[2]}"
-        )
-
-    def modified(self, shape) -> str:
-        """The scores after scale or mask; the mask is computed from indices."""
-        g, kind, rank = self.g, self.t(*shape), len(shape)
-        if g.modify == "none":
-            return "%s"
-        loops = ", ".join(f"d{i}" for i in range(rank))
-        identity = f"affine_map<({loops}) -> ({loops})>"
-        kinds = ", ".join(['"parallel"'] * rank)
-        body = [f"%y = arith.mulf %x, %half : {g.element}"]
-        if g.modify == "causal":
-            body += [
-                f"%i = linalg.index {rank - 2} : index",
-                f"%j = linalg.index {rank - 1} : index",
-                "%dead = arith.cmpi sgt, %j, %i : index",
-                f"%w = arith.select %dead, %minus_inf, %y : {g.element}",
-            ]
-        last = "%w" if g.modify == "causal" else "%y"
-        self.empty("mod_e", self.dims(("b", "m", "k")), list(shape))
-        self.lines.append(
-            f"%mod = linalg.generic {{indexing_maps = [{identity}, {identity}], iterator_types = [{kinds}]}} "
-            f"ins(%s : {kind}) outs(%mod_e : {kind}) {{\n  ^bb0(%x: {g.element}, %old: {g.element}):\n    "
-            + "\n    ".join(body)
-            + f"\n    linalg.yield {last} : {g.element}\n  }} -> {kind}"
-        )
-        return "%mod"
-
-    def dims(self, names) -> list[str]:
-        """SSA names of sizes: b = all batch dimensions."""
-        found: list[str] = []
-        for name in names:
-            found += [f"%b{i}" for i in range(len(self.g.batch))] if name == "b" else [f"%n{name}"]
-        return found
-
-    def function(self) -> str:
-        g, b = self.g, list(self.g.batch)
-        q, k, v = g.shapes()
-        scores, rows, out = [*b, g.m, g.k], [*b, g.m], [*b, g.m, g.dv]
-        args = ", ".join(f"%{n}: {self.t(*s)}" for n, s in zip("qkv", (q, k, v), strict=True))
-        if g.dynamic:
-            for i in range(len(q)):
-                self.lines.append(f"%c{i} = arith.constant {i} : index")
-            for i in range(len(b)):
-                self.lines.append(f"%b{i} = tensor.dim %q, %c{i} : {self.t(*q)}")
-            at = len(b) + (0 if g.layout[0] == "n" else 1)
-            self.lines.append(f"%nm = tensor.dim %q, %c{at} : {self.t(*q)}")
-            self.lines.append(f"%nk = tensor.dim %v, %c{len(b)} : {self.t(*v)}")
-            self.lines.append(f"%nd = tensor.dim %v, %c{len(b) + 1} : {self.t(*v)}")
-        e = g.element
-        self.lines.append(f"%zero = arith.constant 0.0 : {e}")
-        self.lines.append(f"%half = arith.constant 0.5 : {e}")
-        bits = {"f64": "0xFFF0000000000000", "f32": "0xFF800000", "f16": "0xFC00", "bf16": "0xFF80"}[e]
-        self.lines.append(f"%minus_inf = arith.constant {bits} : {e}")
-        self.filled("s0", "%zero", self.dims(("b", "m", "k")), scores)
-        self.filled("m0", "%minus_inf", self.dims(("b", "m")), rows)
-        self.filled("a0", "%zero", self.dims(("b", "m")), rows)
-        self.filled("o0", "%zero", self.dims(("b", "m", "d")), out)
-        self.empty("p0", self.dims(("b", "m", "k")), scores)
-        self.empty("f0", self.dims(("b", "m")), rows)
-        self.contraction("s", "%q", q, "%k", k, "%s0", scores, g.layout)
-        x = self.modified(scores)
-        row, square = self.t(*rows), self.t(*scores)
-        self.lines.append(
-            f"%p:4 = linalg_ext.{g.softmax} dimension({len(scores) - 1}) ins({x} : {square}) "
-            f"outs(%p0, %m0, %a0, %f0 : {square}, {row}, {row}, {row}) : {square}, {row}, {row}, {row}"
-        )
-        self.contraction("o", "%p#0", scores, "%v", v, "%o0", out, "nn")
-        named = {"max": ("%p#1", row), "accum": ("%p#2", row), "scores": ("%s", square), "result": ("%p#0", square)}
-        results = [("%o", self.t(*out))] + [named[n] for n in g.returns]
-        kinds = ", ".join(kind for _, kind in results)
-        self.lines.append(f"return {', '.join(value for value, _ in results)} : {kinds}")
-        body = "\n".join(self.lines)
-        return f"func.func @attention({args}) -> ({kinds}) {{\n{body}\n}}\n"
+def unfused(batch: tuple[int, ...], q: int | str, k: int | str, d: int, dv: int, kind: str = "f32", layout: str = "nt"):
+    """softmax(Q·Kᵀ)·V over batch dimensions; q and k may be "?"; K is [k, d] ("nt") or [d, k] ("nn")."""
+    acc = kind if kind in ("f32", "f64") else "f32"
+    k_shape = [k, d] if layout == "nt" else [d, k]
+    Q, K, V = (tensor(*batch, *s, kind) for s in ([q, d], k_shape, [k, dv]))
+    S, O, row = tensor(*batch, q, k, acc), tensor(*batch, q, dv, acc), tensor(*batch, q, acc)
+    infinity = "0xFFF0000000000000" if acc == "f64" else "0xFF800000"
+    n = len(batch)
+    nq = f"%q = tensor.dim %Q, %dq : {Q}" if q == "?" else ""
+    nk = f"%k = tensor.dim %K, %dk : {K}" if k == "?" else ""
+    dyn_q, dyn_k = (["%q"] if q == "?" else []), (["%k"] if k == "?" else [])
+    sizes = {name: ", ".join(v) for name, v in {"qk": dyn_q + dyn_k, "q": dyn_q}.items()}
+    cast_p, p, P = "", "%sm#0", S
+    if acc != kind:
+        P = tensor(*batch, q, k, kind)
+        names = ", ".join(f"d{i}" for i in range(n + 2))
+        cast_p = f"""
+  %pe = tensor.empty({sizes["qk"]}) : {P}
+  %p = linalg.generic {{indexing_maps = [affine_map<({names}) -> ({names})>, affine_map<({names}) -> ({names})>],
+       iterator_types = [{", ".join(['"parallel"'] * (n + 2))}]}} ins(%sm#0 : {S}) outs(%pe : {P}) {{
+    ^bb0(%x: {acc}, %y: {kind}):
+      %t = arith.truncf %x : {acc} to {kind}
+      linalg.yield %t : {kind}
+  }} -> {P}"""
+        p = "%p"
+    return f"""
+func.func @main(%Q: {Q}, %K: {K}, %V: {V}) -> {O} {{
+  %dq = arith.constant {n} : index
+  %dk = arith.constant {n + (layout == "nn")} : index
+  {nq}
+  {nk}
+  %zero = arith.constant 0.0 : {acc}
+  %inf = arith.constant {infinity} : {acc}
+  %se = tensor.empty({sizes["qk"]}) : {S}
+  %s0 = linalg.fill ins(%zero : {acc}) outs(%se : {S}) -> {S}
+  %s = "linalg_ext.batch_matmul"(%Q, %K, %s0) {{layout = "{layout}"}} : ({Q}, {K}, {S}) -> {S}
+  %re = tensor.empty({sizes["q"]}) : {row}
+  %m = linalg.fill ins(%inf : {acc}) outs(%re : {row}) -> {row}
+  %a = linalg.fill ins(%zero : {acc}) outs(%re : {row}) -> {row}
+  %sm:4 = "linalg_ext.softmax"(%s, %se, %m, %a, %re) {{dimension = {n + 1} : i64}}
+    : ({S}, {S}, {row}, {row}, {row}) -> ({S}, {row}, {row}, {row}){cast_p}
+  %oe = tensor.empty({sizes["q"]}) : {O}
+  %o0 = linalg.fill ins(%zero : {acc}) outs(%oe : {O}) -> {O}
+  %o = "linalg_ext.batch_matmul"({p}, %V, %o0) {{layout = "nn"}} : ({P}, {V}, {O}) -> {O}
+  return %o : {O}
+}}"""
