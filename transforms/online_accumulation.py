@@ -130,15 +130,15 @@ class OnlineAccumulation:
 
     # How the sum is rescaled.
 
-    def rescale(self, root: ir.Operation, scale: ir.Value) -> None:
+    def rescale(self, builder: TileBuilder, root: ir.Operation, scale: ir.Value) -> None:
         """Multiplies the accumulator of the tiled `root` by `scale`, row by row, before the tile is added."""
         number = len(root.operands) - 1
         accumulator = root.operands[number]
         with ir.InsertionPoint(root), root.location:
             scale = convert_elements(scale, accumulator.type.element_type)
-            root.operands[number] = self._scaled(root, scale, accumulator)
+            root.operands[number] = self._scaled(builder, root, scale, accumulator)
 
-    def _scaled(self, root: ir.Operation, scale: ir.Value, accumulator: ir.Value) -> ir.Value:
+    def _scaled(self, builder: TileBuilder, root: ir.Operation, scale: ir.Value, accumulator: ir.Value) -> ir.Value:
         kind = accumulator.type
         plain = self.rows == list(range(kind.rank - 1))
         multiply = {
@@ -148,10 +148,11 @@ class OnlineAccumulation:
         }.get(root.name)
         if not plain or multiply is None:
             return row_scaling(scale, accumulator, self.rows)
-        rows = build.mixed_sizes(scale)
-        square = build.empty([*rows, rows[-1]], kind.element_type)
+        rows = [r.size for r in builder.everything(scale)]
+        square = builder.empty([*rows, rows[-1]], kind.element_type)
         diagonal = DiagOp(scale, square, result=square.type).result
-        zeros = build.fill(self._zero, build.empty(build.mixed_sizes(accumulator), kind.element_type))
+        sizes = [r.size for r in builder.everything(accumulator)]
+        zeros = build.fill(self._zero, builder.empty(sizes, kind.element_type))
         return _first(multiply(diagonal, accumulator, outs=[_first(zeros)]))
 
 

@@ -24,7 +24,17 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "fuse-attention",
+    "online/fold-diag",
     "decompose-linalg-ext",
+    "parallel-loops",
+    "cpu/own-inits",
+    "cpu/protect-arguments",
+    "cpu/scratch",
+    "cpu/parallelize-linalg",
+    "cpu/vectorize-linalg",
+    "cpu/expand-math",
+    "cpu/outline-parallel",
+    "cpu/check-lowered",
 )
 
 

@@ -337,7 +337,7 @@ class _Fusion:
             for number, i in online.reduction.carried:
                 state[i].update = results[number]
                 self._carry(state[i], op.results[number])
-            online.rescale(self.new_root, results[online.reduction.scale])
+            online.rescale(self.builder, self.new_root, results[online.reduction.scale])
         for number, part in kept.items():
             carried = Carried(op.results[number], part, results[number])
             self._carry(carried, op.results[number])

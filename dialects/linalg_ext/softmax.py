@@ -59,11 +59,13 @@ def verify_softmax(op: ir.OpView) -> None:
 
 
 def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value, ir.Value]:
-    """Emits what both softmaxes share, in three ops; returns (p, m, a, carried, alpha).
+    """Emits what both softmaxes share, in three ops; returns (p, l, m, b, alpha).
 
         t              = rowmax(x)
         m, b, alpha    = max(m0, t), a0·alpha, exp(m0 − m)     # one op on rows
-        p, a           = exp(x − m), b + rowsum(p)             # one pass over the tile
+        p, l           = exp(x − m), rowsum(p)                 # one pass over the tile
+
+    The statistics are updated where they stand, and b is overwritten by a = b + l when it was read for the last time.
 
     Everything is in the compute type (f32 for f16 and bf16). Where m = −inf, 0 is subtracted in its place, so that a
     row that is masked so far gives exp(−inf) = 0 and not NaN; the test is per row, not per element.
@@ -97,22 +99,22 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
 
     m0, a0 = (build.convert_elements(v, compute) for v in (op.max, op.accum))
     row_identity = build.projection(n - 1, range(n - 1))
-    m, carried, alpha = build.generic(
+    m, b, alpha = build.generic(
         [t], [m0, a0, build.empty(row_sizes, compute)], [row_identity] * 4, [build.PARALLEL] * (n - 1), on_rows
     )
 
-    def on_tile(xi: ir.Value, mi: ir.Value, _: ir.Value, ai: ir.Value) -> list[ir.Value]:
+    def on_tile(xi: ir.Value, mi: ir.Value, _: ir.Value, li: ir.Value) -> list[ir.Value]:
         p = math.exp(arith.subf(build.convert(xi, compute), shift(mi)))
-        return [p, arith.addf(ai, p)]
+        return [p, arith.addf(li, p)]
 
-    p, a = build.generic(
+    p, l = build.generic(
         [x, m],
-        [build.empty(sizes, compute), carried],
+        [build.empty(sizes, compute), build.fill(zero, build.empty(row_sizes, compute))],
         [identity, row_map, identity, row_map],
         iterators,
         on_tile,
     )
-    return p, m, a, carried, alpha
+    return p, l, m, b, alpha
 
 
 class OnlineSoftmax(LinalgExt.Operation):
@@ -158,23 +160,24 @@ class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
     def decompose(self) -> list[ir.Value]:
         """Emits linalg ops that compute the four results; see `decompose_statistics`.
 
-        To it come an op on rows, 1/a (0 where a = 0: all masked) and scale = b/a, and one on the tile, p/a.
+        To it come an op on rows, a = b + l, 1/a (0 where a = 0: all masked) and scale = b/a, and one on the tile, p/a.
         """
-        p, m, a, carried, _ = decompose_statistics(self)
+        p, l, m, b, _ = decompose_statistics(self)
         n, d = self.input.type.rank, self.dimension.value
         compute = p.type.element_type
         zero, one = build.constant(compute, 0.0), build.constant(compute, 1.0)
 
-        def on_rows(ai: ir.Value, b: ir.Value, *_: ir.Value) -> list[ir.Value]:
+        def on_rows(li: ir.Value, bi: ir.Value, *_: ir.Value) -> list[ir.Value]:
+            ai = arith.addf(bi, li)
             empty_row = arith.cmpf(arith.CmpFPredicate.OEQ, ai, zero)
             inverse = arith.select(empty_row, zero, arith.divf(one, ai))
-            return [arith.mulf(b, inverse), inverse]
+            return [ai, arith.mulf(bi, inverse), inverse]
 
         row_identity = build.projection(n - 1, range(n - 1))
-        row_sizes = build.mixed_sizes(a)
-        scale, inverse = build.generic(
-            [a, carried],
-            [build.empty(row_sizes, compute), build.empty(row_sizes, compute)],
+        row_sizes = build.mixed_sizes(l)
+        a, scale, inverse = build.generic(
+            [l],
+            [b, build.empty(row_sizes, compute), build.empty(row_sizes, compute)],
             [row_identity] * 4,
             [build.PARALLEL] * (n - 1),
             on_rows,

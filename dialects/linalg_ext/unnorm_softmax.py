@@ -12,7 +12,7 @@ Its user divides by the last `a` once, after the loop over tiles: O = (diag(scal
 from typing import Any
 
 from .. import build
-from ..mlir import ext, ir
+from ..mlir import arith, ext, ir
 from ..reference.arrays import take
 from ..reference.softmax import softmax_step
 from .softmax import OnlineSoftmax, decompose_statistics
@@ -27,8 +27,10 @@ class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
         return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=False)
 
     def decompose(self) -> list[ir.Value]:
-        """Emits linalg ops that compute the four results; see `decompose_statistics`."""
-        p, m, a, _, alpha = decompose_statistics(self)
+        """Emits linalg ops that compute the four results; see `decompose_statistics`; to it comes a = b + l."""
+        p, l, m, b, alpha = decompose_statistics(self)
+        rows = build.projection(l.type.rank, range(l.type.rank))
+        (a,) = build.generic([l], [b], [rows, rows], [build.PARALLEL] * l.type.rank, arith.addf)
         row_element = self.max.type.element_type
         result = build.convert_elements(p, self.output.type.element_type)
         return [result, *(build.convert_elements(v, row_element) for v in (m, a, alpha))]

@@ -1,0 +1,89 @@
+"""One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
+
+from .runtime.cpu import openmp_library
+
+# Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
+STAGE_AFTER = {
+    "raise-attention": "raised",
+    "transform-interpreter": "fused",
+    "fuse-attention": "fused",
+    "own-inits": "online",
+    "convert-bufferization-to-memref": "buffers",
+    "expand-math": "target",
+    "check-lowered": "llvm",
+}
+
+
+def lower(target: str) -> list[str]:
+    """The passes from linalg on tensors (fused or not) to what the target's runtime loads."""
+    pipelines = {"cpu": cpu}
+    if target not in pipelines:
+        raise ValueError(f"unknown target '{target}'; known: {', '.join(pipelines)}")
+    return pipelines[target]()
+
+
+def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
+    """For this machine's CPU: registers, vectors, threads; ends in the LLVM dialect.
+
+    `parallel`: use OpenMP; None = if its runtime is installed. `vector_bytes`: 64, 32 or 16; 0 = what the host has.
+    """
+    if parallel is None:
+        parallel = openmp_library() is not None
+    return [
+        # Ops of ours into linalg. diag first: as a matrix it would cost a matmul.
+        "fold-diag",
+        "decompose-linalg-ext",
+        "canonicalize",
+        "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
+        # Loops over disjoint tiles; while still on tensors, where that can be proven.
+        "parallel-loops",
+        "canonicalize",  # slices of a whole tile fold away
+        "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
+        # Buffers. Arguments are the caller's: never written.
+        "protect-arguments",
+        "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
+        "one-shot-bufferize{bufferize-function-boundaries=true allow-return-allocs-from-loops=true"
+        " function-boundary-type-conversion=identity-layout-map}",
+        "canonicalize",
+        "cse",
+        "canonicalize",
+        # Before deallocation, which would free scratch in each iteration. After it no one allocates.
+        "scratch",
+        "buffer-deallocation-pipeline",
+        "convert-bufferization-to-memref",
+        # Vectors: named ops become generics, and all of them go through one mechanism.
+        "linalg-generalize-named-ops",
+        "scf-forall-to-parallel",
+        "parallelize-linalg",
+        f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
+        "convert-linalg-to-loops",  # what cannot be vectorised
+        "canonicalize",
+        "cse",
+        "loop-invariant-code-motion",
+        "expand-math",  # after hoisting: a function of a row is computed once per row
+        "canonicalize",
+        "cse",
+        # Threads. Bodies in functions of their own, so that their scratch is in a frame of its own.
+        "outline-parallel",
+        *(["convert-scf-to-openmp"] if parallel else []),
+        "func.func(llvm-request-c-wrappers)",
+        # To the LLVM dialect; affine ops appear from expand-strided-metadata.
+        "convert-vector-to-scf",
+        "expand-strided-metadata",
+        "lower-affine",
+        "convert-scf-to-cf",
+        "convert-vector-to-llvm{enable-x86=1 reassociate-fp-reductions=1}",
+        "convert-math-to-llvm",
+        "convert-math-to-libm",  # per element, what has neither a polynomial nor an instruction
+        "convert-arith-to-llvm",
+        "finalize-memref-to-llvm",
+        "convert-index-to-llvm",
+        "convert-ub-to-llvm",
+        "convert-func-to-llvm",
+        "convert-cf-to-llvm",
+        *(["convert-openmp-to-llvm"] if parallel else []),
+        "reconcile-unrealized-casts",
+        "canonicalize",
+        "cse",
+        "check-lowered",  # translating a left-over op would end the process
+    ]

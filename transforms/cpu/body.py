@@ -1,0 +1,121 @@
+"""Evaluates the scalar body of a structured op on scalars and vectors."""
+
+from collections.abc import Callable
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, linalg, math, vector
+from .structured import Structured
+
+
+def register_type(kind: ir.Type) -> ir.Type:
+    """What an element is while it is computed with: f32 for f16 and bf16."""
+    return build.compute_type(kind)
+
+
+class BodyEvaluator:
+    """Clones a body with vectors in place of those scalars that vary along the lanes.
+
+    Multiply-add becomes a fused one. Conversions between a narrow float and f32 disappear: the values stay f32, which
+    rounds less often than the body says, never more.
+    """
+
+    def __init__(self, op: Structured, lanes: int):
+        self.op = op
+        self.lanes = lanes
+        self.cache: dict[tuple, ir.Value] = {}
+
+    def evaluate(self, operands: dict[int, ir.Value], index: Callable[[int], ir.Value]) -> list[ir.Value]:
+        """The values that the body yields, given its arguments' values by number."""
+        values: dict[ir.Value, ir.Value] = {}
+        for number, value in operands.items():
+            values[self.op.body.arguments[number]] = value
+        products = self._fused_products()
+        for inner in self.op.body_ops:
+            if inner.name == "linalg.index":
+                values[inner.results[0]] = index(inner.attributes["dim"].value)
+            elif inner not in products:
+                values[inner.results[0]] = self._op(inner, values, products)
+        return [self._value(v, values) for v in self.op.end.operands]
+
+    def _fused_products(self) -> list[ir.Operation]:
+        """The arith.mulf whose one use is an arith.addf: both become an fma."""
+        if not hasattr(self, "_products"):
+            self._products = []
+            for inner in self.op.body_ops:
+                if inner.name == "arith.mulf":
+                    uses = list(inner.results[0].uses)
+                    if len(uses) == 1 and uses[0].owner.operation.name == "arith.addf":
+                        other = uses[0].owner.operation.operands[1 - uses[0].operand_number]
+                        if not any(other == p.results[0] for p in self._products):  # a·b + c·d: fuse one
+                            self._products.append(inner)
+        return self._products
+
+    def _value(self, value: ir.Value, values: dict[ir.Value, ir.Value]) -> ir.Value:
+        """The value that stands for `value`; from outside of the body, itself in its register type."""
+        if value not in values:
+            values[value] = self.to_register(value)
+        return values[value]
+
+    def _op(self, inner: ir.Operation, values: dict, products: list[ir.Operation]) -> ir.Value:
+        result = register_type(inner.results[0].type)
+        if inner.name == "arith.constant":
+            attribute = inner.attributes["value"]
+            if build.is_narrow(inner.results[0].type):
+                attribute = ir.FloatAttr.get(result, attribute.value)
+            return arith.ConstantOp(result, attribute).result
+        name, sources = inner.name, list(inner.operands)
+        if name == "arith.addf":
+            for position, source in enumerate(sources):
+                producer = None if isinstance(source.owner, ir.Block) else source.owner.operation
+                if producer is not None and producer in products:
+                    name, sources = "math.fma", [*producer.operands, sources[1 - position]]
+                    break
+        operands = [self._value(v, values) for v in sources]
+        if name in ("arith.extf", "arith.truncf"):
+            source = operands[0].type.element_type if _is_vector(operands[0]) else operands[0].type
+            if source == result:
+                return operands[0]
+            name = "arith.extf" if ir.FloatType(source).width < ir.FloatType(result).width else "arith.truncf"
+        if any(_is_vector(v) for v in operands):
+            operands = [self.broadcast(v) for v in operands]
+            result = ir.VectorType.get([self.lanes], result)
+        attributes = {} if name == "math.fma" and name != inner.name else {a: inner.attributes[a] for a in inner.attributes}
+        return ir.Operation.create(name, results=[result], operands=operands, attributes=attributes).result
+
+    def broadcast(self, value: ir.Value) -> ir.Value:
+        """A vector of the lanes, from a scalar or a vector."""
+        if _is_vector(value):
+            return value
+        return vector.BroadcastOp(ir.VectorType.get([self.lanes], value.type), value).result
+
+    def to_register(self, value: ir.Value) -> ir.Value:
+        return self.from_memory(value, value.type)
+
+    def from_memory(self, value: ir.Value, element: ir.Type) -> ir.Value:
+        """A loaded scalar or vector in its register type: f32 for narrow floats, i1 for bytes that stand for i1."""
+        found = value.type.element_type if _is_vector(value) else value.type
+        if build.is_narrow(found):
+            return arith.extf(_like(value, ir.F32Type.get()), value)
+        if found != element:  # i8 in place of i1
+            zero = build.constant(found, 0)
+            zero = vector.BroadcastOp(value.type, zero).result if _is_vector(value) else zero
+            return arith.cmpi(arith.CmpIPredicate.ne, value, zero)
+        return value
+
+    def to_memory(self, value: ir.Value, element: ir.Type) -> ir.Value:
+        if build.is_narrow(element):
+            return arith.truncf(_like(value, element), value)
+        if element == ir.IntegerType.get_signless(1):
+            return arith.extui(_like(value, ir.IntegerType.get_signless(8)), value)
+        return value
+
+
+def _is_vector(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.VectorType)
+
+
+def _like(value: ir.Value, element: ir.Type) -> ir.Type:
+    return ir.VectorType.get(value.type.shape, element) if _is_vector(value) else element
+
+
+__all__ = ["BodyEvaluator", "linalg", "math", "register_type"]

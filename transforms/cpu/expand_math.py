@@ -1,0 +1,48 @@
+"""The pass ``expand-math``."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ..passes import Pass
+from ..rewriting import ops_in
+from . import polynomials
+from .polynomials import Numbers
+
+EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
+    "math.exp": polynomials.exp,
+    "math.exp2": polynomials.exp2,
+    "math.expm1": polynomials.expm1,
+    "math.log": polynomials.log,
+    "math.log2": polynomials.log2,
+    "math.log1p": polynomials.log1p,
+    "math.tanh": polynomials.tanh,
+    "math.rsqrt": polynomials.rsqrt,
+}
+
+
+@dataclass(frozen=True)
+class ExpandMath(Pass):
+    """Replaces transcendental functions by polynomials that work on whole vectors::
+
+        %y = math.exp2 %x : vector<16xf32>
+    becomes
+        %t = math.fma %x, … : vector<16xf32>     # the nearest integer, in the low bits
+        …                                        # a polynomial of the rest, times a power of two made of bits
+
+    On f32 and f64, scalars and vectors; f16 and bf16 are computed in f32. Error bounds stand with each function in
+    `polynomials`. Other functions and types are left to libm, which is called per element.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for old in ops_in(op, "math."):
+            expansion = EXPANSIONS.get(old.name)
+            kind = old.results[0].type
+            element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+            if expansion is None or not isinstance(element, ir.F16Type | ir.BF16Type | ir.F32Type | ir.F64Type):
+                continue
+            with ir.InsertionPoint(old), old.location:
+                numbers = Numbers(kind)
+                new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
+            old.results[0].replace_all_uses_with(new)
+            old.erase()

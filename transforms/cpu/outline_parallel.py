@@ -1,0 +1,75 @@
+"""The pass ``outline-parallel``."""
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import func, ir
+from ..passes import Pass
+from ..rewriting import ancestors, is_inside, ops_in
+
+
+@dataclass(frozen=True)
+class OutlineParallel(Pass):
+    """Moves the body of every scf.parallel into a private function, with what it uses as arguments::
+
+        scf.parallel (%i) = (%c0) to (%n) step (%c64) { … %a … }
+    becomes
+        scf.parallel (%i) = (%c0) to (%n) step (%c64) { func.call @main_parallel_0(%i, %a) : … }
+        func.func private @main_parallel_0(%i: index, %a: memref<…>) { … }
+
+    A function gives stack scratch a frame of its own per iteration, and keeps memref.alloca_scope, which
+    convert-scf-to-openmp wraps around bodies, apart from control flow. Constants are cloned instead of passed.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        count = 0
+        for loop in ops_in(op, "scf.parallel"):
+            if any(a.name == "scf.parallel" for a in ancestors(loop)):
+                continue
+            function = next(a for a in ancestors(loop) if a.name == "func.func")
+            name = f"{function.attributes['sym_name'].value}_parallel_{count}"
+            count += 1
+            _outline(loop, function, name)
+
+
+def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
+    body = loop.regions[0].blocks[0]
+    *moved, end = [o.operation for o in body.operations]
+    captured: list[ir.Value] = []
+    constants: list[ir.Value] = []
+
+    def capture(value: ir.Value) -> None:
+        owner = value.owner
+        inside = (owner.owner.operation if isinstance(owner, ir.Block) else owner.operation)
+        if inside == loop or is_inside(inside, loop):
+            return
+        is_constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
+        target = constants if is_constant else captured
+        if value not in target:
+            target.append(value)
+
+    for top in moved:
+        for inner in [top, *ops_in(top)]:
+            for operand in inner.operands:
+                capture(operand)
+
+    ivs = list(body.arguments)
+    arguments = [*ivs, *captured]
+    with ir.InsertionPoint(function), loop.location:
+        outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
+        entry = outlined.add_entry_block()
+        with ir.InsertionPoint(entry):
+            finish = func.ReturnOp([])
+    for top in moved:
+        top.move_before(finish.operation)
+    clones = {}
+    with ir.InsertionPoint.at_block_begin(entry):
+        for value in constants:
+            clones[value] = value.owner.operation.clone().results[0]
+    replacements = dict(zip(arguments, entry.arguments, strict=True)) | clones
+    for top in moved:
+        for inner in [top, *ops_in(top)]:
+            for number, operand in enumerate(inner.operands):
+                if operand in replacements:
+                    inner.operands[number] = replacements[operand]
+    with ir.InsertionPoint(end), loop.location:
+        func.CallOp([], ir.FlatSymbolRefAttr.get(name), arguments)

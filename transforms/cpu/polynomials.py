@@ -1,0 +1,237 @@
+"""Transcendental functions as arith and math.fma on scalars or vectors of f32 and f64.
+
+Bounds are in units in the last place of the result, over all finite inputs whose result is normal, measured by
+test/numeric/test_math.py. exp(0), exp2(0) are exactly 1, so that rescale factors do not compound; −inf gives 0,
+overflow gives inf, NaN gives NaN. Results below 2^-125 (f32) and 2^-1021 (f64) are 0.
+
+| function | f32 | f64 | method |
+| -------- | --- | --- | ------ |
+| exp      | 2   | 2   | x = n·ln2 + r, 2ⁿ·p(r), ln2 in two parts (Cody and Waite 1980) |
+| exp2     | 2   | 2   | x = n + r |
+| expm1    | 4   | 4   | 2ⁿ·(p(r) − 1) + (2ⁿ − 1) |
+| log      | 2   | 2   | x = 2ⁿ·m, m in [√½, √2), 2·atanh((m − 1)/(m + 1)) as an odd series |
+| log2     | 4   | 4   | log(x)·log2(e) |
+| log1p    | 4   | 4   | log(1 + x)·x / ((1 + x) − 1) |
+| tanh     | 4   | 4   | e / (e + 2), e = expm1(2x) |
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...dialects.mlir import arith, ir, math, vector
+
+# (eˢ − 1 − s)/s² with s = r or r·ln 2, interpolated at Chebyshev nodes of |r| ≤ ln2/2 and |r| ≤ 1/2.
+_EXP = {
+    32: (0.5, 0.16666576989698775, 0.041666554617204574, 0.008363179052722576, 0.001392618358771368),
+    64: (
+        0.5000000000000001,
+        0.16666666666666669,
+        0.041666666666624115,
+        0.008333333333329963,
+        0.0013888888917217787,
+        0.00019841269863349749,
+        2.4801521291054575e-05,
+        2.7557268132044504e-06,
+        2.762009040252903e-07,
+        2.510050613512639e-08,
+    ),
+}
+_EXP2 = {
+    32: (0.24022650695910072, 0.05550381001841135, 0.00961810324267985, 0.0013381312102616258, 0.0001544489223531516),
+    64: (
+        0.24022650695910075,
+        0.05550410866482158,
+        0.009618129107618655,
+        0.0013333558146423018,
+        0.0001540353042480166,
+        1.5252733821096159e-05,
+        1.3215451615522706e-06,
+        1.0178067098891503e-07,
+        7.070981744620285e-09,
+        4.4541345544803623e-10,
+    ),
+}
+
+
+class Numbers:
+    """Constants and operations of one type: f32 or f64, scalar or vector. f16 and bf16 are widened to f32."""
+
+    def __init__(self, kind: ir.Type):
+        self.outer = kind
+        shape = list(kind.shape) if isinstance(kind, ir.VectorType) else None
+        element = kind.element_type if shape else kind
+        self.is_narrow = isinstance(element, ir.F16Type | ir.BF16Type)
+        self.element = ir.F32Type.get() if self.is_narrow else element
+        self.width = self.element.width
+        self.bits_element = ir.IntegerType.get_signless(self.width)
+
+        def shaped(scalar: ir.Type) -> ir.Type:
+            return ir.VectorType.get(shape, scalar) if shape else scalar
+
+        self.kind, self.bits = shaped(self.element), shaped(self.bits_element)
+        self.dtype = np.float32 if self.width == 32 else np.float64
+        self.mantissa = 23 if self.width == 32 else 52
+        self.bias = 127 if self.width == 32 else 1023
+
+    def widen(self, x: ir.Value) -> ir.Value:
+        return arith.extf(self.kind, x) if self.is_narrow else x
+
+    def narrow(self, x: ir.Value) -> ir.Value:
+        return arith.truncf(self.outer, x) if self.is_narrow else x
+
+    def number(self, value: float) -> ir.Value:
+        return self._constant(self.kind, ir.FloatAttr.get(self.element, float(self.dtype(value))))
+
+    def integer(self, value: int) -> ir.Value:
+        return self._constant(self.bits, ir.IntegerAttr.get(self.bits_element, value))
+
+    def _constant(self, kind: ir.Type, attribute: ir.Attribute) -> ir.Value:
+        if isinstance(kind, ir.VectorType):
+            attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
+        return arith.ConstantOp(kind, attribute).result
+
+    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+        """Σ coefficients[i]·xⁱ by Horner's rule."""
+        value = self.number(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            value = math.fma(value, x, self.number(c))
+        return value
+
+    def as_bits(self, x: ir.Value) -> ir.Value:
+        return arith.bitcast(self.bits, x)
+
+    def as_number(self, x: ir.Value) -> ir.Value:
+        return arith.bitcast(self.kind, x)
+
+    def select(self, predicate: str, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
+        """An ordered comparison, false for NaN: `otherwise` is what NaN gets."""
+        return arith.select(arith.cmpf(getattr(arith.CmpFPredicate, predicate), a, b), then, otherwise)
+
+
+def _split(n: Numbers, x: ir.Value, per_unit: float) -> tuple[ir.Value, ir.Value]:
+    """k = round(x·per_unit), and 2^(k−1) from bits.
+
+    Adding 1.5·2^mantissa rounds to an integer and leaves it in the low bits; the exponent's bias is added along.
+    """
+    magic = n.number(1.5 * 2.0**n.mantissa + (n.bias - 1))
+    t = math.fma(x, n.number(per_unit), magic) if per_unit != 1.0 else arith.addf(x, magic)
+    half_power = n.as_number(arith.shli(n.as_bits(t), n.integer(n.mantissa)))
+    return arith.subf(t, magic), half_power
+
+
+def _exponential(n: Numbers, x: ir.Value, limits: tuple[float, float], per_unit: float, reduce, series) -> ir.Value:
+    low, high = (n.number(v) for v in limits)
+    clamped = n.select("OGT", x, high, high, x)
+    k, half_power = _split(n, clamped, per_unit)
+    p = series(reduce(clamped, k))
+    y = arith.mulf(arith.mulf(p, half_power), n.number(2.0))
+    return n.select("OLT", x, low, n.number(0.0), y)
+
+
+def _ln2_parts(n: Numbers) -> tuple[float, float]:
+    """ln 2 = high + low, where high has enough trailing zeros for k·high to be exact."""
+    if n.width == 32:
+        return 0.693359375, -2.12194440054690583e-4
+    return 0.693145751953125, 1.42860682030941723212e-6
+
+
+def _reduce_ln2(n: Numbers, x: ir.Value, k: ir.Value) -> ir.Value:
+    high, low = _ln2_parts(n)
+    return math.fma(k, n.number(-low), math.fma(k, n.number(-high), x))
+
+
+def exp(n: Numbers, x: ir.Value) -> ir.Value:
+    limits = (-86.6, 89.0) if n.width == 32 else (-707.7, 710.0)
+
+    def series(r: ir.Value) -> ir.Value:
+        return n.polynomial(r, (1.0, 1.0, *_EXP[n.width]))
+
+    return _exponential(n, x, limits, np.log2(np.e), lambda v, k: _reduce_ln2(n, v, k), series)
+
+
+def exp2(n: Numbers, x: ir.Value) -> ir.Value:
+    limits = (-125.0, 128.5) if n.width == 32 else (-1021.0, 1024.5)
+
+    def series(r: ir.Value) -> ir.Value:
+        return n.polynomial(r, (1.0, float(np.log(2.0)), *_EXP2[n.width]))
+
+    return _exponential(n, x, limits, 1.0, lambda v, k: arith.subf(v, k), series)
+
+
+def expm1(n: Numbers, x: ir.Value) -> ir.Value:
+    low, high = (-17.5, 89.0) if n.width == 32 else (-38.0, 710.0)  # below, −1 is the nearest
+    low_value, high_value = n.number(low), n.number(high)
+    clamped = n.select("OGT", x, high_value, high_value, x)
+    k, half_power = _split(n, clamped, np.log2(np.e))
+    r = _reduce_ln2(n, clamped, k)
+    squared = arith.mulf(r, r)
+    p = math.fma(squared, n.polynomial(r, _EXP[n.width]), r)  # eʳ − 1
+    # 2ᵏ·(p + 1) − 1 = 2·(h·p + (h − ½)), h = 2^(k−1): exact for k = 0
+    y = math.fma(p, half_power, arith.subf(half_power, n.number(0.5)))
+    y = arith.mulf(y, n.number(2.0))
+    return n.select("OLT", x, low_value, n.number(-1.0), y)
+
+
+def log(n: Numbers, x: ir.Value) -> ir.Value:
+    k, m = _mantissa(n, x)
+    s = arith.divf(arith.subf(m, n.number(1.0)), arith.addf(m, n.number(1.0)))
+    z = arith.mulf(s, s)
+    terms = 5 if n.width == 32 else 11  # |s| ≤ 0.1716
+    tail = arith.mulf(z, n.polynomial(z, [2.0 / (2 * i + 3) for i in range(terms)]))
+    high, low = _ln2_parts(n)
+    # log m = 2·s + s·tail; the large parts k·high + 2·s last
+    small = math.fma(s, tail, arith.mulf(k, n.number(low)))
+    y = arith.addf(math.fma(k, n.number(high), math.fma(s, n.number(2.0), small)), n.number(0.0))
+    return _log_limits(n, x, y)
+
+
+def log2(n: Numbers, x: ir.Value) -> ir.Value:
+    return arith.mulf(log(n, x), n.number(1.0 / np.log(2.0)))
+
+
+def log1p(n: Numbers, x: ir.Value) -> ir.Value:
+    one = n.number(1.0)
+    u = arith.addf(one, x)
+    d = arith.subf(u, one)
+    scaled = arith.mulf(log(n, u), arith.divf(x, d))
+    y = n.select("OEQ", u, one, x, scaled)
+    infinity = n.number(np.inf)
+    return n.select("OEQ", x, infinity, infinity, y)
+
+
+def _mantissa(n: Numbers, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """x = 2ᵏ·m with m in [√½, √2); subnormals are scaled up first."""
+    tiny = n.number(float(np.finfo(n.dtype).tiny))
+    up = n.mantissa + 1
+    is_small = arith.cmpf(arith.CmpFPredicate.OLT, x, tiny)
+    x = arith.select(is_small, arith.mulf(x, n.number(2.0**up)), x)
+    root = int(np.array(np.sqrt(0.5), n.dtype).view(f"i{n.width // 8}"))
+    one = int(np.array(1.0, n.dtype).view(f"i{n.width // 8}"))
+    shifted = arith.addi(n.as_bits(x), n.integer(one - root))
+    exponent = arith.subi(arith.shrui(shifted, n.integer(n.mantissa)), n.integer(n.bias))
+    m = n.as_number(arith.addi(arith.andi(shifted, n.integer((1 << n.mantissa) - 1)), n.integer(root)))
+    k = arith.sitofp(n.kind, exponent)
+    return arith.select(is_small, arith.subf(k, n.number(float(up))), k), m
+
+
+def _log_limits(n: Numbers, x: ir.Value, y: ir.Value) -> ir.Value:
+    zero, infinity = n.number(0.0), n.number(np.inf)
+    y = n.select("OEQ", x, infinity, infinity, y)
+    y = n.select("OEQ", x, zero, n.number(-np.inf), y)
+    nan = n.number(np.nan)
+    return arith.select(arith.cmpf(arith.CmpFPredicate.UGE, x, zero), arith.select(
+        arith.cmpf(arith.CmpFPredicate.UNO, x, x), nan, y), nan)
+
+
+def tanh(n: Numbers, x: ir.Value) -> ir.Value:
+    limit = 20.0  # beyond, 1 is the nearest
+    magnitude = math.absf(x)
+    magnitude = n.select("OGT", magnitude, n.number(limit), n.number(limit), magnitude)
+    e = expm1(n, arith.mulf(magnitude, n.number(2.0)))
+    return math.copysign(arith.divf(e, arith.addf(e, n.number(2.0))), x)
+
+
+def rsqrt(n: Numbers, x: ir.Value) -> ir.Value:
+    return arith.divf(n.number(1.0), math.sqrt(x))
+

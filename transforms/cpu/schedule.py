@@ -1,0 +1,148 @@
+"""How a structured op is vectorised: which loop runs over lanes, and which are unrolled into registers."""
+
+import math
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from .combiners import combiner
+from .structured import Structured, Unsupported
+
+LIKELY_SIZE = 64  # what a dynamic size is taken to be
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the schedule has to know of the machine."""
+
+    vector_bytes: int  # 64, 32 or 16
+    registers: int  # vector registers
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`order` lists the loops from outer to inner, parallel ones first; `unroll` counts vectors along `vector_loop`."""
+
+    vector_loop: int | None
+    lanes: int
+    order: tuple[int, ...]
+    unroll: dict[int, int]
+
+
+def lane_bytes(op: Structured) -> int:
+    """The size of the largest element that the body computes with; f16 and bf16 are computed with in f32."""
+    widths = [4]
+    for kind in op.element_types():
+        if isinstance(kind, ir.FloatType):
+            widths.append(kind.width // 8)
+        elif isinstance(kind, ir.IntegerType):
+            widths.append(min(kind.width // 8, 8))
+    return max(widths)
+
+
+def choose(op: Structured, target: Target) -> Schedule:
+    """The schedule for `op`.
+
+    The loop over lanes is the one along which most buffers are contiguous. Along a reduction it needs a combiner that
+    can be split (max, sum, …). For a contraction, C[m, n] += A[m, k]·B[k, n], this gives lanes along n and a register
+    tile of `unroll[m]` × `unroll[n]` vectors of C, which is what reuses a vector of B and a scalar of A.
+    """
+    reductions = [d for d in range(op.n_loops) if not op.is_parallel(d)]
+    parallel = [d for d in range(op.n_loops) if op.is_parallel(d)]
+    vector = _vector_loop(op)
+    lanes = target.vector_bytes // lane_bytes(op) if vector is not None else 1
+    if vector is not None and op.sizes[vector] is not None:
+        lanes = min(lanes, 1 << max(op.sizes[vector] - 1, 0).bit_length())
+    if vector is None or lanes < 2:
+        return Schedule(None, 1, tuple(parallel + reductions), {})
+    vectors = math.ceil(_size(op, vector) / lanes)
+    unroll: dict[int, int] = {}
+    if vector in parallel and reductions:
+        reuse = _reuse_loop(op, vector, parallel)
+        budget = target.registers * 3 // 4
+        if reuse is None:
+            unroll[vector] = min(4, vectors)
+        else:
+            unroll[vector], unroll[reuse] = _register_tile(vectors, op.sizes[vector], _size(op, reuse), budget)
+        inner = [vector] + ([reuse] if reuse is not None else [])
+        order = [d for d in parallel if d not in inner] + inner + reductions
+    elif vector in reductions:
+        rows = [d for d in parallel if _size(op, d) >= 4]
+        if rows:
+            unroll[rows[-1]] = 4
+        else:
+            unroll[vector] = min(4, vectors)
+        order = parallel + [d for d in reductions if d != vector] + [vector]
+    else:
+        unroll[vector] = 2 if vectors >= 2 else 1
+        order = [d for d in parallel if d != vector] + [vector]
+    return Schedule(vector, lanes, tuple(order), unroll)
+
+
+def _size(op: Structured, loop: int) -> int:
+    size = op.sizes[loop]
+    return LIKELY_SIZE if size is None else size
+
+
+def _vector_loop(op: Structured) -> int | None:
+    """The loop with the fewest strided accesses, weighted: a scatter is worse than a gather."""
+    best, best_cost = None, 0.0
+    for loop in range(op.n_loops):
+        size = _size(op, loop)
+        if size < 2 or not _can_be_lanes(op, loop):
+            continue
+        cost = 0.0
+        for operand in op.operands:
+            kind = operand.stride_kind(loop)
+            if kind == "strided":
+                cost += 20 if operand.is_output else 4
+            elif kind == "none" and operand.is_output:  # a horizontal reduction, once per element
+                cost += 1
+        cost += 8 / size + (0 if size >= 4 else 2) - 0.001 * loop
+        if best is None or cost < best_cost:
+            best, best_cost = loop, cost
+    return best
+
+
+def _can_be_lanes(op: Structured, loop: int) -> bool:
+    if op.is_parallel(loop):
+        return True
+    return all(combiner(op, out) is not None for out in op.outputs if op.is_accumulator(out))
+
+
+def _reuse_loop(op: Structured, vector: int, parallel: list[int]) -> int | None:
+    """A parallel loop that an operand read along the lanes lacks: unrolling it reuses that operand's vectors."""
+    inputs = [o for o in op.operands if not o.is_output and vector in o.loops]
+    loops = [d for d in parallel if d != vector and any(d not in o.loops for o in inputs) and _size(op, d) > 1]
+    return max(loops, key=lambda d: (_size(op, d), d), default=None)
+
+
+def _register_tile(vectors: int, size: int | None, rows: int, budget: int) -> tuple[int, int]:
+    """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible."""
+    best, best_score = (1, 1), 0.0
+    for nv in range(1, min(4, vectors) + 1):
+        for mr in range(1, min(8, rows) + 1):
+            if nv * mr + nv + 1 > budget + 4 or nv * mr > budget:
+                continue
+            # FMAs per load, and the share of the work that full tiles do.
+            intensity = nv * mr / (nv + mr)
+            fill = (vectors // nv * nv) / vectors * (rows // mr * mr) / rows
+            hidden = min(1.0, nv * mr / 10)  # latency × throughput of the FMA units
+            score = min(intensity, 2.0) ** 0.5 * (0.3 + 0.7 * fill) * hidden
+            if score > best_score + 1e-9:
+                best, best_score = (nv, mr), score
+    return best
+
+
+def check_body(op: Structured) -> None:
+    """Raises Unsupported unless every op of the body works on vectors element by element."""
+    for inner in op.body_ops:
+        dialect = inner.name.split(".")[0]
+        if inner.name == "linalg.index":
+            continue
+        if dialect not in ("arith", "math") or len(inner.results) != 1 or inner.regions:
+            raise Unsupported(f"'{inner.name}' in its body")
+        kinds = [v.type for v in [*inner.operands, *inner.results]]
+        if inner.name == "arith.bitcast" and any(isinstance(k, ir.F16Type | ir.BF16Type) for k in kinds):
+            raise Unsupported(f"'{inner.name}' of f16 or bf16 in its body")
+        if any(isinstance(k, ir.ShapedType | ir.ComplexType) for k in kinds):
+            raise Unsupported(f"'{inner.name}' on {kinds[-1]} in its body")

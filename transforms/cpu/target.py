@@ -1,0 +1,27 @@
+"""What of the host's instruction set the passes ask for: by feature, not by name."""
+
+import functools
+
+from .schedule import Target
+
+
+@functools.cache
+def host_features() -> frozenset[str]:
+    """The CPU's features as LLVM and Linux spell them ("avx2", "avx512f", …); empty if they cannot be read."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith(("flags", "Features")):
+                    return frozenset(line.partition(":")[2].split())
+    except OSError:
+        pass
+    return frozenset()
+
+
+def host_target(vector_bytes: int = 0) -> Target:
+    """The widest vectors that the host has, or those of `vector_bytes`."""
+    features = host_features()
+    if not vector_bytes:
+        vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    many = "avx512vl" in features or "asimd" in features  # 32 registers of any width
+    return Target(vector_bytes, 32 if many else 16)

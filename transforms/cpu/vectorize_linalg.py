@@ -1,0 +1,47 @@
+"""The pass ``vectorize-linalg``."""
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ..passes import Pass, option, warn
+from ..rewriting import ops_in
+from .emit import Emitter
+from .schedule import check_body, choose
+from .structured import Structured, Unsupported
+from .target import host_target
+
+
+@dataclass(frozen=True)
+class VectorizeLinalg(Pass):
+    """Turns linalg.generic on buffers into loops over register tiles in the vector dialect; see `emit` and `schedule`::
+
+        linalg.generic {… (m, n, k) …} ins(%a, %b : memref<64x64xf32>, memref<64x128xf32>) outs(%c : memref<64x128xf32>)
+    becomes
+        scf.for %n = %c0 to %c128 step %c64 {
+          scf.for %m = %c0 to %c64 step %c4 {
+            %c00 = vector.load %c[%m, %n] : memref<64x128xf32>, vector<16xf32>
+            …
+            %r:16 = scf.for %k = %c0 to %c64 step %c1 iter_args(%acc00 = %c00, …) {
+              %b0 = vector.load %b[%k, %n] : …
+              %a0 = memref.load %a[%m, %k] : …
+              %v = vector.broadcast %a0 : f32 to vector<16xf32>
+              %0 = math.fma %v, %b0, %acc00 : vector<16xf32>
+              …
+
+    Ops with maps that are no projections, or with a body that does not work on vectors, are left, with a warning.
+    """
+
+    vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
+
+    def run(self, op: ir.Operation) -> None:
+        target = host_target(self.vector_bytes)
+        for generic in ops_in(op, "linalg.generic"):
+            try:
+                structured = Structured(generic)
+                check_body(structured)
+                with ir.InsertionPoint(generic), generic.location:
+                    Emitter(structured, choose(structured, target)).emit()
+            except Unsupported as reason:
+                warn(generic, f"runs as scalar loops: {reason}")
+                continue
+            generic.erase()
