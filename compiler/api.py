@@ -13,7 +13,7 @@ from ..dialects.assembly import parse_module, print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.passes import PassError
-from . import pass_manager
+from . import env, pass_manager
 from .diagnostics import user_error
 from .runtime.signature import Signature
 
@@ -183,10 +183,11 @@ class Snapshots(pass_manager.Hook):
 def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
     """Compiles `module` in place. Raises DiagnosedError."""
     from . import pipelines
-    from .runtime.cpu import CpuKernel
+    from .runtime import cpu
 
     function = find_entry(module, options.entry)
     signature = Signature.of(function)
+    types = cpu.Signature.of(module, signature.name)
     texts = {"graph": print_module(module)}
     with module.context, module.operation.location:
         pass_manager.run(
@@ -195,7 +196,8 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
             hooks=[Snapshots(pipelines.STAGE_AFTER, texts)],
             listener=options.listener,
         )
-        return Kernel(signature, target, texts, CpuKernel(module, signature.name, threads=options.threads))
+        runtime = cpu.CpuKernel(module, types)
+    return Kernel(signature, target, texts, runtime, options.threads or env.get("THREADS"))
 
 
 def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
@@ -220,11 +222,14 @@ def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
 class Kernel:
     """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
 
-    def __init__(self, signature: Signature, target: str, texts: dict[str, str], runtime: Any):
+    def __init__(
+        self, signature: Signature, target: str, texts: dict[str, str], runtime: Any, threads: int | None = None
+    ):
         self.signature = signature
         self.target = target
         self._texts = texts
         self._runtime = runtime
+        self._threads = threads
 
     @property
     def name(self) -> str:
@@ -244,7 +249,12 @@ class Kernel:
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        return self._runtime(arrays)
+        if self._threads:
+            from .runtime.cpu import set_threads
+
+            set_threads(self._threads)
+        results = self._runtime(*arrays)
+        return list(results) if isinstance(results, tuple) else [] if results is None else [results]
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""
