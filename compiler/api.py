@@ -55,10 +55,7 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
         if unknown:
             known = ", ".join(field.name for field in dataclasses.fields(Options))
             raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
-        if target not in TARGETS:
-            raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
-        if target == "nvidia":
-            raise user_error("the target nvidia is not built yet; use target='cpu'")
+        check_target(target)
         if callable(source) and not hasattr(source, "operation"):
             raise user_error(
                 "tracing Python functions needs a frontend (the extras torch, onnx and jax), and there is none yet; "
@@ -93,7 +90,8 @@ def load(source: Any) -> ir.Module:
 
 def load_text(text: str, filename: str) -> ir.Module:
     """The module that `text` is, in a context of its own; locations name `filename`."""
-    return parse_module(text, filename, _context())
+    with _context():
+        return parse_module(text, filename)
 
 
 def read(path: str | os.PathLike[str]) -> str:
@@ -115,10 +113,9 @@ def _looks_like_path(text: str) -> bool:
 def _copied(operation: ir.Operation) -> ir.Module:
     """`operation`, which may be of any context, in a module of our own context."""
     text = operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
-    context = _context()
-    if operation.name == "builtin.module":
-        return parse_module(text, "<module>", context)
-    return parse_module(f'"builtin.module"() ({{\n{text}\n}}) : () -> ()', "<module>", context)
+    if operation.name != "builtin.module":
+        text = f'"builtin.module"() ({{\n{text}\n}}) : () -> ()'
+    return load_text(text, "<module>")
 
 
 def has_script(module: ir.Module) -> bool:
@@ -155,6 +152,14 @@ def _holds_matmul(loop: ir.Operation) -> bool:
     return found
 
 
+def check_target(target: str) -> None:
+    """A user's error if there is no such target."""
+    if target not in TARGETS:
+        raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
+    if target == "nvidia":
+        raise user_error("the target nvidia is not built yet; use the target cpu")
+
+
 def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
     """The function to compile; a user's error if there is none of that name, or several and no name."""
     from ..dialects.reference.evaluator import find_function
@@ -185,6 +190,7 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
     from . import pipelines
     from .runtime import cpu
 
+    check_target(target)
     function = find_entry(module, options.entry)
     signature = Signature.of(function)
     types = cpu.Signature.of(module, signature.name)

@@ -44,7 +44,10 @@ def find_function(module: ir.Module | ir.Operation, entry: str | None = None) ->
         return functions[names.index(entry)]
     public = [op for op in functions if op.visibility.value == "public"] if len(functions) > 1 else functions
     if len(public) != 1:
-        raise EvaluationError(f"expects one function, but found {', '.join(names) or 'none'}; name one")
+        reason = (
+            f"which of the functions {', '.join(names)} is meant? name the entry" if names else "there is no function"
+        )
+        raise EvaluationError(reason)
     return public[0]
 
 
