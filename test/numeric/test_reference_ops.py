@@ -128,7 +128,7 @@ def test_constants_are_exact_and_casts_do_not_round_unless_asked():
 def test_large_bf16_constant_in_hexadecimal():
     values = np.arange(128)
     text = ", ".join(f"{v}.0" for v in values)
-    source = f"func.func @f() -> tensor<128xbf16> {{ %0 = arith.constant dense<[{text}]> : tensor<128xbf16>\nreturn %0 : tensor<128xbf16> }}"
+    source = scalar_function(f"%r = arith.constant dense<[{text}]> : tensor<128xbf16>", {}, "tensor<128xbf16>")
     np.testing.assert_array_equal(run(source), values)
 
 
@@ -208,7 +208,8 @@ def test_a_slice_that_leaves_its_tensor_is_an_error():
 
 def test_shapes_padding_and_generation():
     source = """
-    func.func @f(%a: tensor<6x4xf32>, %v: f32) -> (tensor<2x3x4xf32>, tensor<24xf32>, tensor<9x4xf32>, tensor<2x3xindex>) {
+    func.func @f(%a: tensor<6x4xf32>, %v: f32)
+        -> (tensor<2x3x4xf32>, tensor<24xf32>, tensor<9x4xf32>, tensor<2x3xindex>) {
       %0 = tensor.expand_shape %a [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
       %1 = tensor.collapse_shape %a [[0, 1]] : tensor<6x4xf32> into tensor<24xf32>
       %2 = tensor.pad %a low[1, 0] high[2, 0] {
