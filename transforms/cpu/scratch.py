@@ -106,18 +106,23 @@ def _escapes(alloc: ir.Operation) -> bool:
             user = use.owner.operation
             if user.name in VIEWS:
                 pending += list(user.results)
-            elif user.name == "memref.store" and use.operand_number == 0:
-                return True
-            elif user.name.split(".")[0] not in ("memref", "linalg", "vector") or user.name in (
-                "memref.dealloc",
-                "memref.realloc",
-                "memref.extract_aligned_pointer_as_index",
+            elif (
+                (user.name == "memref.store" and use.operand_number == 0)
+                or user.name.split(".")[0] not in ("memref", "linalg", "vector")
+                or user.name
+                in (
+                    "memref.dealloc",
+                    "memref.realloc",
+                    "memref.extract_aligned_pointer_as_index",
+                )
             ):
                 return True
             elif user.name == "memref.extract_strided_metadata":
                 pending.append(user.results[0])
-            elif any(isinstance(r.type, ir.BaseMemRefType if hasattr(ir, "BaseMemRefType") else ir.MemRefType)
-                     for r in user.results):
+            elif any(
+                isinstance(r.type, ir.BaseMemRefType if hasattr(ir, "BaseMemRefType") else ir.MemRefType)
+                for r in user.results
+            ):
                 return True
     return False
 
