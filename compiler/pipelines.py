@@ -2,6 +2,17 @@
 
 from .runtime.cpu import openmp_library
 
+# Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
+STAGE_AFTER = {
+    "raise-attention": "raised",
+    "transform-interpreter": "fused",
+    "fuse-attention": "fused",
+    "own-inits": "online",
+    "convert-bufferization-to-memref": "buffers",
+    "expand-math": "target",
+    "check-lowered": "llvm",
+}
+
 
 def lower(target: str) -> list[str]:
     """The passes from linalg on tensors (fused or not) to what the target's runtime loads."""

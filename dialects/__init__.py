@@ -6,8 +6,10 @@ from .mlir import ir
 def make_context() -> ir.Context:
     """A context with upstream's dialects and ours loaded."""
     from .linalg_ext import LinalgExt
+    from .transform_ext import TransformExt
 
     context = ir.Context()
     with context:
         LinalgExt.load()
+        TransformExt.load()
     return context

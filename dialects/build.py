@@ -51,9 +51,7 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
 def mixed_sizes(value: ir.Value) -> list[int | ir.Value]:
     """The sizes of a tensor: ints where static, tensor.dim where not."""
     kind = ir.RankedTensorType(value.type)
-    return [
-        tensor.dim(value, index(i)) if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank)
-    ]
+    return [tensor.dim(value, index(i)) if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank)]
 
 
 def empty(sizes: Sequence[int | ir.Value], element: ir.Type) -> ir.Value:
@@ -87,6 +85,21 @@ def generic(
         values = body(*block.arguments)
         linalg.YieldOp([values] if isinstance(values, ir.Value) else list(values))
     return list(op.results)
+
+
+def convert_elements(value: ir.Value, element: ir.Type) -> ir.Value:
+    """`value` itself, or an element-wise op that converts it."""
+    if value.type.element_type == element:
+        return value
+    n = value.type.rank
+    (result,) = generic(
+        [value],
+        [empty(mixed_sizes(value), element)],
+        [projection(n, range(n))] * 2,
+        [PARALLEL] * n,
+        lambda v, _: convert(v, element),
+    )
+    return result
 
 
 def zero_filled(value: ir.Value) -> bool:

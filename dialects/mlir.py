@@ -21,7 +21,6 @@ _MODULES = {
 }
 
 
-
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)

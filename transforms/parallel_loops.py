@@ -111,9 +111,7 @@ def _perfectly_nested(loop: scf.ForOp) -> scf.ForOp | None:
 
 def _prove(loop: scf.ForOp) -> list[Access | None] | None:
     """The access to each iter_arg if iterations are independent, else None."""
-    if not loop.inner_iter_args or any(
-        o.name.split(".")[0] not in PURE_DIALECTS for o in ops_in(loop.operation)
-    ):
+    if not loop.inner_iter_args or any(o.name.split(".")[0] not in PURE_DIALECTS for o in ops_in(loop.operation)):
         return None
     yielded = list(loop.body.operations[len(loop.body.operations) - 1].operation.operands)
     accesses: list[Access | None] = []
@@ -188,9 +186,7 @@ def _common_access(slices: Sequence[ir.Operation], loop: scf.ForOp) -> Access | 
         c = form.coefficient(iv)
         if c <= 0 or stride != 1 or not _invariant(form.without(iv), loop):
             continue
-        same = all(
-            linear(o[dim]) == form and _same_size(s[dim], size) and t[dim] == 1 for o, s, t in parts
-        )
+        same = all(linear(o[dim]) == form and _same_size(s[dim], size) and t[dim] == 1 for o, s, t in parts)
         if same and _at_most(size, c, loop) and _available(offset, loop) and _available(size, loop):
             return Access(dim, offset, size)
     return None

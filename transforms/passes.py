@@ -85,8 +85,8 @@ def _tell(report: Report) -> None:
 class listening:
     """Within the block, `listener` is called with every Report::
 
-        with listening(reports.append):
-            pass_.run(module)
+    with listening(reports.append):
+        pass_.run(module)
     """
 
     def __init__(self, listener: Callable[[Report], None]):

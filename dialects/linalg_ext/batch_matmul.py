@@ -10,9 +10,14 @@
 
 from typing import Any
 
+import numpy as np
+
 from .. import build
 from ..mlir import arith, ext, ir
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+from ..reference.arrays import apply
+from ..reference.contraction import contract
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -20,7 +25,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 def verify_batch_matmul(op: ir.OpView) -> None:
     expect_tensors(op, {"lhs": op.lhs, "rhs": op.rhs, "output": op.output})
     layout = op.layout.value
-    expect(layout in LAYOUTS, f"expects layout to be one of {', '.join(LAYOUTS)}, but found \"{layout}\"")
+    expect(layout in LAYOUTS, f'expects layout to be one of {", ".join(LAYOUTS)}, but found "{layout}"')
     a, b, c = op.lhs.type, op.rhs.type, op.output.type
     expect(a.rank >= 2, f"expects lhs to have rank 2 or more, but found {a}")
     batch = list(a.shape[:-2])
@@ -51,19 +56,30 @@ class BatchMatmulOp(LinalgExt.Operation, name="batch_matmul", traits=[ext.Pure])
     output: ext.Operand[Any]
     result: ext.Result[Any]
 
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """Loops: batch…, m, n, k."""
+        rank = self.output.type.rank
+        *batch, m, n, k = range(rank + 1)
+        lhs = (m, k) if self.layout.value[0] == "n" else (k, m)
+        rhs = (k, n) if self.layout.value[1] == "n" else (n, k)
+        return [build.projection(rank + 1, (*batch, *dims)) for dims in (lhs, rhs, (m, n))]
+
+    inits = ("output",)
     assembly_format = (
-        "`ins` `(` $lhs `,` $rhs `:` type($lhs) `,` type($rhs) `)` `outs` `(` $output `:` type(outs) `)` "
-        "`layout` `=` $layout attr-dict (`:` type(results)^)?"
+        "`ins` `(` $lhs `,` $rhs `:` type($lhs, $rhs) `)` `outs` `(` $output `:` type($output) `)` "
+        "`layout` `=` $layout (` ` attr-dict^)? (`:` type(results))?"
     )
     verify_invariants = staticmethod(verifier(verify_batch_matmul))
 
-    def indexing_maps(self) -> list[ir.AffineMap]:
-        """The maps of lhs, rhs and output from (batch…, m, n, k)."""
-        rank = self.lhs.type.rank
-        batch, (m, n, k) = list(range(rank - 2)), range(rank - 2, rank + 1)
-        lhs = [m, k] if self.layout.value[0] == "n" else [k, m]
-        rhs = [k, n] if self.layout.value[1] == "n" else [n, k]
-        return [build.projection(rank + 1, [*batch, *dims]) for dims in (lhs, rhs, [m, n])]
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any]:
+        a, b, c = operands
+        layout = op.layout.value
+        a = a if layout[0] == "n" else np.swapaxes(a, -1, -2)
+        b = b if layout[1] == "n" else np.swapaxes(b, -1, -2)
+        # Over the loops [batch…, m, k, n].
+        sizes = [*a.shape, b.shape[-1]]
+        return (apply(np.add, [contract(a[..., None], b[..., None, :, :], {a.ndim - 1}, sizes).squeeze(-2), c]),)
 
     def decompose(self) -> list[ir.Value]:
         """Emits one linalg.generic, a contraction. It computes in f32 if the element types are f16 or bf16."""

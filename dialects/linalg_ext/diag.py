@@ -1,10 +1,15 @@
 """``linalg_ext.diag``: a diagonal matrix from a vector, batched: out[…, i, j] = x[…, i] if i = j else 0."""
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import build
 from ..mlir import arith, ext, ir, linalg
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+from ..tiling.index import Tile, Untileable
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
 
 def verify_diag(op: ir.OpView) -> None:
@@ -26,10 +31,29 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
     output: ext.Operand[Any]
     result: ext.Result[Any]
 
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """Loops: batch…, i, j."""
+        *batch, i, j = range(self.output.type.rank)
+        return [build.projection(j + 1, dims) for dims in ((*batch, i), (*batch, i, j))]
+
+    def tiled(self, tile: Tile, operands: Sequence[ir.Value]) -> list[ir.Value]:
+        """A tile is a diagonal matrix again only if it lies on the diagonal."""
+        if tile[-2] != tile[-1]:
+            raise Untileable("a tile of linalg_ext.diag off its diagonal is no diagonal matrix")
+        return [DiagOp(*operands, result=operands[1].type).result]
+
+    inits = ("output",)
     assembly_format = (
-        "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type(outs) `)` (`:` type(results)^)?"
+        "attr-dict `ins` `(` $input `:` type($input) `)` `outs` `(` $output `:` type($output) `)` (`:` type(results)^)?"
     )
     verify_invariants = staticmethod(verifier(verify_diag))
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any]:
+        x = operands[0]
+        out = np.zeros((*x.shape, x.shape[-1]))
+        np.einsum("...ii->...i", out)[...] = x
+        return (out,)
 
     def decompose(self) -> list[ir.Value]:
         """Emits one linalg.generic: select(i = j, x[…, i], 0)."""

@@ -1,37 +1,13 @@
 """The dialect ``linalg_ext``, and what its op definitions share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..mlir import ext, ir
+from ..verification import expect
 
 
 class LinalgExt(ext.Dialect, name="linalg_ext"):
     """Ops that attention needs and upstream linalg lacks. All work on ranked tensors and are pure."""
-
-
-class VerificationError(Exception):
-    """What a verifier found, in words: what was expected and what was found."""
-
-
-def verifier(check: Callable[[ir.OpView], None]) -> Callable[[ir.Operation], bool]:
-    """Turns ``check(op)``, which raises VerificationError, into the callback that the bindings want."""
-
-    def verify(op: ir.Operation) -> bool:
-        view = op.opview if isinstance(op, ir.Operation) else op
-        try:
-            check(view)
-        except VerificationError as error:
-            view.operation.location.emit_error(f"'{view.operation.name}' op {error}")
-            return False
-        return True
-
-    return verify
-
-
-def expect(condition: bool, message: str) -> None:
-    """Raises VerificationError with `message` unless `condition` holds."""
-    if not condition:
-        raise VerificationError(message)
 
 
 def expect_tensors(op: ir.OpView, operands: dict[str, ir.Value]) -> None:

@@ -14,11 +14,17 @@ from typing import Any
 
 from .. import build
 from ..mlir import arith, ext, ir, math
-from .dialect import LinalgExt, expect, expect_results_like, expect_shape, expect_tensors, verifier
+from ..reference.arrays import take
+from ..reference.softmax import softmax_step
+from ..tiling.interface import OnlineReduction
+from ..verification import expect, verifier
+from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
+SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
     "attr-dict `dimension` `(` $dimension `)` `ins` `(` $input `:` type($input) `)` "
-    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type(outs) `)` (`:` type(results)^)?"
+    "`outs` `(` $output `,` $max `,` $accum `,` $scale `:` type($output, $max, $accum, $scale) `)` "
+    "(`:` type(results)^)?"
 )
 
 
@@ -91,7 +97,7 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
         alpha = math.exp(arith.subf(m0, shift(m)))
         return [m, arith.mulf(a0, alpha), alpha]
 
-    m0, a0 = (to_element_type(v, compute) for v in (op.max, op.accum))
+    m0, a0 = (build.convert_elements(v, compute) for v in (op.max, op.accum))
     row_identity = build.projection(n - 1, range(n - 1))
     m, b, alpha = build.generic(
         [t], [m0, a0, build.empty(row_sizes, compute)], [row_identity] * 4, [build.PARALLEL] * (n - 1), on_rows
@@ -111,23 +117,11 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
     return p, l, m, b, alpha
 
 
-def to_element_type(value: ir.Value, element: ir.Type) -> ir.Value:
-    """`value` itself, or an element-wise op that converts it."""
-    if value.type.element_type == element:
-        return value
-    n = value.type.rank
-    (result,) = build.generic(
-        [value],
-        [build.empty(build.mixed_sizes(value), element)],
-        [build.projection(n, range(n))] * 2,
-        [build.PARALLEL] * n,
-        lambda v, _: build.convert(v, element),
-    )
-    return result
+class OnlineSoftmax(LinalgExt.Operation):
+    """What `softmax` and `unnorm_softmax` share: all but the formulas.
 
-
-class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
-    """See the module. `input` and `output` have one shape; the others have it without `dimension`."""
+    `input`, `output` and `result` have one shape; the statistics have it without `dimension`.
+    """
 
     dimension: ir.IntegerAttr
     input: ext.Operand[Any]
@@ -140,8 +134,28 @@ class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
     new_accum: ext.Result[Any]
     new_scale: ext.Result[Any]
 
+    inits = SOFTMAX_INITS
     assembly_format = SOFTMAX_FORMAT
     verify_invariants = staticmethod(verifier(verify_softmax))
+
+    def indexing_maps(self) -> list[ir.AffineMap]:
+        """One loop per dimension of the input; the statistics lack the reduced one."""
+        loops, d = range(self.input.type.rank), self.dimension.value
+        row = [i for i in loops if i != d]
+        return [build.projection(len(loops), dims) for dims in (loops, loops, row, row, row)]
+
+    def online_reduction(self) -> OnlineReduction:
+        """The running maximum and sum go from tile to tile; results are 0: result, 1: max, 2: accum, 3: scale."""
+        return OnlineReduction(self.dimension.value, result=0, carried=((1, 2), (2, 3)), scale=3)
+
+
+class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
+    """See the module."""
+
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
+        """The values of the results; overwrites the input where nothing else needs it."""
+        return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=True)
 
     def decompose(self) -> list[ir.Value]:
         """Emits linalg ops that compute the four results; see `decompose_statistics`.
@@ -178,4 +192,4 @@ class SoftmaxOp(LinalgExt.Operation, name="softmax", traits=[ext.Pure]):
             lambda pi, inv, _: build.convert(arith.mulf(pi, inv), element),
         )
         row_element = self.max.type.element_type
-        return [result, *(to_element_type(v, row_element) for v in (m, a, scale))]
+        return [result, *(build.convert_elements(v, row_element) for v in (m, a, scale))]

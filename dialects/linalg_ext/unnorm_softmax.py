@@ -13,26 +13,18 @@ from typing import Any
 
 from .. import build
 from ..mlir import arith, ext, ir
-from .dialect import LinalgExt, verifier
-from .softmax import SOFTMAX_FORMAT, decompose_statistics, to_element_type, verify_softmax
+from ..reference.arrays import take
+from ..reference.softmax import softmax_step
+from .softmax import OnlineSoftmax, decompose_statistics
 
 
-class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pure]):
+class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
     """See the module. Operands, results and assembly are those of `softmax`."""
 
-    dimension: ir.IntegerAttr
-    input: ext.Operand[Any]
-    output: ext.Operand[Any]
-    max: ext.Operand[Any]
-    accum: ext.Operand[Any]
-    scale: ext.Operand[Any]
-    result: ext.Result[Any]
-    new_max: ext.Result[Any]
-    new_accum: ext.Result[Any]
-    new_scale: ext.Result[Any]
-
-    assembly_format = SOFTMAX_FORMAT
-    verify_invariants = staticmethod(verifier(verify_softmax))
+    @staticmethod
+    def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
+        """The values of the results; overwrites the input where nothing else needs it."""
+        return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=False)
 
     def decompose(self) -> list[ir.Value]:
         """Emits linalg ops that compute the four results; see `decompose_statistics`; to it comes a = b + l."""
@@ -40,5 +32,5 @@ class UnnormSoftmaxOp(LinalgExt.Operation, name="unnorm_softmax", traits=[ext.Pu
         rows = build.projection(l.type.rank, range(l.type.rank))
         (a,) = build.generic([l], [b], [rows, rows], [build.PARALLEL] * l.type.rank, arith.addf)
         row_element = self.max.type.element_type
-        result = to_element_type(p, self.output.type.element_type)
-        return [result, *(to_element_type(v, row_element) for v in (m, a, alpha))]
+        result = build.convert_elements(p, self.output.type.element_type)
+        return [result, *(build.convert_elements(v, row_element) for v in (m, a, alpha))]

@@ -1,0 +1,262 @@
+"""The Python interface: `compile` gives a `Kernel`, which is called with arrays and shows its IR at every stage."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dialects import make_context
+from ..dialects.assembly import parse_module, print_module
+from ..dialects.diagnostic import DiagnosedError, Diagnostic
+from ..dialects.mlir import ir
+from ..transforms.passes import PassError
+from . import pass_manager
+from .diagnostics import user_error
+from .runtime.signature import Signature
+
+Listener = Callable[[Diagnostic], None]
+
+TARGETS = ("cpu", "nvidia")
+SCRIPTS = ("transform.sequence", "transform.named_sequence")
+LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
+
+
+class CompileError(DiagnosedError):
+    """The source cannot be compiled, or a kernel not be called so; str() is the whole diagnostic."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]):
+        super().__init__(diagnostics)
+        self.args = ("\n".join(str(d) for one in self.diagnostics for d in (one, *one.notes)),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The options of `compile`."""
+
+    entry: str | None = None  # the function to compile; without a name the only public one
+    fuse: bool = True  # find and fuse attention, unless a transform script says what to do
+    tile_sizes: Sequence[int] = ()  # one per loop of the root, 0 = not tiled; by default chosen from the caches
+    tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
+    threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
+    listener: Listener | None = None  # is told errors, warnings and remarks as they come
+
+
+def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
+    """Compiles MLIR text, a file of it, or a module (an ``ir.Module`` or operation) into a Kernel.
+
+    `example_args`, where given, are checked against the function's arguments. For `options` see `Options`. Raises
+    CompileError, which says where the trouble is and what to do.
+    """
+    try:
+        unknown = sorted(options.keys() - {field.name for field in dataclasses.fields(Options)})
+        if unknown:
+            known = ", ".join(field.name for field in dataclasses.fields(Options))
+            raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
+        if target not in TARGETS:
+            raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
+        if target == "nvidia":
+            raise user_error("the target nvidia is not built yet; use target='cpu'")
+        if callable(source) and not hasattr(source, "operation"):
+            raise user_error(
+                "tracing Python functions needs a frontend (the extras torch, onnx and jax), and there is none yet; "
+                "pass MLIR text, a path or a module"
+            )
+        module = load(source)
+        kernel = compile_module(module, target, Options(**options))
+        if example_args is not None:
+            kernel.signature.bind(example_args)
+        return kernel
+    except DiagnosedError as error:
+        raise CompileError(error.diagnostics) from None
+
+
+def _context() -> ir.Context:
+    context = make_context()
+    # Verifiers and passes in Python hold the interpreter's lock: threads would only wait for each other.
+    context.enable_multithreading(False)
+    return context
+
+
+def load(source: Any) -> ir.Module:
+    """The module that `source` is (see `compile`), in a context of its own."""
+    if hasattr(source, "operation"):
+        return _copied(source.operation)
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and _looks_like_path(source)):
+        return load_text(read(source), str(source))
+    if isinstance(source, str):
+        return load_text(source, "<string>")
+    raise user_error(f"expects MLIR text, a path or a module, but found {type(source).__name__}")
+
+
+def load_text(text: str, filename: str) -> ir.Module:
+    """The module that `text` is, in a context of its own; locations name `filename`."""
+    return parse_module(text, filename, _context())
+
+
+def read(path: str | os.PathLike[str]) -> str:
+    """The text of a file; a user's error where it cannot be read."""
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DiagnosedError([Diagnostic("error", str(path), 0, 0, "is no text in UTF-8")]) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DiagnosedError([Diagnostic("error", str(path), 0, 0, f"cannot be read: {reason}")]) from None
+
+
+def _looks_like_path(text: str) -> bool:
+    """MLIR text has an op in it, whose form needs a bracket or a line break; a path of ours has neither."""
+    return bool(text) and not set(text) & set("\n(){}<>") and (text.endswith(".mlir") or " " not in text.strip())
+
+
+def _copied(operation: ir.Operation) -> ir.Module:
+    """`operation`, which may be of any context, in a module of our own context."""
+    text = operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
+    context = _context()
+    if operation.name == "builtin.module":
+        return parse_module(text, "<module>", context)
+    return parse_module(f'"builtin.module"() ({{\n{text}\n}}) : () -> ()', "<module>", context)
+
+
+def has_script(module: ir.Module) -> bool:
+    """Whether the module holds a transform script, which then says what is fused."""
+    return any(op.operation.name in SCRIPTS for op in module.body.operations)
+
+
+def is_fused(module: ir.Module) -> bool:
+    """Whether ops of attention stand in loops already."""
+    found = False
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        operation = op.operation
+        if operation.name in LOOPS:
+            found = found or _holds_matmul(operation)
+            return ir.WalkResult.SKIP
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _holds_matmul(loop: ir.Operation) -> bool:
+    found = False
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        name = op.operation.name
+        found = found or name.startswith("linalg_ext.") or (name.startswith("linalg.") and "matmul" in name)
+        return ir.WalkResult.ADVANCE
+
+    loop.walk(look)
+    return found
+
+
+def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
+    """The function to compile; a user's error if there is none of that name, or several and no name."""
+    from ..dialects.reference.evaluator import find_function
+    from ..dialects.reference.interface import EvaluationError
+
+    try:
+        return find_function(module, entry)
+    except EvaluationError as error:
+        raise user_error(error.message) from None
+
+
+class Snapshots(pass_manager.Hook):
+    """Keeps the text of the module after the passes that end a stage."""
+
+    def __init__(self, stage_after: dict[str, str], texts: dict[str, str]):
+        self.stage_after = stage_after
+        self.texts = texts
+
+    def after(self, stage: pass_manager.Stage, module: ir.Operation, failed: bool) -> None:
+        name = self.stage_after.get(stage.name)
+        if name is not None and not failed:
+            self.texts.pop(name, None)  # the last pass of the name counts, also for the order
+            self.texts[name] = print_module(module)
+
+
+def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
+    """Compiles `module` in place. Raises DiagnosedError."""
+    from . import pipelines
+    from .runtime.cpu import CpuKernel
+
+    function = find_entry(module, options.entry)
+    signature = Signature.of(function)
+    texts = {"graph": print_module(module)}
+    with module.context, module.operation.location:
+        pass_manager.run(
+            [*_fusion(module, options), *pipelines.lower(target)],
+            module,
+            hooks=[Snapshots(pipelines.STAGE_AFTER, texts)],
+            listener=options.listener,
+        )
+        return Kernel(signature, target, texts, CpuKernel(module, signature.name, threads=options.threads))
+
+
+def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
+    """The pass that fuses attention: the module's script, the automatic one, or none."""
+    tiling = bool(options.tile_sizes or options.tile_interchange)
+    if has_script(module):
+        if tiling:
+            raise user_error("tile sizes are given, but the module holds a transform script, which has its own")
+        return ["transform-interpreter"]
+    if not options.fuse or is_fused(module):
+        if tiling:
+            raise user_error("tile sizes are given, but nothing is to be fused")
+        return []
+    from ..transforms.fuse_attention import FuseAttention
+
+    try:
+        return [FuseAttention(tuple(options.tile_sizes), tuple(options.tile_interchange))]
+    except (TypeError, ValueError, PassError) as error:
+        raise user_error(str(error)) from None
+
+
+class Kernel:
+    """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
+
+    def __init__(self, signature: Signature, target: str, texts: dict[str, str], runtime: Any):
+        self.signature = signature
+        self.target = target
+        self._texts = texts
+        self._runtime = runtime
+
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack."""
+        results = self.run(self.bind(arguments))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
+        """The arguments as arrays that `run` takes, checked."""
+        try:
+            return self.signature.bind(arguments)
+        except DiagnosedError as error:
+            raise CompileError(error.diagnostics) from None
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results on arrays that `bind` gave: for calls in a row without a check each time."""
+        return self._runtime(arrays)
+
+    def stages(self) -> list[str]:
+        """The names of the stages, in order."""
+        return list(self._texts)
+
+    def ir(self, stage: str) -> str:
+        """The text of the IR after `stage`."""
+        if stage not in self._texts:
+            raise CompileError(user_error(f"no stage '{stage}'; the stages are: {', '.join(self._texts)}").diagnostics)
+        return self._texts[stage]
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.signature.inputs))
+        results = ", ".join(map(str, self.signature.results))
+        return f"<Kernel {self.name}({inputs}) -> ({results}) for {self.target}>"

@@ -1,0 +1,247 @@
+"""Runs pipelines that mix our passes and upstream's, with one hook between passes.
+
+    builtin.module(fuse-attention{tile-sizes=4,0,8},func.func(linalg-generalize-named-ops),canonicalize,cse)
+
+A pipeline is a list of items: texts such as ``"cse"``, ``"convert-vector-to-llvm{enable-x86=1}"`` or
+``"func.func(canonicalize,cse)"``, and passes of ours as objects (``FuseAttention(tile_sizes=(4, 0, 8))``). It is
+flattened into steps, each one pass with the ops it is anchored on; each of upstream's runs in a PassManager of its
+own, so that verification, printing, timing and dumping happen in one place, between the steps.
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+
+from ..dialects.assembly import print_module
+from ..dialects.diagnostic import DiagnosedError, Diagnostic
+from ..dialects.mlir import ir, passmanager
+from ..transforms.passes import Pass, PassError
+from .diagnostics import Bug, Listener, captured_stderr, diagnostic, listening, user_error
+from .pass_options import make_pass, options_text, suggestion
+from .pipeline_text import Nest, Step, parse_items
+
+Item = str | Pass | Step | Nest
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One pass, ready to run: one of ours or upstream's, under `anchors` (outermost first, the module left out)."""
+
+    name: str
+    anchors: tuple[str, ...]
+    ours: Pass | None = None
+    options: str = ""
+
+    @property
+    def text(self) -> str:
+        """The stage as a whole pipeline."""
+        options = options_text(self.ours) if self.ours else self.options
+        text = self.name + (f"{{{options}}}" if options else "")
+        for anchor in reversed(("builtin.module", *self.anchors)):
+            text = f"{anchor}({text})"
+        return text
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PassFailure(DiagnosedError):
+    """A pass failed; the listener of `run` has been told the diagnostics already."""
+
+
+class Hook:
+    """What happens between passes. Subclasses override what they need."""
+
+    def before(self, stage: Stage, module: ir.Operation) -> None:
+        """Called before each pass."""
+
+    def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
+        """Called after each pass; what it changed is in `module`."""
+
+
+def plan(items: Sequence[Item]) -> list[Stage]:
+    """The stages of a pipeline on a module. Raises DiagnosedError for an unknown pass or a wrong option."""
+    stages: list[Stage] = []
+    for item in items:
+        for parsed in parse_items(item) if isinstance(item, str) else (item,):
+            if isinstance(parsed, Nest) and parsed.anchor in ("builtin.module", "any"):
+                stages += _plan(parsed.items, ())
+            else:
+                stages += _plan((parsed,), ())
+    return stages
+
+
+def _plan(items: Sequence[Pass | Step | Nest], anchors: tuple[str, ...]) -> list[Stage]:
+    stages: list[Stage] = []
+    for item in items:
+        if isinstance(item, Nest):
+            stages += _plan(item.items, (*anchors, item.anchor))
+        elif isinstance(item, Pass):
+            stages.append(Stage(_name_of(item), anchors, item))
+        else:
+            stages.append(_stage(item, anchors))
+    return stages
+
+
+def _name_of(pass_: Pass) -> str:
+    return type(pass_).__module__.rpartition(".")[2].replace("_", "-")
+
+
+def _stage(step: Step, anchors: tuple[str, ...]) -> Stage:
+    ours = make_pass(step.name, step.options)
+    if ours is not None:
+        return Stage(step.name, anchors, ours)
+    stage = Stage(step.name, anchors, None, step.options)
+    try:
+        _upstream(stage)
+    except _Misplaced as misplaced:
+        if anchors:
+            raise user_error(
+                f"pass '{step.name}' runs on '{misplaced.anchor}', not on '{anchors[-1]}'",
+                f'write --pass-pipeline="builtin.module({misplaced.anchor}({step.name}))"',
+            ) from None
+        # As in mlir-opt, a pass that is restricted to an op is nested under it.
+        stage = dataclasses.replace(stage, anchors=(misplaced.anchor,))
+        _upstream(stage)
+    return stage
+
+
+class _Misplaced(Exception):
+    def __init__(self, anchor: str):
+        self.anchor = anchor
+
+
+def _upstream(stage: Stage) -> passmanager.PassManager:
+    """Upstream's PassManager for one of its passes, told apart from all the ways in which there is none."""
+    with captured_stderr() as said:
+        try:
+            manager = passmanager.PassManager.parse(stage.text)
+            failure = None
+        except ValueError as error:
+            failure = str(error)
+    if failure is None:
+        return manager
+    if "restricted to '" in failure:
+        raise _Misplaced(failure.partition("restricted to '")[2].partition("'")[0])
+    if "does not refer to a registered pass" in failure:
+        raise user_error(f"unknown pass '{stage.name}'{suggestion(stage.name)}", "attn-opt --list-passes lists them")
+    words = [line.strip(" :\n") for line in (said() + "\n" + failure).splitlines()]
+    reason = "; ".join(w.removeprefix("<Pass-Options-Parser>: ") for w in words if w and not w.startswith("failed to"))
+    raise user_error(f"pass '{stage.name}' with options '{stage.options}': {reason or failure}")
+
+
+def run(
+    items: Sequence[Item],
+    module: ir.Module | ir.Operation | ir.OpView,
+    *,
+    hooks: Sequence[Hook] = (),
+    listener: Listener | None = None,
+    verify_each: bool = True,
+) -> None:
+    """Runs a pipeline on a module, in place.
+
+    `listener` is told every error, warning and remark as it comes. A failing pass raises PassFailure with the errors,
+    an unknown pass or option DiagnosedError, a bug of ours Bug.
+    """
+    stages = plan(items)
+    operation = module.operation
+    errors: list[Diagnostic] = []
+
+    def tell(found: Diagnostic) -> None:
+        if found.severity == "error":
+            errors.append(found)
+        if listener:
+            listener(found)
+
+    with operation.context, operation.location, listening(operation.context, tell):
+        for stage in stages:
+            for hook in hooks:
+                hook.before(stage, operation)
+            failed = True
+            try:
+                if stage.ours:
+                    _run_ours(stage, stage.ours, operation, tell, errors, verify_each)
+                else:
+                    _run_upstream(stage, operation, verify_each)
+                failed = False
+            except ir.MLIRError:
+                if not errors:
+                    tell(diagnostic("error", f"pass '{stage.name}' failed", operation.location))
+                raise PassFailure(errors) from None
+            finally:
+                for hook in hooks:
+                    hook.after(stage, operation, failed)
+
+
+def _run_upstream(stage: Stage, module: ir.Operation, verify: bool) -> None:
+    manager = _upstream(stage)
+    manager.enable_verifier(verify)
+    manager.run(module)
+
+
+def _run_ours(
+    stage: Stage, pass_: Pass, module: ir.Operation, tell: Listener, errors: list[Diagnostic], verify: bool
+) -> None:
+    before = module.clone()
+    try:
+        for op in _anchored(module, stage.anchors):
+            pass_.run(op)
+    except PassError as error:
+        tell(diagnostic("error", error.message, error.location))
+        raise PassFailure(errors) from None
+    except DiagnosedError as error:
+        for found in error.diagnostics:
+            tell(found)
+        raise PassFailure(errors) from None
+    except ir.MLIRError:
+        raise  # what it says came through the diagnostic handler
+    except Exception as error:
+        what = f"pass '{stage.name}' raised {type(error).__name__}: {error}"
+        raise Bug(what, stage.text, _text(before)) from error
+    if verify:
+        found = len(errors)
+        try:
+            valid = module.verify()
+        except ir.MLIRError:
+            valid = False
+        if not valid:
+            told = "; ".join(str(one) for one in errors[found:])
+            raise Bug(f"pass '{stage.name}' made invalid IR: {told}", stage.text, _text(before))
+
+
+def _anchored(module: ir.Operation, anchors: tuple[str, ...]) -> Iterator[ir.Operation]:
+    """The ops that a pass under `anchors` runs on: the module, or its children of that name, and so on."""
+    if not anchors:
+        yield module
+        return
+    for region in module.regions:
+        for block in region.blocks:
+            for op in list(block.operations):
+                if anchors[0] in ("any", op.operation.name):
+                    yield from _anchored(op.operation, anchors[1:])
+
+
+def _text(op: ir.Operation) -> str:
+    with contextlib.suppress(Exception):
+        return print_module(op, debug_info=True)
+    return op.get_asm(print_generic_op_form=True)
+
+
+class Timing(Hook):
+    """Wall-clock seconds of each pass, in order."""
+
+    def __init__(self) -> None:
+        self.seconds: list[tuple[str, float]] = []
+        self._start = 0.0
+
+    def before(self, stage: Stage, module: ir.Operation) -> None:
+        self._start = time.perf_counter()
+
+    def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
+        self.seconds.append((stage.name, time.perf_counter() - self._start))
+
+    def table(self) -> str:
+        total = sum(seconds for _, seconds in self.seconds) or 1e-9
+        rows = [f"{s * 1e3:10.2f} ms {100 * s / total:5.1f}%  {name}" for name, s in self.seconds]
+        return "\n".join(["===- Pass execution timing -===", *rows, f"{total * 1e3:10.2f} ms 100.0%  total"])

@@ -1,0 +1,192 @@
+"""Which dimensions of a function's arguments must be equal.
+
+A graph with dynamic sizes says nothing of them in its types, but its ops do: the k of a matmul is a dimension of both
+its operands. Dimensions are unified through the ops, so that arrays can be checked before a kernel reads past their
+ends, and sizes can be made up that fit together.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from ..dialects.mlir import ir
+from ..dialects.tiling.structured import indexing_maps, is_structured
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+# A dimension of a tensor, or the value of an `index`.
+Node = tuple[ir.Value, int]
+
+
+@dataclasses.dataclass
+class Dimensions:
+    """Groups of argument dimensions, as (argument, dimension), that are equal, with their size where it is static."""
+
+    groups: list[list[tuple[int, int]]]
+    sizes: list[int | None]
+
+
+def argument_dimensions(function: ir.OpView) -> Dimensions:
+    """The groups of equal dimensions of the tensor arguments of a ``func.func``."""
+    classes = _Classes()
+    with function.operation.context:
+        _unify_block(function.regions[0].blocks[0], classes)
+    groups: dict[Node, list[tuple[int, int]]] = {}
+    for i, argument in enumerate(function.regions[0].blocks[0].arguments):
+        for d in range(_rank(argument)):
+            groups.setdefault(classes.find((argument, d)), []).append((i, d))
+    return Dimensions(list(groups.values()), [classes.sizes.get(root) for root in groups])
+
+
+class _Classes:
+    """Union-find over nodes; a class knows its static size if one of its nodes has one."""
+
+    def __init__(self) -> None:
+        self.parents: dict[Node, Node] = {}
+        self.sizes: dict[Node, int] = {}
+
+    def find(self, node: Node) -> Node:
+        if node not in self.parents:
+            self.parents[node] = node
+            size = _static_size(node)
+            if size is not None:
+                self.sizes[node] = size
+        while self.parents[node] != node:
+            self.parents[node] = self.parents[self.parents[node]]
+            node = self.parents[node]
+        return node
+
+    def unify(self, nodes: Iterable[Node]) -> None:
+        roots = [self.find(node) for node in nodes]
+        for root in roots[1:]:
+            root, first = self.find(root), self.find(roots[0])
+            if root != first:
+                self.parents[root] = first
+                if root in self.sizes:
+                    self.sizes.setdefault(first, self.sizes[root])
+
+    def unify_shapes(self, values: Iterable[ir.Value]) -> None:
+        values = list(values)
+        for d in range(min(map(_rank, values), default=0)):
+            self.unify((value, d) for value in values)
+
+
+def _rank(value: ir.Value) -> int:
+    return value.type.rank if isinstance(value.type, ir.RankedTensorType) else 0
+
+
+def _static_size(node: Node) -> int | None:
+    value, d = node
+    if isinstance(value.type, ir.RankedTensorType):
+        return None if value.type.shape[d] == DYNAMIC else value.type.shape[d]
+    return _constant(value)
+
+
+def _constant(value: ir.Value) -> int | None:
+    if not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant":
+        return value.owner.attributes["value"].value
+    return None
+
+
+def _unify_block(block: ir.Block, classes: _Classes) -> None:
+    for view in block.operations:
+        op = view.operation
+        if is_structured(op):
+            _unify_structured(op, classes)
+            continue
+        rule = _RULES.get(op.name)
+        if rule is not None:
+            rule(op, classes)
+        for region in op.regions:
+            for inner in region.blocks:
+                _unify_block(inner, classes)
+
+
+def _unify_structured(op: ir.Operation, classes: _Classes) -> None:
+    loops: dict[int, list[Node]] = {}
+    for operand, map in zip(op.operands, indexing_maps(op), strict=True):
+        for d, expr in enumerate(map.results):
+            if isinstance(expr, ir.AffineDimExpr):
+                loops.setdefault(expr.position, []).append((operand, d))
+    for nodes in loops.values():
+        classes.unify(nodes)
+    inits = list(op.operands)[len(op.operands) - len(op.results) :]
+    for init, result in zip(inits, op.results, strict=True):
+        classes.unify_shapes([init, result])
+
+
+def _same_shapes(op: ir.Operation, classes: _Classes) -> None:
+    classes.unify_shapes([*op.operands, *op.results])
+
+
+def _sizes(value: ir.Value, static: Iterable[int], dynamic: Iterable[ir.Value], classes: _Classes) -> None:
+    """The dimensions of `value` whose static size is unknown are the `dynamic` values, in order."""
+    if _rank(value) != len(list(static)):
+        return
+    remaining = iter(dynamic)
+    for d, size in enumerate(static):
+        if size == DYNAMIC:
+            classes.unify([(value, d), (next(remaining), 0)])
+
+
+def _empty(op: ir.Operation, classes: _Classes) -> None:
+    _sizes(op.results[0], op.results[0].type.shape, op.operands, classes)
+
+
+def _dim(op: ir.Operation, classes: _Classes) -> None:
+    d = _constant(op.operands[1])
+    if d is not None:
+        classes.unify([(op.results[0], 0), (op.operands[0], d)])
+
+
+def _slice(first: int) -> Any:
+    """The rule of an op whose dynamic offsets start at operand `first`: 1 if it reads a slice, 2 if it writes one."""
+
+    def unify(op: ir.Operation, classes: _Classes) -> None:
+        offsets, sizes = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes"))
+        start = first + offsets.count(DYNAMIC)
+        part = op.operands[0] if first == 2 else op.results[0]
+        _sizes(part, sizes, list(op.operands)[start : start + sizes.count(DYNAMIC)], classes)
+        if first == 2 and op.results:
+            classes.unify_shapes([op.operands[1], op.results[0]])
+
+    return unify
+
+
+def _reassociate(op: ir.Operation, classes: _Classes) -> None:
+    """Dimensions that stay as they are; an expansion's other sizes are given by its operands."""
+    folded, unfolded = op.operands[0], op.results[0]
+    if op.name == "tensor.collapse_shape":
+        folded, unfolded = unfolded, folded
+    else:
+        _sizes(unfolded, list(op.attributes["static_output_shape"]), list(op.operands)[1:], classes)
+    for d, group in enumerate(op.attributes["reassociation"]):
+        if len(group) == 1:
+            classes.unify([(folded, d), (unfolded, group[0].value)])
+
+
+def _loop(op: ir.Operation, classes: _Classes) -> None:
+    """Carried values: inits, block arguments, results and what is yielded."""
+    count = len(op.results)
+    inits = list(op.operands)[len(op.operands) - count :]
+    block = op.regions[0].blocks[0]
+    arguments = list(block.arguments)[len(block.arguments) - count :]
+    yielded = list(list(block.operations)[-1].operation.operands)
+    for i in range(count):
+        parts = [inits[i], arguments[i], op.results[i]]
+        classes.unify_shapes(parts + ([yielded[i]] if len(yielded) == count else []))
+
+
+_RULES: dict[str, Any] = {
+    "linalg.softmax": _same_shapes,
+    "tensor.cast": _same_shapes,
+    "tensor.empty": _empty,
+    "tensor.dim": _dim,
+    "tensor.extract_slice": _slice(1),
+    "tensor.insert_slice": _slice(2),
+    "tensor.parallel_insert_slice": _slice(2),
+    "tensor.expand_shape": _reassociate,
+    "tensor.collapse_shape": _reassociate,
+    "scf.for": _loop,
+    "scf.forall": _loop,
+}

@@ -1,0 +1,89 @@
+"""Arrays for ``attn-run``: made up, read from files, written to files."""
+
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from ...dialects.diagnostic import DiagnosedError, Diagnostic
+from ..diagnostics import user_error
+from ..runtime.signature import ArrayType, Signature
+
+# Sizes of dynamic dimensions: odd, so that tiles do not divide them, and different, so that mix-ups show.
+SIZES = (67, 45, 83, 29, 51, 37, 75, 21)
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed: int) -> list[np.ndarray]:
+    """An array for every argument, the same for the same `seed`.
+
+    `sizes` says how large dynamic dimensions are: by (argument, dimension), or for None all others.
+    """
+    shapes = [list(kind.shape) for kind in signature.inputs]
+    for place in sizes:
+        if place is not None and (place[0] >= len(shapes) or place[1] >= len(shapes[place[0]])):
+            raise user_error(f"--dim {place[0]}.{place[1]}: '{signature.name}' has no such dimension")
+    default = iter(SIZES * len(shapes))
+    for group, static in zip(signature.dimensions.groups, signature.dimensions.sizes, strict=True):
+        chosen = {sizes[place] for place in group if place in sizes} | ({static} if static is not None else set())
+        if len(chosen) > 1:
+            names = ", ".join(f"{i}.{d}" for i, d in group)
+            raise user_error(f"the dimensions {names} are equal in the graph, and cannot be {sorted(chosen)}")
+        if static is None and not chosen:
+            chosen = {sizes[None] if None in sizes else next(default)}
+        for i, d in group:
+            shapes[i][d] = next(iter(chosen))
+    generator = np.random.default_rng(seed)
+    return [_random(kind, shape, generator) for kind, shape in zip(signature.inputs, shapes, strict=True)]
+
+
+def _random(kind: ArrayType, shape: Sequence[int | None], generator: np.random.Generator) -> np.ndarray:
+    concrete = [size or 0 for size in shape]
+    if kind.dtype == np.bool_:
+        return generator.random(concrete) < 0.75
+    if kind.dtype.kind in "iu":
+        return generator.integers(0, 10, concrete).astype(kind.dtype)
+    wide = np.float64 if kind.dtype == np.float64 else np.float32
+    return np.asarray(generator.standard_normal(concrete, dtype=wide)).astype(kind.dtype, copy=False)
+
+
+def describe(signature: Signature, arrays: Sequence[np.ndarray], seed: int | None) -> str:
+    """One line on what is run on what."""
+    shapes = ", ".join(
+        f"{'x'.join(map(str, array.shape))}x{array.dtype}" if array.ndim else str(array.dtype) for array in arrays
+    )
+    return f"{signature.name}({shapes}), {'arrays from files' if seed is None else f'random inputs, seed {seed}'}"
+
+
+def read(files: Sequence[str], signature: Signature) -> list[np.ndarray]:
+    """The arrays of .npy files, one per argument; bf16 from its bits in uint16 (or in numpy's ``V2``)."""
+    if len(files) != len(signature.inputs):
+        raise user_error(f"'{signature.name}' takes {len(signature.inputs)} arguments, but --inputs has {len(files)}")
+    arrays = []
+    for file, kind in zip(files, signature.inputs, strict=True):
+        try:
+            array = np.load(file, allow_pickle=False)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise DiagnosedError([Diagnostic("error", file, 0, 0, f"cannot be read: {reason}")]) from None
+        except (ValueError, EOFError):
+            raise DiagnosedError([Diagnostic("error", file, 0, 0, "is no array in numpy's .npy format")]) from None
+        if not isinstance(array, np.ndarray):
+            raise DiagnosedError([Diagnostic("error", file, 0, 0, "holds several arrays; expects a .npy file of one")])
+        if kind.dtype == BFLOAT16 and (array.dtype == np.uint16 or array.dtype.str.lstrip("|<") == "V2"):
+            array = array.view(BFLOAT16)
+        arrays.append(array)
+    return arrays
+
+
+def write(files: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
+    """Writes results to .npy files, in order; bf16 as its bits in uint16."""
+    if len(files) != len(arrays):
+        raise user_error(f"there are {len(arrays)} results, but --outputs names {len(files)} files")
+    for file, array in zip(files, arrays, strict=True):
+        try:
+            with open(file, "wb") as stream:
+                np.save(stream, array.view(np.uint16) if array.dtype == BFLOAT16 else array)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise DiagnosedError([Diagnostic("error", file, 0, 0, f"cannot be written: {reason}")]) from None

@@ -1,0 +1,100 @@
+"""``attn-run``: compiles a module, runs it on made-up or given inputs, checks the results, times it."""
+
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dialects.diagnostic import DiagnosedError
+from ..diagnostics import Printer, report_bug, user_error
+from .attn_run_options import Options, parse_options
+
+# Kernels are timed in rounds of at least this many seconds, and at least this many calls.
+BENCH_SECONDS, BENCH_CALLS = 1.0, 5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; the value is the exit status: 0 if all went well and every check passed."""
+    printer = Printer("attn-run", remarks=False)
+    try:
+        return _run(parse_options(list(sys.argv[1:] if arguments is None else arguments)), printer)
+    except DiagnosedError as error:
+        if not printer.errors:  # else told as it happened
+            for found in error.diagnostics:
+                printer(found)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 1
+    except MemoryError:
+        printer(user_error("not enough memory; use smaller sizes, or --no-check").diagnostics[0])
+        return 1
+    except Exception as bug:
+        report_bug(bug, "attn-run")
+        return 1
+
+
+def _run(options: Options, printer: Printer) -> int:
+    from .. import api
+    from . import arrays, checking
+
+    text = sys.stdin.read() if options.input == "-" else api.read(options.input)
+    name = "<stdin>" if options.input == "-" else options.input
+    printer.add_source(name, text)
+    graph = api.load_text(text, name)
+    function = api.find_entry(graph, options.entry)
+    signature = api.Signature.of(function)
+    given = options.inputs
+    inputs = arrays.read(given, signature) if given else arrays.random(signature, options.sizes, options.seed)
+    inputs = signature.bind(inputs)
+    print(f"{name}: {arrays.describe(signature, inputs, None if given else options.seed)}", flush=True)
+
+    start = time.perf_counter()
+    kernel = api.compile_module(api.load_text(text, name), options.target, options.compile_options(printer))
+    print(f"compiled for {options.target} in {time.perf_counter() - start:.2f} s", flush=True)
+    _print_ir(kernel, options.print_ir)
+    results = kernel.run(inputs)
+    if options.outputs:
+        arrays.write(options.outputs, results)
+
+    passed, flops = True, None
+    if options.check:
+        expected, flops = checking.reference(graph, signature.name, inputs)
+        tolerance = checking.tolerance(function) if options.tolerance is None else options.tolerance
+        passed = checking.report(signature, results, expected, tolerance)
+        del expected
+    if options.bench:
+        _bench(kernel, inputs, flops)
+    return 0 if passed else 1
+
+
+def _print_ir(kernel: Any, stages: Sequence[str]) -> None:
+    for stage in kernel.stages() if "all" in stages else stages:
+        print(f"// -----// {stage} //----- //\n{kernel.ir(stage).rstrip()}", flush=True)
+
+
+def _bench(kernel: Any, inputs: list[np.ndarray], flops: int | None) -> None:
+    """Prints the median time of a call and, where the work is known, its speed."""
+    kernel.run(inputs)
+    seconds: list[float] = []
+    while len(seconds) < BENCH_CALLS or (sum(seconds) < BENCH_SECONDS and len(seconds) < 10_000):
+        start = time.perf_counter()
+        kernel.run(inputs)
+        seconds.append(time.perf_counter() - start)
+    median = statistics.median(seconds)
+    line = f"time    {_time(median)} a call (median of {len(seconds)}; fastest {_time(min(seconds))})"
+    if flops:
+        line += f"\nspeed   {flops / median / 1e9:.1f} GFLOP/s ({flops / 1e9:.3g} GFLOP in matmuls)"
+    print(line)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

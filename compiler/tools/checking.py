@@ -1,0 +1,89 @@
+"""Compares results with the float64 evaluation of a graph."""
+
+import sys
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...dialects.diagnostic import DiagnosedError
+from ...dialects.mlir import ir
+from ...dialects.reference import evaluate
+from ...dialects.reference.arrays import element_type
+from ...dialects.reference.contraction import counting
+from ...dialects.reference.interface import EvaluationError
+from ..diagnostics import diagnostic
+from ..runtime.signature import Signature
+
+# Largest error that passes, relative to the largest magnitude in the result, by the narrowest float type of a graph.
+TOLERANCES = {"f8E4M3FN": 2e-1, "f8E5M2": 4e-1, "bf16": 3e-2, "f16": 5e-3, "f32": 1e-5, "f64": 1e-12}
+PATIENCE = 2.0  # seconds after which it is said what takes long
+
+
+def tolerance(function: ir.OpView) -> float:
+    """The tolerance of the narrowest float type that any value of the function has."""
+    names: set[str] = set()
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        names.update(str(element_type(value.type)) for value in (*op.operation.operands, *op.operation.results))
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(look)
+    return max((TOLERANCES[name] for name in names if name in TOLERANCES), default=0.0)
+
+
+def reference(module: ir.Module, entry: str, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int]:
+    """The results in float64, and the floating-point operations of the matmuls on the way."""
+    note = threading.Timer(PATIENCE, lambda: print("attn-run: evaluating the graph in float64 …", file=sys.stderr))
+    note.start()
+    try:
+        with counting() as counter:
+            return evaluate(module, inputs, entry), counter.flops
+    except EvaluationError as error:
+        message = f"the check cannot evaluate this graph: {error.message}; run without it: --no-check"
+        raise DiagnosedError([diagnostic("error", message, error.location)]) from None
+    finally:
+        note.cancel()
+
+
+def report(signature: Signature, results: Sequence[np.ndarray], expected: Sequence[np.ndarray], allowed: float) -> bool:
+    """Prints the errors of every result; whether all are within the tolerance."""
+    passed = True
+    print(f"{'result':<8}{'type':<28}{'max abs error':>15}{'max rel error':>15}{'tolerance':>12}")
+    for i, (kind, result, right) in enumerate(zip(signature.results, results, expected, strict=True)):
+        limit = allowed if np.issubdtype(right.dtype, np.floating) else 0.0
+        absolute, relative = errors(result, right)
+        good = relative <= limit
+        passed &= good
+        verdict = "PASS" if good else "FAIL"
+        print(f"{i:<8}{kind!s:<28}{absolute:>15.2e}{relative:>15.2e}{limit:>12.1e}  {verdict}")
+        if np.issubdtype(right.dtype, np.floating) and np.isnan(right).any():
+            print("        the graph itself yields NaN here: does it read a tensor.empty, or divide 0 by 0?")
+    print("PASS" if passed else "FAIL: the results differ from the float64 evaluation of the graph", flush=True)
+    return passed
+
+
+def errors(result: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """The largest error, and that relative to the largest finite magnitude in `expected`.
+
+    Infinities and NaNs must be at the same places: else the errors are infinite.
+    """
+    if result.shape != expected.shape:
+        return np.inf, np.inf
+    if result.size == 0:
+        return 0.0, 0.0
+    if not np.issubdtype(expected.dtype, np.floating):
+        differs = bool(np.any(result != expected))
+        return float(differs), float(differs)
+    worst, scale = 0.0, 0.0
+    # In pieces: results may be as large as memory allows.
+    found, right = result.reshape(-1), expected.reshape(-1)
+    for start in range(0, found.size, 1 << 22):
+        a, b = found[start : start + (1 << 22)].astype(np.float64), right[start : start + (1 << 22)]
+        finite = np.isfinite(b)
+        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+            return np.inf, np.inf
+        if finite.any():
+            worst = max(worst, float(np.abs(a[finite] - b[finite]).max()))
+            scale = max(scale, float(np.abs(b[finite]).max()))
+    return worst, worst / scale if scale > 0.0 else worst

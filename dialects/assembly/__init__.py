@@ -1,0 +1,77 @@
+"""Assembly of ops defined in Python: upstream prints and parses these in generic form only; this adds custom forms.
+
+Parsing rewrites custom forms to generic form in the text and hands that to upstream's parser; printing does the
+reverse with what upstream prints. The forms are declared by the ops (see `formats`); one engine serves all of them.
+"""
+
+from ..diagnostic import AssemblyError, Diagnostic
+from ..mlir import ir
+from .formats import forms
+from .lexer import SyntaxProblem
+from .reader import Reader
+from .source_map import PARSED_FILE, SourceMap, relocate
+from .writer import write
+
+__all__ = ["AssemblyError", "Diagnostic", "parse_module", "print_module", "print_op"]
+
+
+def parse_module(text: str, filename: str = "<string>", context: ir.Context | None = None) -> ir.Module:
+    """The module that `text` is, in custom or generic form or both; locations name `filename`.
+
+    Raises AssemblyError, which holds what is wrong and where.
+    """
+    context = context or ir.Context.current
+    reader = Reader(text, forms())
+    try:
+        generic, places = reader.run()
+    except SyntaxProblem as problem:
+        line, col = SourceMap(reader.out, "", set()).place_of(min(problem.at, len(text)))
+        raise AssemblyError([Diagnostic("error", filename, line, col, problem.message)]) from None
+    emits = context.emit_error_diagnostics
+    try:
+        context.emit_error_diagnostics = False  # errors then come with the exception
+        module = ir.Module.parse(generic, context=context)
+    except ir.MLIRError as error:
+        found = [Diagnostic.from_mlir(one, PARSED_FILE) for one in error.error_diagnostics]
+        raise AssemblyError([_moved(one, filename, places) for one in found]) from None
+    finally:
+        context.emit_error_diagnostics = emits
+    relocate(module.operation, filename, places)
+    return module
+
+
+def _moved(found: Diagnostic, filename: str, places: SourceMap) -> Diagnostic:
+    """A diagnostic about the generic text as one about the source."""
+    notes = tuple(_moved(note, filename, places) for note in found.notes)
+    if found.file != PARSED_FILE:
+        return Diagnostic(found.severity, found.file, found.line, found.col, found.message, notes)
+    line, col = places.place(found.line, found.col) if found.line else (0, 0)
+    return Diagnostic(found.severity, filename, line, col, found.message, notes)
+
+
+def print_module(
+    op: ir.Module | ir.Operation | ir.OpView,
+    *,
+    generic: bool = False,
+    debug_info: bool = False,
+    local_scope: bool = False,
+    elide_larger_than: int | None = None,
+) -> str:
+    """The text of a module (or of any op), in custom form unless `generic`.
+
+    With locations if `debug_info`; without aliases if `local_scope`; constants of more elements than
+    `elide_larger_than` are left out (and then the text cannot be parsed).
+    """
+    text = op.operation.get_asm(
+        print_generic_op_form=generic,
+        enable_debug_info=debug_info,
+        use_local_scope=local_scope,
+        large_elements_limit=elide_larger_than,
+    )
+    return text if generic else write(text, forms())
+
+
+def print_op(op: ir.Operation | ir.OpView) -> str:
+    """One op on its own, for a message: without the bodies of its regions, and aliases spelled out."""
+    text = op.operation.get_asm(use_local_scope=True, skip_regions=True)
+    return write(text, forms()).strip()

@@ -1,0 +1,18 @@
+"""Tiling: the interface, and its implementations for structured ops and the tensor dialect."""
+
+from .index import Index, Range, Tile, TileBuilder, Untileable, is_full
+from .interface import OnlineReduction, Tiling, online_reduction_of, register, tiling_of
+
+__all__ = [
+    "Index",
+    "OnlineReduction",
+    "Range",
+    "Tile",
+    "TileBuilder",
+    "Tiling",
+    "Untileable",
+    "is_full",
+    "online_reduction_of",
+    "register",
+    "tiling_of",
+]

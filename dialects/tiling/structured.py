@@ -1,0 +1,171 @@
+"""Tiling of every structured op by its indexing maps: linalg's, named or generic, and those of our own dialect.
+
+An op of ours is structured if its class has ``indexing_maps()``, one affine map per operand from loops to operand
+dimensions; the outs operands are the last ones, one per result. ``tiled(view, operands)`` may override how its tile is
+built from the sliced operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..mlir import ir, linalg
+from .index import Index, Range, Tile, TileBuilder, Untileable
+from .interface import Tiling
+
+# They have regions or maps that say something else than loops over operands.
+_UNSTRUCTURED = {"linalg.softmax", "linalg.index", "linalg.yield", "linalg.pack", "linalg.unpack"}
+
+
+def is_structured(op: ir.Operation) -> bool:
+    if op.name.startswith("linalg."):
+        on_tensors = bool(op.results) and all(isinstance(r.type, ir.RankedTensorType) for r in op.results)
+        return on_tensors and op.name not in _UNSTRUCTURED and not op.name.startswith("linalg.winograd")
+    return hasattr(op.opview, "indexing_maps")
+
+
+def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
+    """One map per operand, from the loops to the operand's dimensions."""
+    if op.name.startswith("linalg."):
+        return [m if isinstance(m, ir.AffineMap) else ir.AffineMapAttr(m).value for m in linalg.get_indexing_maps(op)]
+    return op.opview.indexing_maps()
+
+
+def inits(op: ir.Operation) -> list[ir.Value]:
+    """The outs operands, one per result."""
+    return list(op.operands)[len(op.operands) - len(op.results) :]
+
+
+def iterator_types(op: ir.Operation) -> list[str]:
+    """A loop that an output's map uses is parallel; linalg.generic says it of every loop itself."""
+    if "iterator_types" in op.attributes:
+        return ["parallel" if "parallel" in str(t) else "reduction" for t in op.attributes["iterator_types"]]
+    maps = indexing_maps(op)
+    used = {d for m in maps[len(maps) - len(op.results) :] for e in m.results if (d := dim_position(e)) is not None}
+    return ["parallel" if d in used else "reduction" for d in range(maps[0].n_dims)]
+
+
+def dim_position(expression: ir.AffineExpr) -> int | None:
+    """3 for the expression d3, None for any other."""
+    return expression.position if isinstance(expression, ir.AffineDimExpr) else None
+
+
+class StructuredTiling(Tiling):
+    def __init__(self, op: ir.Operation):
+        super().__init__(op)
+        self.maps = indexing_maps(op)
+        self.first_init = len(op.operands) - len(op.results)
+
+    def iterator_types(self) -> list[str]:
+        return iterator_types(self.op)
+
+    def domain(self, builder: TileBuilder) -> list[Index]:
+        extents: list[Index | None] = [None] * self.maps[0].n_dims
+        for operand, m in zip(self.op.operands, self.maps, strict=True):
+            for d, expression in enumerate(m.results):
+                loop = dim_position(expression)
+                if loop is None or (extents[loop] is not None and extents[loop].static is not None):
+                    continue
+                if extents[loop] is None or operand.type.shape[d] != ir.ShapedType.get_dynamic_size():
+                    extents[loop] = builder.dim(operand, d)
+        if any(e is None for e in extents):
+            raise Untileable(f"no operand of '{self.op.name}' gives the extent of loop {extents.index(None)}")
+        return [e for e in extents if e is not None]
+
+    def domain_tile(self, builder: TileBuilder, result: int, tile: Tile) -> Tile:
+        ranges: list[Range | None] = [None] * self.maps[0].n_dims
+        for r, expression in zip(tile, self.maps[self.first_init + result].results, strict=True):
+            loop = dim_position(expression)
+            if loop is None or ranges[loop] is not None:
+                raise Untileable(f"the output of '{self.op.name}' is not indexed by loops alone")
+            ranges[loop] = r
+        if any(r is None for r in ranges):
+            ranges = [r or Range.everything(e) for r, e in zip(ranges, self.domain(builder), strict=True)]
+        return tuple(r for r in ranges if r is not None)
+
+    def result_tile(self, builder: TileBuilder, result: int, tile: Tile) -> Tile:
+        return self.operand_tile(builder, self.first_init + result, tile)
+
+    def operand_tile(self, builder: TileBuilder, number: int, tile: Tile) -> Tile:
+        """The part of operand `number` that the domain's `tile` touches."""
+        operand = self.op.operands[number]
+        return tuple(
+            _image(builder, expression, tile, operand, d) for d, expression in enumerate(self.maps[number].results)
+        )
+
+    def tile(self, builder: TileBuilder, tile: Tile, operand: Callable[[int, Tile], ir.Value]) -> list[ir.Value]:
+        operands = [
+            operand(i, self.operand_tile(builder, i, tile)) if m.results else self.op.operands[i]
+            for i, m in enumerate(self.maps)
+        ]
+        tiled = getattr(self.op.opview, "tiled", None)
+        if tiled is not None:
+            return tiled(tile, operands)
+        clone = clone_with(self.op, operands, [v.type for v in operands[self.first_init :]])
+        _shift_indices(builder, clone, tile)
+        return list(clone.results)
+
+
+def clone_with(op: ir.Operation, operands: list[ir.Value], results: list[ir.Type]) -> ir.Operation:
+    """A copy of `op`, regions and attributes included, with other operands and result types."""
+    clone = op.clone()
+    for i, v in enumerate(operands):
+        clone.operands[i] = v
+    for result, kind in zip(clone.results, results, strict=True):
+        result.set_type(kind)
+    return clone.operation
+
+
+def _image(builder: TileBuilder, expression: ir.AffineExpr, tile: Tile, operand: ir.Value, d: int) -> Range:
+    """What a box of loops touches along one operand dimension: a window such as d0·2 + d1 gives its hull."""
+    loop = dim_position(expression)
+    if loop is not None:
+        r = tile[loop]
+        # The operand's own extent: its type may say less, or more, than the loop's.
+        return Range.everything(builder.dim(operand, d), r.loops) if r.full else r
+    if isinstance(expression, ir.AffineConstantExpr):
+        return Range(Index(expression.value), Index(1))
+    coefficients, const = _linear(expression)
+    if all(tile[loop].full for loop in coefficients):
+        return Range.everything(builder.dim(operand, d))
+    offset, size = Index(const), Index(1)
+    for loop, coefficient in coefficients.items():
+        offset = offset + tile[loop].offset.scaled(coefficient)
+        size = size + (tile[loop].size - 1).scaled(coefficient)
+    return Range(offset, size)
+
+
+def _linear(expression: ir.AffineExpr) -> tuple[dict[int, int], int]:
+    """Coefficients by loop, and the constant, of an expression with non-negative coefficients."""
+    loop = dim_position(expression)
+    if loop is not None:
+        return {loop: 1}, 0
+    if isinstance(expression, ir.AffineConstantExpr):
+        return {}, expression.value
+    if isinstance(expression, ir.AffineAddExpr):
+        (left, a), (right, b) = _linear(expression.lhs), _linear(expression.rhs)
+        return {k: left.get(k, 0) + right.get(k, 0) for k in {**left, **right}}, a + b
+    if isinstance(expression, ir.AffineMulExpr):
+        (left, a), (right, b) = _linear(expression.lhs), _linear(expression.rhs)
+        (scaled, factor) = (left, b) if not right else (right, a)
+        if factor >= 0 and not (left and right):
+            return {k: c * factor for k, c in scaled.items()}, a * b
+    raise Untileable(f"an operand is indexed by {expression}, which is not a sum of loops")
+
+
+def _shift_indices(builder: TileBuilder, clone: ir.Operation, tile: Tile) -> None:
+    """``linalg.index`` in the body of a tile counts from the tile's first element: adds the tile's offset to it."""
+    found: list[ir.Operation] = []
+
+    def collect(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "linalg.index":
+            found.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    clone.walk(collect)
+    for op in found:
+        offset = tile[ir.IntegerAttr(op.attributes["dim"]).value].offset
+        if offset != Index(0):
+            with ir.InsertionPoint.after(op):
+                shifted = ir.Operation.create("arith.addi", [ir.IndexType.get()], [op.result, builder.value(offset)])
+            op.result.replace_all_uses_except(shifted.result, shifted)

@@ -1,0 +1,112 @@
+"""The pass ``fuse-attention``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..dialects.mlir import ir
+from ..dialects.tiling.structured import is_structured, iterator_types
+from .attention import Attention, attention_at, find_attention
+from .graph import backward_slice
+from .parallel_loops import parallel_nest
+from .passes import Pass, PassError, option, remark, warn
+from .tile_and_fuse import Tiled, tile_and_fuse
+from .tile_sizes import choose_tile_sizes
+
+ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
+
+
+@dataclass(frozen=True)
+class FuseAttention(Pass):
+    """Tiles attention and fuses it into one loop nest with online softmax::
+
+        %s   = linalg.matmul ins(%q, %kt : …) outs(%zero) -> tensor<1024x512xf32>
+        %p:4 = linalg_ext.softmax dimension(1) ins(%s) outs(…)
+        %o   = linalg.matmul {__root__} ins(%p#0, %v : …) outs(%zero_o) -> tensor<1024x32xf32>
+      becomes, with tile-sizes=4,0,8 tile-interchange=2,1,0
+        scf.for %k = %c0 to %c512 step %c8 iter_args(%o = %zero_o, %m = %minus_inf, %a = %zeros) {
+          scf.for %i = %c0 to %c1024 step %c4 iter_args(…) {
+            %s1   = linalg.matmul … -> tensor<4x8xf32>
+            %p1:4 = linalg_ext.softmax dimension(1) ins(%s1) outs(…, %m[%i], %a[%i], …)
+            %d    = linalg_ext.diag ins(%p1#3) …
+            %o1   = linalg.matmul ins(%d, %o[%i]) …
+            %o2   = linalg.matmul {__root__} ins(%p1#0, %v[%k]) outs(%o1)
+
+    Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found. Producers
+    from ops marked ``__stop__`` on stay outside. Where sizes or roots are chosen here, so do matmuls and reductions
+    that feed queries, keys and values, which would be computed again in every tile. Outer parallel loops are marked
+    ``__byteir_parallel__``.
+    """
+
+    tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
+    tile_interchange: tuple[int, ...] = option("the root's loops from outer to inner (default: as they are)")
+
+    def run(self, op: ir.Operation) -> None:
+        marked = marked_ops(op, ROOT)
+        found = [attention_at(root) for root in marked] if marked else find_attention(op)
+        roots = marked or [a.root for a in found if a is not None]
+        if not roots:
+            if self.tile_sizes:
+                raise PassError(
+                    "nothing to tile: no op is marked {__root__}, and no matmul -> softmax -> matmul was found", op
+                )
+            warn(op, "no attention was found: no op is marked {__root__}, and there is no matmul -> softmax -> matmul")
+            return
+        stops = marked_ops(op, STOP)
+        for root, attention in zip(roots, found, strict=True):
+            tiled = self._fuse(root, attention, stops, keep_producers=bool(marked and self.tile_sizes))
+            mark_parallel(tiled.loops)
+            remark(tiled.root, f"fused into {len(tiled.loops)} loops: {', '.join(tiled.fused) or 'nothing'}")
+
+    def _fuse(
+        self, root: ir.Operation, attention: Attention | None, stops: list[ir.Operation], keep_producers: bool
+    ) -> Tiled:
+        sizes, order = list(self.tile_sizes), list(self.tile_interchange)
+        if not sizes:
+            if attention is None:
+                raise PassError(
+                    f"no tile sizes are given, and '{root.name}' is not the second matmul of an attention, "
+                    "for which they could be chosen; give tile-sizes",
+                    root,
+                )
+            sizes, chosen = choose_tile_sizes(attention)
+            order = order or chosen
+        if attention is not None and not keep_producers:
+            stops = stops + expensive_producers(attention)
+        return tile_and_fuse(root, sizes, order, stops)
+
+
+def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:
+    """All ops in `op` that carry the attribute, in program order."""
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if attribute in inner.attributes:
+            found.append(inner.operation)
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def expensive_producers(attention: Attention) -> list[ir.Operation]:
+    """What feeds the attention and would be computed again in every tile at a cost: reductions of any kind."""
+    own = {attention.scores, attention.softmax, attention.root}
+    return [
+        op
+        for op in backward_slice(attention.root)
+        if op not in own and not op.name.startswith("tensor.") and not _is_cheap(op)
+    ]
+
+
+def _is_cheap(op: ir.Operation) -> bool:
+    return is_structured(op) and "reduction" not in iterator_types(op)
+
+
+def mark_parallel(loops: Sequence[ir.Operation]) -> None:
+    """Marks the outermost loops up to the first that is not parallel."""
+    if loops:
+        for level in parallel_nest(loops[0].opview):
+            if level.loop.operation in loops:
+                level.loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()

@@ -1,0 +1,86 @@
+"""Questions about the SSA graph of one block, and the moves that keep it valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..dialects.mlir import ir
+from .rewriting import ancestors, defining_op
+
+_PURE_DIALECTS = {"affine", "arith", "complex", "linalg", "linalg_ext", "math", "scf", "tensor", "index", "ub"}
+
+
+def ancestor_in(op: ir.Operation, block: ir.Block) -> ir.Operation | None:
+    """The op of `block` that is `op` or holds it; None if there is none."""
+    op = op.operation
+    return op if op.block == block else next((a for a in ancestors(op) if _stands_in(a, block)), None)
+
+
+def _stands_in(op: ir.Operation, block: ir.Block) -> bool:
+    return op.parent is not None and op.block == block
+
+
+def operands_with_captures(op: ir.Operation) -> list[ir.Value]:
+    """The operands of `op` and of every op in its regions."""
+    values = list(op.operands)
+    if len(op.regions):
+
+        def collect(inner: ir.Operation) -> ir.WalkResult:
+            values.extend(inner.operands)
+            return ir.WalkResult.ADVANCE
+
+        op.walk(collect)
+    return values
+
+
+def backward_slice(root: ir.Operation) -> list[ir.Operation]:
+    """All ops of the root's block that it depends on, and the root itself, in program order."""
+    block = root.block
+    found, pending = {root}, [root]
+    while pending:
+        for value in operands_with_captures(pending.pop()):
+            producer = defining_op(value)
+            if producer is not None and producer.block == block and producer not in found:
+                found.add(producer)
+                pending.append(producer)
+    return [op.operation for op in block.operations if op.operation in found]
+
+
+def is_pure(op: ir.Operation) -> bool:
+    """Whether `op` and all in its regions only compute values: it may be moved, and erased when unused."""
+    if op.name.partition(".")[0] not in _PURE_DIALECTS or not op.results:
+        return False
+    pure = True
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        nonlocal pure
+        pure = pure and inner.name.partition(".")[0] in _PURE_DIALECTS
+        return ir.WalkResult.ADVANCE if pure else ir.WalkResult.INTERRUPT
+
+    if len(op.regions):
+        op.walk(visit)
+    return pure
+
+
+def move_users_after(users: Iterable[ir.Operation], anchor: ir.Operation, fixed: Sequence[ir.Operation]) -> None:
+    """Moves those of `users` that stand before `anchor`, with all that depends on them, behind it in order.
+
+    None of `fixed` depends on them (they are what `anchor` depends on).
+    """
+    block, stay = anchor.block, set(fixed)
+    move: set[ir.Operation] = set()
+    pending = [u for u in users if u.is_before_in_block(anchor)]
+    while pending:
+        op = pending.pop()
+        if op in move or op in stay:
+            continue
+        move.add(op)
+        for result in op.results:
+            for use in result.uses:
+                top = ancestor_in(use.owner.operation, block)
+                if top is not None and top.is_before_in_block(anchor):
+                    pending.append(top)
+    last = anchor
+    for op in [o.operation for o in block.operations if o.operation in move]:
+        op.move_after(last)
+        last = op

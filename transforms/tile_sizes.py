@@ -1,0 +1,99 @@
+"""Which tile sizes to take when none are given: a rule from the sizes of the caches and of the problem.
+
+One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, dv], and of scores [m, n]:
+
+- batch loops get size 1: each iteration is independent, and they feed the cores;
+- queries: 64 rows, a few vector registers of lanes for every element type;
+- keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
+  most one L1 data cache, and keys, values, queries, output and scores half of the L2 cache, the other half being for
+  what streams through;
+- the head dimensions are not tiled. No size exceeds the dimension.
+
+Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+
+from ..dialects.mlir import ir
+from ..dialects.tiling.structured import dim_position, indexing_maps
+from .attention import Attention, contraction_loops
+
+QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
+DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
+
+
+@functools.cache
+def cache_bytes(level: int) -> int:
+    """The size of one core's data cache of that level in bytes; a usual one where the system does not tell."""
+    for index in sorted(pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (index / "level").read_text().strip() == str(level) and "Instr" not in (index / "type").read_text():
+                text = (index / "size").read_text().strip()
+                return int(text.rstrip("KM")) << {"K": 10, "M": 20}.get(text[-1], 0)
+        except (OSError, ValueError):
+            continue
+    return DEFAULT_CACHES[level]
+
+
+def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
+    """Sizes for the loops of the second matmul, and their order from outer to inner."""
+    root = attention.root
+    loops = contraction_loops(root)
+    assert loops is not None, "an attention's root is a contraction"
+    extents = _static_extents(root)
+    sizes = [0] * len(extents)
+    for d in loops.batch + loops.m[:-1]:
+        sizes[d] = 1
+    queries = min(QUERIES, _extent(extents, loops.m[-1:], QUERIES))
+    for d in loops.m[-1:]:
+        sizes[d] = queries
+    head_sizes = _head_sizes(attention, extents)
+    width = max(4, _bytes(root.operands[2]))
+    keys = MAX_KEYS
+    while keys > MIN_KEYS:
+        elements = keys * head_sizes + queries * head_sizes + queries * keys
+        if queries * keys * width <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
+            break
+        keys //= 2
+    d = loops.k[-1]
+    sizes[d] = min(keys, _extent(extents, [d], keys))
+    order = [*loops.batch, *loops.m, *loops.n, *loops.k]
+    return sizes, order
+
+
+def _static_extents(op: ir.Operation) -> list[int | None]:
+    """The extents of the loops of a structured op, None where dynamic."""
+    maps = indexing_maps(op)
+    extents: list[int | None] = [None] * maps[0].n_dims
+    for operand, m in zip(op.operands, maps, strict=True):
+        for extent, expression in zip(operand.type.shape, m.results, strict=True):
+            loop = dim_position(expression)
+            if loop is not None and extent != ir.ShapedType.get_dynamic_size():
+                extents[loop] = extent
+    return extents
+
+
+def _extent(extents: list[int | None], loops: list[int], default: int) -> int:
+    known = [extents[d] for d in loops]
+    return max(1, known[0]) if known and known[0] is not None else default
+
+
+def _head_sizes(attention: Attention, extents: list[int | None]) -> int:
+    """Dqk + Dv, 64 for each that is dynamic."""
+    root, scores = contraction_loops(attention.root), contraction_loops(attention.scores)
+    of_scores = _static_extents(attention.scores)
+    values = 1
+    for d in root.n if root else []:
+        values *= extents[d] or 64
+    keys = 1
+    for d in scores.k if scores else []:
+        keys *= of_scores[d] or 64
+    return keys + values
+
+
+def _bytes(value: ir.Value) -> int:
+    element = value.type.element_type
+    return element.width // 8 if hasattr(element, "width") else 4

@@ -1,0 +1,126 @@
+"""The pass ``transform-interpreter``, and what our transform ops do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialects.mlir import interpreter, ir
+from ..dialects.transform_ext.dialect import APPLY, Apply, ApplyError
+from ..dialects.transform_ext.fuse_ext import integers
+from .fuse_attention import mark_parallel
+from .passes import Pass, PassError
+from .rewriting import ancestors
+from .tile_and_fuse import tile_and_fuse
+
+ENTRY = "__transform_main"
+
+
+@dataclass(frozen=True)
+class TransformInterpreter(Pass):
+    """Runs the transform script of the module on the module, and removes the script::
+
+        func.func @f(…) { … {__root__} … }                          func.func @f(…) {
+        transform.sequence failures(propagate) {                      scf.for … {
+        ^bb0(%m: !pdl.operation):                              →        … {__root__} …
+          %r = transform.structured.match attributes {__root__} …     }
+          %t, %l:2 = transform.structured.fuse_ext %r {…}           }
+        }
+
+    The script is every top-level ``transform.sequence`` in turn, and then ``transform.named_sequence
+    @__transform_main``.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        sequences, named = _scripts(op)
+        entry = [s for s in named if ir.StringAttr(s.attributes["sym_name"]).value == ENTRY]
+        if not sequences and not entry:
+            raise PassError(
+                f"the module holds no transform script: no transform.sequence and no named_sequence @{ENTRY}", op
+            )
+        # The script stands in a module of its own: what it does to its payload must not touch itself.
+        script = ir.Module.create(op.location)
+        script.operation.attributes["transform.with_named_sequence"] = ir.UnitAttr.get()
+        for sequence in sequences + named:
+            script.body.append(sequence)
+        if "transform.with_named_sequence" in op.attributes:
+            del op.attributes["transform.with_named_sequence"]
+        for sequence in sequences + named:
+            _expand_cleanup(sequence)
+        for sequence in sequences + entry:
+            interpreter.apply_named_sequence(op, sequence, script.operation)
+
+
+def _scripts(module: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:
+    """The top-level sequences and named sequences of a module."""
+    top = [o.operation for region in module.regions for block in region.blocks for o in block.operations]
+    return [o for o in top if o.name == "transform.sequence"], [o for o in top if o.name == "transform.named_sequence"]
+
+
+def _expand_cleanup(sequence: ir.Operation) -> None:
+    """``transform.cleanup`` is upstream's canonicalization and CSE on the root, which keep handles up to date."""
+    root = sequence.regions[0].blocks[0].arguments[0]
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "transform_ext.cleanup":
+            found.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    sequence.walk(visit)
+    for op in found:
+        with ir.InsertionPoint(op), op.location:
+            patterns = ir.Operation.create("transform.apply_patterns", [], [root], regions=1)
+            with ir.InsertionPoint(patterns.regions[0].blocks.append()):
+                ir.Operation.create("transform.apply_patterns.canonicalization")
+            ir.Operation.create("transform.apply_cse", [], [root])
+        op.erase()
+
+
+def _applies(name: str) -> Callable[[Apply], Apply]:
+    def register(function: Apply) -> Apply:
+        APPLY[name] = function
+        return function
+
+    return register
+
+
+def _targets(op: ir.OpView, payload: Sequence[Sequence[ir.Operation]]) -> Sequence[ir.Operation]:
+    if not payload[0]:
+        raise ApplyError(
+            f"'{op.operation.name.replace('_ext.', '.structured.', 1)}': the handle of the op to tile is "
+            "empty; the match before it found nothing"
+        )
+    return payload[0]
+
+
+def _tile(op: ir.OpView, rewriter: Any, payload: list[list[ir.Operation]], fuse: bool) -> list[list[ir.Operation]]:
+    sizes, interchange = integers(op.tile_sizes) or [], integers(op.tile_interchange) or []
+    stops = [stop for stopped in payload[1:] for stop in stopped]
+    produced: list[list[ir.Operation]] = [[] for _ in op.operation.results]
+    for target in _targets(op, payload):
+        try:
+            tiled = tile_and_fuse(target, sizes, interchange, stops, fuse, rewriter.erase_op)
+        except PassError as error:
+            raise ApplyError(error.message, error.location) from None
+        for handle, one in zip(produced, [tiled.root, *tiled.loops], strict=True):
+            handle.append(one)
+    return produced
+
+
+@_applies("transform_ext.fuse_ext")
+def _fuse_ext(op: ir.OpView, rewriter: Any, payload: list[list[ir.Operation]]) -> list[list[ir.Operation]]:
+    return _tile(op, rewriter, payload, fuse=True)
+
+
+@_applies("transform_ext.tile_ext")
+def _tile_ext(op: ir.OpView, rewriter: Any, payload: list[list[ir.Operation]]) -> list[list[ir.Operation]]:
+    return _tile(op, rewriter, payload, fuse=False)
+
+
+@_applies("transform_ext.tile_loop_hint")
+def _tile_loop_hint(op: ir.OpView, rewriter: Any, payload: list[list[ir.Operation]]) -> list[list[ir.Operation]]:
+    for target in _targets(op, payload):
+        mark_parallel([a for a in reversed(list(ancestors(target))) if a.name == "scf.for"])
+    return []
