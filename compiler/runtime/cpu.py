@@ -63,9 +63,7 @@ class Slot:
     @classmethod
     def of(cls, kind: ir.Type) -> "Slot":
         if isinstance(kind, ir.RankedTensorType | ir.MemRefType):
-            shape = tuple(
-                None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank)
-            )
+            shape = tuple(None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
             return cls(str(kind.element_type), shape)
         return cls(str(kind), None)
 
@@ -104,7 +102,9 @@ def _dtype(element: str) -> np.dtype:
     if width.isdigit() and int(width) in _INTEGERS:
         kind = np.dtype(_INTEGERS[int(width)])
         return np.dtype(f"u{kind.name}") if element.startswith("u") else kind
-    raise TypeError(f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index")
+    raise TypeError(
+        f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index"
+    )
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,7 @@ class CpuKernel:
         self.signature = signature
         self._module = module  # the engine refers to it
         library = openmp_library()
-        self._engine = execution_engine.ExecutionEngine(
-            module, opt_level=3, shared_libs=[library] if library else []
-        )
+        self._engine = execution_engine.ExecutionEngine(module, opt_level=3, shared_libs=[library] if library else [])
         address = self._engine.raw_lookup("_mlir_ciface_" + signature.name)
         if not address:
             raise ValueError(f"the module has no C interface for @{signature.name}; add llvm.emit_c_interface")

@@ -79,7 +79,9 @@ class BodyEvaluator:
         if any(_is_vector(v) for v in operands):
             operands = [self.broadcast(v) for v in operands]
             result = ir.VectorType.get([self.lanes], result)
-        attributes = {} if name == "math.fma" and name != inner.name else {a: inner.attributes[a] for a in inner.attributes}
+        attributes = (
+            {} if name == "math.fma" and name != inner.name else {a: inner.attributes[a] for a in inner.attributes}
+        )
         return ir.Operation.create(name, results=[result], operands=operands, attributes=attributes).result
 
     def broadcast(self, value: ir.Value) -> ir.Value:

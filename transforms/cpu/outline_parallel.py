@@ -39,7 +39,7 @@ def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
 
     def capture(value: ir.Value) -> None:
         owner = value.owner
-        inside = (owner.owner.operation if isinstance(owner, ir.Block) else owner.operation)
+        inside = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
         if inside == loop or is_inside(inside, loop):
             return
         is_constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"

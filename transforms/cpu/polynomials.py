@@ -220,8 +220,11 @@ def _log_limits(n: Numbers, x: ir.Value, y: ir.Value) -> ir.Value:
     y = n.select("OEQ", x, infinity, infinity, y)
     y = n.select("OEQ", x, zero, n.number(-np.inf), y)
     nan = n.number(np.nan)
-    return arith.select(arith.cmpf(arith.CmpFPredicate.UGE, x, zero), arith.select(
-        arith.cmpf(arith.CmpFPredicate.UNO, x, x), nan, y), nan)
+    return arith.select(
+        arith.cmpf(arith.CmpFPredicate.UGE, x, zero),
+        arith.select(arith.cmpf(arith.CmpFPredicate.UNO, x, x), nan, y),
+        nan,
+    )
 
 
 def tanh(n: Numbers, x: ir.Value) -> ir.Value:
@@ -234,4 +237,3 @@ def tanh(n: Numbers, x: ir.Value) -> ir.Value:
 
 def rsqrt(n: Numbers, x: ir.Value) -> ir.Value:
     return arith.divf(n.number(1.0), math.sqrt(x))
-

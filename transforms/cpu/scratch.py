@@ -116,8 +116,10 @@ def _escapes(alloc: ir.Operation) -> bool:
                 return True
             elif user.name == "memref.extract_strided_metadata":
                 pending.append(user.results[0])
-            elif any(isinstance(r.type, ir.BaseMemRefType if hasattr(ir, "BaseMemRefType") else ir.MemRefType)
-                     for r in user.results):
+            elif any(
+                isinstance(r.type, ir.BaseMemRefType if hasattr(ir, "BaseMemRefType") else ir.MemRefType)
+                for r in user.results
+            ):
                 return True
     return False
 
