@@ -29,7 +29,7 @@ WORD = 8  # bytes; pointers, sizes and strides are words
 
 @functools.cache
 def openmp_library() -> str | None:
-    """The path of an OpenMP runtime with LLVM's interface (libiomp5 of intel-openmp, or libomp); None if there is none."""
+    """The path of an OpenMP runtime with LLVM's interface (libiomp5 of intel-openmp, or libomp), or None."""
     folders = [os.path.join(sys.prefix, "lib"), sysconfig.get_path("purelib"), os.path.join(sys.base_prefix, "lib")]
     for name in ("libiomp5.so", "libomp.so", "libomp.so.5"):
         for folder in folders:
@@ -229,6 +229,8 @@ class CpuKernel:
 
     def _array(self, i: int, slot: Slot, value: Any) -> np.ndarray:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if array.dtype != slot.dtype:
             same_bits = array.dtype.kind in "iu" and slot.dtype.kind in "iu" and slot.element != "index"
             if not same_bits or array.dtype.itemsize != slot.dtype.itemsize:
@@ -238,8 +240,8 @@ class CpuKernel:
         for d, (expected, found) in enumerate(zip(slot.shape, array.shape, strict=True)):
             if expected is not None and expected != found:
                 raise self._mismatch(i, slot, f"{expected} in dimension {d}", f"{found}, shape {array.shape}")
-        if not array.flags.c_contiguous or not array.flags.aligned or not array.dtype.isnative:
-            array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+        if not array.flags.c_contiguous or not array.flags.aligned:
+            array = np.array(array, order="C")
         return array
 
     def _scalar(self, i: int, slot: Slot, value: Any) -> np.ndarray:

@@ -46,7 +46,8 @@ def generic(sizes, maps, iterators, ins, outs, body, dynamic=False):
     return (
         f"""
 func.func @main({arguments}) -> ({results}) {{
-  %r{f":{len(outs)}" if many else ""} = linalg.generic {{indexing_maps = [{", ".join(texts)}], iterator_types = [{kinds}]}}
+  %r{f":{len(outs)}" if many else ""} = linalg.generic {{indexing_maps = [{", ".join(texts)}],
+                      iterator_types = [{kinds}]}}
     {inputs} outs({", ".join(names[n_in:])} : {results}) {{
     ^bb0({scalars}):
       {body}
@@ -245,7 +246,7 @@ def test_argmax_is_no_plain_reduction():
       %p = arith.select %g, %k, %x2 : i64
       linalg.yield %v, %p : f32, i64"""
     for rows, columns in itertools.product((1, 3, 20), (1, 5, 19)):
-        text, shapes = generic(
+        text, _ = generic(
             (rows, columns), [(0, 1), (0,), (0,)], ["parallel", "reduction"], ["f32"], ["f32", "i64"], body
         )
         rng = np.random.default_rng(1)

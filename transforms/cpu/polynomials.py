@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...dialects.mlir import arith, ir, math, vector
+from ...dialects.mlir import arith, ir, math
 
 # (eˢ − 1 − s)/s² with s = r or r·ln 2, interpolated at Chebyshev nodes of |r| ≤ ln2/2 and |r| ≤ 1/2.
 _EXP = {
