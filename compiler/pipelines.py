@@ -73,9 +73,9 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "expand-strided-metadata",
         "lower-affine",
         "convert-scf-to-cf",
-        "convert-vector-to-llvm{enable-x86=1 reassociate-fp-reductions=1}",
         "convert-math-to-llvm",
-        "convert-math-to-libm",  # per element, what has neither a polynomial nor an instruction
+        "convert-math-to-libm",  # per element of a vector, what has neither a polynomial nor an instruction
+        "convert-vector-to-llvm{enable-x86=1 reassociate-fp-reductions=1}",  # after it: it takes vectors apart
         "convert-arith-to-llvm",
         "finalize-memref-to-llvm",
         "convert-index-to-llvm",
