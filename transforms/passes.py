@@ -36,6 +36,7 @@ PASSES = (
     "cpu/expand-math",
     "cpu/outline-parallel",
     "cpu/check-lowered",
+    "nvidia/outline-kernels",
 )
 
 
