@@ -37,6 +37,8 @@ PASSES = (
     "cpu/outline-parallel",
     "cpu/check-lowered",
     "nvidia/outline-kernels",
+    "nvidia/assign-layouts",
+    "nvidia/stage-loads",
 )
 
 

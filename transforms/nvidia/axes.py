@@ -67,7 +67,7 @@ def kept_dims(op: ir.Operation, small: ir.RankedTensorType) -> list[int]:
 
 
 class Axes:
-    """The axes of all tiles in the body of a scf.forall. `memories`: tensors that stand for memory, not for a tile."""
+    """The axes of all tiles in the body of a scf.forall, or of a kernel."""
 
     def __init__(self, forall: ir.Operation):
         self.forall = forall
