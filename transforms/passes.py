@@ -39,6 +39,7 @@ PASSES = (
     "nvidia/outline-kernels",
     "nvidia/assign-layouts",
     "nvidia/stage-loads",
+    "nvidia/tiles-to-nvvm",
 )
 
 

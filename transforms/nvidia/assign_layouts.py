@@ -30,8 +30,8 @@ class AssignLayouts(Pass):
         %s = linalg.generic … ins(%a, %k) outs(%zero) -> tensor<128x64xf32, "fragment">
         %t = linalg.generic … ins(%s) … -> tensor<128xf32, "row">
 
-    What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul takes
-    its left operand from registers and its right one from shared memory.
+    What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul
+    takes its left operand from registers and its right one from shared memory.
     """
 
     def run(self, op: ir.Operation) -> None:

@@ -25,7 +25,7 @@ class OutlineKernels(Pass):
           scf.forall.in_parallel { tensor.parallel_insert_slice %t into %o[%i, 0] [%m, 64] [1, 1] }
         }
     becomes
-        %blocks = arith.ceildivsi %n, %c128
+        %blocks = ⌈%n / 128⌉
         %in = bufferization.to_buffer %arg0
         %out = memref.alloc(%n) : memref<?x64xf16>
         gpu.launch_func @kernels::@attention_0 blocks in (%blocks, 1, 1) … args(%in, %out, %n)
@@ -233,7 +233,9 @@ def _arith(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
 
 
 def _block_count(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
-    return _arith("ceildivsi", _arith("subi", upper, lower), step)
+    """⌈(upper − lower) / step⌉"""
+    rounded = _arith("subi", _arith("addi", _arith("subi", upper, lower), step), build.index(1))
+    return _arith("divui", rounded, step)
 
 
 def _sizes(value: ir.Value) -> list[ir.Value | int]:
