@@ -36,6 +36,7 @@ PASSES = (
     "cpu/expand-math",
     "cpu/outline-parallel",
     "cpu/check-lowered",
+    "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
     "nvidia/assign-layouts",
     "nvidia/stage-loads",

@@ -238,7 +238,7 @@ class TileBody:
         kept = [d for d, axis in enumerate(axes) if axis.role != BATCH]
         if self._moved(op, maps):
             return
-        operands = [self.tile(v) if isinstance(v.type, ir.ShapedType) else self.scalar(v) for v in op.operands]
+        operands = [self._operand(op, i) for i in range(len(op.operands))]
         if is_contraction(op):
             operands[0] = self._without_padding(op, operands[0], maps[0], axes, kinds)
         results = [self._tile_type(v) for v in op.results]
@@ -261,6 +261,15 @@ class TileBody:
         if not is_contraction(op):
             self._mask(op, block, axes, kinds, kept, list(new.results))
         self.values.update(zip(op.results, new.results, strict=True))
+
+    def _operand(self, op: ir.Operation, number: int) -> ir.Value:
+        value = op.operands[number]
+        if not isinstance(value.type, ir.ShapedType):
+            return self.scalar(value)
+        written = number >= len(op.operands) - len(op.results)
+        if written and not list(op.regions[0].blocks[0].arguments[number].uses):
+            return build.empty(self._tile_type(value).shape, value.type.element_type)
+        return self.tile(value)
 
     def _map(self, old: ir.AffineMap, kept: list[int], operand: ir.Value) -> ir.AffineMap:
         results = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,11 +40,11 @@ class TilesToNvvm(Pass):
         …
 
     A kernel's parameters: for each memref a pointer, its dynamic sizes (i32), its strides but the last (i64); scalars.
-    `arch`: sm_90a takes wgmma, all others mma.sync. `vector-bytes`: what rows in memory are aligned to: 16, 8, 4 or 2.
+    `arch`: sm_90a takes wgmma, all others mma.sync. Rows in memory are taken to be aligned as dense ones are.
     """
 
     arch: str = option("the GPU's architecture: sm_80 or later; sm_90a for Hopper's own instructions", "sm_90a")
-    vector_bytes: int = option("alignment of rows in memory that are copied to shared memory", 16)
+    vector_bytes: int = option("largest copy to shared memory of a thread: 16, 8, 4 or 2", 16)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
@@ -301,8 +302,10 @@ class _Kernel:
         stage, *indices = view.indices
         tile = self._stage(view.staged, stage)
         access = self._access(view.memory, indices, dims_of(view), tile.shape)
-        contiguous = dims_of(view)[tile.inner] == view.memory.type.rank - 1
-        copy_to_shared(access, tile, self.thread, self.options.vector_bytes if contiguous else 2)
+        kind = view.memory.type
+        last = kind.shape[-1]
+        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC
+        copy_to_shared(access, tile, self.thread, math.gcd(self.options.vector_bytes, 2 * last) if dense else 2)
         return []
 
     def _view(self, op: ir.Operation) -> list[Value]:
