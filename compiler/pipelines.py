@@ -96,7 +96,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
 
 
 def nvidia(arch: str = "sm_90a") -> list[str]:
-    """For NVIDIA GPUs of architecture `arch`: kernels in the LLVM dialect, and the host's part around their launches."""
+    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
     return [
         # Ops of ours into linalg; loops over disjoint tiles, which become the grid. As for the CPU.
         "fold-diag",

@@ -51,15 +51,19 @@ class Signature:
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
         arrays = [_bound(i, value, slot) for i, (value, slot) in enumerate(zip(arguments, self.arguments, strict=True))]
+        self.check_dimensions([array.shape for array in arrays])
+        return arrays
+
+    def check_dimensions(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """A user's error where dimensions differ that are equal in the graph."""
         for group, size in zip(self.dimensions.groups, self.dimensions.sizes, strict=True):
             first, d = group[0]
-            expected = arrays[first].shape[d] if size is None else size
+            expected = shapes[first][d] if size is None else size
             why = f"as dimension {d} of argument {first}" if size is None else "as the graph has it elsewhere"
             for i, e in group:
-                found = arrays[i].shape[e]
+                found = shapes[i][e]
                 if found != expected:
                     raise user_error(f"dimension {e} of argument {i} must be {expected}, {why}, but is {found}")
-        return arrays
 
 
 def _bound(i: int, value: Any, slot: Slot) -> np.ndarray:

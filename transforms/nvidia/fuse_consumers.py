@@ -106,7 +106,8 @@ class _Fusion:
         for value in op.operands:
             owner = defining_op(value)
             if self._store_of(value) is None and owner is not None and owner not in before:
-                if owner.name != "tensor.empty" or any(defining_op(v) not in (None, *before) for v in owner.operands):
+                sources = [defining_op(v) for v in owner.operands]
+                if owner.name != "tensor.empty" or any(s is not None and s not in before for s in sources):
                     return False
                 owner.move_before(self.forall)
         return True
