@@ -18,6 +18,8 @@ from ..dialects.diagnostic import DiagnosedError, Diagnostic, place_of
 from ..dialects.mlir import ir
 from ..transforms import passes
 
+LONGEST_LINE = 1000  # of the source, as shown under a message
+
 Listener = Callable[[Diagnostic], None]
 
 
@@ -59,8 +61,11 @@ class Printer:
         print(place + str(found), file=self.stream)
         line = self._source_line(found)
         if line is not None:
-            before = line.encode()[: found.col - 1].decode(errors="replace")
-            blanks = "".join("\t" if char == "\t" else " " for char in before)
+            at = len(line.encode()[: found.col - 1].decode(errors="replace"))
+            if len(line) > LONGEST_LINE:  # show the surroundings
+                start = max(0, at - LONGEST_LINE // 2)
+                line, at = line[start : start + LONGEST_LINE], at - start
+            blanks = "".join("\t" if char == "\t" else " " for char in line[:at])
             print(f"{line}\n{blanks}^", file=self.stream)
 
     def _source_line(self, found: Diagnostic) -> str | None:

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from ..dialects.assembly import print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
@@ -21,7 +22,7 @@ from .diagnostics import Bug, Listener, captured_stderr, diagnostic, listening, 
 from .pass_options import make_pass, options_text, suggestion
 from .pipeline_text import Nest, Step, parse_items
 
-Item = str | Pass | Step | Nest
+Item: TypeAlias = str | Pass | Step | Nest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +167,9 @@ def run(
                     _run_upstream(stage, operation, verify_each)
                 failed = False
             except ir.MLIRError:
+                if errors and "unable to schedule pass" in errors[-1].message and not stage.anchors:
+                    text = f'--pass-pipeline="builtin.module(func.func({stage.name}))"'
+                    tell(diagnostic("note", f"write {text} if it is a pass on functions", None))
                 if not errors:
                     tell(diagnostic("error", f"pass '{stage.name}' failed", operation.location))
                 raise PassFailure(errors) from None

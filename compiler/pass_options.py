@@ -130,6 +130,11 @@ def suggestion(name: str) -> str:
     return f"; did you mean {' or '.join(repr(one) for one in close)}?" if close else ""
 
 
+def _summary(cls: type[Pass]) -> str:
+    """The first line of the pass's docstring."""
+    return (cls.__doc__ or "").strip().partition("\n")[0].rstrip(":")
+
+
 def table() -> str:
     """All passes with their summaries and options: ours, then upstream's names."""
     from .upstream_passes import UPSTREAM_PASSES
@@ -137,7 +142,7 @@ def table() -> str:
     lines = ["Passes of attn-opt:"]
     for name in passes.names():
         cls = passes.lookup(name)
-        lines.append(f"  --{name:32} {(cls.__doc__ or '').strip().partition(chr(10))[0]}")
+        lines.append(f"  --{name:32} {_summary(cls)}")
         hints = typing.get_type_hints(cls)
         for field in dataclasses.fields(cls):
             key = field.name.replace("_", "-")

@@ -15,6 +15,7 @@ def verifier(check: Callable[[ir.OpView], None]) -> Callable[[ir.Operation], boo
     def verify(op: ir.Operation) -> bool:
         view = op.opview if isinstance(op, ir.Operation) else op
         try:
+            expect_declared(view)
             check(view)
         except VerificationError as error:
             view.operation.location.emit_error(f"'{view.operation.name}' op {error}")
@@ -22,6 +23,34 @@ def verifier(check: Callable[[ir.OpView], None]) -> Callable[[ir.Operation], boo
         return True
 
     return verify
+
+
+def expect_declared(op: ir.OpView) -> None:
+    """Checks the numbers of operands and results and the attributes against the op's definition.
+
+    Upstream checks these as well, but after our verifiers, which may rely on them.
+    """
+    fields = type(op)._fields  # type: ignore[attr-defined]
+    for kind, definition, found in (
+        ("operand", "OperandDef", len(op.operation.operands)),
+        ("result", "ResultDef", len(op.operation.results)),
+    ):
+        single = [field.variadicity.name == "single" for field in fields if type(field).__name__ == definition]
+        needed, least = sum(single), "" if all(single) else "at least "
+        expect(
+            found == needed or (bool(least) and found > needed),
+            f"expects {least}{needed} {kind}{'' if needed == 1 else 's'}, but found {found}",
+        )
+    for field in fields:
+        if type(field).__name__ == "AttributeDef":
+            expect(field.name in op.operation.attributes, f"expects attribute '{field.name}'")
+            value = op.operation.attributes[field.name]
+            if isinstance(field.constraint, type):
+                what = field.constraint.__name__.removesuffix("Attr").lower()
+                expect(
+                    isinstance(value, field.constraint),
+                    f"expects attribute '{field.name}' to be of kind {what}, but found {value}",
+                )
 
 
 def expect(condition: bool, message: str) -> None:

@@ -57,7 +57,8 @@ class FuseAttention(Pass):
         for root, attention in zip(roots, found, strict=True):
             tiled = self._fuse(root, attention, stops, keep_producers=bool(marked and self.tile_sizes))
             mark_parallel(tiled.loops)
-            remark(tiled.root, f"fused into {len(tiled.loops)} loops: {', '.join(tiled.fused) or 'nothing'}")
+            inside = [name for name in dict.fromkeys(tiled.fused) if name not in ("tensor.empty", "linalg.fill")]
+            remark(tiled.root, f"tiled into {len(tiled.loops)} loops, fused with {', '.join(inside) or 'nothing'}")
 
     def _fuse(
         self, root: ir.Operation, attention: Attention | None, stops: list[ir.Operation], keep_producers: bool

@@ -14,7 +14,9 @@ softmax is one row of the root's output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ..dialects import build
 from ..dialects.build import convert_elements
@@ -142,8 +144,8 @@ class OnlineAccumulation:
         kind = accumulator.type
         plain = self.rows == list(range(kind.rank - 1))
         multiply = {
-            "linalg.matmul": linalg.matmul,
-            "linalg.batch_matmul": linalg.batch_matmul,
+            "linalg.matmul": functools.partial(_linalg_matmul, linalg.matmul),
+            "linalg.batch_matmul": functools.partial(_linalg_matmul, linalg.batch_matmul),
             "linalg_ext.batch_matmul": _batch_matmul,
         }.get(root.name)
         if not plain or multiply is None:
@@ -153,7 +155,7 @@ class OnlineAccumulation:
         diagonal = DiagOp(scale, square, result=square.type).result
         sizes = [r.size for r in builder.everything(accumulator)]
         zeros = build.fill(self._zero, builder.empty(sizes, kind.element_type))
-        return _first(multiply(diagonal, accumulator, outs=[_first(zeros)]))
+        return multiply(diagonal, accumulator, _first(zeros))
 
 
 def is_linear(op: ir.Operation, number: int) -> bool:
@@ -196,11 +198,21 @@ def row_scaling(scale: ir.Value, matrix: ir.Value, rows: Sequence[int]) -> ir.Va
     return scaled
 
 
-def _batch_matmul(lhs: ir.Value, rhs: ir.Value, outs: list[ir.Value]) -> ir.Value:
-    return BatchMatmulOp(ir.StringAttr.get("nn"), lhs, rhs, outs[0], result=outs[0].type).result
+def _batch_matmul(lhs: ir.Value, rhs: ir.Value, out: ir.Value) -> ir.Value:
+    return BatchMatmulOp(ir.StringAttr.get("nn"), lhs, rhs, out, result=out.type).result
 
 
-def _first(built) -> ir.Value:
+def _linalg_matmul(builder: Callable[..., Any], lhs: ir.Value, rhs: ir.Value, out: ir.Value) -> ir.Value:
+    product = _first(builder(lhs, rhs, outs=[out]))
+    rank = out.type.rank
+    *batch, m, n, k = range(rank + 1)
+    maps = [build.projection(rank + 1, (*batch, *dims)) for dims in ((m, k), (k, n), (m, n))]
+    # The builder leaves the default maps out; the parser puts them in.
+    product.owner.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
+    return product
+
+
+def _first(built: Any) -> ir.Value:
     """The value that a builder of the linalg dialect returns: an op, a list of results or a result."""
     if isinstance(built, ir.Value):
         return built

@@ -11,8 +11,7 @@ from typing import TextIO
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.diagnostic import DiagnosedError
-from ...dialects.mlir import ir
-from ..diagnostics import Bug, Listener, Printer, listening, report_bug, user_error
+from ..diagnostics import Bug, Listener, Printer, report_bug, user_error
 from ..ir_printing import DumpStages, PrintIR
 from ..pass_manager import Hook, Item, PassFailure, Timing, plan, run
 from .attn_opt_options import HELP, Options, parse_options
@@ -100,8 +99,7 @@ def _process(
     listener: Listener = verifier or printer
     output = None
     try:
-        with listening(ir.Context.current, listener):
-            module = parse_module(chunk.text, name)
+        module = parse_module(chunk.text, name, listener=listener)
         run(items, module, hooks=hooks, listener=listener, verify_each=options.verify_each)
         output = options.printing.text(module.operation)
     except PassFailure:
@@ -141,15 +139,15 @@ def _read(path: str) -> tuple[str, str]:
 
 
 def _write(path: str, text: str) -> None:
-    if path == "-":
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        if path == "-":
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
     except OSError as error:
-        raise user_error(f"cannot write '{path}': {error.strerror}") from None
+        raise user_error(f"cannot write '{'<stdout>' if path == '-' else path}': {error.strerror}") from None
 
 
 def _chunks(text: str, split: bool) -> list[Chunk]:

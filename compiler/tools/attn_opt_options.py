@@ -6,6 +6,7 @@ import difflib
 from ...transforms import passes
 from ..diagnostics import user_error
 from ..ir_printing import PrintOptions
+from ..pass_options import suggestion
 from ..pipeline_text import Step, parse_items
 
 HELP = """\
@@ -181,8 +182,11 @@ def _set_value(options: Options, name: str, value: str) -> None:
     else:
         field = "print_before" if name == "print-ir-before" else "print_after"
         names = getattr(options, field)
-        if names is not None:
-            names.update(one.strip() for one in value.split(","))
+        for one in value.split(","):
+            if not _is_pass_name(one.strip()):
+                raise user_error(f"option '--{name}': unknown pass '{one.strip()}'{suggestion(one.strip())}")
+            if names is not None:
+                names.add(one.strip())
 
 
 def _add_pass(options: Options, name: str, value: str | None, word: str) -> None:

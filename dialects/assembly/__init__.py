@@ -4,6 +4,8 @@ Parsing rewrites custom forms to generic form in the text and hands that to upst
 reverse with what upstream prints. The forms are declared by the ops (see `formats`); one engine serves all of them.
 """
 
+from collections.abc import Callable
+
 from ..diagnostic import AssemblyError, Diagnostic
 from ..mlir import ir
 from .formats import forms
@@ -15,10 +17,15 @@ from .writer import write
 __all__ = ["AssemblyError", "Diagnostic", "parse_module", "print_module", "print_op"]
 
 
-def parse_module(text: str, filename: str = "<string>", context: ir.Context | None = None) -> ir.Module:
+def parse_module(
+    text: str,
+    filename: str = "<string>",
+    context: ir.Context | None = None,
+    listener: Callable[[Diagnostic], None] | None = None,
+) -> ir.Module:
     """The module that `text` is, in custom or generic form or both; locations name `filename`.
 
-    Raises AssemblyError, which holds what is wrong and where.
+    Raises AssemblyError, which holds what is wrong and where; warnings and remarks are told to `listener`.
     """
     context = context or ir.Context.current
     reader = Reader(text, forms())
@@ -27,16 +34,27 @@ def parse_module(text: str, filename: str = "<string>", context: ir.Context | No
     except SyntaxProblem as problem:
         line, col = SourceMap(reader.out, "", set()).place_of(min(problem.at, len(text)))
         raise AssemblyError([Diagnostic("error", filename, line, col, problem.message)]) from None
+
+    told: list[Diagnostic] = []
+
+    def tell(found: ir.Diagnostic) -> bool:
+        told.append(_moved(Diagnostic.from_mlir(found, PARSED_FILE), filename, places))
+        return True
+
     emits = context.emit_error_diagnostics
+    context.emit_error_diagnostics = True  # to the handler, in order with the rest
+    handler = context.attach_diagnostic_handler(tell)
     try:
-        context.emit_error_diagnostics = False  # errors then come with the exception
         module = ir.Module.parse(generic, context=context)
-    except ir.MLIRError as error:
-        found = [Diagnostic.from_mlir(one, PARSED_FILE) for one in error.error_diagnostics]
-        raise AssemblyError([_moved(one, filename, places) for one in found]) from None
+    except ir.MLIRError:
+        raise AssemblyError(list(dict.fromkeys(told))) from None
     finally:
+        handler.detach()
         context.emit_error_diagnostics = emits
     relocate(module.operation, filename, places)
+    if listener:
+        for found in dict.fromkeys(told):  # upstream may say things twice, as it verifies twice
+            listener(found)
     return module
 
 

@@ -160,9 +160,10 @@ def parse_format(op: type, text: str) -> Form:
     if len(stack) > 1:
         raise FormatError(f"{op.__name__}.assembly_format: '(' is never closed")
     results = [name for name, kind in kinds.items() if kind == "ResultDef"]
+    op_name: str = op.OPERATION_NAME  # type: ignore[attr-defined]
     return Form(
-        op=op.OPERATION_NAME,  # type: ignore[attr-defined]
-        name=getattr(op, "assembly_name", op.OPERATION_NAME),  # type: ignore[attr-defined]
+        op=op_name,
+        name=getattr(op, "assembly_name", op_name),
         elements=tuple(stack[0]),
         operands=tuple(operands.values()),
         attributes=frozenset(attributes),

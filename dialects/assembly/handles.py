@@ -14,6 +14,7 @@ _STATEMENT = re.compile(
     r'\n\s*(?:"|\^|[#!][\w$]+\s*=|[A-Za-z_][\w$]*\.[\w$.]+|\bcleanup\b)|%[\w$.\-]+[^=%(){}\n]*=(?!=)'
 )
 _LAST_TYPES = re.compile(r"->|:(?!:)|\b(?:to|into)\b|[(\[{<]|>=|<=|==")
+_MORE_TYPES = re.compile(r"\s*(?:->|to\b|into\b)")
 
 
 class Handles:
@@ -63,42 +64,44 @@ class Handles:
         return types[index] if len(types) == total and index < total else types[0]
 
     def _of_statement(self, at: int) -> list[str]:
-        """The types at the end of the op whose text starts at `at`."""
+        """The types at the end of the op whose text starts at `at`: those after its last ``:``, ``->`` or ``to``."""
         mask = self.source.mask
         first = self.source.skip_blank(at)
-        last = None
+        types: list[str] = []
         while match := _LAST_TYPES.search(mask, at):
             following = _STATEMENT.search(mask, max(at, first + 1))
             if (following and following.start() < match.start()) or mask.find("}", at, match.start()) >= 0:
                 break
-            at = match.end()
-            token = match.group()
-            if token in "([{<":
-                try:
+            at, token = match.end(), match.group()
+            try:
+                if token in "([{<":
                     at = self.source.end_of_brackets(match.start())
-                except SyntaxProblem:
-                    break
-            elif token not in (">=", "<=", "=="):
-                last = match.end()
-        return self._type_list(last) if last is not None else []
+                elif token not in (">=", "<=", "=="):
+                    types, at = self._type_list(at)
+                    if not _MORE_TYPES.match(mask, at):
+                        break
+            except SyntaxProblem:
+                continue
+        return types
 
-    def _type_list(self, at: int) -> list[str]:
-        mask, clean = self.source.mask, self.source.clean
-        at = self.source.skip_blank(at)
-        try:
-            if mask.startswith("(", at):
-                end = self.source.end_of_brackets(at)
-                return [clean[a:b] for a, b in self.source.split(at + 1, end - 1)]
-            types = []
-            while True:
-                end = self.source.end_of_type(at)
-                types.append(clean[at:end])
-                comma = self.source.skip_blank(end)
-                if not mask.startswith(",", comma):
-                    return types
-                at = self.source.skip_blank(comma + 1)
-        except SyntaxProblem:
-            return []
+    def _type_list(self, at: int) -> tuple[list[str], int]:
+        """The types at `at`, or the results of a function type, and the offset after them."""
+        source = self.source
+        at = source.skip_blank(at)
+        if source.mask.startswith("(", at):
+            end = source.end_of_brackets(at)
+            arrow = source.skip_blank(end)
+            if source.mask.startswith("->", arrow):
+                return self._type_list(arrow + 2)
+            return [source.clean[a:b] for a, b in source.split(at + 1, end - 1)], end
+        types = []
+        while True:
+            end = source.end_of_type(at)
+            types.append(source.clean[at:end])
+            comma = source.skip_blank(end)
+            if not source.mask.startswith(",", comma):
+                return types, end
+            at = source.skip_blank(comma + 1)
 
     def _of_annotation(self, at: int) -> str | None:
         """The type in ``%name : type``, as block arguments and single operands have it."""
@@ -107,10 +110,10 @@ class Handles:
         if not mask.startswith(":", colon):
             return None
         start = self.source.skip_blank(colon + 1)
-        if mask.startswith("(", start):
-            types = self._type_list(start)
-            return types[0] if len(types) == 1 else None
         try:
-            return self.source.clean[start : self.source.end_of_type(start)]
+            if not mask.startswith("(", start):
+                return self.source.clean[start : self.source.end_of_type(start)]
+            inputs = list(self.source.split(start + 1, self.source.end_of_brackets(start) - 1))
         except SyntaxProblem:
             return None
+        return self.source.clean[slice(*inputs[0])] if len(inputs) == 1 else None

@@ -4,6 +4,8 @@ Everything works on offsets into one text and its two shadows of the same length
 `mask` has the insides of strings blanked out too, so that searching `mask` never meets a bracket in a string.
 """
 
+import bisect
+import functools
 import re
 from collections.abc import Iterator
 
@@ -32,6 +34,11 @@ class SyntaxProblem(Exception):
         self.message = message
 
 
+def line_starts(text: str) -> list[int]:
+    """The offsets at which the lines of `text` start."""
+    return [0, *(match.end() for match in re.finditer("\n", text))]
+
+
 class Source:
     """A text with its shadows; see the module."""
 
@@ -41,7 +48,9 @@ class Source:
         if "//" not in text and '"' not in text:
             self.clean = self.mask = text
             return
-        clean, mask, last = [], [], 0
+        clean: list[str] = []
+        mask: list[str] = []
+        last = 0
         for match in _COMMENT_OR_STRING.finditer(text):
             start, end = match.span()
             between = text[last:start]
@@ -56,6 +65,15 @@ class Source:
             last = end
         self.clean = "".join(clean) + text[last:]
         self.mask = "".join(mask) + text[last:]
+
+    @functools.cached_property
+    def line_starts(self) -> list[int]:
+        """The offsets at which lines start."""
+        return line_starts(self.text)
+
+    def line_of(self, at: int) -> int:
+        """The number of the line of an offset, from 1."""
+        return bisect.bisect_right(self.line_starts, at)
 
     def skip_blank(self, at: int) -> int:
         return _BLANK.match(self.mask, at).end()  # type: ignore[union-attr]

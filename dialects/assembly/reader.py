@@ -59,7 +59,7 @@ class Reader:
             self.out.copy(last, start)
             if isinstance(edit, str):
                 self.out.put(edit, start)
-                self.changed.add(self.source.text.count("\n", 0, start) + 1)
+                self.changed.add(self.source.line_of(start))
                 last = start
             else:
                 last = self._rewrite(start, edit)
@@ -88,10 +88,10 @@ class Reader:
 
     def _is_op(self, start: int, end: int) -> bool:
         """Whether the name at [start, end) is in the place of an op, not the key of an attribute."""
-        after = self.source.mask[self.source.skip_blank(end) :][:1]
+        after = self._peek(end)
         if after in ("=", ",", "]") or (after == "}" and self._before(start) in ("{", ",")):
             return False
-        return self._before(start) not in (",", ":", "[", "<", "->")
+        return self._before(start) not in (",", "[", "<", "->")
 
     def _before(self, start: int) -> str:
         text = self.source.mask[:start].rstrip() if start < 200 else self.source.mask[start - 200 : start].rstrip()
@@ -120,7 +120,7 @@ class Reader:
                 depth += 1
             elif kind == "close":
                 depth -= 1
-                after = mask[self.source.skip_blank(match.end()) :][:1]
+                after = self._peek(match.end())
                 # `{` may be the region after an attribute dictionary; `)` and `,` follow an argument's dictionary.
                 if scripts and depth <= scripts[-1] and after not in ("{", ")", ",", ":"):
                     scripts.pop()
@@ -129,13 +129,13 @@ class Reader:
         return found
 
     def _starts_statement(self, start: int, end: int) -> bool:
-        line = self.source.mask.rfind("\n", 0, start)
-        before = self._before(start)
-        if before in (",", "=", "(", "[", "<", "->") or not (before in ("{", ":", "}") or line >= 0):
+        """Whether the word at [start, end) in a transform script is an op, not an attribute of another op."""
+        before, after = self._before(start), self._peek(end)
+        if before in (",", "=", "(", "[", "<", "->") or after in ("=", ",", ":"):
             return False
-        alone = self.source.mask[line + 1 : start].strip()
-        after = self.source.mask[self.source.skip_blank(end) :][:1]
-        return (not alone or before in ("{", "}", ":")) and after not in ("=", ",", ":")
+        line = self.source.mask.rfind("\n", 0, start) + 1
+        one_line = self.source.mask.find("\n", line, self.source.skip_blank(end)) < 0
+        return not (before == "{" and after == "}" and "{" in self.source.mask[line:start] and one_line)
 
     def _rewrite(self, start: int, form: Form) -> int:
         """Writes the op at `start` in generic form; the offset after it."""
@@ -152,12 +152,12 @@ class Reader:
             raise SyntaxProblem(problem.at, f"'{form.name}': {problem.message}") from None
         self._emit(form, read, start)
         self.out.pad(start, end)
-        first = self.source.text.count("\n", 0, start) + 1
-        self.changed |= {first, first + self.source.text.count("\n", start, end)}
+        self.changed |= {self.source.line_of(start), self.source.line_of(end)}
         return end
 
     def _peek(self, at: int) -> str:
-        return self.source.mask[self.source.skip_blank(at) :][:1]
+        at = self.source.skip_blank(at)
+        return self.source.mask[at : at + 1]
 
     def _read_dict(self, form: Form, read: _Read, at: int) -> int:
         start = self.source.skip_blank(at)
@@ -195,6 +195,9 @@ class Reader:
             return self._read_types(element, read, start)
         if isinstance(element, FunctionalType):
             return self._read_functional_type(read, start)
+        if element.elements[0] == Literal(":"):  # the types at the end; attributes may stand before and after them
+            at = self._read_dict(form, read, at)
+            start = source.skip_blank(at)
         return self._read_elements(form, element.elements, read, at) if self._group_is_there(element, start) else at
 
     def _group_is_there(self, group: Group, at: int) -> bool:
@@ -276,13 +279,16 @@ class Reader:
         return end
 
     def _check_counts(self, form: Form, read: _Read, at: int) -> None:
-        operands = sum(map(len, read.operands.values()))
-        if read.input_types is not None and len(read.input_types) != operands:
-            where = read.input_types[0][0] if read.input_types else at
-            raise SyntaxProblem(where, f"expected {operands} operand types but found {len(read.input_types)}")
-        if form.results is not None and read.result_types is not None and len(read.result_types) != form.results:
-            where = read.result_types[0][0] if read.result_types else at
-            raise SyntaxProblem(where, f"expected {form.results} result types but found {len(read.result_types)}")
+        def check(types: list[Span], expected: int, what: str) -> None:
+            if len(types) != expected:
+                plural = "" if expected == 1 else "s"
+                where = types[0][0] if types else at
+                raise SyntaxProblem(where, f"expected {expected} {what} type{plural} but found {len(types)}")
+
+        if read.input_types is not None:
+            check(read.input_types, sum(map(len, read.operands.values())), "operand")
+        if read.result_types is not None and form.results is not None:
+            check(read.result_types, form.results, "result")
 
     def _left_hand_side(self, start: int) -> tuple[int, int]:
         """The offset and the number of the result names before an op at `start`; (-1, 0) if there are none."""

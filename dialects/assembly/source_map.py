@@ -3,7 +3,7 @@
 import bisect
 
 from ..mlir import ir
-from .lexer import Source
+from .lexer import Source, line_starts
 
 PARSED_FILE = "-"  # what upstream calls the text that it is handed
 
@@ -54,12 +54,11 @@ class SourceMap:
 
     def __init__(self, rewriting: Rewriting, text: str, changed: set[int]):
         self.text = text
-        self.source = rewriting.source.text
+        self.source = rewriting.source
         self.changed = changed
         self._starts = rewriting._starts
         self._origins = rewriting._origins
         self._lines: list[int] | None = None
-        self._source_lines: list[int] | None = None
 
     def place(self, line: int, col: int) -> tuple[int, int]:
         """The (line, column) of the source for those of the generated text; columns count bytes."""
@@ -68,27 +67,16 @@ class SourceMap:
         if self._lines is None:
             self._lines = line_starts(self.text)
         start = self._lines[line - 1]
-        offset = start + len(self.text[start:].partition("\n")[0].encode()[: col - 1].decode(errors="ignore"))
+        end = self._lines[line] if line < len(self._lines) else len(self.text)
+        offset = start + len(self.text[start:end].encode()[: col - 1].decode(errors="ignore"))
         piece = bisect.bisect_right(self._starts, offset) - 1
         origin, copied = self._origins[piece]
         return self.place_of(origin + (offset - self._starts[piece] if copied else 0))
 
     def place_of(self, offset: int) -> tuple[int, int]:
         """The (line, column) of an offset into the source."""
-        if self._source_lines is None:
-            self._source_lines = line_starts(self.source)
-        line = bisect.bisect_right(self._source_lines, offset)
-        return line, len(self.source[self._source_lines[line - 1] : offset].encode()) + 1
-
-
-def line_starts(text: str) -> list[int]:
-    """The offsets at which the lines of `text` start."""
-    starts = [0]
-    at = text.find("\n")
-    while at >= 0:
-        starts.append(at + 1)
-        at = text.find("\n", at + 1)
-    return starts
+        line = self.source.line_of(offset)
+        return line, len(self.source.text[self.source.line_starts[line - 1] : offset].encode()) + 1
 
 
 def relocate(module: ir.Operation, filename: str, places: SourceMap) -> None:

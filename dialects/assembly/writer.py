@@ -31,7 +31,8 @@ def write(text: str, forms: dict[str, Form]) -> str:
         return text
     source = Source(text)
     handles = Handles(source)
-    pieces, last = [], 0
+    pieces: list[str] = []
+    last = 0
     for start, end in source.strings:
         form = forms.get(text[start + 1 : end - 1])
         if form is None or start < last or not text.startswith("(", end):

@@ -1,0 +1,46 @@
+// RUN: attn-opt %s --split-input-file --verify-diagnostics
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  // expected-error @+1 {{expects a loop handle for each of the 2 nonzero tile sizes, but found 1}}
+  %0, %loop = transform.structured.fuse_ext %arg0 {tile_sizes = [2, 4]}
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  // expected-error @+1 {{use of undeclared SSA value name}}
+  %0, %loop = transform.structured.fuse_ext %nothing {tile_sizes = [2, 0]}
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  // expected-error @+1 {{'transform.structured.fuse_ext': expected an operand but found '{'}}
+  %0, %loop = transform.structured.fuse_ext %arg0, {tile_sizes = [2, 0]}
+}
+
+// -----
+
+func.func @no_transform_script() {
+  // expected-error @+1 {{custom op 'cleanup' is unknown}}
+  cleanup
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  // expected-error @+1 {{'transform_ext.tile_ext' op expects attribute 'tile_sizes' to be of kind array, but found 3}}
+  transform.structured.tile_ext %arg0 {tile_sizes = 3}
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  // expected-error @+1 {{'transform_ext.fuse_ext' op expects the handle of the op to tile}}
+  "transform_ext.fuse_ext"() {tile_sizes = [], tile_interchange = []} : () -> !pdl.operation
+}

@@ -1,0 +1,56 @@
+// Bad input gives one message and exit status 1.
+
+// RUN: not attn-opt no-such-file.mlir 2>&1 | FileCheck %s --check-prefix=MISSING
+// MISSING: {{^}}attn-opt: error: cannot read 'no-such-file.mlir': No such file or directory
+// MISSING-NOT: {{.}}
+
+// RUN: not attn-opt %S 2>&1 | FileCheck %s --check-prefix=FOLDER
+// FOLDER: attn-opt: error: cannot read '{{.*}}': Is a directory
+
+// RUN: printf '\377\376' | not attn-opt 2>&1 | FileCheck %s --check-prefix=BINARY
+// BINARY: attn-opt: error: cannot read '<stdin>': line 1 is not UTF-8 text; expected MLIR assembly
+
+// RUN: not attn-opt %s --cannonicalize 2>&1 | FileCheck %s --check-prefix=OPTION
+// OPTION: attn-opt: error: unknown option '--cannonicalize'; did you mean --canonicalize
+// OPTION-NEXT: note: attn-opt --help lists the options
+
+// RUN: not attn-opt %s --pass-pipeline="builtin.module(cse,linalg-generalise-named-ops)" 2>&1 | FileCheck %s --check-prefix=PASS
+// PASS: attn-opt: error: unknown pass 'linalg-generalise-named-ops'; did you mean 'linalg-generalize-named-ops'
+// PASS-NEXT: note: attn-opt --list-passes lists them
+
+// RUN: not attn-opt %s --pass-pipeline="builtin.module(cse" 2>&1 | FileCheck %s --check-prefix=PIPELINE
+// PIPELINE: attn-opt: error: pass pipeline: expected ',' or ')' but found its end at column 19
+// PIPELINE-NEXT: note: builtin.module(cse
+// PIPELINE-NEXT: ^
+
+// RUN: not attn-opt %s --canonicalize="max-iteration=2" 2>&1 | FileCheck %s --check-prefix=PASS-OPTION
+// PASS-OPTION: attn-opt: error: pass 'canonicalize' with options 'max-iteration=2': no such option max-iteration
+// PASS-OPTION-NOT: {{.}}
+
+// RUN: not attn-opt %s --canonicalize="max-iterations=two" 2>&1 | FileCheck %s --check-prefix=PASS-VALUE
+// PASS-VALUE: attn-opt: error: pass 'canonicalize' with options 'max-iterations=two': {{.*}}'two' value invalid for long argument!
+// PASS-VALUE-NOT: {{.}}
+
+// RUN: not attn-opt %s --pass-pipeline="builtin.module(gpu.module(promote-buffers-to-stack))" 2>&1 | FileCheck %s --check-prefix=ANCHOR
+// ANCHOR: attn-opt: error: pass 'promote-buffers-to-stack' runs on 'func.func', not on 'gpu.module'
+// ANCHOR-NEXT: note: write --pass-pipeline="builtin.module(func.func(promote-buffers-to-stack))"
+
+// RUN: not attn-opt %s --lower-to=tpu 2>&1 | FileCheck %s --check-prefix=TARGET
+// TARGET: attn-opt: error: option '--lower-to' expects cpu or nvidia, but found 'tpu'
+
+// RUN: not attn-opt %s %s 2>&1 | FileCheck %s --check-prefix=INPUTS
+// INPUTS: attn-opt: error: expected one input file but found 2
+
+// RUN: not attn-opt %s -o %t/no/such/folder/out.mlir 2>&1 | FileCheck %s --check-prefix=OUTPUT
+// OUTPUT: attn-opt: error: cannot write '{{.*}}out.mlir': No such file or directory
+
+// RUN: not attn-opt %s -o 2>&1 | FileCheck %s --check-prefix=VALUE
+// VALUE: attn-opt: error: option '-o' expects a value
+
+// RUN: printf 'func.func @f() {\n  foo.bar\n}' | not attn-opt 2>&1 | FileCheck %s --check-prefix=PARSE
+// PARSE: <stdin>:2:3: error: Dialect `foo' not found for custom op 'foo.bar'
+// PARSE-NEXT: {{^}}  foo.bar
+// PARSE-NEXT: {{^}}  ^
+// PARSE-NEXT: note: Available dialects:
+
+module {}

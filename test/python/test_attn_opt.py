@@ -1,0 +1,108 @@
+"""The command attn-opt in its own process state: what goes where, and how bugs are told."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from attn_opt.compiler.tools import attn_opt
+from attn_opt.dialects.diagnostic import DiagnosedError
+from attn_opt.transforms import passes
+
+MODULE = """\
+func.func @f(%x: tensor<3xf32>, %o: tensor<3x3xf32>) {
+  linalg_ext.diag ins(%x : tensor<3xf32>) outs(%o : tensor<3x3xf32>)
+  return
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "in.mlir"
+    path.write_text(MODULE)
+    return str(path)
+
+
+def test_prints_ir_on_stdout_alone(file, capsys):
+    assert attn_opt.main([file, "--symbol-dce", "--timing"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("module {") and "linalg_ext.diag ins(" in out
+    assert "symbol-dce" in err and "module {" not in err
+
+
+def test_errors_show_the_line(file, capsys):
+    with open(file, "w") as stream:
+        stream.write(MODULE.replace("outs(%o", "outs(%\t"))
+    assert attn_opt.main([file]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.splitlines() == [
+        f"{file}:2:48: error: 'linalg_ext.diag': expected an operand, output, but found '%'",
+        "  linalg_ext.diag ins(%x : tensor<3xf32>) outs(%\t : tensor<3x3xf32>)",
+        " " * 47 + "^",
+    ]
+
+
+def test_a_bug_says_how_to_see_it_again(file, capsys, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Broken(passes.Pass):
+        """Breaks."""
+
+        def run(self, op):
+            raise RuntimeError("broken")
+
+    monkeypatch.setattr(passes, "names", lambda: ["broken"])
+    monkeypatch.setattr(passes, "lookup", {"broken": Broken}.__getitem__)
+    assert attn_opt.main([file, "--broken"]) == 1
+    out, err = capsys.readouterr()
+    assert not out and "Traceback" not in err
+    assert "attn-opt: internal error: pass 'broken' raised RuntimeError: broken" in err
+    kept = re.search(r"the IR it failed on: (\S+)", err).group(1)
+    assert f"to reproduce: attn-opt {kept} --pass-pipeline='builtin.module(broken)'" in err
+    assert attn_opt.main([kept, "--symbol-dce"]) == 0
+    os.unlink(kept)
+
+
+def test_remarks_are_shown_if_asked_for_and_warnings_always(file, capsys, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Talks(passes.Pass):
+        """Talks."""
+
+        def run(self, op):
+            passes.remark(op, "this is so")
+            passes.warn(op, "mind this")
+
+    monkeypatch.setattr(passes, "names", lambda: ["talks"])
+    monkeypatch.setattr(passes, "lookup", {"talks": Talks}.__getitem__)
+    assert attn_opt.main([file, "--talks"]) == 0
+    assert "remark:" not in (err := capsys.readouterr().err) and "warning: mind this" in err
+    assert attn_opt.main([file, "--talks", "--remarks"]) == 0
+    assert "remark: this is so" in capsys.readouterr().err
+
+
+def test_lowering_is_asked_of_the_pipelines(monkeypatch):
+    with pytest.raises(DiagnosedError, match="--lower-to=nvidia"):
+        attn_opt.lowering("nvidia")
+
+
+def test_a_broken_pipe_is_silent(file):
+    command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_opt", file]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.wait()
+
+
+def test_starts_fast(file):
+    """The budget is 0.35 s; the best of several runs, since the machine may be busy."""
+    command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_opt", file, "--canonicalize", "--cse"]
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.35

@@ -1,0 +1,94 @@
+// RUN: attn-opt %s --split-input-file --verify-diagnostics --fuse-attention="tile-sizes=4,0,8" | FileCheck %s
+
+// Where online softmax would be wrong, softmax stays before the loops, and says why.
+
+// Its result is returned, normalised over all keys.
+// CHECK-LABEL: func.func @result_used_elsewhere
+// CHECK:         linalg_ext.softmax dimension(1) ins(%{{.*}} : tensor<12x16xf32>)
+// CHECK:         scf.for
+// CHECK-NOT:       linalg_ext.softmax
+func.func @result_used_elsewhere(%s: tensor<12x16xf32>, %v: tensor<16x6xf32>, %m0: tensor<12xf32>, %a0: tensor<12xf32>) -> (tensor<12x6xf32>, tensor<12x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<12x16xf32>
+  %e1 = tensor.empty() : tensor<12x6xf32>
+  %e2 = tensor.empty() : tensor<12xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  // expected-warning@below {{stays outside the loops: its result is used elsewhere too, where the value over all tiles is needed}}
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<12x16xf32>) outs(%e0, %m0, %a0, %e2 : tensor<12x16xf32>, tensor<12xf32>, tensor<12xf32>, tensor<12xf32>)
+  // expected-remark@below {{tiled into 2 loops, fused with nothing}}
+  %o = linalg.matmul {__root__} ins(%p#0, %v : tensor<12x16xf32>, tensor<16x6xf32>) outs(%o0 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  return %o, %p#0 : tensor<12x6xf32>, tensor<12x16xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @right_operand
+// CHECK:         linalg_ext.softmax dimension(0) ins(%{{.*}} : tensor<16x6xf32>)
+// CHECK:         scf.for
+func.func @right_operand(%s: tensor<16x6xf32>, %a: tensor<12x16xf32>, %m0: tensor<6xf32>, %a0: tensor<6xf32>) -> tensor<12x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<16x6xf32>
+  %e1 = tensor.empty() : tensor<12x6xf32>
+  %e2 = tensor.empty() : tensor<6xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  // expected-warning@below {{must be the left operand}}
+  %p:4 = linalg_ext.softmax dimension(0) ins(%s : tensor<16x6xf32>) outs(%e0, %m0, %a0, %e2 : tensor<16x6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>)
+  // expected-remark@below {{tiled into 2 loops, fused with nothing}}
+  %o = linalg.matmul {__root__} ins(%a, %p#0 : tensor<12x16xf32>, tensor<16x6xf32>) outs(%o0 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  return %o : tensor<12x6xf32>
+}
+
+// -----
+
+// Rescaling would rescale what the caller put in.
+// CHECK-LABEL: func.func @accumulates_into_argument
+// CHECK:         linalg_ext.softmax dimension(1) ins(%{{.*}} : tensor<12x16xf32>)
+// CHECK:         scf.for
+func.func @accumulates_into_argument(%s: tensor<12x16xf32>, %v: tensor<16x6xf32>, %o0: tensor<12x6xf32>, %m0: tensor<12xf32>, %a0: tensor<12xf32>) -> tensor<12x6xf32> {
+  %e0 = tensor.empty() : tensor<12x16xf32>
+  %e2 = tensor.empty() : tensor<12xf32>
+  // expected-warning@below {{must accumulate into zeros}}
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<12x16xf32>) outs(%e0, %m0, %a0, %e2 : tensor<12x16xf32>, tensor<12xf32>, tensor<12xf32>, tensor<12xf32>)
+  // expected-remark@below {{tiled into 2 loops, fused with nothing}}
+  %o = linalg.matmul {__root__} ins(%p#0, %v : tensor<12x16xf32>, tensor<16x6xf32>) outs(%o0 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  return %o : tensor<12x6xf32>
+}
+
+// -----
+
+// Softmax over the rows: the loop over rows cuts the dimension that it reduces.
+// CHECK-LABEL: func.func @other_dimension
+// CHECK:         linalg_ext.softmax dimension(0) ins(%{{.*}} : tensor<12x16xf32>)
+// CHECK:         scf.for
+func.func @other_dimension(%s: tensor<12x16xf32>, %v: tensor<16x6xf32>, %m0: tensor<16xf32>, %a0: tensor<16xf32>) -> tensor<12x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<12x16xf32>
+  %e1 = tensor.empty() : tensor<12x6xf32>
+  %e2 = tensor.empty() : tensor<16xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  // expected-warning@below {{stays outside the loops}}
+  %p:4 = linalg_ext.softmax dimension(0) ins(%s : tensor<12x16xf32>) outs(%e0, %m0, %a0, %e2 : tensor<12x16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>)
+  // expected-remark@below {{tiled into 2 loops, fused with nothing}}
+  %o = linalg.matmul {__root__} ins(%p#0, %v : tensor<12x16xf32>, tensor<16x6xf32>) outs(%o0 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  return %o : tensor<12x6xf32>
+}
+
+// -----
+
+// The exponential between softmax and the matmul is not linear.
+// CHECK-LABEL: func.func @not_linear
+// CHECK:         linalg_ext.softmax dimension(1) ins(%{{.*}} : tensor<12x16xf32>)
+// CHECK:         scf.for
+func.func @not_linear(%s: tensor<12x16xf32>, %v: tensor<16x6xf32>, %m0: tensor<12xf32>, %a0: tensor<12xf32>) -> tensor<12x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<12x16xf32>
+  %e1 = tensor.empty() : tensor<12x6xf32>
+  %e2 = tensor.empty() : tensor<12xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  // expected-warning@below {{'linalg.exp' stands between it and the matmul, and is not linear in it}}
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<12x16xf32>) outs(%e0, %m0, %a0, %e2 : tensor<12x16xf32>, tensor<12xf32>, tensor<12xf32>, tensor<12xf32>)
+  %x = linalg.exp ins(%p#0 : tensor<12x16xf32>) outs(%e0 : tensor<12x16xf32>) -> tensor<12x16xf32>
+  // expected-remark@below {{tiled into 2 loops, fused with linalg.exp}}
+  %o = linalg.matmul {__root__} ins(%x, %v : tensor<12x16xf32>, tensor<16x6xf32>) outs(%o0 : tensor<12x6xf32>) -> tensor<12x6xf32>
+  return %o : tensor<12x6xf32>
+}
