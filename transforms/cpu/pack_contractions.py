@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, memref
+from ...dialects.mlir import ir, memref
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
-from .schedule import LIKELY_SIZE, Schedule, Target, choose
+from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, Target, choose, reuse
 from .scratch import ALIGNMENT, FRAMES, element_bytes
 from .structured import Operand, Structured, Unsupported
 from .target import host_target
-
-ROWS_TO_PAY = 16  # rows that reuse a packed panel, below which packing it costs more than it saves
 
 
 @dataclass(frozen=True)
@@ -62,12 +60,11 @@ class PackContractions(Pass):
 
         panel = _scratch(op.op, [depth, width], element)
         with loop_nest(op, [*others, (v, width), (k, depth)]) as blocks:
-            for d, extent in ((v, width), (k, depth)):
+            for d in (v, k):
                 blocks.setdefault(d, Block(build.index(0), op.sizes[d]))
             sizes = [blocks[k].extent, blocks[v].extent]
             layout = ir.StridedLayoutAttr.get(0, [width, 1])
             tile = panel if sizes == [depth, width] else subview(panel, layout, [0, 0], sizes)
-            n = len(packed.dims)
             source_dims = [d for d in packed.dims if d is not None]
             order = [*(d for d in source_dims if d not in (k, v)), k, v]
             position = {d: order.index(d) for d in order}
@@ -80,7 +77,6 @@ class PackContractions(Pass):
                 ],
             )
             target_map = build.projection(len(order), [position[k], position[v]])
-            del n
             kinds = [build.PARALLEL if d in (k, v) else build.REDUCTION for d in order]
             build.generic(
                 [part_of(packed, blocks)],
@@ -109,12 +105,8 @@ def _packing(op: Structured, target: Target) -> Operand | None:
     if len(along) != 1 or v not in op.outputs[0].loops or op.outputs[0].stride_kind(v) != "unit":
         return None
     packed = along[0]
-    reuse = [d for d in range(op.n_loops) if op.is_parallel(d) and d not in packed.loops]
-    rows = 1
-    for d in reuse:
-        rows *= LIKELY_SIZE if op.sizes[d] is None else op.sizes[d]
     summed = [d for d in packed.loops if not op.is_parallel(d)]
-    if rows < ROWS_TO_PAY or not summed:
+    if reuse(op, packed) < ROWS_TO_PACK or not summed:
         return None
     width = schedule.unroll.get(v, 1) * schedule.lanes
     if packed.stride_kind(v) == "strided" or _packed_type(op, packed) != packed.element:
@@ -151,6 +143,3 @@ def _scratch(op: ir.Operation, shape: list[int], element: ir.Type) -> ir.Value:
     frame = next(a for a in ancestors(op) if a.name in FRAMES)
     with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]), op.location:
         return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result
-
-
-__all__ = ["PackContractions", "arith"]
