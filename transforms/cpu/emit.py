@@ -144,6 +144,7 @@ class Emitter:
         across = self.schedule.transposed
         return (
             across is not None
+            and across in operand.loops
             and across == operand.dims[-1]
             and operand.stride_kind(self.v) == "strided"
             and self.tiles[across].count == self.lanes
