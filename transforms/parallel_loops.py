@@ -9,7 +9,7 @@ from .linear import DYNAMIC, Linear, linear, minima
 from .passes import Pass, remark
 from .rewriting import ancestors, defining_op, ops_in
 
-PURE_DIALECTS = ("arith", "math", "affine", "tensor", "linalg", "linalg_ext", "scf", "bufferization", "index")
+PURE_DIALECTS = ("ub", "arith", "math", "affine", "tensor", "linalg", "linalg_ext", "scf", "bufferization", "index")
 SLICES = {"tensor.extract_slice": 0, "tensor.insert_slice": 1}  # operand number of the tensor that is sliced
 
 
