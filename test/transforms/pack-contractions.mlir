@@ -6,7 +6,8 @@
 
 // K is contiguous along the reduction: its panels are transposed, and extended to f32.
 // CHECK-LABEL: func.func @transposed
-// CHECK: %[[PANEL:.*]] = memref.alloca() {alignment = 64 : i64} : memref<{{.*}}xf32>
+// CHECK: %[[BYTES:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32768xi8>
+// CHECK: %[[PANEL:.*]] = memref.view %[[BYTES]][%{{.*}}][] : memref<32768xi8> to memref<{{.*}}xf32>
 // CHECK: scf.for
 // CHECK: linalg.generic {{.*}} outs(%[[PANEL]] :
 // CHECK: arith.extf

@@ -1,5 +1,7 @@
 """The pass ``pack-contractions``."""
 
+import functools
+import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -19,7 +21,8 @@ class PackContractions(Pass):
 
         linalg.generic {C[m, n] += A[m, k]·B[n, k]} ins(%a, %b) outs(%c : memref<64x128xf32>)
     becomes
-        %panel = memref.alloca() {alignment = 64} : memref<128x64xf32>
+        %bytes = memref.alloca() {alignment = 64} : memref<32768xi8>                # shared by all panels of a task
+        %panel = memref.view %bytes[%c0][] : memref<32768xi8> to memref<128x64xf32>
         scf.for %n = %c0 to %c128 step %c64 {
           scf.for %k = … step %c128 {
             linalg.generic {…} ins(%b[%n.., %k..]) outs(%panel)                  # transposes, extends f16 to f32
@@ -34,8 +37,14 @@ class PackContractions(Pass):
     panel_bytes: int = option("bytes of a packed panel", 32 * 1024)
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
 
+    @functools.cached_property
+    def _shared(self) -> list[tuple[ir.Operation, ir.Operation]]:
+        """The frames that have memory for panels, and its alloca."""
+        return []
+
     def run(self, op: ir.Operation) -> None:
         target = host_target(self.vector_bytes)
+        self._shared.clear()
         for generic in ops_in(op, "linalg.generic"):
             try:
                 structured = Structured(generic)
@@ -57,7 +66,7 @@ class PackContractions(Pass):
         depth = min(depth, op.sizes[k] or depth)
         others = [(d, 1) for d in packed.dims if d not in (NO_LOOP, v, k)]
 
-        panel = _scratch(op.op, [depth, width], element)
+        panel = self._panel(op.op, [depth, width], element)
         with loop_nest(op, [*others, (v, width), (k, depth)]) as blocks:
             for d in (v, k):
                 size = op.sizes[d]
@@ -91,6 +100,18 @@ class PackContractions(Pass):
             maps[packed.number] = build.projection(op.n_loops, [k, v])
             _retype(op, packed, element)
             with_operands(op, values, maps)
+
+    def _panel(self, op: ir.Operation, shape: list[int], element: ir.Type) -> ir.Value:
+        """A buffer on the stack of the function or parallel task around `op`; contractions take turns in it."""
+        frame = next(a for a in ancestors(op) if a.name in FRAMES)
+        needed = math.prod(shape) * (element_bytes(element) or 1)
+        storage = next((alloca for other, alloca in self._shared if other == frame), None)
+        if storage is None or storage.results[0].type.get_dim_size(0) < needed:
+            flat = ir.MemRefType.get([max(needed, self.panel_bytes)], ir.IntegerType.get_signless(8))
+            with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]), op.location:
+                storage = memref.AllocaOp(flat, [], [], alignment=ALIGNMENT).operation
+            self._shared.append((frame, storage))
+        return memref.ViewOp(ir.MemRefType.get(shape, element), storage.results[0], build.index(0), []).result
 
 
 def _packing(op: Structured, target: Target) -> Operand | None:
@@ -137,10 +158,3 @@ def _retype(op: Structured, packed: Operand, element: ir.Type) -> None:
     for extension in extensions:
         extension.results[0].replace_all_uses_with(argument)
         extension.erase()
-
-
-def _scratch(op: ir.Operation, shape: list[int], element: ir.Type) -> ir.Value:
-    """Stack memory at the top of the function or parallel task around `op`."""
-    frame = next(a for a in ancestors(op) if a.name in FRAMES)
-    with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]), op.location:
-        return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result
