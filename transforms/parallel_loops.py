@@ -111,6 +111,8 @@ def _perfectly_nested(loop: scf.ForOp) -> scf.ForOp | None:
 
 def _prove(loop: scf.ForOp) -> list[Access | None] | None:
     """The access to each iter_arg if iterations are independent, else None."""
+    if not isinstance(loop.induction_variable.type, ir.IndexType):
+        return None
     if not loop.inner_iter_args or any(o.name.split(".")[0] not in PURE_DIALECTS for o in ops_in(loop.operation)):
         return None
     yielded = list(loop.body.operations[len(loop.body.operations) - 1].operation.operands)
