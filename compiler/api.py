@@ -13,7 +13,7 @@ from ..dialects.assembly import parse_module, print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.passes import PassError
-from . import pass_manager
+from . import env, pass_manager
 from .diagnostics import user_error
 from .runtime.signature import Signature
 
@@ -55,10 +55,7 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
         if unknown:
             known = ", ".join(field.name for field in dataclasses.fields(Options))
             raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
-        if target not in TARGETS:
-            raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
-        if target == "nvidia":
-            raise user_error("the target nvidia is not built yet; use target='cpu'")
+        check_target(target)
         if callable(source) and not hasattr(source, "operation"):
             raise user_error(
                 "tracing Python functions needs a frontend (the extras torch, onnx and jax), and there is none yet; "
@@ -93,7 +90,8 @@ def load(source: Any) -> ir.Module:
 
 def load_text(text: str, filename: str) -> ir.Module:
     """The module that `text` is, in a context of its own; locations name `filename`."""
-    return parse_module(text, filename, _context())
+    with _context():
+        return parse_module(text, filename)
 
 
 def read(path: str | os.PathLike[str]) -> str:
@@ -115,10 +113,9 @@ def _looks_like_path(text: str) -> bool:
 def _copied(operation: ir.Operation) -> ir.Module:
     """`operation`, which may be of any context, in a module of our own context."""
     text = operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
-    context = _context()
-    if operation.name == "builtin.module":
-        return parse_module(text, "<module>", context)
-    return parse_module(f'"builtin.module"() ({{\n{text}\n}}) : () -> ()', "<module>", context)
+    if operation.name != "builtin.module":
+        text = f'"builtin.module"() ({{\n{text}\n}}) : () -> ()'
+    return load_text(text, "<module>")
 
 
 def has_script(module: ir.Module) -> bool:
@@ -155,6 +152,14 @@ def _holds_matmul(loop: ir.Operation) -> bool:
     return found
 
 
+def check_target(target: str) -> None:
+    """A user's error if there is no such target."""
+    if target not in TARGETS:
+        raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
+    if target == "nvidia":
+        raise user_error("the target nvidia is not built yet; use the target cpu")
+
+
 def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
     """The function to compile; a user's error if there is none of that name, or several and no name."""
     from ..dialects.reference.evaluator import find_function
@@ -183,10 +188,12 @@ class Snapshots(pass_manager.Hook):
 def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
     """Compiles `module` in place. Raises DiagnosedError."""
     from . import pipelines
-    from .runtime.cpu import CpuKernel
+    from .runtime import cpu
 
+    check_target(target)
     function = find_entry(module, options.entry)
     signature = Signature.of(function)
+    types = cpu.Signature.of(module, signature.name)
     texts = {"graph": print_module(module)}
     with module.context, module.operation.location:
         pass_manager.run(
@@ -195,7 +202,8 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
             hooks=[Snapshots(pipelines.STAGE_AFTER, texts)],
             listener=options.listener,
         )
-        return Kernel(signature, target, texts, CpuKernel(module, signature.name, threads=options.threads))
+        runtime = cpu.CpuKernel(module, types)
+    return Kernel(signature, target, texts, runtime, options.threads or env.get("THREADS"))
 
 
 def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
@@ -220,11 +228,14 @@ def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
 class Kernel:
     """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
 
-    def __init__(self, signature: Signature, target: str, texts: dict[str, str], runtime: Any):
+    def __init__(
+        self, signature: Signature, target: str, texts: dict[str, str], runtime: Any, threads: int | None = None
+    ):
         self.signature = signature
         self.target = target
         self._texts = texts
         self._runtime = runtime
+        self._threads = threads
 
     @property
     def name(self) -> str:
@@ -244,7 +255,12 @@ class Kernel:
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        return self._runtime(arrays)
+        if self._threads:
+            from .runtime.cpu import set_threads
+
+            set_threads(self._threads)
+        results = self._runtime(*arrays)
+        return list(results) if isinstance(results, tuple) else [] if results is None else [results]
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

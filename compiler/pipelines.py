@@ -53,6 +53,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "convert-bufferization-to-memref",
         # Vectors: named ops become generics, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
+        "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
@@ -63,18 +64,18 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "expand-math",  # after hoisting: a function of a row is computed once per row
         "canonicalize",
         "cse",
+        "func.func(llvm-request-c-wrappers)",  # before private functions come
         # Threads. Bodies in functions of their own, so that their scratch is in a frame of its own.
         "outline-parallel",
         *(["convert-scf-to-openmp"] if parallel else []),
-        "func.func(llvm-request-c-wrappers)",
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
         "convert-vector-to-scf",
         "expand-strided-metadata",
         "lower-affine",
         "convert-scf-to-cf",
-        "convert-vector-to-llvm{enable-x86=1 reassociate-fp-reductions=1}",
         "convert-math-to-llvm",
-        "convert-math-to-libm",  # per element, what has neither a polynomial nor an instruction
+        "convert-math-to-libm",  # per element of a vector, what has neither a polynomial nor an instruction
+        "convert-vector-to-llvm{enable-x86=1 reassociate-fp-reductions=1}",  # after it: it takes vectors apart
         "convert-arith-to-llvm",
         "finalize-memref-to-llvm",
         "convert-index-to-llvm",

@@ -30,6 +30,7 @@ PASSES = (
     "cpu/own-inits",
     "cpu/protect-arguments",
     "cpu/scratch",
+    "cpu/copies-to-linalg",
     "cpu/parallelize-linalg",
     "cpu/vectorize-linalg",
     "cpu/expand-math",

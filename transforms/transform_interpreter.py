@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dialects.mlir import interpreter, ir
-from ..dialects.transform_ext.dialect import APPLY, Apply, ApplyError
+from ..dialects.transform_ext.dialect import APPLY, FAILURES, Apply
 from ..dialects.transform_ext.fuse_ext import integers
 from .fuse_attention import mark_parallel
 from .passes import Pass, PassError
@@ -49,7 +50,27 @@ class TransformInterpreter(Pass):
         for sequence in sequences + named:
             _expand_cleanup(sequence)
         for sequence in sequences + entry:
-            interpreter.apply_named_sequence(op, sequence, script.operation)
+            _apply(op, sequence, script)
+
+
+def _apply(payload: ir.Operation, sequence: ir.Operation, script: ir.Module) -> None:
+    FAILURES.clear()
+    try:
+        interpreter.apply_named_sequence(payload, sequence, script.operation)
+    except ValueError as error:
+        if FAILURES:
+            raise FAILURES[0] from None
+        raise _as_pass_error(str(error), sequence) from None
+
+
+def _as_pass_error(text: str, sequence: ir.Operation) -> PassError:
+    """The bindings give upstream's diagnostics as text: ``Diagnostic message at loc("file":line:col): message``."""
+    found = re.search(r'Diagnostic message at (loc\(.*?\)): (.*)', text, re.DOTALL)
+    if not found:
+        return PassError(text, sequence)
+    place = re.fullmatch(r'loc\("(.*)":(\d+):(\d+)\)', found.group(1))
+    location = ir.Location.file(place[1], int(place[2]), int(place[3])) if place else sequence.location
+    return PassError(found.group(2).strip(), location)
 
 
 def _scripts(module: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:
@@ -88,10 +109,7 @@ def _applies(name: str) -> Callable[[Apply], Apply]:
 
 def _targets(op: ir.OpView, payload: Sequence[Sequence[ir.Operation]]) -> Sequence[ir.Operation]:
     if not payload[0]:
-        raise ApplyError(
-            f"'{op.operation.name.replace('_ext.', '.structured.', 1)}': the handle of the op to tile is "
-            "empty; the match before it found nothing"
-        )
+        raise PassError("the handle of the op to tile is empty; the match before it found nothing", op)
     return payload[0]
 
 
@@ -100,10 +118,7 @@ def _tile(op: ir.OpView, rewriter: Any, payload: list[list[ir.Operation]], fuse:
     stops = [stop for stopped in payload[1:] for stop in stopped]
     produced: list[list[ir.Operation]] = [[] for _ in op.operation.results]
     for target in _targets(op, payload):
-        try:
-            tiled = tile_and_fuse(target, sizes, interchange, stops, fuse, rewriter.erase_op)
-        except PassError as error:
-            raise ApplyError(error.message, error.location) from None
+        tiled = tile_and_fuse(target, sizes, interchange, stops, fuse, rewriter.erase_op)
         for handle, one in zip(produced, [tiled.root, *tiled.loops], strict=True):
             handle.append(one)
     return produced

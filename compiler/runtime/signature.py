@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ...dialects.reference.arrays import element_type, storage_dtype
-from ..diagnostics import user_error
+from ..diagnostics import diagnostic, user_error
 from ..shapes import DYNAMIC, Dimensions, argument_dimensions
 
 
@@ -25,17 +26,21 @@ class ArrayType:
         return self.text
 
 
-def array_type(kind: ir.Type) -> ArrayType:
-    """The ArrayType of a ranked tensor or a scalar; a user's error for anything else."""
+def array_type(kind: ir.Type, function: ir.OpView) -> ArrayType:
+    """The ArrayType of a ranked tensor or a scalar of a function's type; a user's error for anything else."""
     is_tensor = isinstance(kind, ir.RankedTensorType)
     if not is_tensor and isinstance(kind, ir.ShapedType):
-        raise user_error(f"arguments and results must be ranked tensors or scalars, but found {kind}")
+        raise _error_at(function, f"arguments and results must be ranked tensors or scalars, but found {kind}")
     try:
         dtype = storage_dtype(element_type(kind))
     except TypeError as error:
-        raise user_error(f"arguments and results of type {kind}: {error}") from None
+        raise _error_at(function, f"arguments and results of type {kind}: {error}") from None
     shape = tuple(None if s == DYNAMIC else s for s in kind.shape) if is_tensor else ()
     return ArrayType(shape, dtype, str(kind), not is_tensor)
+
+
+def _error_at(function: ir.OpView, message: str) -> DiagnosedError:
+    return DiagnosedError([diagnostic("error", message, function.operation.location)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +57,8 @@ class Signature:
         kind = function.type
         return Signature(
             function.name.value,
-            [array_type(t) for t in kind.inputs],
-            [array_type(t) for t in kind.results],
+            [array_type(t, function) for t in kind.inputs],
+            [array_type(t, function) for t in kind.results],
             argument_dimensions(function),
         )
 

@@ -76,10 +76,14 @@ def read(files: Sequence[str], signature: Signature) -> list[np.ndarray]:
     return arrays
 
 
+def check_outputs(files: Sequence[str], signature: Signature) -> None:
+    """A user's error if there is not one file per result."""
+    if len(files) != len(signature.results):
+        raise user_error(f"'{signature.name}' has {len(signature.results)} results, but --outputs has {len(files)}")
+
+
 def write(files: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
     """Writes results to .npy files, in order; bf16 as its bits in uint16."""
-    if len(files) != len(arrays):
-        raise user_error(f"there are {len(arrays)} results, but --outputs names {len(files)} files")
     for file, array in zip(files, arrays, strict=True):
         try:
             with open(file, "wb") as stream:

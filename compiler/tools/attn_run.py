@@ -42,12 +42,15 @@ def _run(options: Options, printer: Printer) -> int:
     from .. import api
     from . import arrays, checking
 
+    api.check_target(options.target)
     text = sys.stdin.read() if options.input == "-" else api.read(options.input)
     name = "<stdin>" if options.input == "-" else options.input
     printer.add_source(name, text)
     graph = api.load_text(text, name)
     function = api.find_entry(graph, options.entry)
     signature = api.Signature.of(function)
+    if options.outputs:
+        arrays.check_outputs(options.outputs, signature)
     given = options.inputs
     inputs = arrays.read(given, signature) if given else arrays.random(signature, options.sizes, options.seed)
     inputs = signature.bind(inputs)

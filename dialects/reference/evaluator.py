@@ -42,10 +42,18 @@ def find_function(module: ir.Module | ir.Operation, entry: str | None = None) ->
         if entry not in names:
             raise EvaluationError(f"no function '{entry}' with a body; there are: {', '.join(names) or 'none'}")
         return functions[names.index(entry)]
-    public = [op for op in functions if op.visibility.value == "public"] if len(functions) > 1 else functions
+    public = [op for op in functions if _is_public(op)] if len(functions) > 1 else functions
     if len(public) != 1:
-        raise EvaluationError(f"expects one function, but found {', '.join(names) or 'none'}; name one")
+        reason = (
+            f"which of the functions {', '.join(names)} is meant? name the entry" if names else "there is no function"
+        )
+        raise EvaluationError(reason)
     return public[0]
+
+
+def _is_public(function: ir.OpView) -> bool:
+    attributes = function.operation.attributes
+    return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
 
 
 def call(function: ir.OpView, arguments: list[Any], round_values: bool) -> list[Any]:

@@ -13,6 +13,9 @@ from ..mlir import ext, ir, transform
 Apply = Callable[[ir.OpView, Any, list[list[ir.Operation]]], Sequence[Sequence[ir.Operation]]]
 APPLY: dict[str, Apply] = {}
 
+# Why ops failed since whoever runs a script last looked: an exception cannot pass through the interpreter.
+FAILURES: list[Exception] = []
+
 
 class TransformExt(ext.Dialect, name="transform_ext"):
     """Transform ops that tile and fuse by our tiling interface."""
@@ -32,8 +35,8 @@ def _interface(op_class: type) -> type:
             payload = [[p.operation for p in state.get_payload_ops(v)] for v in op.operation.operands]
             try:
                 produced = APPLY[op_class.OPERATION_NAME](op, rewriter, payload)
-            except ApplyError as error:
-                (error.location or op.operation.location).emit_error(str(error))
+            except Exception as error:
+                FAILURES.append(error)
                 return transform.DiagnosedSilenceableFailure.DefiniteFailure
             for result, ops in zip(op.operation.results, produced, strict=True):
                 results.set_ops(result, list(ops))
@@ -64,10 +67,3 @@ def _effects(op_class: type) -> type:
 
     return Effects
 
-
-class ApplyError(Exception):
-    """The transformation does not fit its payload; `location` is the payload's, None for the transform op's."""
-
-    def __init__(self, message: str, location: ir.Location | None = None):
-        super().__init__(message)
-        self.location = location

@@ -192,9 +192,10 @@ class Emitter:
         return list(itertools.product(*(range(self._accumulator_count(d)) for d in self._accumulator_loops(out))))
 
     def _accumulator_count(self, d: int) -> int:
-        if d in self.tiles:
+        if d != self.v or self.op.is_parallel(d):
             return self.tiles[d].count
-        size, count = self.op.sizes[d], self.schedule.unroll.get(d, 1)  # the loop over lanes, not yet entered
+        # Partial results along the lanes: as many as full tiles have, also in the loop over the rest.
+        size, count = self.op.sizes[d], self.schedule.unroll.get(d, 1)
         return max(1, min(count, size // self.lanes)) if size is not None else count
 
     def _accumulator_loops(self, out: Operand) -> list[int]:

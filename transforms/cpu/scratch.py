@@ -39,8 +39,8 @@ class Scratch(Pass):
             %s = memref.view %bytes[%c0][%n] : memref<32768xi8> to memref<?x128xf32>
 
     A buffer that leaves the iteration (returned, yielded, passed on) is left alone; so is one outside of all loops
-    that is too large for the stack. A large one in a loop is allocated once before the loops of its task and freed
-    after them. Buffers whose size is fixed outside of the loops, but unknown, are hoisted likewise.
+    that is too large for the stack. A large one in a loop is allocated once, before the loops of its task. Buffers whose
+    size is fixed outside of the loops, but unknown, are hoisted likewise. Deallocation comes after this pass.
     """
 
     limit: int = option("bytes of the stack that one task may use", 256 * 1024)
@@ -139,10 +139,6 @@ def _replace(alloc: ir.Operation, frame: ir.Operation, bytes_: int, on_stack: bo
     make = memref.AllocaOp if on_stack else memref.AllocOp
     with place, alloc.location:
         storage = make(flat, [], [], alignment=ALIGNMENT)
-    if not on_stack:
-        last = top.operations[len(top.operations) - 1]
-        with ir.InsertionPoint(last), alloc.location:
-            memref.DeallocOp(storage)
     with ir.InsertionPoint(alloc), alloc.location:
         view = memref.ViewOp(kind, storage, build.index(0), list(alloc.operands)).result
     alloc.results[0].replace_all_uses_with(view)
@@ -150,7 +146,7 @@ def _replace(alloc: ir.Operation, frame: ir.Operation, bytes_: int, on_stack: bo
 
 
 def _hoist(alloc: ir.Operation, frame: ir.Operation) -> None:
-    """Moves an allocation out of the loops in which its sizes do not change; frees it after them."""
+    """Moves an allocation out of the loops in which its sizes do not change."""
     target = None
     for loop in ancestors(alloc):
         if loop == frame or loop.name not in LOOPS or any(_inside_value(v, loop) for v in alloc.operands):
@@ -159,8 +155,6 @@ def _hoist(alloc: ir.Operation, frame: ir.Operation) -> None:
     if target is None:
         return
     alloc.move_before(target)
-    with ir.InsertionPoint.after(target), alloc.location:
-        memref.DeallocOp(alloc.results[0])
 
 
 def _inside_value(value: ir.Value, loop: ir.Operation) -> bool:

@@ -1,0 +1,30 @@
+"""Compiles MLIR text for the CPU as it stands, and runs it."""
+
+from typing import Any
+
+import numpy as np
+from attn_opt.compiler import pass_manager
+from attn_opt.compiler.pipelines import cpu
+from attn_opt.compiler.runtime.cpu import CpuKernel, Signature
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+
+CONTEXT = make_context()
+
+
+def kernel(text: str, **options: Any) -> CpuKernel:
+    """The function of `text`, lowered by the CPU pipeline with `options`."""
+    with CONTEXT:
+        module = parse_module(text, "test.mlir", CONTEXT)
+        signature = Signature.of(module)
+        pass_manager.run(cpu(**options), module)
+        return CpuKernel(module, signature)
+
+
+def relative_error(found: Any, expected: np.ndarray) -> float:
+    """The largest difference over the largest expected magnitude."""
+    found = np.asarray(found, np.float64)
+    assert found.shape == expected.shape
+    assert np.isfinite(found).all() == np.isfinite(expected).all()
+    scale = np.abs(expected).max() if expected.size else 1.0
+    return float(np.abs(found - expected).max() / (scale or 1.0)) if expected.size else 0.0

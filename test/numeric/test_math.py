@@ -1,0 +1,91 @@
+"""The polynomials against numpy in extended precision: error bounds of `polynomials`, and the limits."""
+
+import numpy as np
+import pytest
+from harness import kernel
+
+DTYPES = {"f32": np.float32, "f64": np.float64}
+SIZE = 40_000
+
+# function: (reference in long double, ranges of arguments in f32, in f64, bound in ulp)
+FUNCTIONS = {
+    "math.exp": (np.exp, (-86, 88.7), (-707, 709.7), 2),
+    "math.exp2": (np.exp2, (-124.9, 127.9), (-1020.9, 1023.9), 2),
+    "math.expm1": (np.expm1, (-20, 88.7), (-40, 709.7), 4),
+    "math.log": (np.log, (1e-37, 1e38), (1e-307, 1e308), 2),
+    "math.log2": (np.log2, (1e-37, 1e38), (1e-307, 1e308), 4),
+    "math.log1p": (np.log1p, (-0.999, 1e5), (-0.999, 1e5), 4),
+    "math.tanh": (np.tanh, (-12, 12), (-22, 22), 4),
+    "math.rsqrt": (lambda x: 1 / np.sqrt(x), (1e-37, 1e38), (1e-307, 1e308), 2),
+}
+LIMITS = {
+    "math.exp": [(0.0, 1.0), (-0.0, 1.0), (-np.inf, 0.0), (np.inf, np.inf), (1e30, np.inf), (-1e30, 0.0)],
+    "math.exp2": [(0.0, 1.0), (-0.0, 1.0), (-np.inf, 0.0), (np.inf, np.inf), (1e30, np.inf), (3.0, 8.0), (-1e30, 0)],
+    "math.expm1": [(0.0, 0.0), (-np.inf, -1.0), (np.inf, np.inf), (-1e30, -1.0), (1e30, np.inf)],
+    "math.log": [(1.0, 0.0), (0.0, -np.inf), (np.inf, np.inf), (-1.0, np.nan), (-np.inf, np.nan)],
+    "math.log2": [(1.0, 0.0), (0.0, -np.inf), (np.inf, np.inf), (-1.0, np.nan)],
+    "math.log1p": [(0.0, 0.0), (-1.0, -np.inf), (np.inf, np.inf), (-2.0, np.nan)],
+    "math.tanh": [(0.0, 0.0), (np.inf, 1.0), (-np.inf, -1.0), (1e30, 1.0)],
+    "math.rsqrt": [(1.0, 1.0), (np.inf, 0.0), (-1.0, np.nan)],
+}
+
+
+def unary(op: str, kind: str):
+    return kernel(f"""
+func.func @main(%x: tensor<?x{kind}>, %y: tensor<?x{kind}>) -> tensor<?x{kind}> {{
+  %r = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}}
+    ins(%x : tensor<?x{kind}>) outs(%y : tensor<?x{kind}>) {{
+    ^bb0(%a: {kind}, %b: {kind}):
+      %z = {op} %a : {kind}
+      linalg.yield %z : {kind}
+  }} -> tensor<?x{kind}>
+  return %r : tensor<?x{kind}>
+}}""")
+
+
+def arguments(low: float, high: float, dtype) -> np.ndarray:
+    """Evenly spaced ones, and ones close to zero; for ranges over many magnitudes evenly spaced exponents."""
+    if low > 0:
+        return np.geomspace(low, high, SIZE).astype(dtype)
+    near = np.geomspace(1e-10, min(abs(low), high), SIZE // 4)
+    return np.concatenate([np.linspace(low, high, SIZE), near, -near]).astype(dtype)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("op", list(FUNCTIONS))
+def test_error_bound(op, kind):
+    reference, in_f32, in_f64, bound = FUNCTIONS[op]
+    x = arguments(*(in_f32 if kind == "f32" else in_f64), DTYPES[kind])
+    expected = reference(x.astype(np.longdouble))
+    found = unary(op, kind)(x, x)
+    ulp = np.spacing(np.abs(expected).astype(DTYPES[kind])).astype(np.longdouble)
+    error = np.abs(found.astype(np.longdouble) - expected) / ulp
+    worst = int(np.argmax(error))
+    assert error[worst] <= bound, f"{op}({x[worst]}) = {found[worst]}, {float(error[worst]):.2f} ulp off"
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("op", list(LIMITS))
+def test_limits(op, kind):
+    x = np.array([a for a, _ in LIMITS[op]] + [np.nan], DTYPES[kind])
+    expected = np.array([b for _, b in LIMITS[op]] + [np.nan], DTYPES[kind])
+    np.testing.assert_array_equal(unary(op, kind)(x, x), expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "reference"), [("math.sin", np.sin), ("math.cbrt", np.cbrt), ("math.sqrt", np.sqrt), ("math.erf", None)]
+)
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_others_come_from_libm(op, reference, kind):
+    import math
+
+    x = np.linspace(0.1, 3, 37).astype(DTYPES[kind])
+    expected = reference(x.astype(float)) if reference else np.array([math.erf(v) for v in x])
+    np.testing.assert_allclose(unary(op, kind)(x, x), expected, rtol=1e-6 if kind == "f32" else 1e-14)
+
+
+@pytest.mark.parametrize("op", ["math.exp", "math.tanh", "math.log"])
+def test_half_is_computed_in_f32(op):
+    x = np.linspace(0.01, 5, 300).astype(np.float16)
+    reference = FUNCTIONS[op][0]
+    np.testing.assert_allclose(unary(op, "f16")(x, x).astype(float), reference(x.astype(float)), rtol=1e-3, atol=1e-3)

@@ -1,0 +1,226 @@
+"""The Python interface: what it accepts, what it returns, and how it says no."""
+
+import pathlib
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from attn_opt.compiler import CompileError, compile
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+ADD = """
+func.func @add(%a: tensor<?x5xf32>, %b: tensor<?x5xf32>) -> tensor<?x5xf32> {
+  %0 = linalg.add ins(%a, %b : tensor<?x5xf32>, tensor<?x5xf32>) outs(%a : tensor<?x5xf32>) -> tensor<?x5xf32>
+  return %0 : tensor<?x5xf32>
+}
+"""
+
+
+def normal(*shapes, dtype=np.float32):
+    generator = np.random.default_rng(7)
+    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def softmax(x):
+    p = np.exp(x - x.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def attention():
+    return compile(EXAMPLES / "attention.mlir")
+
+
+def test_a_kernel_computes_attention(attention):
+    q, k, v = normal((451, 64), (387, 64), (387, 80))
+    expected = softmax(q.astype(np.float64) @ k.T) @ v
+    found = attention(q, k, v)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_stages_are_named_in_order_and_show_their_ir(attention):
+    stages = attention.stages()
+    assert stages[:2] == ["graph", "fused"]
+    assert stages[-1] == "llvm"
+    assert "451x387" in attention.ir("graph")
+    fused = attention.ir("fused")
+    assert "scf.for" in fused
+    assert "linalg_ext.softmax" in fused
+    assert "llvm.func" in attention.ir("llvm")
+    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph, fused"):
+        attention.ir("nope")
+
+
+def test_the_ir_of_a_stage_can_be_compiled_again(attention):
+    q, k, v = normal((451, 64), (387, 64), (387, 80))
+    again = compile(attention.ir("fused"))
+    np.testing.assert_allclose(again(q, k, v), attention(q, k, v), rtol=1e-4, atol=1e-5)
+
+
+def test_sources_text_path_and_modules():
+    from attn_opt.dialects import make_context
+    from attn_opt.dialects.assembly import parse_module
+
+    a, b = normal((4, 5), (4, 5))
+    module = parse_module(ADD, "add.mlir", make_context())
+    function = module.body.operations[0]
+    for source in (ADD, module, module.operation, function):
+        np.testing.assert_array_equal(compile(source)(a, b), a + b)
+    path = str(EXAMPLES / "multihead_attention.mlir")
+    assert compile(path).name == "multihead_attention"
+
+
+def test_the_module_that_was_passed_is_left_alone():
+    from attn_opt.dialects import make_context
+    from attn_opt.dialects.assembly import parse_module
+
+    module = parse_module((EXAMPLES / "attention.mlir").read_text(), "a.mlir", make_context())
+    before = str(module)
+    compile(module)
+    assert str(module) == before
+
+
+def test_options_choose_the_tiling():
+    path = EXAMPLES / "attention.mlir"
+    kernel = compile(path, tile_sizes=[64, 0, 48], tile_interchange=[2, 1, 0])
+    assert kernel.ir("fused").count("scf.for") == 2
+    assert "step %c48" in kernel.ir("fused")
+    plain = compile(path, fuse=False)
+    assert "fused" not in plain.stages()
+    arguments = normal((451, 64), (387, 64), (387, 80))
+    np.testing.assert_allclose(kernel(*arguments), plain(*arguments), rtol=1e-3, atol=1e-4)
+
+
+def test_a_transform_script_is_run():
+    kernel = compile(EXAMPLES / "multihead_attention.mlir")
+    assert kernel.ir("fused").count("scf.for ") == 4
+    assert "transform." not in kernel.ir("fused")
+
+
+def test_several_functions_need_an_entry():
+    text = ADD + ADD.replace("@add", "@sum")
+    a, b = normal((4, 5), (4, 5))
+    np.testing.assert_array_equal(compile(text, entry="sum")(a, b), a + b)
+    with pytest.raises(CompileError, match="which of the functions add, sum is meant"):
+        compile(text)
+    with pytest.raises(CompileError, match="no function 'f'"):
+        compile(text, entry="f")
+
+
+def test_several_results_come_as_a_tuple():
+    text = """
+    func.func @both(%a: tensor<3xf32>, %x: f32) -> (tensor<3xf32>, f32) {
+      return %a, %x : tensor<3xf32>, f32
+    }"""
+    array, scalar = compile(text, fuse=False)(np.arange(3, dtype=np.float32), 2.5)
+    np.testing.assert_array_equal(array, [0.0, 1.0, 2.0])
+    assert scalar == 2.5
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_element_types(dtype):
+    name = {np.float64: "f64", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}[dtype]
+    a, b = normal((4, 5), (4, 5), dtype=dtype)
+    found = compile(ADD.replace("f32", name), fuse=False)(a, b)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, a + b)
+
+
+def test_arguments_may_be_views_and_need_not_be_numpy():
+    class Exported:
+        """What a tensor of another library looks like."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    kernel = compile(ADD, fuse=False)
+    a, b = normal((5, 4), (8, 5))
+    expected = a.T + b[::2]
+    np.testing.assert_array_equal(kernel(a.T, b[::2]), expected)
+    np.testing.assert_array_equal(kernel(Exported(a.T.copy()), Exported(b[::2].copy())), expected)
+
+
+def test_results_are_new_arrays():
+    kernel = compile(ADD, fuse=False)
+    a, b = normal((4, 5), (4, 5))
+    kept = a.copy()
+    first = kernel(a, b)
+    second = kernel(a, b)
+    first[...] = 0.0
+    np.testing.assert_array_equal(a, kept)
+    np.testing.assert_array_equal(second, a + b)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda a, b: (a,), "'add' takes 2 arguments, but 1 were given"),
+        (lambda a, b: (a.astype(np.float64), b), "argument 0 must be tensor<?x5xf32>.*is an array of float64"),
+        (lambda a, b: (a, b[:, :4]), r"argument 1 must be tensor<\?x5xf32>, but is an array of shape \(4, 4\)"),
+        (lambda a, b: (a, b[0]), r"argument 1 must be tensor<\?x5xf32>, but is an array of shape \(5,\)"),
+        (lambda a, b: (a, b[:3]), "dimension 0 of argument 1 must be 4, as dimension 0 of argument 0, but is 3"),
+        (lambda a, b: (a, object()), "is no array"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(CompileError, match=message.replace("<?x", r"<\?x")):
+        compile(ADD, fuse=False)(*arguments(*normal((4, 5), (4, 5))))
+    with pytest.raises(CompileError, match=message.replace("<?x", r"<\?x")):
+        compile(ADD, arguments(*normal((4, 5), (4, 5))), fuse=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("func.func @f( {", {}, r"<string>:1:\d+: error: "),
+        ("func.func @f() {\n  %0 = arith.nope : f32\n  return\n}", {}, r"<string>:2:\d+: error: .*arith\.nope"),
+        ("missing.mlir", {}, r"missing\.mlir: error: cannot be read: no such file"),
+        (pathlib.Path("missing"), {}, "missing: error: cannot be read"),
+        (ADD, {"target": "abacus"}, "unknown target 'abacus'; the targets are: cpu, nvidia"),
+        (ADD, {"target": "nvidia"}, "not built yet"),
+        (ADD, {"tiles": 3}, "unknown option 'tiles'; the options are: entry, fuse"),
+        (ADD, {"tile_sizes": [4]}, "nothing to tile"),
+        (3, {}, "expects MLIR text, a path or a module, but found int"),
+        (softmax, {}, "tracing Python functions needs a frontend"),
+        ("module {}", {}, "there is no function"),
+        ("func.func @f(%a: memref<4xf32>) { return }", {}, r"<string>:1:\d+: error: .*memref<4xf32>"),
+    ],
+)
+def test_what_cannot_be_compiled(source, options, message):
+    with pytest.raises(CompileError, match=message):
+        compile(source, **options)
+
+
+def test_tile_sizes_are_checked_with_the_place_of_the_root():
+    with pytest.raises(CompileError, match=r"attention\.mlir:\d+:\d+: error: 4 tile sizes given"):
+        compile(EXAMPLES / "attention.mlir", tile_sizes=[1, 2, 3, 4])
+    with pytest.raises(CompileError, match="tile sizes are given, but the module holds a transform script"):
+        compile(EXAMPLES / "multihead_attention.mlir", tile_sizes=[1])
+    with pytest.raises(CompileError, match="tile sizes are given, but nothing is to be fused"):
+        compile(EXAMPLES / "attention.mlir", tile_sizes=[1], fuse=False)
+
+
+def test_importing_is_lazy():
+    code = "import sys, attn_opt.compiler; print('torch_mlir' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_environment_variables_are_typed(monkeypatch):
+    from attn_opt.compiler import env
+
+    assert env.get("THREADS") is None
+    monkeypatch.setenv("ATTN_OPT_THREADS", "3")
+    assert env.get("THREADS") == 3
+    monkeypatch.setenv("ATTN_OPT_THREADS", "many")
+    with pytest.raises(ValueError, match="ATTN_OPT_THREADS=many: expects int"):
+        env.get("THREADS")

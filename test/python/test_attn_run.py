@@ -1,0 +1,158 @@
+"""The command attn-run, as a process: what a newcomer sees, and one clear message for every mistake."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+ATTENTION = ROOT / "examples" / "attention.mlir"
+CAUSAL = ROOT / "examples" / "causal_attention.mlir"
+DOUBLE = """
+func.func @double(%a: tensor<3x4xKIND>) -> tensor<3x4xKIND> {
+  %0 = linalg.add ins(%a, %a : tensor<3x4xKIND>, tensor<3x4xKIND>) outs(%a : tensor<3x4xKIND>) -> tensor<3x4xKIND>
+  return %0 : tensor<3x4xKIND>
+}
+"""
+
+
+def attn_run(*arguments, stdin=None):
+    command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_run", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.mlir")), ids=lambda path: path.stem)
+def test_examples_run_and_pass(example):
+    done = attn_run(example)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert re.search(r"^PASS$", done.stdout, re.MULTILINE)
+    assert "seed 0" in done.stdout
+
+
+def test_bench_prints_the_time_and_the_speed():
+    done = attn_run(ATTENTION, "--bench", "--threads", 1)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^time +[0-9.]+ m?s a call \(median of \d+", done.stdout, re.MULTILINE)
+    assert re.search(r"^speed +[0-9.]+ GFLOP/s", done.stdout, re.MULTILINE)
+
+
+def test_stages_are_printed():
+    done = attn_run(ATTENTION, "--print-ir", "graph", "--print-ir", "fused", "--no-check")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("// graph //") < done.stdout.index("// fused //")
+    assert "scf.for" in done.stdout
+    assert "PASS" not in done.stdout
+
+
+def test_not_fused_and_fused_by_hand_and_from_stdin():
+    assert attn_run(ATTENTION, "--fuse", "none").returncode == 0
+    done = attn_run(ATTENTION, "--tile-sizes", "16,0,24", "--tile-interchange", "2,1,0", "--print-ir", "fused")
+    assert done.returncode == 0, done.stderr
+    assert "step %c24" in done.stdout
+    done = attn_run("-", stdin=DOUBLE.replace("KIND", "f32"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_dynamic_sizes_are_made_up_or_given():
+    done = attn_run(CAUSAL)
+    assert "67x48xfloat32, 45x48xfloat32, 45x48xfloat32" in done.stdout
+    done = attn_run(CAUSAL, "--dim", "0.0=9", "--dim", "2.0=31")
+    assert "9x48xfloat32, 31x48xfloat32, 31x48xfloat32" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "(33x48xfloat32, 33x48xfloat32" in attn_run(CAUSAL, "--dim", "33").stdout
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16", "i32"])
+def test_arrays_from_and_to_files(tmp_path, kind):
+    dtype = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32}[kind]
+    array = np.arange(12).reshape(3, 4).astype(dtype)
+    stored = array.view(np.uint16) if kind == "bf16" else array
+    source, given, result = tmp_path / "double.mlir", tmp_path / "a.npy", tmp_path / "o.npy"
+    source.write_text(DOUBLE.replace("KIND", kind) if kind != "i32" else DOUBLE.replace("KIND", "i32"))
+    np.save(given, stored)
+    done = attn_run(source, "--inputs", given, "--outputs", result)
+    assert done.returncode == 0, done.stderr
+    found = np.load(result)
+    if kind == "bf16":
+        found = found.view(ml_dtypes.bfloat16)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, array + array)
+
+
+def test_the_same_seed_gives_the_same_result(tmp_path):
+    files = [tmp_path / name for name in ("a.npy", "b.npy", "c.npy")]
+    for file, seed in zip(files, (1, 1, 2), strict=True):
+        assert attn_run(ATTENTION, "--seed", seed, "--outputs", file, "--no-check").returncode == 0
+    first, again, other = map(np.load, files)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_a_failing_check_exits_with_1():
+    done = attn_run(ATTENTION, "--tolerance", "0")
+    assert done.returncode == 1
+    assert "FAIL: the results differ" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "attn-run: error: the following arguments are required: INPUT.mlir"),
+        (["missing.mlir"], "missing.mlir: error: cannot be read: no such file or directory"),
+        ([ROOT], "error: cannot be read: is a directory"),
+        ([ROOT / "Makefile"], "Makefile:1:1: error: "),
+        ([ATTENTION, "--nope"], "unrecognized arguments: --nope"),
+        ([ATTENTION, "--target", "abacus"], "invalid choice: 'abacus'"),
+        ([ATTENTION, "--target", "nvidia"], "not built yet"),
+        ([ATTENTION, "--entry", "f"], "no function 'f' with a body; there are: attention"),
+        ([ATTENTION, "--print-ir", "nope"], "no stage 'nope'; the stages are: graph"),
+        ([ATTENTION, "--tile-sizes", "4,x"], "expects integers separated by commas, but found '4,x'"),
+        ([ATTENTION, "--tile-sizes", "1,2,3,4"], "attention.mlir:32:8: error: 4 tile sizes given"),
+        ([ATTENTION, "--tile-sizes", "4,0,8", "--tile-interchange", "0,0,1"], "must be a permutation"),
+        ([ATTENTION, "--threads", "0"], "expects a positive integer, but found '0'"),
+        ([ATTENTION, "--inputs", "a.npy"], "takes 3 arguments, but --inputs has 1"),
+        ([ATTENTION, "--inputs", "a.npy", "b.npy", "c.npy"], "a.npy: error: cannot be read: no such file"),
+        ([ATTENTION, "--inputs", ATTENTION, ATTENTION, ATTENTION], "is no array in numpy's .npy format"),
+        ([ATTENTION, "--outputs", "a.npy", "b.npy"], "has 1 results, but --outputs has 2"),
+        ([ATTENTION, "--outputs", "/nowhere/o.npy"], "/nowhere/o.npy: error: cannot be written"),
+        ([ATTENTION, "--dim", "7.0=3"], "has no such dimension"),
+        ([ATTENTION, "--dim", "0=3"], "expects ARGUMENT.DIMENSION=SIZE or SIZE"),
+        ([ATTENTION, "--dim", "0.0=3"], "cannot be"),
+        ([CAUSAL, "--dim", "1.0=3", "--dim", "2.0=4"], "the dimensions 1.0, 2.0 are equal in the graph"),
+    ],
+    ids=lambda value: " ".join(map(str, value))[-40:] if isinstance(value, list) else "",
+)
+def test_mistakes_give_one_message(arguments, message):
+    done = attn_run(*arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_wrong_arrays_give_one_message(tmp_path):
+    file = tmp_path / "a.npy"
+    np.save(file, np.zeros((3, 4)))
+    done = attn_run("-", "--inputs", file, stdin=DOUBLE.replace("KIND", "f32"))
+    assert done.returncode == 1
+    assert "argument 0 must be tensor<3x4xf32> (numpy's float32), but is an array of float64" in done.stderr
+
+
+def test_an_op_that_the_check_does_not_know_is_named():
+    text = """
+    func.func @f(%a: i32) -> i32 {
+      %sum, %overflow = arith.addui_extended %a, %a : i32, i1
+      return %sum : i32
+    }"""
+    done = attn_run("-", "--fuse", "none", stdin=text)
+    assert done.returncode == 1
+    assert "<stdin>:3:" in done.stderr
+    assert "no meaning for the op 'arith.addui_extended'" in done.stderr
+    assert "--no-check" in done.stderr
+    assert attn_run("-", "--fuse", "none", "--no-check", stdin=text).returncode == 0
