@@ -13,7 +13,7 @@ from ...dialects.assembly import parse_module
 from ...dialects.diagnostic import DiagnosedError
 from ..diagnostics import Bug, Listener, Printer, report_bug, user_error
 from ..ir_printing import DumpStages, PrintIR
-from ..pass_manager import Hook, Item, PassFailure, Timing, plan, run
+from ..pass_manager import Hook, Item, PassFailure, Stage, Timing, plan, run
 from .attn_opt_options import HELP, Options, parse_options
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
@@ -75,12 +75,11 @@ def _run(options: Options, printer: Printer) -> int:
     context.enable_multithreading(False)
     context.allow_unregistered_dialects = options.allow_unregistered
     with context:
-        items = _pipeline(options)
-        plan(items)  # tells of unknown passes before anything is printed
+        stages = plan(_pipeline(options))  # tells of unknown passes before anything else
         hooks, timing = _hooks(options)
         outputs = []
         for chunk in _chunks(text, options.split):
-            output = _process(chunk, name, items, hooks, options, printer)
+            output = _process(chunk, name, stages, hooks, options, printer)
             if output is not None:
                 outputs.append(output)
     if timing:
@@ -90,7 +89,7 @@ def _run(options: Options, printer: Printer) -> int:
 
 
 def _process(
-    chunk: Chunk, name: str, items: list[Item], hooks: list[Hook], options: Options, printer: Printer
+    chunk: Chunk, name: str, stages: list[Stage], hooks: list[Hook], options: Options, printer: Printer
 ) -> str | None:
     """The text of one module after the passes, or None if something failed; what failed has been told."""
     from ..verify_diagnostics import Verifier
@@ -100,7 +99,7 @@ def _process(
     output = None
     try:
         module = parse_module(chunk.text, name, listener=listener)
-        run(items, module, hooks=hooks, listener=listener, verify_each=options.verify_each)
+        run(stages, module, hooks=hooks, listener=listener, verify_each=options.verify_each)
         output = options.printing.text(module.operation)
     except PassFailure:
         pass  # told as it happened
