@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +65,27 @@ def test_a_bug_says_how_to_see_it_again(file, capsys, monkeypatch):
     kept = re.search(r"the IR it failed on: (\S+)", err).group(1)
     assert f"to reproduce: attn-opt {kept} --pass-pipeline='builtin.module(broken)'" in err
     assert attn_opt.main([kept, "--symbol-dce"]) == 0
+    os.unlink(kept)
+
+
+def test_a_crash_of_a_pass_is_told_like_a_bug(file, capsys, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Crashes(passes.Pass):
+        """Crashes."""
+
+        def run(self, op):
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+    monkeypatch.setattr(passes, "names", lambda: ["crashes"])
+    monkeypatch.setattr(passes, "lookup", {"crashes": Crashes}.__getitem__)
+    monkeypatch.setattr(sys, "argv", ["attn-opt", file, "--symbol-dce", "--crashes", "--cse"])
+    assert attn_opt.main() == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert "attn-opt: internal error: builtin.module(crashes) crashed: Segmentation fault" in err
+    kept = re.search(r"the IR it failed on: (\S+)", err).group(1)
+    with open(kept) as stream:
+        assert "linalg_ext.diag ins(" in stream.read()
     os.unlink(kept)
 
 
