@@ -120,11 +120,19 @@ def test_a_broken_pipe_is_silent(file):
 
 
 def test_starts_fast(file):
-    """The budget is 0.35 s; the best of several runs, since the machine may be busy."""
-    command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_opt", file, "--canonicalize", "--cse"]
-    seconds = []
-    for _ in range(5):
+    """0.35 s, or where the machine is slow or busy, three times what it takes to load the bindings."""
+
+    def seconds(*command: str) -> float:
         start = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.35
+        subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - start
+
+    runs = [
+        (
+            seconds("-m", "attn_opt.compiler.tools.attn_opt", file, "--canonicalize", "--cse"),
+            seconds("-c", "from attn_opt.dialects import make_context; make_context()"),
+        )
+        for _ in range(4)
+    ]
+    ours, bindings = map(min, zip(*runs, strict=True))
+    assert ours < max(0.35, 3 * bindings)
