@@ -40,7 +40,9 @@ class RaiseAttention(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for candidate in [o for o in ops_in(op, "linalg") if is_sum(o)]:
+        candidates = [o for o in ops_in(op, "linalg") if is_sum(o)]
+        while candidates:
+            candidate = candidates.pop(0)
             if is_normal(candidate):
                 continue
             end, match = candidate, None
@@ -57,9 +59,9 @@ class RaiseAttention(Pass):
                 if match is None:
                     remark(candidate, f"not raised to attention: softmax was expected, but {miss}")
             if match is not None:
-                self._raise(end, match)
+                self._raise(end, match, candidates)
 
-    def _raise(self, end: ir.Operation, match: Match) -> None:
+    def _raise(self, end: ir.Operation, match: Match, candidates: list[ir.Operation]) -> None:
         first = match.scores.reduction.op
         between = dependents(first) & set(backward_slice(end))
         user = other_use(first, end, between)
@@ -76,7 +78,7 @@ class RaiseAttention(Pass):
             return
         remark(root, "raised to attention")
         match.result.replace_all_uses_with(value)
-        erase_dead(end)
+        erase_dead(end, candidates)
 
 
 def is_normal(root: ir.Operation) -> bool:
@@ -118,13 +120,15 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
     return found[:16]
 
 
-def erase_dead(op: ir.Operation) -> None:
-    """Erases `op` and what only it needed."""
+def erase_dead(op: ir.Operation, listed: list[ir.Operation]) -> None:
+    """Erases `op` and what only it needed, from the list too."""
     pending = [op]
     while pending:
         op = pending.pop()
         if not is_pure(op) or any(list(r.uses) for r in op.results):
             continue
         producers = {producer for value in op.operands if (producer := defining_op(value)) is not None}
+        if op in listed:
+            listed.remove(op)
         op.erase()
         pending += [p for p in producers if p not in pending]

@@ -8,6 +8,7 @@
 | softmax.py     | whether an expression is a softmax along a variable, and of what                        |
 | contraction.py | whether an element is a sum of products, and of which tensors                           |
 | matching.py    | all of it together: the attention that an op ends                                       |
+| masks.py       | masks to the outside of the scores                                                     |
 | emission.py    | from an expression to one linalg.generic; what does not vary with the tile stays outside |
 | rebuilding.py  | the attention in its normal form                                                        |
 """

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
+from ..online_accumulation import RESHAPES
+from ..rewriting import defining_op
 from .expressions import REAL, Expr
 from .indices import Index, Var, mixed_radix
 from .tracing import DYNAMIC, Tracer, extents
@@ -56,9 +58,22 @@ def access(element: Expr) -> Access | None:
 
 
 def best_access(elements: Sequence[Expr]) -> Access | None:
-    """The last of these equal elements that can be read as it is; else the last that can after a reshape."""
-    found = [a for e in reversed(elements) if (a := access(e)) is not None]
-    return next((a for a in found if a.plain), found[0] if found else None)
+    """How to read the last of these equal elements that can be read: nothing that moves data is on the way to it then.
+
+    Reshapes move nothing: an element further up behind reshapes alone is better if it can be read as it is.
+    """
+    best: Access | None = None
+    for element in reversed(elements):
+        found = access(element)
+        if best is not None:
+            op = defining_op(element.payload[0])
+            if op is None or op.name not in RESHAPES:
+                break
+        if found is not None and (best is None or found.plain):
+            best = found
+        if best is not None and best.plain:
+            break
+    return best
 
 
 class Emitter:

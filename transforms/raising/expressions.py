@@ -147,6 +147,10 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
     numbers = [a.number for a in args]
     if name in _FOLDED and None not in numbers and not (name == "arith.uitofp" and numbers[0] < 0):
         return make.const(_FOLDED[name](*numbers))
+    if name == "math.powf" and numbers[0] is not None and numbers[0] > 0:  # 2^x is how exp2 may be spelled
+        if numbers[0] == 2:
+            return make.op("math.exp2", (args[1],))
+        return make.op("math.exp", (make.mul(args[1], make.const(math.log(numbers[0]))),))
     if name == "arith.select":
         if numbers[0] is not None:
             return args[1] if numbers[0] else args[2]

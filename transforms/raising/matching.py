@@ -128,7 +128,7 @@ def _match_operands(
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
     softmaxes = [defining_op(n.payload[0]) for n in inside if n.kind == "element"]
     softmaxes = [o for o in softmaxes if o is not None and o.name in ("linalg.softmax", "linalg_ext.softmax")]
-    if not softmaxes and not any(n.name in ("math.exp", "math.exp2") for n in inside):
+    if not softmaxes and not q.den and not any(n.name in ("math.exp", "math.exp2") for n in inside):
         return None
     seen = [n for f in q.num for n in f.nodes()]
     for o in softmaxes:

@@ -16,9 +16,10 @@ from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir
 from .contraction import Operand
-from .emission import Access, Emitter, Unreadable, access, reshape
+from .emission import Access, Emitter, Unreadable, best_access, reshape
 from .expressions import REAL, Expr
 from .indices import Index, Var, mixed_radix
+from .masks import masks_outside
 from .matching import Match
 
 
@@ -81,11 +82,12 @@ class _Rebuilder:
         return self._shaped(output), root
 
     def _choose(self, operand: Operand, role: str) -> tuple[Access, tuple[Expr, ...]]:
-        """The tensor to read: the furthest back that can be read as it is, else one that can after a reshape."""
-        found = [(a, factors) for e, factors in reversed(operand.choices) if (a := access(e)) is not None]
-        for chosen in (next((f for f in found if f[0].plain), None), *found):
-            if chosen is not None:
-                return chosen
+        """The tensor to read, and the factors that it lacks."""
+        stages = list(dict.fromkeys(factors for _, factors in operand.choices))
+        for factors in reversed(stages):
+            found = best_access([e for e, lacking in operand.choices if lacking == factors])
+            if found is not None:
+                return found, factors
         raise Unreadable(f"a reshape of the {role} cannot be taken apart")
 
     def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
@@ -113,7 +115,8 @@ class _Rebuilder:
         for factor in factors:
             scaled = self.make.mul(scaled, self.tracer.expand(factor))
         scaled = self.make.add(self.tracer.expand(match.scores.init), scaled)
-        return self.make.rewritten(match.softmax.scores, lambda n: scaled if n is match.scores.element else None)
+        x = self.make.rewritten(match.softmax.scores, lambda n: scaled if n is match.scores.element else None)
+        return masks_outside(self.make, x)
 
     def _contract(
         self,

@@ -123,6 +123,8 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
         return _finished(tracer, ready, num, q.den, k, is_statistic)
     exponentials = [f for f in along if f.name in ("math.exp", "math.exp2")]
     if not exponentials:
+        if along and any(_summed(tracer, divisor, k) is not None for divisor in q.den):
+            raise NearMiss("what is divided by its sum is no exponential")
         return None
     for divisor in q.den:
         body = _summed(tracer, divisor, k)
