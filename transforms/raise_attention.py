@@ -82,7 +82,7 @@ class RaiseAttention(Pass):
 
 
 def is_normal(root: ir.Operation) -> bool:
-    """Whether `root` ends an attention that needs no raising: contraction, element-wise, softmax, casts, contraction."""
+    """Whether `root` ends an attention in normal form: contraction, element-wise, softmax, casts, contraction."""
     attention = attention_at(root)
     if attention is None or attention.softmax.name != "linalg_ext.softmax":
         return False

@@ -248,7 +248,7 @@ def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:
     """`value` without the dimensions that are marked, all of size 1."""
     groups: list[list[int]] = []
     pending: list[int] = []
-    for d, is_unit in enumerate(unit):
+    for is_unit in unit:
         pending.append(1)
         if not is_unit:
             groups.append(pending)

@@ -54,7 +54,7 @@ def _batch_dims(op: ir.Operation) -> set[int]:
     """The output dimensions of a contraction that both operands have."""
     if len(op.operands) != 3:
         return set()
-    lhs, rhs, out = ({dim_position(e) for e in m.results} for m in indexing_maps(op))
+    lhs, rhs = ({dim_position(e) for e in m.results} for m in indexing_maps(op)[:2])
     return {d for d, e in enumerate(indexing_maps(op)[2].results) if dim_position(e) in lhs & rhs}
 
 
