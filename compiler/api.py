@@ -273,6 +273,6 @@ class Kernel:
         return self._texts[stage]
 
     def __repr__(self) -> str:
-        inputs = ", ".join(map(str, self.signature.inputs))
+        inputs = ", ".join(map(str, self.signature.arguments))
         results = ", ".join(map(str, self.signature.results))
         return f"<Kernel {self.name}({inputs}) -> ({results}) for {self.target}>"

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from ..dialects.diagnostic import DiagnosedError, Diagnostic, place_of
 from ..dialects.mlir import ir
 from ..transforms import passes
+from . import env
 
 LONGEST_LINE = 1000  # of the source, as shown under a message
 
@@ -149,5 +150,5 @@ def report_bug(bug: BaseException, tool: str, stream: TextIO | None = None) -> N
         lines.append(f"  to reproduce: {shlex.join([tool, *sys.argv[1:]])}")
     lines.append("  please report this with the file; ATTN_OPT_TRACEBACK=1 shows where it comes from")
     print("\n".join(lines), file=stream)
-    if os.environ.get("ATTN_OPT_TRACEBACK") and cause is not None:
+    if env.get("TRACEBACK") and cause is not None:
         traceback.print_exception(cause, file=stream)

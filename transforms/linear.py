@@ -1,4 +1,4 @@
-"""Index values as linear forms Σ cᵢ·vᵢ + c, and constant upper bounds on them. What cannot be seen through is an atom."""
+"""Index values as linear forms Σ cᵢ·vᵢ + c, and constant upper bounds on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -58,6 +58,8 @@ def check_options(root: ir.Operation, loops: int, sizes: Sequence[int], intercha
     """The order of the loops, outer to inner; PassError unless sizes and interchange fit the root's `loops` loops."""
     if len(sizes) > loops:
         raise PassError(f"{len(sizes)} tile sizes given, but '{root.name}' has {loops} loops", root)
+    if any(s >= 2**63 for s in sizes):
+        raise PassError(f"tile sizes must be below 2^63, but got {list(sizes)}", root)
     if any(s < 0 for s in sizes):
         raise PassError(f"tile sizes must not be negative (0 leaves a loop untiled), but got {list(sizes)}", root)
     order = list(interchange) or list(range(loops))

@@ -59,7 +59,7 @@ def verify_softmax(op: ir.OpView) -> None:
 
 
 def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value, ir.Value]:
-    """Emits what both softmaxes share, in three ops; returns (p, l, m, b, alpha).
+    """Emits what both softmaxes share, in three ops; returns (p, total, m, b, alpha).
 
         t              = rowmax(x)
         m, b, alpha    = max(m0, t), a0·alpha, exp(m0 − m)     # one op on rows
@@ -107,14 +107,14 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
         p = math.exp(arith.subf(build.convert(xi, compute), shift(mi)))
         return [p, arith.addf(li, p)]
 
-    p, l = build.generic(
+    p, total = build.generic(
         [x, m],
         [build.empty(sizes, compute), build.fill(zero, build.empty(row_sizes, compute))],
         [identity, row_map, identity, row_map],
         iterators,
         on_tile,
     )
-    return p, l, m, b, alpha
+    return p, total, m, b, alpha
 
 
 class OnlineSoftmax(LinalgExt.Operation):
@@ -162,7 +162,7 @@ class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
 
         To it come an op on rows, a = b + l, 1/a (0 where a = 0: all masked) and scale = b/a, and one on the tile, p/a.
         """
-        p, l, m, b, _ = decompose_statistics(self)
+        p, total, m, b, _ = decompose_statistics(self)
         n, d = self.input.type.rank, self.dimension.value
         compute = p.type.element_type
         zero, one = build.constant(compute, 0.0), build.constant(compute, 1.0)
@@ -174,9 +174,9 @@ class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
             return [ai, arith.mulf(bi, inverse), inverse]
 
         row_identity = build.projection(n - 1, range(n - 1))
-        row_sizes = build.mixed_sizes(l)
+        row_sizes = build.mixed_sizes(total)
         a, scale, inverse = build.generic(
-            [l],
+            [total],
             [b, build.empty(row_sizes, compute), build.empty(row_sizes, compute)],
             [row_identity] * 4,
             [build.PARALLEL] * (n - 1),

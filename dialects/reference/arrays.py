@@ -11,7 +11,7 @@ import numpy as np
 
 from ..mlir import ir
 
-_FLOATS = {
+_FLOATS: dict[str, Any] = {
     "f64": np.float64,
     "f32": np.float32,
     "f16": np.float16,
@@ -19,7 +19,7 @@ _FLOATS = {
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,
     "f8E5M2": ml_dtypes.float8_e5m2,
 }
-_INTEGERS = {
+_INTEGERS: dict[str, Any] = {
     "index": np.int64,
     "i1": np.bool_,
     **{f"{sign}{width}": f"int{width}" for sign in ("i", "si") for width in (8, 16, 32, 64)},

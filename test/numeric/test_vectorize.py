@@ -43,15 +43,19 @@ def generic(sizes, maps, iterators, ins, outs, body, dynamic=False):
     many = len(outs) > 1
     scalars = ", ".join(f"%x{i}: {k}" for i, k in enumerate([*ins, *outs]))
     returned = ", ".join(f"%r#{i}" for i in range(len(outs))) if many else "%r"
-    return f"""
+    return (
+        f"""
 func.func @main({arguments}) -> ({results}) {{
-  %r{f":{len(outs)}" if many else ""} = linalg.generic {{indexing_maps = [{", ".join(texts)}], iterator_types = [{kinds}]}}
+  %r{f":{len(outs)}" if many else ""} = linalg.generic {{indexing_maps = [{", ".join(texts)}],
+                      iterator_types = [{kinds}]}}
     {inputs} outs({", ".join(names[n_in:])} : {results}) {{
     ^bb0({scalars}):
       {body}
   }} -> ({results})
   return {returned} : {results}
-}}""", shapes
+}}""",
+        shapes,
+    )
 
 
 def random(rng, shape, kind):
@@ -83,14 +87,14 @@ def contractions(draw):
     groups = [draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2))]
     n = sum(groups)
     numbers = list(draw(st.permutations(range(n))))
-    batch, rows, columns, summed = (
-        [numbers.pop() for _ in range(count)] for count in groups
-    )
+    batch, rows, columns, summed = ([numbers.pop() for _ in range(count)] for count in groups)
     sizes = [draw(st.sampled_from([1, 2, 3, 5, 7, 16, 17, 33])) for _ in range(n)]
     if np.prod(sizes) > 50_000:
         sizes = [min(s, 5) for s in sizes]
-    a, b, c = (list(draw(st.permutations(part))) for part in (batch + rows + summed, batch + columns + summed,
-                                                              batch + rows + columns))
+    a, b, c = (
+        list(draw(st.permutations(part)))
+        for part in (batch + rows + summed, batch + columns + summed, batch + rows + columns)
+    )
     iterators = ["reduction" if d in summed else "parallel" for d in range(n)]
     return sizes, (a, b, c), iterators
 
@@ -242,7 +246,7 @@ def test_argmax_is_no_plain_reduction():
       %p = arith.select %g, %k, %x2 : i64
       linalg.yield %v, %p : f32, i64"""
     for rows, columns in itertools.product((1, 3, 20), (1, 5, 19)):
-        text, shapes = generic(
+        text, _ = generic(
             (rows, columns), [(0, 1), (0,), (0,)], ["parallel", "reduction"], ["f32"], ["f32", "i64"], body
         )
         rng = np.random.default_rng(1)

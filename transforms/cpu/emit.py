@@ -73,7 +73,7 @@ class Emitter:
         return self._loops(level, accumulators, lambda inner: self._reduction(level + 1, inner))
 
     def _loops(self, level: int, carried: list[ir.Value], body: Callable) -> list[ir.Value]:
-        """The main loop and the loop over the rest along one loop of the op; `body` gets and returns what is carried."""
+        """The loop over full tiles and the one over the rest; `body` gets and returns what is carried."""
         d = self.schedule.order[level]
         size, width = self.op.sizes[d], (self.lanes if d == self.v else 1)
         count = self.schedule.unroll.get(d, 1)
