@@ -23,6 +23,7 @@ from ..dialects.mlir import ir
 
 PASSES = (
     "transform-interpreter",
+    "raise-attention",
     "fuse-attention",
     "online/fold-diag",
     "decompose-linalg-ext",
