@@ -206,13 +206,13 @@ def _run_ours(
         what = f"pass '{stage.name}' raised {type(error).__name__}: {error}"
         raise Bug(what, stage.text, _text(before)) from error
     if verify:
-        found = len(errors)
+        before_check = len(errors)
         try:
             valid = module.verify()
         except ir.MLIRError:
             valid = False
         if not valid:
-            told = "; ".join(str(one) for one in errors[found:])
+            told = "; ".join(str(one) for one in errors[before_check:])
             raise Bug(f"pass '{stage.name}' made invalid IR: {told}", stage.text, _text(before))
 
 

@@ -25,17 +25,22 @@ def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed:
         if place is not None and (place[0] >= len(shapes) or place[1] >= len(shapes[place[0]])):
             raise user_error(f"--dim {place[0]}.{place[1]}: '{signature.name}' has no such dimension")
     default = iter(SIZES * len(shapes))
+    values: dict[int, int] = {}
     for group, static in zip(signature.dimensions.groups, signature.dimensions.sizes, strict=True):
         chosen = {sizes[place] for place in group if place in sizes} | ({static} if static is not None else set())
         if len(chosen) > 1:
-            names = ", ".join(f"{i}.{d}" for i, d in group)
+            names = ", ".join(str(i) if d is None else f"{i}.{d}" for i, d in group)
             raise user_error(f"the dimensions {names} are equal in the graph, and cannot be {sorted(chosen)}")
         if static is None and not chosen:
             chosen = {sizes[None] if None in sizes else next(default)}
         for i, d in group:
-            shapes[i][d] = next(iter(chosen))
+            if d is None:
+                values[i] = next(iter(chosen))
+            else:
+                shapes[i][d] = next(iter(chosen))
     generator = np.random.default_rng(seed)
-    return [_random(kind, shape, generator) for kind, shape in zip(signature.arguments, shapes, strict=True)]
+    made = [_random(kind, shape, generator) for kind, shape in zip(signature.arguments, shapes, strict=True)]
+    return [np.asarray(values.get(i, array), array.dtype) for i, array in enumerate(made)]
 
 
 def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Generator) -> np.ndarray:

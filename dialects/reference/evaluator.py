@@ -171,7 +171,7 @@ class Frame:
             values[s] = None
         try:
             results = step.meaning(operands)
-        except (TypeError, ValueError, IndexError, MemoryError) as error:
+        except (TypeError, ValueError, IndexError, ArithmeticError, MemoryError) as error:
             raise EvaluationError(f"'{step.op.operation.name}' cannot be evaluated: {error}", step.op) from error
         for i, s in enumerate(step.results):
             values[s] = results[i]
