@@ -23,6 +23,7 @@ from ..dialects.mlir import ir
 
 PASSES = (
     "transform-interpreter",
+    "raise-attention",
     "fuse-attention",
     "online/fold-diag",
     "decompose-linalg-ext",
@@ -32,6 +33,7 @@ PASSES = (
     "cpu/scratch",
     "cpu/copies-to-linalg",
     "cpu/parallelize-linalg",
+    "cpu/pack-contractions",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/outline-parallel",
