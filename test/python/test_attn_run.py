@@ -166,3 +166,16 @@ def test_large_logits_are_judged_by_what_rounding_alone_costs():
     (line,) = (line for line in done.stdout.splitlines() if line.endswith("PASS") and line.startswith("0"))
     assert 1e-5 < float(line.split()[-2]) < 1e-3
     assert attn_run("-", "--tolerance", "1e-7", stdin=text).returncode == 1
+
+
+def test_a_crash_of_upstream_is_a_message():
+    """Its parser dies of a permutation without a list."""
+    text = """
+    func.func @f(%a: tensor<3x4xf32>, %e: tensor<4x3xf32>) -> tensor<4x3xf32> {
+      %0 = linalg.transpose ins(%a : tensor<3x4xf32>) outs(%e : tensor<4x3xf32>) permutation = ]
+      return %0 : tensor<4x3xf32>
+    }"""
+    done = attn_run("-", stdin=text)
+    assert done.returncode == 1
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
