@@ -84,6 +84,10 @@ class Source:
                 raise SyntaxProblem(match.start(), f"brackets are nested more than {DEEPEST} deep")
 
     @functools.cached_property
+    def _string_ends(self) -> dict[int, int]:
+        return dict(self.strings)
+
+    @functools.cached_property
     def line_starts(self) -> list[int]:
         """The offsets at which lines start."""
         return line_starts(self.text)
@@ -143,7 +147,10 @@ class Source:
         """The offset after the attribute value that starts at `at`; numbers may carry ``: type``."""
         first = self.mask[at : at + 1]
         if first == '"':
-            return self.mask.index('"', at + 1) + 1
+            end = self._string_ends.get(at)
+            if end is None:
+                raise SyntaxProblem(at, "the string is never closed")
+            return end
         if first and first in "[{":
             return self.end_of_brackets(at)
         if first == "(":

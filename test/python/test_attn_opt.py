@@ -74,7 +74,7 @@ def test_a_crash_of_a_pass_is_told_like_a_bug(file, capsys, monkeypatch):
         """Crashes."""
 
         def run(self, op):
-            os.kill(os.getpid(), signal.SIGSEGV)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(passes, "names", lambda: ["crashes"])
     monkeypatch.setattr(passes, "lookup", {"crashes": Crashes}.__getitem__)
@@ -82,7 +82,7 @@ def test_a_crash_of_a_pass_is_told_like_a_bug(file, capsys, monkeypatch):
     assert attn_opt.main() == 1
     out, err = capsys.readouterr()
     assert not out
-    assert "attn-opt: internal error: builtin.module(crashes) crashed: Segmentation fault" in err
+    assert "attn-opt: internal error: builtin.module(crashes) crashed: Killed" in err
     kept = re.search(r"the IR it failed on: (\S+)", err).group(1)
     with open(kept) as stream:
         assert "linalg_ext.diag ins(" in stream.read()
