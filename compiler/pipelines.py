@@ -35,6 +35,9 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "decompose-linalg-ext",
         "canonicalize",
         "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
+        # Tensors that loops carry and no one reads would keep the loops from being parallel.
+        "fresh-inits",
+        "remove-dead-values",
         # Loops over disjoint tiles; while still on tensors, where that can be proven.
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away

@@ -27,6 +27,7 @@ PASSES = (
     "fuse-attention",
     "online/fold-diag",
     "decompose-linalg-ext",
+    "fresh-inits",
     "parallel-loops",
     "cpu/own-inits",
     "cpu/protect-arguments",

@@ -9,7 +9,7 @@ from ..rewriting import ancestors, ops_in
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
 from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, Target, choose, reuse
 from .scratch import ALIGNMENT, FRAMES, element_bytes
-from .structured import Operand, Structured, Unsupported
+from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
 
 
@@ -50,29 +50,30 @@ class PackContractions(Pass):
     def _pack(self, op: Structured, packed: Operand, schedule: Schedule) -> None:
         v = schedule.vector_loop
         width = schedule.unroll.get(v, 1) * schedule.lanes
-        summed = [d for d in packed.dims if d is not None and not op.is_parallel(d)]
+        summed = [d for d in packed.dims if d != NO_LOOP and not op.is_parallel(d)]
         k = max(summed, key=lambda d: op.sizes[d] or LIKELY_SIZE**2)
         element = _packed_type(op, packed)
-        depth = max(16, self.panel_bytes // (width * element_bytes(element)))
-        if op.sizes[k] is not None:
-            depth = min(depth, op.sizes[k])
-        others = [(d, 1) for d in packed.dims if d not in (None, v, k)]
+        depth = max(16, self.panel_bytes // (width * (element_bytes(element) or 1)))
+        depth = min(depth, op.sizes[k] or depth)
+        others = [(d, 1) for d in packed.dims if d not in (NO_LOOP, v, k)]
 
         panel = _scratch(op.op, [depth, width], element)
         with loop_nest(op, [*others, (v, width), (k, depth)]) as blocks:
             for d in (v, k):
-                blocks.setdefault(d, Block(build.index(0), op.sizes[d]))
+                size = op.sizes[d]
+                if d not in blocks and size is not None:
+                    blocks[d] = Block(build.index(0), size)
             sizes = [blocks[k].extent, blocks[v].extent]
             layout = ir.StridedLayoutAttr.get(0, [width, 1])
             tile = panel if sizes == [depth, width] else subview(panel, layout, [0, 0], sizes)
-            source_dims = [d for d in packed.dims if d is not None]
+            source_dims = [d for d in packed.dims if d != NO_LOOP]
             order = [*(d for d in source_dims if d not in (k, v)), k, v]
             position = {d: order.index(d) for d in order}
             source_map = ir.AffineMap.get(
                 len(order),
                 0,
                 [
-                    ir.AffineExpr.get_constant(0) if d is None else ir.AffineExpr.get_dim(position[d])
+                    ir.AffineExpr.get_constant(0) if d == NO_LOOP else ir.AffineExpr.get_dim(position[d])
                     for d in packed.dims
                 ],
             )
@@ -96,10 +97,10 @@ def _packing(op: Structured, target: Target) -> Operand | None:
     """The operand to pack, if packing pays."""
     if len(op.outputs) != 1 or all(op.is_parallel(d) for d in range(op.n_loops)):
         return None
-    inputs = [o for o in op.operands if not o.is_output and o.dims is not None]
+    inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
     schedule = choose(op, target)
     v = schedule.vector_loop
-    if v is None or not op.is_parallel(v) or len(inputs) < 2:
+    if v == NO_LOOP or not op.is_parallel(v) or len(inputs) < 2:
         return None
     along = [o for o in inputs if v in o.loops]
     if len(along) != 1 or v not in op.outputs[0].loops or op.outputs[0].stride_kind(v) != "unit":

@@ -1,5 +1,6 @@
 """The pass ``parallelize-linalg``."""
 
+import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -9,6 +10,7 @@ from ..rewriting import ancestors, ops_in
 from .blocks import Block, extent_at, indexing_maps, part_of, with_operands
 from .structured import Structured, Unsupported
 
+MIDDLING = 256  # what a dynamic size is taken to be
 ROWS = 64  # the least rows of a contraction in a task
 
 
@@ -42,15 +44,14 @@ class ParallelizeLinalg(Pass):
                 self._split(structured)
 
     def _split(self, op: Structured) -> None:
-        total = 1
-        for size in op.sizes:
-            total *= 256 if size is None else size  # a dynamic size is taken to be middling
-        parallel = [d for d in range(op.n_loops) if op.is_parallel(d) and (op.sizes[d] is None or op.sizes[d] > 1)]
+        sizes = [MIDDLING if size is None else size for size in op.sizes]
+        total = math.prod(sizes)
+        parallel = [d for d in range(op.n_loops) if op.is_parallel(d) and sizes[d] > 1]
         if total < 2 * self.grain or not parallel:
             return
         loop = parallel[0]
         size = op.sizes[loop]
-        inner = max(1, total // (256 if size is None else size))
+        inner = max(1, total // sizes[loop])
         step = max(1, -(-self.grain // inner))
         if not all(op.is_parallel(d) for d in range(op.n_loops)):
             step = max(step, min(ROWS, size or ROWS))  # rows that reuse what is packed, and whole register tiles
