@@ -24,6 +24,7 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "fuse-attention",
+    "online/defer-division",
     "online/fold-diag",
     "decompose-linalg-ext",
     "parallel-loops",

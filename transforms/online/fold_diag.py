@@ -26,11 +26,12 @@ class FoldDiag(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for matmul in ops_in(op, "linalg"):
-            if matmul.name in MATMULS and _is_diag_product(matmul):
+            if matmul.name in MATMULS and is_diag_product(matmul):
                 _fold(matmul)
 
 
-def _is_diag_product(matmul: ir.Operation) -> bool:
+def is_diag_product(matmul: ir.Operation) -> bool:
+    """Whether `matmul` multiplies a diagonal matrix with its right operand."""
     diag = defining_op(matmul.operands[0])
     if diag is None or diag.name != "linalg_ext.diag" or len(matmul.results) != 1:
         return False
