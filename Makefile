@@ -9,13 +9,19 @@ SOURCES := compiler dialects transforms test bench
 SOURCES := $(wildcard $(SOURCES))
 IMPORT := build/import/attn_opt
 
+# A minimal Debian has neither venv's bootstrap nor pip; with one of the two it works.
+MAKE_VENV := $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
+	{ $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
+NO_VENV := attn-opt needs a virtual environment, which $(PYTHON) cannot create here; \
+	on Debian or Ubuntu: sudo apt install python3-venv
+
 .PHONY: setup demo test check lint format types lit pytest test-slow clean
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: requirements.lock pyproject.toml Makefile
+$(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "attn-opt needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); echo "$(PYTHON) cannot create virtual environments; on Debian, install them with: sudo apt install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python -a -x $(BIN)/pip || $(MAKE_VENV) || { rm -rf $(VENV); echo "$(NO_VENV)" >&2; exit 1; }
 	@echo "setting up $(VENV): the pinned dependencies (about 300 MB, once)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

@@ -7,6 +7,7 @@ it again.
 
 import contextlib
 import os
+import pathlib
 import shlex
 import sys
 import tempfile
@@ -17,7 +18,9 @@ from typing import Any, TextIO
 from ..dialects.diagnostic import DiagnosedError, Diagnostic, place_of
 from ..dialects.mlir import ir
 from ..transforms import passes
+from . import env
 
+_SOURCES = tuple(str(pathlib.Path(__file__).parents[1] / folder) for folder in ("compiler", "dialects", "transforms"))
 LONGEST_LINE = 1000  # of the source, as shown under a message
 
 Listener = Callable[[Diagnostic], None]
@@ -136,7 +139,8 @@ def report_bug(bug: BaseException, tool: str, stream: TextIO | None = None) -> N
     print(f"{tool}: internal error: {what}", file=stream)
     cause = bug.__cause__ if isinstance(bug, Bug) else bug
     if cause is not None:
-        frame = traceback.extract_tb(cause.__traceback__)[-1]
+        frames = traceback.extract_tb(cause.__traceback__)
+        frame = next((one for one in reversed(frames) if one.filename.startswith(_SOURCES)), frames[-1])
         lines.append(f"  raised at {frame.filename}:{frame.lineno} in {frame.name}")
     if isinstance(bug, Bug):
         with tempfile.NamedTemporaryFile(
@@ -149,5 +153,5 @@ def report_bug(bug: BaseException, tool: str, stream: TextIO | None = None) -> N
         lines.append(f"  to reproduce: {shlex.join([tool, *sys.argv[1:]])}")
     lines.append("  please report this with the file; ATTN_OPT_TRACEBACK=1 shows where it comes from")
     print("\n".join(lines), file=stream)
-    if os.environ.get("ATTN_OPT_TRACEBACK") and cause is not None:
+    if env.get("TRACEBACK") and cause is not None:
         traceback.print_exception(cause, file=stream)

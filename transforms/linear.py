@@ -1,4 +1,4 @@
-"""Index values as linear forms (`Index`), and constant upper bounds on them. What cannot be seen through is an atom."""
+"""Index values as linear forms, and constant upper bounds on them. What cannot be seen through is an atom."""
 
 from collections.abc import Callable, Sequence
 

@@ -93,7 +93,7 @@ def parallel_nest(loop: scf.ForOp) -> list[ParallelLoop]:
 
 
 def _perfectly_nested(loop: scf.ForOp) -> scf.ForOp | None:
-    """The one loop in `loop`'s body that takes its iter_args and yields its results, with only index arithmetic aside."""
+    """The one loop in `loop`'s body that takes its iter_args and yields its results, but for index arithmetic."""
     *body, end = loop.body.operations
     inner = [o for o in body if o.operation.name == "scf.for"]
     others = [o for o in body if o.operation.name != "scf.for"]

@@ -23,6 +23,7 @@ from ..dialects.mlir import ir
 
 PASSES = (
     "transform-interpreter",
+    "raise-attention",
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",
@@ -33,6 +34,7 @@ PASSES = (
     "cpu/scratch",
     "cpu/copies-to-linalg",
     "cpu/parallelize-linalg",
+    "cpu/pack-contractions",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/outline-parallel",

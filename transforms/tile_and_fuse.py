@@ -58,6 +58,8 @@ def check_options(root: ir.Operation, loops: int, sizes: Sequence[int], intercha
     """The order of the loops, outer to inner; PassError unless sizes and interchange fit the root's `loops` loops."""
     if len(sizes) > loops:
         raise PassError(f"{len(sizes)} tile sizes given, but '{root.name}' has {loops} loops", root)
+    if any(s >= 2**63 for s in sizes):
+        raise PassError(f"tile sizes must be below 2^63, but got {list(sizes)}", root)
     if any(s < 0 for s in sizes):
         raise PassError(f"tile sizes must not be negative (0 leaves a loop untiled), but got {list(sizes)}", root)
     order = list(interchange) or list(range(loops))
@@ -247,7 +249,7 @@ class _Fusion:
             self._fuse_group(op, tiling, tile, group, kept if tile == next(iter(groups)) else {}, online)
 
     def _external_results(self, op: ir.Operation) -> dict[int, list[ir.Operation]]:
-        """Results with uses that do not lead to the root, and these users; Untileable if one that does stays outside."""
+        """Results with uses that do not lead to the root, and their users; Untileable if one that does is not fused."""
         slices = {request.slice for request in self.requests}
         external: dict[int, list[ir.Operation]] = {}
         for number, result in enumerate(op.results):

@@ -29,7 +29,7 @@ WORD = 8  # bytes; pointers, sizes and strides are words
 
 @functools.cache
 def openmp_library() -> str | None:
-    """The path of an OpenMP runtime with LLVM's interface (libiomp5 of intel-openmp, or libomp); None if there is none."""
+    """The path of an OpenMP runtime with LLVM's interface (libiomp5 of intel-openmp, or libomp), or None."""
     folders = [os.path.join(sys.prefix, "lib"), sysconfig.get_path("purelib"), os.path.join(sys.base_prefix, "lib")]
     for name in ("libiomp5.so", "libomp.so", "libomp.so.5"):
         for folder in folders:
@@ -63,9 +63,7 @@ class Slot:
     @classmethod
     def of(cls, kind: ir.Type) -> "Slot":
         if isinstance(kind, ir.RankedTensorType | ir.MemRefType):
-            shape = tuple(
-                None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank)
-            )
+            shape = tuple(None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
             return cls(str(kind.element_type), shape)
         return cls(str(kind), None)
 
@@ -104,7 +102,9 @@ def _dtype(element: str) -> np.dtype:
     if width.isdigit() and int(width) in _INTEGERS:
         kind = np.dtype(_INTEGERS[int(width)])
         return np.dtype(f"u{kind.name}") if element.startswith("u") else kind
-    raise TypeError(f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index")
+    raise TypeError(
+        f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index"
+    )
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,7 @@ class CpuKernel:
         self.signature = signature
         self._module = module  # the engine refers to it
         library = openmp_library()
-        self._engine = execution_engine.ExecutionEngine(
-            module, opt_level=3, shared_libs=[library] if library else []
-        )
+        self._engine = execution_engine.ExecutionEngine(module, opt_level=3, shared_libs=[library] if library else [])
         address = self._engine.raw_lookup("_mlir_ciface_" + signature.name)
         if not address:
             raise ValueError(f"the module has no C interface for @{signature.name}; add llvm.emit_c_interface")
@@ -231,6 +229,8 @@ class CpuKernel:
 
     def _array(self, i: int, slot: Slot, value: Any) -> np.ndarray:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if array.dtype != slot.dtype:
             same_bits = array.dtype.kind in "iu" and slot.dtype.kind in "iu" and slot.element != "index"
             if not same_bits or array.dtype.itemsize != slot.dtype.itemsize:
@@ -240,8 +240,8 @@ class CpuKernel:
         for d, (expected, found) in enumerate(zip(slot.shape, array.shape, strict=True)):
             if expected is not None and expected != found:
                 raise self._mismatch(i, slot, f"{expected} in dimension {d}", f"{found}, shape {array.shape}")
-        if not array.flags.c_contiguous or not array.flags.aligned or not array.dtype.isnative:
-            array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+        if not array.flags.c_contiguous or not array.flags.aligned:
+            array = np.array(array, order="C")
         return array
 
     def _scalar(self, i: int, slot: Slot, value: Any) -> np.ndarray:

@@ -7,7 +7,8 @@ import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from ..diagnostics import user_error
-from ..runtime.signature import ArrayType, Signature
+from ..runtime.cpu import Slot
+from ..runtime.signature import Signature
 
 # Sizes of dynamic dimensions: odd, so that tiles do not divide them, and different, so that mix-ups show.
 SIZES = (67, 45, 83, 29, 51, 37, 75, 21)
@@ -19,25 +20,30 @@ def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed:
 
     `sizes` says how large dynamic dimensions are: by (argument, dimension), or for None all others.
     """
-    shapes = [list(kind.shape) for kind in signature.inputs]
+    shapes = [list(kind.shape or ()) for kind in signature.arguments]
     for place in sizes:
         if place is not None and (place[0] >= len(shapes) or place[1] >= len(shapes[place[0]])):
             raise user_error(f"--dim {place[0]}.{place[1]}: '{signature.name}' has no such dimension")
     default = iter(SIZES * len(shapes))
+    values: dict[int, int] = {}
     for group, static in zip(signature.dimensions.groups, signature.dimensions.sizes, strict=True):
         chosen = {sizes[place] for place in group if place in sizes} | ({static} if static is not None else set())
         if len(chosen) > 1:
-            names = ", ".join(f"{i}.{d}" for i, d in group)
+            names = ", ".join(str(i) if d is None else f"{i}.{d}" for i, d in group)
             raise user_error(f"the dimensions {names} are equal in the graph, and cannot be {sorted(chosen)}")
         if static is None and not chosen:
             chosen = {sizes[None] if None in sizes else next(default)}
         for i, d in group:
-            shapes[i][d] = next(iter(chosen))
+            if d is None:
+                values[i] = next(iter(chosen))
+            else:
+                shapes[i][d] = next(iter(chosen))
     generator = np.random.default_rng(seed)
-    return [_random(kind, shape, generator) for kind, shape in zip(signature.inputs, shapes, strict=True)]
+    made = [_random(kind, shape, generator) for kind, shape in zip(signature.arguments, shapes, strict=True)]
+    return [np.asarray(values.get(i, array), array.dtype) for i, array in enumerate(made)]
 
 
-def _random(kind: ArrayType, shape: Sequence[int | None], generator: np.random.Generator) -> np.ndarray:
+def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Generator) -> np.ndarray:
     concrete = [size or 0 for size in shape]
     if kind.dtype == np.bool_:
         return generator.random(concrete) < 0.75
@@ -57,10 +63,12 @@ def describe(signature: Signature, arrays: Sequence[np.ndarray], seed: int | Non
 
 def read(files: Sequence[str], signature: Signature) -> list[np.ndarray]:
     """The arrays of .npy files, one per argument; bf16 from its bits in uint16 (or in numpy's ``V2``)."""
-    if len(files) != len(signature.inputs):
-        raise user_error(f"'{signature.name}' takes {len(signature.inputs)} arguments, but --inputs has {len(files)}")
+    if len(files) != len(signature.arguments):
+        raise user_error(
+            f"'{signature.name}' takes {len(signature.arguments)} arguments, but --inputs has {len(files)}"
+        )
     arrays = []
-    for file, kind in zip(files, signature.inputs, strict=True):
+    for file, kind in zip(files, signature.arguments, strict=True):
         try:
             array = np.load(file, allow_pickle=False)
         except OSError as error:

@@ -61,7 +61,7 @@ class DiagOp(LinalgExt.Operation, name="diag", traits=[ext.Pure]):
         zero = build.constant(self.input.type.element_type, 0.0)
 
         def on_element(x: ir.Value, _: ir.Value) -> ir.Value:
-            on_diagonal = arith.cmpi(arith.CmpIPredicate.eq, linalg.index(n - 2), linalg.index(n - 1))
+            on_diagonal = arith.cmpi(arith.CmpIPredicate.eq, linalg.IndexOp(n - 2).result, linalg.IndexOp(n - 1).result)
             return arith.select(on_diagonal, x, zero)
 
         maps = [build.projection(n, range(n - 1)), build.projection(n, range(n))]

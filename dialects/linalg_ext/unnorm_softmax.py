@@ -28,9 +28,9 @@ class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
 
     def decompose(self) -> list[ir.Value]:
         """Emits linalg ops that compute the four results; see `decompose_statistics`; to it comes a = b + l."""
-        p, l, m, b, alpha = decompose_statistics(self)
-        rows = build.projection(l.type.rank, range(l.type.rank))
-        (a,) = build.generic([l], [b], [rows, rows], [build.PARALLEL] * l.type.rank, arith.addf)
+        p, total, m, b, alpha = decompose_statistics(self)
+        rows = build.projection(total.type.rank, range(total.type.rank))
+        (a,) = build.generic([total], [b], [rows, rows], [build.PARALLEL] * total.type.rank, arith.addf)
         row_element = self.max.type.element_type
         result = build.convert_elements(p, self.output.type.element_type)
         return [result, *(build.convert_elements(v, row_element) for v in (m, a, alpha))]

@@ -48,7 +48,7 @@ def divide_truncating(a: Any, b: Any) -> Any:
     return quotient + ((np.remainder(a, b) != 0) & ((a < 0) != (b < 0))).astype(np.asarray(a).dtype)
 
 
-for _name, _function in {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "addf": np.add,
     "subf": np.subtract,
     "mulf": np.multiply,
@@ -79,7 +79,8 @@ for _name, _function in {
     "shli": np.left_shift,
     "shrsi": np.right_shift,
     "shrui": on_unsigned(np.right_shift),
-}.items():
+}
+for _name, _function in _FUNCTIONS.items():
     elementwise(f"arith.{_name}", _function)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..mlir import ir
 
-_FLOATS = {
+_FLOATS: dict[str, Any] = {
     "f64": np.float64,
     "f32": np.float32,
     "f16": np.float16,
@@ -19,7 +19,7 @@ _FLOATS = {
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,
     "f8E5M2": ml_dtypes.float8_e5m2,
 }
-_INTEGERS = {
+_INTEGERS: dict[str, Any] = {
     "index": np.int64,
     "i1": np.bool_,
     **{f"{sign}{width}": f"int{width}" for sign in ("i", "si") for width in (8, 16, 32, 64)},
@@ -50,13 +50,6 @@ def storage_dtype(kind: ir.Type) -> np.dtype:
 def value_dtype(kind: ir.Type) -> np.dtype:
     """The numpy type that `kind`'s elements are evaluated in: float64 for every float."""
     return np.dtype(np.float64) if is_float(kind) else storage_dtype(kind)
-
-
-def rounded(value: Any, kind: ir.Type) -> Any:
-    """`value`, with floats rounded to the declared type `kind`."""
-    if not is_float(kind) or storage_dtype(kind) == np.float64:
-        return value
-    return np.asarray(value).astype(storage_dtype(kind)).astype(np.float64)
 
 
 def constant(attribute: ir.Attribute) -> Any:
@@ -123,6 +116,19 @@ def take_if_free(operands: list[Any], i: int) -> np.ndarray | None:
         return array
     operands[i] = array
     return None
+
+
+def round_in_place(values: list[Any], i: int, kind: ir.Type) -> None:
+    """Rounds the floats `values[i]` to the declared type `kind`, in their own memory where that is free."""
+    if not is_float(kind) or storage_dtype(kind) == np.float64:
+        return
+    if np.size(values[i]) < LARGE or 0 in values[i].strides:
+        values[i] = np.asarray(values[i]).astype(storage_dtype(kind)).astype(np.float64)[()]
+        return
+    array = take(values, i)
+    for block in array if array.ndim > 1 else [array]:
+        np.copyto(block, block.astype(storage_dtype(kind)))
+    values[i] = array
 
 
 def _owns_memory(array: Any) -> bool:

@@ -70,8 +70,8 @@ class Access:
         self.is_projection = None not in self.plain and len(set(self.plain)) == len(self.plain)
         self.is_permutation = self.is_projection and len(self.plain) == self.loops
         if self.is_projection:
-            self.order = sorted(range(len(self.plain)), key=lambda axis: self.plain[axis])
-            present = set(self.plain)
+            present = [d for d in self.plain if d is not None]
+            self.order = sorted(range(len(present)), key=present.__getitem__)
             self.expand = tuple(slice(None) if d in present else None for d in range(self.loops))
             self.trivial = self.order == list(range(len(self.order))) and len(self.order) == self.loops
 
@@ -91,7 +91,7 @@ class Access:
         index = tuple(slice(None) if d in self.dims else 0 for d in range(self.loops))
         projected = value[index]
         kept = sorted(self.dims)
-        return projected.transpose([kept.index(d) for d in self.plain])
+        return projected.transpose([kept.index(d) for d in self.plain if d is not None])
 
     def _strided(self, array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
         strides = [0] * self.loops

@@ -1,5 +1,7 @@
 """MLIR text of attention, fused by hand and not fused, for the tests of the CPU target."""
 
+# ruff: noqa: E501 (IR reads best unbroken)
+
 
 def tensor(*shape_and_type: int | str) -> str:
     return "tensor<" + "x".join(map(str, shape_and_type)) + ">"
@@ -24,7 +26,7 @@ def fused(q: int, k: int, d: int, dv: int, bq: int, bk: int, kind: str = "f32", 
     s_in, p_kind = (kind, kind) if kind in ("f32", "f64") else ("f32", "f32")
     S, P = tensor(tq, tk, s_in), tensor(tq, tk, kind)
     row = tensor(tq, acc)
-    O, full_row = tensor(tq, dv, acc), tensor(q, acc)
+    out, full_row = tensor(tq, dv, acc), tensor(q, acc)
     full_o = tensor(q, dv, acc)
     cast = ""
     p = "%sm#0"
@@ -85,18 +87,18 @@ func.func @main(%Q: {tensor(q, d, kind)}, %K: {tensor(d, k, kind)}, %V: {tensor(
       %s = linalg.matmul ins(%qt, %kt : {qt}, {kt}) outs(%s0 : {S}) -> {S}
       %mt = tensor.extract_slice %m2[%q] [{size_q}] [1] : {full_row} to {row}
       %at = tensor.extract_slice %a2[%q] [{size_q}] [1] : {full_row} to {row}
-      %ot = tensor.extract_slice %o2[%q, 0] [{size_q}, {dv}] [1, 1] : {full_o} to {O}
+      %ot = tensor.extract_slice %o2[%q, 0] [{size_q}, {dv}] [1, 1] : {full_o} to {out}
       %pr = tensor.empty({dims(*dyn_q, *dyn_k)}) : {S}
       %re = tensor.empty({dims(*dyn_q)}) : {row}
       %sm:4 = "linalg_ext.{op}"(%s, %pr, %mt, %at, %re) {{dimension = 1 : i64}}
         : ({S}, {S}, {row}, {row}, {row}) -> ({S}, {row}, {row}, {row}){cast}
       %de = tensor.empty({dims(*dyn_q, *dyn_q)}) : {tensor(tq, tq, acc)}
       %dg = "linalg_ext.diag"(%sm#3, %de) : ({row}, {tensor(tq, tq, acc)}) -> {tensor(tq, tq, acc)}
-      %oe = tensor.empty({dims(*dyn_q)}) : {O}
-      %oz = linalg.fill ins(%zero : {acc}) outs(%oe : {O}) -> {O}
-      %os = linalg.matmul ins(%dg, %ot : {tensor(tq, tq, acc)}, {O}) outs(%oz : {O}) -> {O}
-      %on = linalg.matmul ins({p}, %vt : {P}, {vt}) outs(%os : {O}) -> {O}
-      %o3 = tensor.insert_slice %on into %o2[%q, 0] [{size_q}, {dv}] [1, 1] : {O} into {full_o}
+      %oe = tensor.empty({dims(*dyn_q)}) : {out}
+      %oz = linalg.fill ins(%zero : {acc}) outs(%oe : {out}) -> {out}
+      %os = linalg.matmul ins(%dg, %ot : {tensor(tq, tq, acc)}, {out}) outs(%oz : {out}) -> {out}
+      %on = linalg.matmul ins({p}, %vt : {P}, {vt}) outs(%os : {out}) -> {out}
+      %o3 = tensor.insert_slice %on into %o2[%q, 0] [{size_q}, {dv}] [1, 1] : {out} into {full_o}
       %m3 = tensor.insert_slice %sm#1 into %m2[%q] [{size_q}] [1] : {row} into {full_row}
       %a3 = tensor.insert_slice %sm#2 into %a2[%q] [{size_q}] [1] : {row} into {full_row}
       scf.yield %o3, %m3, %a3 : {types}
@@ -112,7 +114,7 @@ def unfused(batch: tuple[int, ...], q: int | str, k: int | str, d: int, dv: int,
     acc = kind if kind in ("f32", "f64") else "f32"
     k_shape = [k, d] if layout == "nt" else [d, k]
     Q, K, V = (tensor(*batch, *s, kind) for s in ([q, d], k_shape, [k, dv]))
-    S, O, row = tensor(*batch, q, k, acc), tensor(*batch, q, dv, acc), tensor(*batch, q, acc)
+    S, out, row = tensor(*batch, q, k, acc), tensor(*batch, q, dv, acc), tensor(*batch, q, acc)
     infinity = "0xFFF0000000000000" if acc == "f64" else "0xFF800000"
     n = len(batch)
     nq = f"%q = tensor.dim %Q, %dq : {Q}" if q == "?" else ""
@@ -133,7 +135,7 @@ def unfused(batch: tuple[int, ...], q: int | str, k: int | str, d: int, dv: int,
   }} -> {P}"""
         p = "%p"
     return f"""
-func.func @main(%Q: {Q}, %K: {K}, %V: {V}) -> {O} {{
+func.func @main(%Q: {Q}, %K: {K}, %V: {V}) -> {out} {{
   %dq = arith.constant {n} : index
   %dk = arith.constant {n + (layout == "nn")} : index
   {nq}
@@ -148,8 +150,8 @@ func.func @main(%Q: {Q}, %K: {K}, %V: {V}) -> {O} {{
   %a = linalg.fill ins(%zero : {acc}) outs(%re : {row}) -> {row}
   %sm:4 = "linalg_ext.softmax"(%s, %se, %m, %a, %re) {{dimension = {n + 1} : i64}}
     : ({S}, {S}, {row}, {row}, {row}) -> ({S}, {row}, {row}, {row}){cast_p}
-  %oe = tensor.empty({sizes["q"]}) : {O}
-  %o0 = linalg.fill ins(%zero : {acc}) outs(%oe : {O}) -> {O}
-  %o = "linalg_ext.batch_matmul"({p}, %V, %o0) {{layout = "nn"}} : ({P}, {V}, {O}) -> {O}
-  return %o : {O}
+  %oe = tensor.empty({sizes["q"]}) : {out}
+  %o0 = linalg.fill ins(%zero : {acc}) outs(%oe : {out}) -> {out}
+  %o = "linalg_ext.batch_matmul"({p}, %V, %o0) {{layout = "nn"}} : ({P}, {V}, {out}) -> {out}
+  return %o : {out}
 }}"""

@@ -33,7 +33,8 @@ LIMITS = {
 def unary(op: str, kind: str):
     return kernel(f"""
 func.func @main(%x: tensor<?x{kind}>, %y: tensor<?x{kind}>) -> tensor<?x{kind}> {{
-  %r = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}}
+  %r = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                        iterator_types = ["parallel"]}}
     ins(%x : tensor<?x{kind}>) outs(%y : tensor<?x{kind}>) {{
     ^bb0(%a: {kind}, %b: {kind}):
       %z = {op} %a : {kind}

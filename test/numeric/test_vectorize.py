@@ -43,15 +43,19 @@ def generic(sizes, maps, iterators, ins, outs, body, dynamic=False):
     many = len(outs) > 1
     scalars = ", ".join(f"%x{i}: {k}" for i, k in enumerate([*ins, *outs]))
     returned = ", ".join(f"%r#{i}" for i in range(len(outs))) if many else "%r"
-    return f"""
+    return (
+        f"""
 func.func @main({arguments}) -> ({results}) {{
-  %r{f":{len(outs)}" if many else ""} = linalg.generic {{indexing_maps = [{", ".join(texts)}], iterator_types = [{kinds}]}}
+  %r{f":{len(outs)}" if many else ""} = linalg.generic {{indexing_maps = [{", ".join(texts)}],
+                      iterator_types = [{kinds}]}}
     {inputs} outs({", ".join(names[n_in:])} : {results}) {{
     ^bb0({scalars}):
       {body}
   }} -> ({results})
   return {returned} : {results}
-}}""", shapes
+}}""",
+        shapes,
+    )
 
 
 def random(rng, shape, kind):
@@ -83,19 +87,19 @@ def contractions(draw):
     groups = [draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2))]
     n = sum(groups)
     numbers = list(draw(st.permutations(range(n))))
-    batch, rows, columns, summed = (
-        [numbers.pop() for _ in range(count)] for count in groups
-    )
+    batch, rows, columns, summed = ([numbers.pop() for _ in range(count)] for count in groups)
     sizes = [draw(st.sampled_from([1, 2, 3, 5, 7, 16, 17, 33])) for _ in range(n)]
     if np.prod(sizes) > 50_000:
         sizes = [min(s, 5) for s in sizes]
-    a, b, c = (list(draw(st.permutations(part))) for part in (batch + rows + summed, batch + columns + summed,
-                                                              batch + rows + columns))
+    a, b, c = (
+        list(draw(st.permutations(part)))
+        for part in (batch + rows + summed, batch + columns + summed, batch + rows + columns)
+    )
     iterators = ["reduction" if d in summed else "parallel" for d in range(n)]
     return sizes, (a, b, c), iterators
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     contractions(),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),
@@ -146,7 +150,7 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(list(REDUCTIONS)),
     st.lists(st.sampled_from([1, 2, 3, 4, 7, 16, 31, 65]), min_size=1, max_size=3),
@@ -157,7 +161,8 @@ REDUCTIONS = {
 def test_reduction(op, sizes, which, dynamic, data):
     n = len(sizes)
     reduced = tuple(d for d in range(n) if which >> d & 1) or (0,)
-    kind = data.draw(st.sampled_from(["f32", "f64", "f16"] if op.endswith("f") else ["i32", "i64", "i8"]))
+    floats = ["f32", "f64"] if op == "arith.mulf" else ["f32", "f64", "f16"]  # products leave f16's range
+    kind = data.draw(st.sampled_from(floats if op.endswith("f") else ["i32", "i64", "i8"]))
     source = tuple(data.draw(st.permutations(range(n))))
     kept = tuple(d for d in range(n) if d not in reduced)
     body = f"%s = {op} %x1, %x0 : {kind}\n linalg.yield %s : {kind}"
@@ -178,7 +183,7 @@ def test_reduction(op, sizes, which, dynamic, data):
         assert relative_error(found, expected) < 20 * TOLERANCE[kind], text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from([1, 2, 3, 5, 16, 17, 40]), min_size=1, max_size=3),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),
@@ -242,7 +247,7 @@ def test_argmax_is_no_plain_reduction():
       %p = arith.select %g, %k, %x2 : i64
       linalg.yield %v, %p : f32, i64"""
     for rows, columns in itertools.product((1, 3, 20), (1, 5, 19)):
-        text, shapes = generic(
+        text, _ = generic(
             (rows, columns), [(0, 1), (0,), (0,)], ["parallel", "reduction"], ["f32"], ["f32", "i64"], body
         )
         rng = np.random.default_rng(1)

@@ -20,6 +20,7 @@ VIEWS = (
     "builtin.unrealized_conversion_cast",
 )
 FRAMES = ("func.func", "scf.forall", "scf.parallel")  # what has a stack frame of its own, once outlined
+TAKES_AWAY = ("memref.dealloc", "memref.realloc", "memref.extract_aligned_pointer_as_index")
 LOOPS = ("scf.for", "scf.while")
 
 
@@ -39,8 +40,8 @@ class Scratch(Pass):
             %s = memref.view %bytes[%c0][%n] : memref<32768xi8> to memref<?x128xf32>
 
     A buffer that leaves the iteration (returned, yielded, passed on) is left alone; so is one outside of all loops
-    that is too large for the stack. A large one in a loop is allocated once, before the loops of its task. Buffers whose
-    size is fixed outside of the loops, but unknown, are hoisted likewise. Deallocation comes after this pass.
+    that is too large for the stack. A large one in a loop is allocated once, before the loops of its task. Buffers
+    whose size is fixed outside of the loops, but unknown, are hoisted likewise. Deallocation comes after this pass.
     """
 
     limit: int = option("bytes of the stack that one task may use", 256 * 1024)
@@ -106,25 +107,19 @@ def _escapes(alloc: ir.Operation) -> bool:
             user = use.owner.operation
             if user.name in VIEWS:
                 pending += list(user.results)
-            elif (
-                (user.name == "memref.store" and use.operand_number == 0)
-                or user.name.split(".")[0] not in ("memref", "linalg", "vector")
-                or user.name
-                in (
-                    "memref.dealloc",
-                    "memref.realloc",
-                    "memref.extract_aligned_pointer_as_index",
-                )
-            ):
-                return True
             elif user.name == "memref.extract_strided_metadata":
                 pending.append(user.results[0])
-            elif any(
-                isinstance(r.type, ir.BaseMemRefType if hasattr(ir, "BaseMemRefType") else ir.MemRefType)
-                for r in user.results
-            ):
+            elif _takes_away(user, use.operand_number):
                 return True
     return False
+
+
+def _takes_away(user: ir.Operation, operand_number: int) -> bool:
+    """True unless the user only reads and writes elements."""
+    if user.name.split(".")[0] not in ("memref", "linalg", "vector") or user.name in TAKES_AWAY:
+        return True
+    is_stored = user.name == "memref.store" and operand_number == 0
+    return is_stored or any(isinstance(r.type, ir.MemRefType | ir.UnrankedMemRefType) for r in user.results)
 
 
 def _replace(alloc: ir.Operation, frame: ir.Operation, bytes_: int, on_stack: bool) -> None:

@@ -1,0 +1,171 @@
+"""What a compiled kernel takes and gives back: types, shapes, ownership, errors."""
+
+import gc
+import resource
+import threading
+
+import graphs
+import ml_dtypes
+import numpy as np
+import pytest
+from attn_opt.compiler.runtime.cpu import Signature
+from attn_opt.dialects.assembly import parse_module
+from harness import CONTEXT, kernel
+
+
+def identity(kind: str) -> str:
+    return f"func.func @main(%x: {kind}) -> {kind} {{ return %x : {kind} }}"
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"),
+    [
+        ("f16", np.float16),
+        ("bf16", ml_dtypes.bfloat16),
+        ("f32", np.float32),
+        ("f64", np.float64),
+        ("i1", np.bool_),
+        ("i8", np.int8),
+        ("i16", np.int16),
+        ("i32", np.int32),
+        ("i64", np.int64),
+        ("index", np.int64),
+    ],
+)
+def test_element_types(element, dtype):
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    found = kernel(identity(f"tensor<2x?x{element}>"))(x)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, x)
+    scalar = kernel(identity(element))(x[0, 1])
+    assert scalar == x[0, 1] and scalar.dtype == x.dtype
+
+
+def test_results_never_share_memory_with_arguments():
+    """An argument that is returned is copied, and an argument that is computed into is not changed."""
+    run = kernel("""
+func.func @main(%x: tensor<4xf32>, %c: f32) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %f = linalg.fill ins(%c : f32) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+  return %x, %f, %f : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}""")
+    x = np.arange(4, dtype=np.float32)
+    same, filled, again = run(x, 7.0)
+    np.testing.assert_array_equal(x, [0, 1, 2, 3])
+    np.testing.assert_array_equal(same, x)
+    np.testing.assert_array_equal(filled, [7] * 4)
+    same[:] = -1
+    np.testing.assert_array_equal(x, [0, 1, 2, 3])
+    del filled
+    gc.collect()
+    np.testing.assert_array_equal(again, [7] * 4)
+
+
+def test_results_of_many_kinds():
+    run = kernel("""
+func.func @main(%x: tensor<?x3xf32>, %i: index) -> (f32, tensor<?x3xf32>, index, tensor<f64>, i1) {
+  %c = arith.constant 2.5 : f32
+  %d = arith.constant 1.5 : f64
+  %t = tensor.from_elements %d : tensor<f64>
+  %one = arith.constant 1 : index
+  %j = arith.addi %i, %one : index
+  %b = arith.cmpi eq, %i, %one : index
+  return %c, %x, %j, %t, %b : f32, tensor<?x3xf32>, index, tensor<f64>, i1
+}""")
+    x = np.ones((2, 3), np.float32)
+    c, y, j, t, b = run(x, 1)
+    assert (c, j, b) == (2.5, 2, True) and t.shape == () and t[()] == 1.5
+    np.testing.assert_array_equal(y, x)
+
+
+def test_no_results():
+    assert kernel("func.func @main(%x: tensor<4xf32>) { return }")(np.zeros(4, np.float32)) is None
+
+
+def test_empty_and_single():
+    run = kernel(graphs.unfused((), "?", "?", 4, 4))
+    assert run(*(np.zeros(s, np.float32) for s in ((0, 4), (3, 4), (3, 4)))).shape == (0, 4)
+    assert (run(*(np.zeros(s, np.float32) for s in ((2, 4), (0, 4), (0, 4)))) == 0).all()
+
+
+def test_strides_and_byte_order():
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    run = kernel(identity("tensor<?x?xf32>"))
+    for view in (x.T, x[::2, 1::2], x[::-1], x.astype(">f4"), np.asfortranarray(x)):
+        np.testing.assert_array_equal(run(view), view)
+    misaligned = np.frombuffer(b"\0" + x.tobytes(), np.float32, offset=1).reshape(4, 6)
+    np.testing.assert_array_equal(run(misaligned), x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "takes 2 argument"),
+        ((np.zeros((2, 3), np.float64), 1.0), "expected dtype float32, but found float64"),
+        ((np.zeros(3, np.float32), 1.0), "expected rank 2, but found rank 1"),
+        ((np.zeros((2, 4), np.float32), 1.0), "expected 3 in dimension 1, but found 4"),
+        ((np.zeros((2, 3), np.float32), np.zeros(3)), "expected a scalar of float32"),
+        ((np.zeros((2, 3), np.float32), "x"), "expected a scalar of float32"),
+        ((None, 1.0), "expected dtype float32, but found object"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    run = kernel("func.func @main(%x: tensor<?x3xf32>, %s: f32) -> tensor<?x3xf32> { return %x : tensor<?x3xf32> }")
+    with pytest.raises((TypeError, ValueError), match=message):
+        run(*arguments)
+
+
+def test_signature_needs_one_function():
+    text = "func.func @a() { return }\nfunc.func @b() { return }"
+    with CONTEXT:
+        module = parse_module(text, "test.mlir", CONTEXT)
+        assert Signature.of(module, "b").name == "b"
+        with pytest.raises(ValueError, match="found @a, @b"):
+            Signature.of(module)
+        with pytest.raises(ValueError, match="a public function @c"):
+            Signature.of(module, "c")
+
+
+def test_calls_between_functions():
+    run = kernel("""
+func.func private @twice(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %r = linalg.add ins(%x, %x : tensor<?xf32>, tensor<?xf32>) outs(%x : tensor<?xf32>) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %a = call @twice(%x) : (tensor<?xf32>) -> tensor<?xf32>
+  %b = call @twice(%a) : (tensor<?xf32>) -> tensor<?xf32>
+  return %b : tensor<?xf32>
+}""")
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(run(x), 4 * x)
+    np.testing.assert_array_equal(x, np.arange(5))
+
+
+def test_memory_is_freed_and_does_not_grow_with_the_scores():
+    """Scores of 4096 × 4096 would be 64 MB per call; fused, a call needs its result and some tiles."""
+    run = kernel(graphs.fused(4096, 4096, 16, 16, 64, 128))
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((4096, 16), (16, 4096), (4096, 16)))
+    run(q, k, v)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(30):
+        run(q, k, v)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024  # KB
+
+
+def test_calls_from_several_threads():
+    run = kernel(graphs.fused(64, 64, 16, 16, 16, 32))
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((64, 16), (16, 64), (64, 16)))
+    expected, found = run(q, k, v), []
+
+    def call():
+        for _ in range(20):
+            found.append(run(q, k, v))
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 80 and all((f == expected).all() for f in found)
