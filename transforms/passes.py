@@ -25,6 +25,7 @@ PASSES = (
     "transform-interpreter",
     "raise-attention",
     "fuse-attention",
+    "online/defer-division",
     "online/fold-diag",
     "decompose-linalg-ext",
     "fresh-inits",

@@ -55,7 +55,7 @@ def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Genera
     wide = np.float64 if kind.dtype == np.float64 else np.float32
     made = np.asarray(generator.standard_normal(concrete, dtype=wide))
     if len(concrete) >= 2:
-        made *= wide(max(1, concrete[-1]) ** -0.25)
+        made = made * wide(max(1, concrete[-1]) ** -0.25)
     return made.astype(kind.dtype, copy=False)
 
 
