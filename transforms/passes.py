@@ -23,7 +23,9 @@ from ..dialects.mlir import ir
 
 PASSES = (
     "transform-interpreter",
+    "raise-attention",
     "fuse-attention",
+    "online/defer-division",
     "online/fold-diag",
     "decompose-linalg-ext",
     "fresh-inits",

@@ -65,7 +65,7 @@ def _apply(payload: ir.Operation, sequence: ir.Operation, script: ir.Module) -> 
 
 def _as_pass_error(text: str, sequence: ir.Operation) -> PassError:
     """The bindings give upstream's diagnostics as text: ``Diagnostic message at loc("file":line:col): message``."""
-    found = re.search(r'Diagnostic message at (loc\(.*?\)): (.*)', text, re.DOTALL)
+    found = re.search(r"Diagnostic message at (loc\(.*?\)): (.*)", text, re.DOTALL)
     if not found:
         return PassError(text, sequence)
     place = re.fullmatch(r'loc\("(.*)":(\d+):(\d+)\)', found.group(1))

@@ -26,12 +26,12 @@ class FoldDiag(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for matmul in ops_in(op, "linalg"):
-            diag = _diag_factor(matmul) if matmul.name in MATMULS else None
+            diag = diag_factor(matmul) if matmul.name in MATMULS else None
             if diag is not None:
                 _fold(matmul, diag)
 
 
-def _diag_factor(matmul: ir.Operation) -> ir.Operation | None:
+def diag_factor(matmul: ir.Operation) -> ir.Operation | None:
     """The linalg_ext.diag that is the left operand."""
     diag = defining_op(matmul.operands[0])
     if diag is None or diag.name != "linalg_ext.diag" or len(matmul.results) != 1:
