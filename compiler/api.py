@@ -43,6 +43,16 @@ class Options:
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
+    def check(self) -> None:
+        """A user's error where a value has the wrong type."""
+        for name in ("tile_sizes", "tile_interchange"):
+            values = getattr(self, name)
+            is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+            if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
+                raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
+        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+            raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
+
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
     """Compiles MLIR text, a file of it, or a module (an ``ir.Module`` or operation) into a Kernel.
@@ -106,7 +116,9 @@ def read(path: str | os.PathLike[str]) -> str:
 
 
 def _looks_like_path(text: str) -> bool:
-    """MLIR text has an op in it, whose form needs a bracket or a line break; a path of ours has neither."""
+    """MLIR text has an op in it, whose form needs a bracket or a line break; few paths have either."""
+    if "\n" not in text and os.path.exists(text):
+        return True
     return bool(text) and not set(text) & set("\n(){}<>") and (text.endswith(".mlir") or " " not in text.strip())
 
 
@@ -152,6 +164,13 @@ def _holds_matmul(loop: ir.Operation) -> bool:
     return found
 
 
+def _default_threads() -> int | None:
+    try:
+        return env.get("THREADS")
+    except env.VariableError as error:
+        raise user_error(str(error)) from None
+
+
 def check_target(target: str) -> None:
     """A user's error if there is no such target."""
     if target not in TARGETS:
@@ -191,7 +210,11 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
     from .runtime import cpu
 
     check_target(target)
+    options.check()
+    threads = options.threads or _default_threads()
     function = find_entry(module, options.entry)
+    if "sym_visibility" in function.operation.attributes:
+        del function.operation.attributes["sym_visibility"]  # it is called from outside
     signature = Signature.of(function)
     types = cpu.Signature.of(module, signature.name)
     texts = {"graph": print_module(module)}
@@ -203,7 +226,7 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
             listener=options.listener,
         )
         runtime = cpu.CpuKernel(module, types)
-    return Kernel(signature, target, texts, runtime, options.threads or env.get("THREADS"))
+    return Kernel(signature, target, texts, runtime, threads)
 
 
 def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
@@ -220,8 +243,8 @@ def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
     from ..transforms.fuse_attention import FuseAttention
 
     try:
-        return [FuseAttention(tuple(options.tile_sizes), tuple(options.tile_interchange))]
-    except (TypeError, ValueError, PassError) as error:
+        return [FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)))]
+    except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
 
 

@@ -56,6 +56,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",
+        f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
         "canonicalize",

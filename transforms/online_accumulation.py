@@ -143,11 +143,12 @@ class OnlineAccumulation:
     def _scaled(self, builder: TileBuilder, root: ir.Operation, scale: ir.Value, accumulator: ir.Value) -> ir.Value:
         kind = accumulator.type
         plain = self.rows == list(range(kind.rank - 1))
-        multiply = {
+        products: dict[str, Callable[..., ir.Value]] = {
             "linalg.matmul": functools.partial(_linalg_matmul, linalg.matmul),
             "linalg.batch_matmul": functools.partial(_linalg_matmul, linalg.batch_matmul),
             "linalg_ext.batch_matmul": _batch_matmul,
-        }.get(root.name)
+        }
+        multiply = products.get(root.name)
         if not plain or multiply is None:
             return row_scaling(scale, accumulator, self.rows)
         rows = [r.size for r in builder.everything(scale)]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from ..dialects import build
 from ..dialects.mlir import ir, scf, tensor
-from .linear import DYNAMIC, Linear, linear, minima
+from ..dialects.tiling import Index
+from .linear import DYNAMIC, linear, minima
 from .passes import Pass, remark
 from .rewriting import ancestors, defining_op, ops_in
 
@@ -208,7 +209,7 @@ def _same_size(a: ir.Value | int, b: ir.Value | int) -> bool:
     return a == b if isinstance(a, int) == isinstance(b, int) and a == b else sorted_forms(a) == sorted_forms(b)
 
 
-def sorted_forms(value: ir.Value | int) -> frozenset[Linear]:
+def sorted_forms(value: ir.Value | int) -> frozenset[Index]:
     return frozenset(minima(value))
 
 
@@ -216,15 +217,15 @@ def _at_most(size: ir.Value | int, c: int, loop: scf.ForOp) -> bool:
     """True if `size` ≤ c·step can be seen."""
     limit = linear(loop.operation.operands[2])
     for form in minima(size):
-        if not limit.terms and not form.terms and form.constant <= c * limit.constant:
+        if limit.static is not None and form.static is not None and form.static <= c * limit.static:
             return True
-        if limit.terms and form == Linear(frozenset((v, k * c) for v, k in limit.terms), limit.constant * c):
+        if form == limit.scaled(c):
             return True
     return False
 
 
-def _invariant(form: Linear, loop: scf.ForOp) -> bool:
-    return all(_defined_outside(v, loop) for v in form.values)
+def _invariant(form: Index, loop: scf.ForOp) -> bool:
+    return all(_defined_outside(v, loop) for v, _ in form.terms)
 
 
 def _defined_outside(value: ir.Value, loop: scf.ForOp) -> bool:

@@ -33,6 +33,7 @@ PASSES = (
     "cpu/scratch",
     "cpu/copies-to-linalg",
     "cpu/parallelize-linalg",
+    "cpu/pack-contractions",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/outline-parallel",

@@ -249,7 +249,7 @@ class _Fusion:
             self._fuse_group(op, tiling, tile, group, kept if tile == next(iter(groups)) else {}, online)
 
     def _external_results(self, op: ir.Operation) -> dict[int, list[ir.Operation]]:
-        """Results with uses that do not lead to the root, and these users; Untileable if one that does stays outside."""
+        """Results with uses that do not lead to the root, and their users; Untileable if one that does is not fused."""
         slices = {request.slice for request in self.requests}
         external: dict[int, list[ir.Operation]] = {}
         for number, result in enumerate(op.results):

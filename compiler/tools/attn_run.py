@@ -67,8 +67,11 @@ def _run(options: Options, printer: Printer) -> int:
     passed, flops = True, None
     if options.check:
         expected, flops = checking.reference(graph, signature.name, inputs)
-        tolerance = checking.tolerance(function) if options.tolerance is None else options.tolerance
-        passed = checking.report(signature, results, expected, tolerance)
+        if options.tolerance is None:
+            allowed = checking.limits(graph, function, inputs, results, expected)
+        else:
+            allowed = [options.tolerance] * len(results)
+        passed = checking.report(signature, results, expected, allowed)
         del expected
     if options.bench:
         _bench(kernel, inputs, flops)

@@ -66,4 +66,3 @@ def _effects(op_class: type) -> type:
             transform.modifies_payload(effects)
 
     return Effects
-

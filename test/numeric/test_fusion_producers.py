@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (lines of MLIR)
 """What stands around attention, fused with it: reshapes, slices, pads, broadcasts, casts, projections; in float64."""
 
 import numpy as np
@@ -180,7 +181,8 @@ def build(name: str, b: int, h: int, m: int, n: int, d: int, v: int) -> tuple[st
     n = max(n, 4)
     if name == "shared":
         v = d
-    sizes = dict(b=b, h=h, m=m, n=n, d=d, v=v, e=3, hd=h * d, bh=b * h, mh=m // 2, n3=n - 3, n2=n + 3, n1=n - 1)
+    sizes = {"b": b, "h": h, "m": m, "n": n, "d": d, "v": v, "e": 3}
+    sizes |= {"hd": h * d, "bh": b * h, "mh": m // 2, "n3": n - 3, "n2": n + 3, "n1": n - 1}
     arguments, before, between, result = PRODUCERS[name]
     text = "func.func @f(" + ", ".join(arguments) + ") -> " + OUT + " {{" + before
     text += CORE.replace("{between}", between).replace("{p}", result) + "  return %o : " + OUT + "\n}}\n"

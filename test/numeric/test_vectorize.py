@@ -99,7 +99,7 @@ def contractions(draw):
     return sizes, (a, b, c), iterators
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     contractions(),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),
@@ -150,7 +150,7 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(list(REDUCTIONS)),
     st.lists(st.sampled_from([1, 2, 3, 4, 7, 16, 31, 65]), min_size=1, max_size=3),
@@ -161,7 +161,8 @@ REDUCTIONS = {
 def test_reduction(op, sizes, which, dynamic, data):
     n = len(sizes)
     reduced = tuple(d for d in range(n) if which >> d & 1) or (0,)
-    kind = data.draw(st.sampled_from(["f32", "f64", "f16"] if op.endswith("f") else ["i32", "i64", "i8"]))
+    floats = ["f32", "f64"] if op == "arith.mulf" else ["f32", "f64", "f16"]  # products leave f16's range
+    kind = data.draw(st.sampled_from(floats if op.endswith("f") else ["i32", "i64", "i8"]))
     source = tuple(data.draw(st.permutations(range(n))))
     kept = tuple(d for d in range(n) if d not in reduced)
     body = f"%s = {op} %x1, %x0 : {kind}\n linalg.yield %s : {kind}"
@@ -182,7 +183,7 @@ def test_reduction(op, sizes, which, dynamic, data):
         assert relative_error(found, expected) < 20 * TOLERANCE[kind], text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from([1, 2, 3, 5, 16, 17, 40]), min_size=1, max_size=3),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),

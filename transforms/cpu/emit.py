@@ -131,9 +131,41 @@ class Emitter:
             if not operand.is_read or (operand.is_output and self.op.is_accumulator(operand)):
                 continue
             loops = [loop for loop in self.schedule.order if loop in operand.loops]
-            if (loops[-1] if loops else None) == d:
+            if (loops[-1] if loops else None) != d:
+                continue
+            if self._is_block(operand):
+                self._load_block(operand)
+            else:
                 for offsets in self._offsets(sorted(operand.loops)):
                     self.loaded[operand.number, offsets] = self._load(operand, self._at(operand.loops, offsets))
+
+    def _is_block(self, operand: Operand) -> bool:
+        """True if the current tile of the operand is a full square, contiguous across the lanes."""
+        across = self.schedule.transposed
+        return (
+            across is not None
+            and across in operand.loops
+            and across == operand.dims[-1]
+            and operand.stride_kind(self.v) == "strided"
+            and self.tiles[across].count == self.lanes
+            and self.tiles[self.v].mask is None
+            and all(self.tiles[d].count == 1 for d in operand.loops if d != across)
+        )
+
+    def _load_block(self, operand: Operand) -> None:
+        """Loads a square along the loop across, a vector per lane, and transposes it."""
+        source = self.memory[operand.number]
+        type_ = ir.VectorType.get([self.lanes], source.type.element_type)
+        subscripts = self._subscripts(operand, dict.fromkeys(operand.loops, 0))
+        position = operand.dims.index(self.v)
+        base, rows = subscripts[position], []
+        for lane in range(self.lanes):
+            subscripts[position] = arith.addi(base, build.index(lane)) if lane else base
+            rows.append(vector.LoadOp(type_, source, subscripts).result)
+        loops = sorted(operand.loops)
+        for offset, column in enumerate(transpose(rows)):
+            offsets = tuple(offset if d == self.schedule.transposed else 0 for d in loops)
+            self.loaded[operand.number, offsets] = self.evaluator.from_memory(column, operand.element)
 
     def _offsets(self, loops: Sequence[int]) -> list[Offsets]:
         return list(itertools.product(*(range(self.tiles[d].count) for d in loops)))
@@ -339,6 +371,21 @@ class Emitter:
         ).result
         lane = arith.muli(self._step(ir.IndexType.get()), self.evaluator.broadcast(stride))
         return flat, position, lane
+
+
+def transpose(rows: list[ir.Value]) -> list[ir.Value]:
+    """The columns of a square of vectors: in stage d, blocks of d × d off the diagonal change places."""
+    n = len(rows)
+    d = 1
+    while d < n:
+        upper = [j + n - d if j & d else j for j in range(n)]
+        lower = [j + n if j & d else j + d for j in range(n)]
+        for i in range(n):
+            if not i & d:
+                a, b = rows[i], rows[i | d]
+                rows[i], rows[i | d] = vector.ShuffleOp(a, b, upper).result, vector.ShuffleOp(a, b, lower).result
+        d *= 2
+    return rows
 
 
 DYNAMIC_OFFSET = ir.ShapedType.get_dynamic_size()

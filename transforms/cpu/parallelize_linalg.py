@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import affine, ir, linalg, memref, scf
-from ..linear import DYNAMIC
+from ...dialects.mlir import ir, scf
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
+from .blocks import Block, extent_at, indexing_maps, part_of, with_operands
 from .structured import Structured, Unsupported
+
+ROWS = 64  # the least rows of a contraction in a task
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class ParallelizeLinalg(Pass):
         size = op.sizes[loop]
         inner = max(1, total // (256 if size is None else size))
         step = max(1, -(-self.grain // inner))
-        if step > 1:
-            step = -(-step // 8) * 8  # whole register tiles
+        if not all(op.is_parallel(d) for d in range(op.n_loops)):
+            step = max(step, min(ROWS, size or ROWS))  # rows that reuse what is packed, and whole register tiles
         if size is not None and step >= size:
             return
         with ir.InsertionPoint(op.op), op.op.location:
@@ -59,46 +61,8 @@ class ParallelizeLinalg(Pass):
             parallel_op = scf.ParallelOp([], [build.index(0)], [bound], [build.index(step)], [])
             body = parallel_op.regions[0].blocks.append(ir.IndexType.get())
             with ir.InsertionPoint(body):
-                iv = body.arguments[0]
-                if size is not None and size % step == 0:
-                    extent: int | ir.Value = step
-                else:
-                    d0, s0 = ir.AffineExpr.get_dim(0), ir.AffineExpr.get_symbol(0)
-                    rest = ir.AffineMap.get(1, 1, [ir.AffineExpr.get_constant(step), s0 - d0])
-                    extent = affine.AffineMinOp(rest, [iv, bound]).result
-                tiles = [_tile(o.value, o.dims, loop, iv, extent) for o in op.operands]
-                n_inputs = len(op.operands) - len(op.outputs)
-                clone = linalg.GenericOp(
-                    [],
-                    tiles[:n_inputs],
-                    tiles[n_inputs:],
-                    op.op.attributes["indexing_maps"],
-                    op.op.attributes["iterator_types"],
-                )
-                op.body.append_to(clone.regions[0])
+                offset = body.arguments[0]
+                blocks = {loop: Block(offset, extent_at(op, loop, offset, bound, step))}
+                with_operands(op, [part_of(o, blocks) for o in op.operands], indexing_maps(op))
                 scf.ReduceOp([], 0)
         op.op.erase()
-
-
-def _tile(value: ir.Value, dims: tuple | None, loop: int, iv: ir.Value, extent: int | ir.Value) -> ir.Value:
-    """The part of a buffer that the iterations [iv, iv + extent) of `loop` touch."""
-    if dims is None or loop not in dims:
-        return value
-    kind = value.type
-    position = dims.index(loop)
-    offsets = [0] * kind.rank
-    offsets[position] = DYNAMIC
-    sizes, dynamic_sizes = [], []
-    for i in range(kind.rank):
-        if i == position:
-            sizes.append(extent if isinstance(extent, int) else DYNAMIC)
-            dynamic_sizes += [] if isinstance(extent, int) else [extent]
-        elif kind.is_dynamic_dim(i):
-            sizes.append(DYNAMIC)
-            dynamic_sizes.append(memref.dim(value, build.index(i)))
-        else:
-            sizes.append(kind.get_dim_size(i))
-    strides, _ = kind.get_strides_and_offset()
-    layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), list(strides))
-    result = ir.MemRefType.get(sizes, kind.element_type, layout, kind.memory_space)
-    return memref.SubViewOp(result, value, [iv], dynamic_sizes, [], offsets, sizes, [1] * kind.rank).result
