@@ -63,28 +63,34 @@ class TorchProgram:
         self.program, self.lowered = program, lowered
         self.module = lowered.module
 
-    def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The kernel's arguments for a call; a user's error where it does not fit what was traced."""
+    def flat(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
         expected = self.program.call_spec.in_spec
         flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
         if spec != expected:
             raise user_error(
                 f"was traced for {expected.num_leaves} arguments in this structure: {expected}, but called with {spec}"
             )
+        return flat
+
+    def arguments(self, flat: Sequence[Any]) -> list[Any]:
+        """The kernel's arguments, parameters and constants among them."""
         return [flat[a] if isinstance(a, int) else a for a in self.lowered.arguments]
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
         """What the function returns, from the kernel's results; inputs and buffers that it writes are written."""
-        del flat_inputs
+        signature = self.lowered.program.graph_signature
         outputs = [None if n is None else as_torch(arrays[n]) for n in self.lowered.results]
         returned = []
-        for value, spec in zip(outputs, self.lowered.program.graph_signature.output_specs, strict=True):
+        for value, spec in zip(outputs, signature.output_specs, strict=True):
             if spec.kind == OutputKind.USER_OUTPUT:
                 returned.append(getattr(spec.arg, "value", None) if value is None else value)
             elif spec.kind == OutputKind.BUFFER_MUTATION:
                 self.lowered.program.state_dict[spec.target].copy_(value)
+            elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+                flat_inputs[list(signature.user_inputs).index(spec.target)].copy_(value)
             else:
-                raise user_error(f"the function writes to its argument '{spec.target}', which is not supported")
+                raise user_error(f"the function has an output of kind {spec.kind.name}, which is not supported")
         return torch.utils._pytree.tree_unflatten(returned, self.program.call_spec.out_spec)
 
 
