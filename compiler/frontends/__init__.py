@@ -26,8 +26,8 @@ def compile_traced(
         raise user_error("example_args are needed to trace a Python function: a tuple of arrays as it takes")
     kinds = sorted({f"{type(a).__module__}.{type(a).__name__}" for a in example_args})
     raise user_error(
-        f"no frontend traces '{getattr(source, '__name__', type(source).__name__)}' with arguments of {', '.join(kinds)}; "
-        "pass torch tensors (pip install 'attn-opt[torch]'), MLIR text, a path or a module"
+        f"no frontend traces '{getattr(source, '__name__', type(source).__name__)}' with arguments of "
+        f"{', '.join(kinds)}; pass torch tensors (pip install 'attn-opt[torch]'), MLIR text, a path or a module"
     )
 
 

@@ -22,7 +22,8 @@ from . import torch_shapes
 
 TO_BACKEND = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
-    "torchdynamo-export-to-torch-backend-pipeline{extra-library= backend-legal-ops=aten.flatten.using_ints,aten.unflatten.int})"
+    "torchdynamo-export-to-torch-backend-pipeline"
+    "{extra-library= backend-legal-ops=aten.flatten.using_ints,aten.unflatten.int})"  # they would become views again
 )
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
 KEPT_WHOLE = (torch.ops.aten.matmul,)

@@ -58,9 +58,9 @@ class Reduction:
 class Tracer:
     """Makes expressions of elements; see the module. `splittable` are the variables that may be split."""
 
-    def __init__(self, splittable: frozenset[Var]):
+    def __init__(self) -> None:
         self.make = Expressions()
-        self.splittable = splittable
+        self.splittable: frozenset[Var] = frozenset()
         self.aliases: dict[Expr, list[Expr]] = {}
         self._expanded: dict[Expr, Expr] = {}
 
