@@ -1,0 +1,232 @@
+"""From a program of torch.export to linalg on tensors, by the importer and the passes of the bindings.
+
+Decompositions are chosen so that attention stays recognisable and sizes stay sizes: ``aten.matmul`` is kept whole (as
+``view`` and ``bmm`` its batch dimensions would be lost where they are dynamic), scaled_dot_product_attention becomes
+two of them around a softmax, flex_attention too, with its modifications inlined.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from ...dialects import make_context
+from ...dialects.mlir import ir, passmanager
+from ..diagnostics import user_error
+from . import torch_shapes
+
+TO_BACKEND = (
+    "builtin.module(func.func(torch-match-quantized-custom-ops),"
+    "torchdynamo-export-to-torch-backend-pipeline"
+    "{extra-library= backend-legal-ops=aten.flatten.using_ints,aten.unflatten.int})"  # they would become views again
+)
+TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
+KEPT_WHOLE = (torch.ops.aten.matmul,)
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """aten.scaled_dot_product_attention in two matmuls; rows that are masked as a whole give zeros, as torch's do."""
+    if dropout_p:
+        weights = _scores(query, key, attn_mask, is_causal, scale, enable_gqa).softmax(-1)
+        weights = torch.nn.functional.dropout(weights, dropout_p)
+    else:
+        weights = torch._safe_softmax(_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
+    return torch.matmul(weights.to(value.dtype), _repeated(value, query, enable_gqa))
+
+
+def _scores(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> torch.Tensor:
+    factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    scores = torch.matmul(query, _repeated(key, query, enable_gqa).transpose(-2, -1)) * factor
+    if is_causal:
+        rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
+        columns = torch.arange(key.size(-2), device=query.device)
+        scores = torch.where(columns <= rows, scores, -math.inf)
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = torch.where(attn_mask, scores, -math.inf)
+        else:
+            scores = scores + attn_mask
+    return scores
+
+
+def _repeated(keys: torch.Tensor, query: torch.Tensor, enable_gqa: bool) -> torch.Tensor:
+    """Keys or values, repeated for the queries' heads; the copies vanish when attention is raised."""
+    groups = query.size(-3) // keys.size(-3) if enable_gqa else 1
+    if groups == 1:
+        return keys
+    batch, heads, length, size = keys.shape[:-3], keys.size(-3), keys.size(-2), keys.size(-1)
+    repeated = keys.unsqueeze(-3).expand(*batch, heads, groups, length, size)
+    return repeated.reshape(*batch, heads * groups, length, size)
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable]:
+    """What becomes of each op that has no lowering of its own, or a worse one."""
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+    table = {op: f for op, f in get_decomposition_table().items() if op._overloadpacket not in KEPT_WHOLE}
+    table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
+    table[torch.ops.aten.expand.default] = torch_shapes.expand
+    return table
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A program as a module whose function ``main`` takes the tensors `arguments` and returns those of `results`.
+
+    An argument is a tensor that the program holds (a parameter, a buffer, a constant) or the number of a user's input;
+    `results` has the number of the function's result for every output of the program's graph, None for what is no
+    tensor.
+    """
+
+    module: ir.Module
+    arguments: list[torch.Tensor | int]
+    program: ExportedProgram
+    results: list[int | None]
+
+
+def lower(program: ExportedProgram) -> Lowered:
+    """Linalg on tensors for a program of torch.export. A user's error where there is no way."""
+    from .torch_flex import without_flex_attention
+
+    program = without_flex_attention(program)
+    try:
+        program = program.run_decompositions(decompositions())
+    except Exception as error:
+        raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
+    graph = program.graph_module.graph
+    arguments = _arguments(program)
+    torch_shapes.split_and_merge(graph)
+    results = _tensor_outputs(graph)
+    module = _imported(graph)
+    _run(module, TO_BACKEND)
+    _run(module, TO_LINALG)
+    _erase_asserts(module)
+    _run(module, "builtin.module(canonicalize,cse)")
+    return Lowered(module, arguments, program, results)
+
+
+def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
+    """What to pass for each placeholder. Scalar constants and inputs that are no tensors become part of the graph."""
+    graph = program.graph_module.graph
+    held = {**program.state_dict, **program.constants}
+    arguments: list[torch.Tensor | int] = []
+    user_inputs = 0
+    for node, spec in zip(graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True):
+        if spec.kind == InputKind.USER_INPUT:
+            number, user_inputs = user_inputs, user_inputs + 1
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                arguments.append(number)
+            elif not node.users:
+                graph.erase_node(node)
+            else:
+                raise user_error(f"argument {number} is a symbolic number, which is not supported; pass it as a tensor")
+            continue
+        value = held[spec.target]
+        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1:
+            with graph.inserting_before(node):
+                scalar = graph.call_function(
+                    torch.ops.aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype}
+                )
+            scalar.meta = dict(node.meta)
+            node.replace_all_uses_with(scalar)
+            # Placeholders come first.
+            last = graph.find_nodes(op="placeholder")[-1]
+            if scalar < last:
+                last.append(scalar)
+            graph.erase_node(node)
+        else:
+            arguments.append(value)
+    return arguments
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
+    """Makes the graph return each tensor; see `lower`."""
+    node = graph.output_node()
+    tensors: list[torch.fx.Node] = []
+    numbers: list[int | None] = []
+    for value in node.args[0]:
+        is_tensor = isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
+        numbers.append(len(tensors) if is_tensor else None)
+        if is_tensor:
+            tensors.append(value)
+    node.args = (tuple(tensors),)
+    return numbers
+
+
+def _imported(graph: torch.fx.Graph) -> ir.Module:
+    """The graph in the torch dialect, in a context of its own."""
+    from torch_mlir.dialects import torch as torch_dialect
+    from torch_mlir.extras.fx_importer import FxImporter
+
+    context = make_context()
+    context.enable_multithreading(False)
+    torch_dialect.register_dialect(context)
+    importer = FxImporter(context=context)
+    try:
+        importer.import_stateless_graph(graph, func_name="main")
+    except Exception as error:
+        raise user_error(f"the graph of torch.export cannot be imported: {first_line(error)}") from error
+    return importer.module
+
+
+def _run(module: ir.Module, pipeline: str) -> None:
+    messages: list[str] = []
+
+    def collect(diagnostic: Any) -> bool:
+        messages.append(str(diagnostic.message))
+        return True
+
+    with module.context as context:
+        handler = context.attach_diagnostic_handler(collect)
+        try:
+            passmanager.PassManager.parse(pipeline).run(module.operation)
+        except ir.MLIRError as error:
+            told = [*messages, *(d.message for d in error.error_diagnostics)]
+            reason = next((m for m in told if "torch." in m), told[0] if told else str(error))
+            raise user_error(
+                f"no lowering to linalg: {reason}; leave that op to torch, by torch.compile(…, backend='attn_opt')"
+            ) from None
+        finally:
+            handler.detach()
+
+
+def _erase_asserts(module: ir.Module) -> None:
+    """Sizes that do not match have been refused by then: torch.export's constraints are checked at every call."""
+    found: list[ir.Operation] = []
+
+    def collect(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "cf.assert":
+            found.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect)
+    for op in found:
+        op.erase()
