@@ -35,6 +35,7 @@ class AttentionCall(torch.nn.Module):
         # Sizes that dynamo has made symbols get one kernel for all their values.
         placeholders = part.graph.find_nodes(op="placeholder")
         self._seen: dict[Any, TracedKernel | None] = {}
+        self.static = False  # whether symbols turned out to have no lowering: then every shape has a kernel of its own
         self.values = [node.meta.get("example_value") for node in placeholders]
 
     def forward(self, *inputs: Any) -> torch.Tensor:
@@ -72,17 +73,21 @@ class AttentionCall(torch.nn.Module):
 
     def _dynamic_dims(self, number: int) -> frozenset[int]:
         value = self.values[number]
-        sizes = value.shape if isinstance(value, torch.Tensor) else ()
+        sizes = value.shape if isinstance(value, torch.Tensor) and not self.static else ()
         return frozenset(d for d, size in enumerate(sizes) if not isinstance(size, int))
 
     def _compiled(self, inputs: Sequence[Any]) -> TracedKernel | None:
         try:
             return self._kernel_of(inputs)
-        except (DiagnosedError, NoAttention) as error:
+        except NoAttention:
+            return None
+        except DiagnosedError as error:
             reason = str(error).splitlines()[0].removeprefix("error: ")
-            if not isinstance(error, NoAttention):
-                counts.count_left(reason)
-                warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
+            if any(self._dynamic_dims(i) for i in range(len(inputs))):
+                self.static = True
+                return self.kernel(inputs)
+            counts.count_left(reason)
+            warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
             return None
 
     def _kernel_of(self, inputs: Sequence[Any]) -> TracedKernel:
