@@ -1,5 +1,6 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
@@ -96,3 +97,13 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "cse",
         "check-lowered",  # translating a left-over op would end the process
     ]
+
+
+def raise_only(module: ir.Module) -> bool:
+    """Raises attention in `module`; whether there is any then."""
+    from ..transforms.attention import find_attention
+    from ..transforms.raise_attention import RaiseAttention
+
+    with module.context, module.operation.location:
+        RaiseAttention().run(module.operation)
+    return bool(find_attention(module.operation))
