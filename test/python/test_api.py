@@ -50,7 +50,7 @@ def test_stages_are_named_in_order_and_show_their_ir(attention):
     assert "scf.for" in fused
     assert "linalg_ext.softmax" in fused
     assert "llvm.func" in attention.ir("llvm")
-    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph, fused"):
+    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph, raised, fused"):
         attention.ir("nope")
 
 
