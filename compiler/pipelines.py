@@ -31,14 +31,21 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     if parallel is None:
         parallel = openmp_library() is not None
     return [
-        # Ops of ours into linalg. diag first: as a matrix it would cost a matmul.
+        # The online level. diag first: as a matrix it would cost a matmul.
         "fold-diag",
-        "decompose-linalg-ext",
         "canonicalize",
         "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
+        # Tensors that loops carry and no one reads would keep the loops from being parallel.
+        "fresh-inits",
+        "remove-dead-values",
         # Loops over disjoint tiles; while still on tensors, where that can be proven.
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
+        "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
+        # Ops of ours into linalg.
+        "decompose-linalg-ext",
+        "canonicalize",
+        "cse",
         "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",

@@ -53,9 +53,8 @@ def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Genera
     if kind.dtype.kind in "iu":
         return generator.integers(0, 10, concrete).astype(kind.dtype)
     wide = np.float64 if kind.dtype == np.float64 else np.float32
-    made = np.asarray(generator.standard_normal(concrete, dtype=wide))
-    if len(concrete) >= 2:
-        made *= wide(max(1, concrete[-1]) ** -0.25)
+    scale = max(1, concrete[-1]) ** -0.25 if len(concrete) >= 2 else 1.0
+    made = np.multiply(generator.standard_normal(concrete, dtype=wide), scale, dtype=wide)
     return made.astype(kind.dtype, copy=False)
 
 
