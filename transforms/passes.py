@@ -27,6 +27,7 @@ PASSES = (
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",
+    "online/split-masked-tiles",
     "decompose-linalg-ext",
     "parallel-loops",
     "cpu/own-inits",
