@@ -13,13 +13,14 @@ from ..dialects.assembly import parse_module, print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.passes import PassError
-from . import env, pass_manager
+from . import counts, env, pass_manager
 from .diagnostics import user_error
 from .runtime.signature import Signature
 
 Listener = Callable[[Diagnostic], None]
 
 TARGETS = ("cpu", "nvidia")
+TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
 LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
 
@@ -55,22 +56,25 @@ class Options:
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
-    """Compiles MLIR text, a file of it, or a module (an ``ir.Module`` or operation) into a Kernel.
+    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation) or a traced function into a Kernel.
 
-    `example_args`, where given, are checked against the function's arguments. For `options` see `Options`. Raises
-    CompileError, which says where the trouble is and what to do.
+    A function or module of torch is traced with `example_args` (and `example_kwargs`; `dynamic_shapes` as
+    torch.export takes them); for anything else `example_args`, where given, are checked against the function's
+    arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what to do.
     """
     try:
+        tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
         unknown = sorted(options.keys() - {field.name for field in dataclasses.fields(Options)})
         if unknown:
             known = ", ".join(field.name for field in dataclasses.fields(Options))
             raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
         check_target(target)
         if callable(source) and not hasattr(source, "operation"):
-            raise user_error(
-                "tracing Python functions needs a frontend (the extras torch, onnx and jax), and there is none yet; "
-                "pass MLIR text, a path or a module"
-            )
+            from .frontends import compile_traced
+
+            return compile_traced(source, example_args, target, Options(**options), tracing)
+        if tracing:
+            raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
         module = load(source)
         kernel = compile_module(module, target, Options(**options))
         if example_args is not None:
@@ -218,11 +222,11 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
     signature = Signature.of(function)
     types = cpu.Signature.of(module, signature.name)
     texts = {"graph": print_module(module)}
-    with module.context, module.operation.location:
+    with module.context, module.operation.location, counts.counting() as counting:
         pass_manager.run(
             [*_fusion(module, options), *pipelines.lower(target)],
             module,
-            hooks=[Snapshots(pipelines.STAGE_AFTER, texts)],
+            hooks=[Snapshots(pipelines.STAGE_AFTER, texts), counting],
             listener=options.listener,
         )
         runtime = cpu.CpuKernel(module, types)
@@ -243,7 +247,10 @@ def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
     from ..transforms.fuse_attention import FuseAttention
 
     try:
-        return [FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)))]
+        return [
+            "raise-attention",
+            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange))),
+        ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
 

@@ -1,5 +1,6 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
@@ -34,6 +35,9 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "fold-diag",
         "canonicalize",
         "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
+        # Tensors that loops carry and no one reads would keep the loops from being parallel.
+        "fresh-inits",
+        "remove-dead-values",
         # Loops over disjoint tiles; while still on tensors, where that can be proven.
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
@@ -94,3 +98,13 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "cse",
         "check-lowered",  # translating a left-over op would end the process
     ]
+
+
+def raise_only(module: ir.Module) -> bool:
+    """Raises attention in `module`; whether there is any then."""
+    from ..transforms.attention import find_attention
+    from ..transforms.raise_attention import RaiseAttention
+
+    with module.context, module.operation.location:
+        RaiseAttention().run(module.operation)
+    return bool(find_attention(module.operation))

@@ -78,13 +78,8 @@ def upper_bound(value: ir.Value | int) -> int | None:
     """A constant that `value` never exceeds, if one can be seen."""
     bounds = []
     for form in minima(value):
-        total: int | None = form.const
-        for atom, c in form.terms:
-            bound = None if c < 0 or atom == value else upper_bound(atom)
-            if bound is None:
-                total = None
-                break
-            total += c * bound
-        if total is not None:
-            bounds.append(total)
+        parts = [None if c < 0 or atom == value else upper_bound(atom) for atom, c in form.terms]
+        known = [c * bound for (_, c), bound in zip(form.terms, parts, strict=True) if bound is not None]
+        if len(known) == len(parts):
+            bounds.append(form.const + sum(known))
     return min(bounds, default=None)

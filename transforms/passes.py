@@ -29,6 +29,7 @@ PASSES = (
     "online/fold-diag",
     "online/split-masked-tiles",
     "decompose-linalg-ext",
+    "fresh-inits",
     "parallel-loops",
     "cpu/own-inits",
     "cpu/protect-arguments",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
@@ -45,17 +46,10 @@ class RaiseAttention(Pass):
             candidate = candidates.pop(0)
             if is_normal(candidate):
                 continue
-            end, match = candidate, None
             try:
-                match = match_attention(candidate)
+                end, match = matched_at(candidate)
             except NearMiss as miss:
-                for end in dividing_users(candidate):
-                    try:
-                        match = match_attention(end)
-                    except NearMiss:
-                        continue
-                    if match is not None:
-                        break
+                end, match = divided_at(candidate)
                 if match is None:
                     remark(candidate, f"not raised to attention: softmax was expected, but {miss}")
             if match is not None:
@@ -99,6 +93,50 @@ def is_normal(root: ir.Operation) -> bool:
         return op is not None
 
     return plain(root.operands[0], attention.softmax) and plain(attention.softmax.operands[0], attention.scores)
+
+
+def matched_at(op: ir.Operation) -> tuple[ir.Operation, Match | None]:
+    """The attention that `op` ends, and its last op: the transpose that all of its result goes to counts too."""
+    end = transposing_end(op)
+    if end != op:
+        with contextlib.suppress(NearMiss):
+            match = match_attention(end)
+            if match is not None:
+                return end, match
+    return op, match_attention(op)
+
+
+def divided_at(op: ir.Operation) -> tuple[ir.Operation, Match | None]:
+    """The attention that ends in a division after the sum of products `op`."""
+    for end in dividing_users(op):
+        with contextlib.suppress(NearMiss):
+            end, match = matched_at(end)
+            if match is not None:
+                return end, match
+    return op, None
+
+
+def transposing_end(op: ir.Operation) -> ir.Operation:
+    """The last transpose on the way of the result of `op` through reshapes, transposes and casts; `op` without any."""
+    end, current = op, op
+    while True:
+        uses = list(current.results[0].uses)
+        user = uses[0].owner.operation if len(uses) == 1 else None
+        if user is None or user.block != op.block or len(user.results) != 1:
+            return end
+        if user.name == "linalg.transpose":
+            end = user
+        elif user.name not in RESHAPES - {"tensor.extract_slice"} and not is_cast(user):
+            return end
+        current = user
+
+
+def is_cast(op: ir.Operation) -> bool:
+    """Whether `op` only converts each element to another float type."""
+    if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op) or len(op.operands) != 2:
+        return False
+    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
+    return names in (["arith.truncf", "linalg.yield"], ["arith.extf", "linalg.yield"])
 
 
 def dividing_users(op: ir.Operation) -> list[ir.Operation]:

@@ -54,7 +54,7 @@ def loop_nest(op: Structured, steps: Sequence[tuple[int, int]]) -> Iterator[dict
 def part_of(operand: Operand, blocks: dict[int, Block]) -> ir.Value:
     """The subview of an operand that the iterations in `blocks` touch; all of it along other loops."""
     value = operand.value
-    if operand.dims is None or not any(d in blocks for d in operand.dims):
+    if not any(d in blocks for d in operand.dims):
         return value
     kind = value.type
     offsets, sizes = [], []

@@ -21,7 +21,7 @@ from ...dialects.mlir import arith, ir, memref, scf, vector
 from .body import BodyEvaluator, register_type
 from .combiners import Combiner, combiner
 from .schedule import Schedule
-from .structured import Operand, Structured
+from .structured import NO_LOOP, Operand, Structured
 
 Offsets = tuple[int, ...]
 Key = tuple[int, Offsets]  # an operand's number, and unroll offsets of its loops
@@ -47,7 +47,8 @@ class Emitter:
         self.tiles: dict[int, Tile] = {}
         self.loaded: dict[Key, ir.Value] = {}
         self.indices: dict[tuple[int, int], ir.Value] = {}
-        self.combiners: dict[int, Combiner | None] = {o.number: combiner(op, o) for o in op.outputs}
+        found = {o.number: combiner(op, o) for o in op.outputs}
+        self.combiners: dict[int, Combiner] = {n: c for n, c in found.items() if c is not None}
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
         self.evaluator = BodyEvaluator(op, self.lanes)
 
@@ -59,13 +60,13 @@ class Emitter:
 
     # --- loops
 
-    def _parallel(self, level: int) -> None:
+    def _parallel(self, level: int) -> list[ir.Value]:
         if level < self.n_parallel:
-            self._loops(level, [], lambda accumulators: self._parallel(level + 1) or [])
-            return
+            return self._loops(level, [], lambda _: self._parallel(level + 1))
         initial = self._load_accumulators()
         final = self._reduction(level, [v for _, v in initial])
-        self._store_accumulators([k for k, _ in initial], initial, final)
+        self._store_accumulators([k for k, _ in initial], final)
+        return []
 
     def _reduction(self, level: int, accumulators: list[ir.Value]) -> list[ir.Value]:
         if level == len(self.schedule.order):
@@ -143,8 +144,7 @@ class Emitter:
         """True if the current tile of the operand is a full square, contiguous across the lanes."""
         across = self.schedule.transposed
         return (
-            across is not None
-            and across in operand.loops
+            across in operand.loops
             and across == operand.dims[-1]
             and operand.stride_kind(self.v) == "strided"
             and self.tiles[across].count == self.lanes
@@ -188,11 +188,11 @@ class Emitter:
                     values[operand.number] = current[self._accumulator_key(operand, point)]
                 else:
                     values[operand.number] = self.loaded[operand.number, tuple(point[d] for d in sorted(operand.loops))]
-            results = self.evaluator.evaluate(values, lambda d, p=point: self._index(d, p))
+            results = self.evaluator.evaluate(values, point, self._index)
             for out, value in zip(self.op.outputs, results, strict=True):
                 if self.op.is_accumulator(out):
                     key = self._accumulator_key(out, point)
-                    mask = self.tiles[self.v].mask if self.v is not None and not self.op.is_parallel(self.v) else None
+                    mask = self.tiles[self.v].mask if self.v != NO_LOOP and not self.op.is_parallel(self.v) else None
                     if self._is_vector_accumulator(out):
                         value = self.evaluator.broadcast(value)
                     if mask is not None:
@@ -235,10 +235,10 @@ class Emitter:
         return sorted(out.loops | ({self.v} if self._is_split(out) else set()))
 
     def _is_split(self, out: Operand) -> bool:
-        return self.v is not None and not self.op.is_parallel(self.v)
+        return self.v != NO_LOOP and not self.op.is_parallel(self.v)
 
     def _is_vector_accumulator(self, out: Operand) -> bool:
-        return self.v is not None and (self._is_split(out) or self.v in out.loops)
+        return self.v != NO_LOOP and (self._is_split(out) or self.v in out.loops)
 
     def _accumulator_key(self, out: Operand, point: Offsets) -> Key:
         return out.number, tuple(point[d] for d in self._accumulator_loops(out))
@@ -262,7 +262,7 @@ class Emitter:
                 result.append(((out.number, offsets), value))
         return result
 
-    def _store_accumulators(self, keys, initial, final) -> None:
+    def _store_accumulators(self, keys: Sequence[Key], final: Sequence[ir.Value]) -> None:
         values = dict(zip(keys, final, strict=True))
         for out in self.op.outputs:
             if not self.op.is_accumulator(out):
@@ -297,7 +297,7 @@ class Emitter:
 
     def _memory(self, operand: Operand) -> ir.Value:
         """The buffer to access; bytes in place of i1, whose vectors would be packed bits."""
-        if operand.dims is None or operand.element != ir.IntegerType.get_signless(1):
+        if operand.is_scalar or operand.element != ir.IntegerType.get_signless(1):
             return operand.value
         kind = operand.value.type
         as_bytes = ir.MemRefType.get(kind.shape, ir.IntegerType.get_signless(8), kind.layout, kind.memory_space)
@@ -305,14 +305,14 @@ class Emitter:
         return cast.result
 
     def _subscripts(self, operand: Operand, at: dict[int, int]) -> list[ir.Value]:
-        return [build.index(0) if d is None else self.indices[d, at[d]] for d in operand.dims]
+        return [build.index(0) if d == NO_LOOP else self.indices[d, at[d]] for d in operand.dims]
 
     def _load(self, operand: Operand, at: dict[int, int]) -> ir.Value:
         """The operand's scalar or vector at these unroll offsets, in its register type."""
-        if operand.dims is None:
+        if operand.is_scalar:
             return self.evaluator.to_register(operand.value)
         source = self.memory[operand.number]
-        kind = "none" if self.v is None else operand.stride_kind(self.v)
+        kind = "none" if self.v == NO_LOOP else operand.stride_kind(self.v)
         element = source.type.element_type
         if kind == "none":
             value = memref.LoadOp(source, self._subscripts(operand, at)).result
@@ -331,7 +331,7 @@ class Emitter:
 
     def _store(self, operand: Operand, value: ir.Value, at: dict[int, int]) -> None:
         target = self.memory[operand.number]
-        kind = "none" if self.v is None else operand.stride_kind(self.v)
+        kind = "none" if self.v == NO_LOOP else operand.stride_kind(self.v)
         if kind == "none":
             memref.StoreOp(self.evaluator.to_memory(value, operand.element), target, self._subscripts(operand, at))
             return

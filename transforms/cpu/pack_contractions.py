@@ -1,5 +1,7 @@
 """The pass ``pack-contractions``."""
 
+import functools
+import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -9,7 +11,7 @@ from ..rewriting import ancestors, ops_in
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
 from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, Target, choose, reuse
 from .scratch import ALIGNMENT, FRAMES, element_bytes
-from .structured import Operand, Structured, Unsupported
+from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
 
 
@@ -19,7 +21,8 @@ class PackContractions(Pass):
 
         linalg.generic {C[m, n] += A[m, k]·B[n, k]} ins(%a, %b) outs(%c : memref<64x128xf32>)
     becomes
-        %panel = memref.alloca() {alignment = 64} : memref<128x64xf32>
+        %bytes = memref.alloca() {alignment = 64} : memref<32768xi8>                # shared by all panels of a task
+        %panel = memref.view %bytes[%c0][] : memref<32768xi8> to memref<128x64xf32>
         scf.for %n = %c0 to %c128 step %c64 {
           scf.for %k = … step %c128 {
             linalg.generic {…} ins(%b[%n.., %k..]) outs(%panel)                  # transposes, extends f16 to f32
@@ -34,8 +37,14 @@ class PackContractions(Pass):
     panel_bytes: int = option("bytes of a packed panel", 32 * 1024)
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
 
+    @functools.cached_property
+    def _shared(self) -> list[tuple[ir.Operation, ir.Operation]]:
+        """The frames that have memory for panels, and its alloca."""
+        return []
+
     def run(self, op: ir.Operation) -> None:
         target = host_target(self.vector_bytes)
+        self._shared.clear()
         for generic in ops_in(op, "linalg.generic"):
             try:
                 structured = Structured(generic)
@@ -50,29 +59,30 @@ class PackContractions(Pass):
     def _pack(self, op: Structured, packed: Operand, schedule: Schedule) -> None:
         v = schedule.vector_loop
         width = schedule.unroll.get(v, 1) * schedule.lanes
-        summed = [d for d in packed.dims if d is not None and not op.is_parallel(d)]
+        summed = [d for d in packed.dims if d != NO_LOOP and not op.is_parallel(d)]
         k = max(summed, key=lambda d: op.sizes[d] or LIKELY_SIZE**2)
         element = _packed_type(op, packed)
-        depth = max(16, self.panel_bytes // (width * element_bytes(element)))
-        if op.sizes[k] is not None:
-            depth = min(depth, op.sizes[k])
-        others = [(d, 1) for d in packed.dims if d not in (None, v, k)]
+        depth = max(16, self.panel_bytes // (width * (element_bytes(element) or 1)))
+        depth = min(depth, op.sizes[k] or depth)
+        others = [(d, 1) for d in packed.dims if d not in (NO_LOOP, v, k)]
 
-        panel = _scratch(op.op, [depth, width], element)
+        panel = self._panel(op.op, [depth, width], element)
         with loop_nest(op, [*others, (v, width), (k, depth)]) as blocks:
             for d in (v, k):
-                blocks.setdefault(d, Block(build.index(0), op.sizes[d]))
+                size = op.sizes[d]
+                if d not in blocks and size is not None:
+                    blocks[d] = Block(build.index(0), size)
             sizes = [blocks[k].extent, blocks[v].extent]
             layout = ir.StridedLayoutAttr.get(0, [width, 1])
             tile = panel if sizes == [depth, width] else subview(panel, layout, [0, 0], sizes)
-            source_dims = [d for d in packed.dims if d is not None]
+            source_dims = [d for d in packed.dims if d != NO_LOOP]
             order = [*(d for d in source_dims if d not in (k, v)), k, v]
             position = {d: order.index(d) for d in order}
             source_map = ir.AffineMap.get(
                 len(order),
                 0,
                 [
-                    ir.AffineExpr.get_constant(0) if d is None else ir.AffineExpr.get_dim(position[d])
+                    ir.AffineExpr.get_constant(0) if d == NO_LOOP else ir.AffineExpr.get_dim(position[d])
                     for d in packed.dims
                 ],
             )
@@ -91,15 +101,27 @@ class PackContractions(Pass):
             _retype(op, packed, element)
             with_operands(op, values, maps)
 
+    def _panel(self, op: ir.Operation, shape: list[int], element: ir.Type) -> ir.Value:
+        """A buffer on the stack of the function or parallel task around `op`; contractions take turns in it."""
+        frame = next(a for a in ancestors(op) if a.name in FRAMES)
+        needed = math.prod(shape) * (element_bytes(element) or 1)
+        storage = next((alloca for other, alloca in self._shared if other == frame), None)
+        if storage is None or storage.results[0].type.get_dim_size(0) < needed:
+            flat = ir.MemRefType.get([max(needed, self.panel_bytes)], ir.IntegerType.get_signless(8))
+            with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]), op.location:
+                storage = memref.AllocaOp(flat, [], [], alignment=ALIGNMENT).operation
+            self._shared.append((frame, storage))
+        return memref.ViewOp(ir.MemRefType.get(shape, element), storage.results[0], build.index(0), []).result
+
 
 def _packing(op: Structured, target: Target) -> Operand | None:
     """The operand to pack, if packing pays."""
     if len(op.outputs) != 1 or all(op.is_parallel(d) for d in range(op.n_loops)):
         return None
-    inputs = [o for o in op.operands if not o.is_output and o.dims is not None]
+    inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
     schedule = choose(op, target)
     v = schedule.vector_loop
-    if v is None or not op.is_parallel(v) or len(inputs) < 2:
+    if v == NO_LOOP or not op.is_parallel(v) or len(inputs) < 2:
         return None
     along = [o for o in inputs if v in o.loops]
     if len(along) != 1 or v not in op.outputs[0].loops or op.outputs[0].stride_kind(v) != "unit":
@@ -136,10 +158,3 @@ def _retype(op: Structured, packed: Operand, element: ir.Type) -> None:
     for extension in extensions:
         extension.results[0].replace_all_uses_with(argument)
         extension.erase()
-
-
-def _scratch(op: ir.Operation, shape: list[int], element: ir.Type) -> ir.Value:
-    """Stack memory at the top of the function or parallel task around `op`."""
-    frame = next(a for a in ancestors(op) if a.name in FRAMES)
-    with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]), op.location:
-        return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result

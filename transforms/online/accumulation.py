@@ -29,7 +29,7 @@ from ..online_accumulation import is_linear
 from ..parallel_loops import slice_parts
 from ..rewriting import defining_op
 from .extents import extent
-from .fold_diag import is_diag_product
+from .fold_diag import diag_factor
 
 RESULT, MAX, ACCUM, SCALE = range(4)
 SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")
@@ -197,7 +197,7 @@ def _rescaled(softmax: ir.Operation, init: ir.Value, rows: Sequence[int]) -> ir.
         used_once = len(list(user.results[0].uses)) == 1
         straight = list(rows) == list(range(len(rows))) and init.type.rank == len(rows) + 1
         untransposed = "layout" not in op.attributes or op.attributes["layout"].value[1] == "n"
-        is_its = is_diag_product(op) and defining_op(op.operands[0]) == user
+        is_its = diag_factor(op) is not None and defining_op(op.operands[0]) == user
         if is_its and used_once and straight and untransposed and zero_like(op.operands[2]):
             return op.operands[1]
         raise Unsuited(message)

@@ -95,6 +95,8 @@ class Expressions:
 
     def op(self, name: str, args: tuple[Expr, ...], type_: Any = REAL, attributes: tuple = ()) -> Expr:
         simple = _simplified(self, name, args, type_)
+        if simple is None and name == "arith.cmpi":
+            simple = _simplified_sign_test(self, args, type_, attributes)
         if simple is not None:
             return simple
         if name in COMMUTATIVE:
@@ -151,6 +153,8 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
         if numbers[0] == 2:
             return make.op("math.exp2", (args[1],))
         return make.op("math.exp", (make.mul(args[1], make.const(math.log(numbers[0]))),))
+    if name == "arith.index_cast" and args[0].name == name and str(args[0].args[0].type) == str(type_):
+        return args[0].args[0]
     if name == "arith.select":
         if numbers[0] is not None:
             return args[1] if numbers[0] else args[2]
@@ -192,3 +196,17 @@ def _simplified_logic(make: Expressions, name: str, args: tuple[Expr, ...], numb
         else:
             return args[this]
     return None
+
+
+def _simplified_sign_test(make: Expressions, args: tuple[Expr, ...], type_: Any, attributes: tuple) -> Expr | None:
+    """i < 0 and i ≥ 0 for an index that counts from 0: what a gather tests before it reads."""
+    outcome = {2: False, 5: True}.get(ir.IntegerAttr(dict(attributes)["predicate"]).value)  # slt, sge
+    if outcome is None or args[1].number != 0 or not _counts_from_zero(args[0]):
+        return None
+    return make.const(outcome, type_)
+
+
+def _counts_from_zero(expr: Expr) -> bool:
+    while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
+        expr = expr.args[0]
+    return expr.kind == "index" and expr.payload.constant >= 0 and all(c > 0 for _, c in expr.payload.terms)

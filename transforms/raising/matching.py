@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import is_structured, iterator_types
 from ..graph import ancestor_in, is_pure
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
@@ -39,7 +39,7 @@ def match_attention(op: ir.Operation) -> Match | None:
     missed: NearMiss | None = None
     for batch_only in (True, False):
         try:
-            found = _match_with(op, _batch_dims(op) if batch_only else None)
+            found = _match_with(op, batch_only)
         except NearMiss as miss:
             missed = missed or miss
             continue
@@ -50,28 +50,21 @@ def match_attention(op: ir.Operation) -> Match | None:
     return None
 
 
-def _batch_dims(op: ir.Operation) -> set[int]:
-    """The output dimensions of a contraction that both operands have."""
-    if len(op.operands) != 3:
-        return set()
-    lhs, rhs = ({dim_position(e) for e in m.results} for m in indexing_maps(op)[:2])
-    return {d for d, e in enumerate(indexing_maps(op)[2].results) if dim_position(e) in lhs & rhs}
+def _match_with(op: ir.Operation, batch_only: bool) -> Match | None:
+    """Tries with variables of the output's dimensions, split wherever a reshape asks for it.
 
-
-def _match_with(op: ir.Operation, dims: set[int] | None) -> Match | None:
-    """Tries with variables of the output dimensions `dims` (all if None) split wherever a reshape asks for it."""
+    `batch_only`: but for those that both operands of the second matmul have, no variable is split.
+    """
     result = op.results[0]
     variables = [None if size == 1 else Var(size) for size in extents(result)]
     at = [Index() if v is None else Index.of(v) for v in variables]
-    splittable = {v for d, v in enumerate(variables) if v is not None and (dims is None or d in dims)}
     for _ in range(MAX_SPLITS):
         try:
-            return _match(Tracer(frozenset(splittable)), op, tuple(at))
+            return _match(Tracer(), op, tuple(at), batch_only)
         except SplitNeeded as split:
             var = split.var
             outer = Var(None if var.extent is None else var.extent // split.inner)
             inner = Var(split.inner)
-            splittable |= {outer, inner}
             replacement = Index.of(outer).scaled(split.inner).plus(Index.of(inner))
             at = [_substituted(i, var, replacement) for i in at]
     return None
@@ -84,7 +77,7 @@ def _substituted(index: Index, var: Var, replacement: Index) -> Index:
     return result
 
 
-def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...]) -> Match | None:
+def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: bool) -> Match | None:
     element = tracer.make.element(op.results[0], at)
     if element.type != REAL:
         return None
@@ -101,6 +94,8 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...]) -> Match | N
     if len(product.loops) != 1 or (around.den and tracer.expand(product.init).number != 0):
         return None
     (k,) = product.loops
+    both = product.lhs.vars & product.rhs.vars
+    tracer.splittable = (both if batch_only else element.vars) - {k}
     missed: NearMiss | None = None
     for probabilities, values in ((product.lhs, product.rhs), (product.rhs, product.lhs)):
         if k not in probabilities.vars or k not in values.vars:

@@ -65,7 +65,7 @@ class _Rebuilder:
         values, value_factors = self._choose(match.values, "values")
         for found in (queries, keys, values):
             self.emit.know_sizes(found)
-        rows = [v for v in self.out if v in match.softmax.scores.vars]
+        rows = self._ordered([v for v in self.out if v in match.softmax.scores.vars], queries, keys)
         self._check(rows, queries, keys, values)
 
         scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
@@ -100,6 +100,13 @@ class _Rebuilder:
         if not set(values.vars) <= {*self.out, match.k} or not set(self.out) <= {*rows, *values.vars}:
             raise Unreadable("the values' dimensions are not those of the output")
 
+    @staticmethod
+    def _ordered(rows: list[Var], queries: Access, keys: Access) -> list[Var]:
+        """Batch dimensions first, queries' own last and the longest of these at the end, wherever the output has it."""
+        own = [v for v in rows if v in queries.vars and v not in keys.vars]
+        longest = max(own, key=lambda v: (v.extent is None, v.extent or 0), default=None)
+        return sorted(rows, key=lambda v: (v in own) + (v is longest))
+
     def _pair(self, queries: Access, keys: Access) -> tuple[frozenset[Var], frozenset[Var]]:
         """The variables of queries alone, and those of keys alone: the big pair of dimensions."""
         return frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.match.k})
@@ -131,7 +138,9 @@ class _Rebuilder:
         """Σ lhs·rhs over `reduced`, as a tensor over `dims`, summed in f32 at least."""
         wide = "f64" in (kind, str(lhs.type.element_type), str(rhs.type.element_type))
         compute = ir.F64Type.get() if wide else ir.F32Type.get()
-        loops = [*dims, *reduced]
+        # The loops stand as the rows do, then columns: the output may have them in another order.
+        rows = [v for v in lhs_vars if v in dims]
+        loops = [*rows, *(v for v in dims if v not in rows), *reduced]
         maps = [
             build.projection(len(loops), [loops.index(v) for v in used]) for used in (lhs_vars, rhs_vars, tuple(dims))
         ]

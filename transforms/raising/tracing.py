@@ -18,7 +18,7 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..rewriting import defining_op
 from .expressions import REAL, Expr, Expressions, scalar_type
-from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize
+from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize, mixed_radix
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 MAX_DEPTH = 200  # of element-wise ops in a row; beyond it a tensor is read, not looked into
@@ -58,9 +58,9 @@ class Reduction:
 class Tracer:
     """Makes expressions of elements; see the module. `splittable` are the variables that may be split."""
 
-    def __init__(self, splittable: frozenset[Var]):
+    def __init__(self) -> None:
         self.make = Expressions()
-        self.splittable = splittable
+        self.splittable: frozenset[Var] = frozenset()
         self.aliases: dict[Expr, list[Expr]] = {}
         self._expanded: dict[Expr, Expr] = {}
 
@@ -236,12 +236,7 @@ class Body:
         if op.name == "arith.constant":
             return self.tracer.captured(value)
         if op.name == "tensor.extract":
-            indices = [self.value(v) for v in list(op.operands)[1:]]
-            if all(i.kind in ("index", "const") for i in indices):
-                return make.element(
-                    op.operands[0], tuple(i.payload if i.kind == "index" else Index((), i.payload) for i in indices)
-                )
-            raise Opaque("a gather")
+            return self._extracted(op)
         if op.name.partition(".")[0] not in ("arith", "math") or len(op.results) != 1 or len(op.regions):
             raise Opaque(f"'{op.name}' in a region")
         kind = scalar_type(value.type)
@@ -249,6 +244,21 @@ class Body:
             raise Opaque(f"'{op.name}' in a region")
         attributes = tuple(sorted(((a.name, a.attr) for a in _named(op)), key=lambda pair: pair[0]))
         return make.op(op.name, tuple(self.value(v) for v in op.operands), kind, attributes)
+
+    def _extracted(self, op: ir.Operation) -> Expr:
+        """A gather by loops themselves is an element like any other. One by computed indices is not looked into."""
+        make = self.tracer.make
+        indices: list[Index] = []
+        for value, size in zip(list(op.operands)[1:], extents(op.operands[0]), strict=True):
+            # Index tensors that are iotas are looked into.
+            index = self.tracer.expand(self.value(value))
+            if index.kind == "index" and (not index.payload.terms or mixed_radix(index.payload, size)):
+                indices.append(index.payload)
+            elif index.kind == "const":
+                indices.append(Index((), index.payload))
+            else:
+                raise Opaque("a gather")
+        return make.element(op.operands[0], tuple(indices))
 
 
 @dataclass(frozen=True)
