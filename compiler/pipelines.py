@@ -43,6 +43,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
         "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
+        "split-masked-tiles",
         # Ops of ours into linalg.
         "decompose-linalg-ext",
         "canonicalize",

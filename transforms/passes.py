@@ -28,6 +28,7 @@ PASSES = (
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",
+    "online/split-masked-tiles",
     "decompose-linalg-ext",
     "fresh-inits",
     "parallel-loops",
