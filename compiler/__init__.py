@@ -7,17 +7,18 @@
 Names are imported on first use, so that importing this package costs next to nothing.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import CompileError, Kernel, compile
+    from .counts import stats
 
-__all__ = ["CompileError", "Kernel", "compile"]
+__all__ = ["CompileError", "Kernel", "compile", "stats"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import api
-
-    return getattr(api, name)
+    module = importlib.import_module(".counts" if name == "stats" else ".api", __name__)
+    return getattr(module, name)

@@ -13,13 +13,14 @@ from ..dialects.assembly import parse_module, print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.passes import PassError
-from . import env, pass_manager
+from . import counts, env, pass_manager
 from .diagnostics import user_error
 from .runtime.signature import Signature
 
 Listener = Callable[[Diagnostic], None]
 
 TARGETS = ("cpu", "nvidia")
+TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
 LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
 
@@ -44,24 +45,37 @@ class Options:
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
+    def check(self) -> None:
+        """A user's error where a value has the wrong type."""
+        for name in ("tile_sizes", "tile_interchange"):
+            values = getattr(self, name)
+            is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+            if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
+                raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
+        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+            raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
+
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
-    """Compiles MLIR text, a file of it, or a module (an ``ir.Module`` or operation) into a Kernel.
+    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation) or a traced function into a Kernel.
 
-    `example_args`, where given, are checked against the function's arguments. For `options` see `Options`. Raises
-    CompileError, which says where the trouble is and what to do.
+    A function or module of torch is traced with `example_args` (and `example_kwargs`; `dynamic_shapes` as
+    torch.export takes them); for anything else `example_args`, where given, are checked against the function's
+    arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what to do.
     """
     try:
+        tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
         unknown = sorted(options.keys() - {field.name for field in dataclasses.fields(Options)})
         if unknown:
             known = ", ".join(field.name for field in dataclasses.fields(Options))
             raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
         check_target(target)
         if callable(source) and not hasattr(source, "operation"):
-            raise user_error(
-                "tracing Python functions needs a frontend (the extras torch, onnx and jax), and there is none yet; "
-                "pass MLIR text, a path or a module"
-            )
+            from .frontends import compile_traced
+
+            return compile_traced(source, example_args, target, Options(**options), tracing)
+        if tracing:
+            raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
         module = load(source)
         kernel = compile_module(module, target, Options(**options))
         if example_args is not None:
@@ -107,7 +121,9 @@ def read(path: str | os.PathLike[str]) -> str:
 
 
 def _looks_like_path(text: str) -> bool:
-    """MLIR text has an op in it, whose form needs a bracket or a line break; a path of ours has neither."""
+    """MLIR text has an op in it, whose form needs a bracket or a line break; few paths have either."""
+    if "\n" not in text and os.path.exists(text):
+        return True
     return bool(text) and not set(text) & set("\n(){}<>") and (text.endswith(".mlir") or " " not in text.strip())
 
 
@@ -153,6 +169,13 @@ def _holds_matmul(loop: ir.Operation) -> bool:
     return found
 
 
+def _default_threads() -> int | None:
+    try:
+        return env.get("THREADS")
+    except env.VariableError as error:
+        raise user_error(str(error)) from None
+
+
 def check_target(target: str) -> None:
     """A user's error if there is no such target."""
     if target not in TARGETS:
@@ -189,11 +212,19 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
     from . import pipelines
 
     check_target(target)
+    options.check()
+    threads = options.threads or _default_threads()
     function = find_entry(module, options.entry)
+    if "sym_visibility" in function.operation.attributes:
+        del function.operation.attributes["sym_visibility"]  # it is called from outside
     signature = Signature.of(function)
     texts = {"graph": print_module(module)}
-    hooks = [Snapshots(pipelines.STAGE_AFTER, texts)]
-    with module.context, module.operation.location:
+    hooks: list[pass_manager.Hook] = [Snapshots(pipelines.STAGE_AFTER, texts)]
+    from .runtime import cpu
+
+    types = cpu.Signature.of(module, signature.name)
+    with module.context, module.operation.location, counts.counting() as counting:
+        hooks.append(counting)
         fusion = _fusion(module, target, options)
         runtime: Any
         if target == "nvidia":
@@ -206,12 +237,9 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
             texts.update(code)
             runtime = nvidia.NvidiaKernel(image, signature)
         else:
-            from .runtime import cpu
-
-            types = cpu.Signature.of(module, signature.name)
             pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=options.listener)
             runtime = cpu.CpuKernel(module, types)
-    return Kernel(signature, target, texts, runtime, options.threads or env.get("THREADS"))
+    return Kernel(signature, target, texts, runtime, threads)
 
 
 def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
@@ -228,8 +256,11 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
     from ..transforms.fuse_attention import FuseAttention
 
     try:
-        return [FuseAttention(tuple(options.tile_sizes), tuple(options.tile_interchange), target)]
-    except (TypeError, ValueError, PassError) as error:
+        return [
+            "raise-attention",
+            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
+        ]
+    except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
 
 

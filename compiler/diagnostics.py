@@ -7,6 +7,7 @@ it again.
 
 import contextlib
 import os
+import pathlib
 import shlex
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from ..dialects.mlir import ir
 from ..transforms import passes
 from . import env
 
+_SOURCES = tuple(str(pathlib.Path(__file__).parents[1] / folder) for folder in ("compiler", "dialects", "transforms"))
 LONGEST_LINE = 1000  # of the source, as shown under a message
 
 Listener = Callable[[Diagnostic], None]
@@ -137,7 +139,8 @@ def report_bug(bug: BaseException, tool: str, stream: TextIO | None = None) -> N
     print(f"{tool}: internal error: {what}", file=stream)
     cause = bug.__cause__ if isinstance(bug, Bug) else bug
     if cause is not None:
-        frame = traceback.extract_tb(cause.__traceback__)[-1]
+        frames = traceback.extract_tb(cause.__traceback__)
+        frame = next((one for one in reversed(frames) if one.filename.startswith(_SOURCES)), frames[-1])
         lines.append(f"  raised at {frame.filename}:{frame.lineno} in {frame.name}")
     if isinstance(bug, Bug):
         with tempfile.NamedTemporaryFile(

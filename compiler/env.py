@@ -29,7 +29,7 @@ VARIABLES = (
 _BY_NAME = {variable.name: variable for variable in VARIABLES}
 
 
-class EnvironmentError(ValueError):
+class VariableError(ValueError):
     """A variable holds what cannot be read."""
 
 
@@ -42,4 +42,4 @@ def get(name: str) -> Any:
     try:
         return variable.read(text)
     except ValueError:
-        raise EnvironmentError(f"{PREFIX}{name}={text}: expects {variable.read.__name__}") from None
+        raise VariableError(f"{PREFIX}{name}={text}: expects {variable.read.__name__}") from None

@@ -1,14 +1,17 @@
 """Hooks that show the IR between passes: printed on a stream, or written to files."""
 
+import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
+import re
 import sys
 from typing import TextIO
 
 from ..dialects.assembly import print_module
-from ..dialects.mlir import ir
-from .diagnostics import user_error
+from ..dialects.mlir import ir, passmanager
+from .diagnostics import captured_stderr, user_error
 from .pass_manager import Hook, Stage
 
 
@@ -57,9 +60,26 @@ class PrintIR(Hook):
 
     def _print(self, when: str, stage: Stage, module: ir.Operation, failed: str = "") -> None:
         stream = self.stream or sys.stderr
-        title = "".join(word.capitalize() for word in stage.name.split("-"))
-        print(f"// -----// IR Dump {when} {title}{failed} ({stage.name}) //----- //", file=stream)
+        print(f"// -----// IR Dump {when} {_title(stage)}{failed} ({stage.name}) //----- //", file=stream)
         print(self.options.text(module), file=stream, flush=True)
+
+
+def _title(stage: Stage) -> str:
+    """The name of the pass's class, which mlir-opt puts into its headers."""
+    return type(stage.ours).__name__ if stage.ours else _upstream_class(stage.name, stage.text)
+
+
+@functools.cache
+def _upstream_class(name: str, pipeline: str) -> str:
+    """The C++ class of an upstream pass; only the headers that upstream prints itself show it."""
+    with contextlib.suppress(Exception), captured_stderr() as said, ir.Context() as context:
+        context.enable_multithreading(False)
+        nothing = ir.Module.parse("func.func private @f()\ngpu.module @g {}")
+        manager = passmanager.PassManager.parse(pipeline)
+        manager.enable_ir_printing()
+        manager.run(nothing.operation)
+    header = re.search(r"IR Dump After (\w+)", said())
+    return header[1] if header else "".join(word.capitalize() for word in name.split("-"))
 
 
 class DumpStages(Hook):

@@ -22,8 +22,6 @@ from .diagnostics import Bug, Listener, captured_stderr, diagnostic, listening, 
 from .pass_options import make_pass, options_text, suggestion
 from .pipeline_text import Nest, Step, parse_items
 
-Item: TypeAlias = str | Pass | Step | Nest
-
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
@@ -47,6 +45,9 @@ class Stage:
         return self.name
 
 
+Item: TypeAlias = str | Pass | Step | Nest | Stage
+
+
 class PassFailure(DiagnosedError):
     """A pass failed; the listener of `run` has been told the diagnostics already."""
 
@@ -66,7 +67,9 @@ def plan(items: Sequence[Item]) -> list[Stage]:
     stages: list[Stage] = []
     for item in items:
         for parsed in parse_items(item) if isinstance(item, str) else (item,):
-            if isinstance(parsed, Nest) and parsed.anchor in ("builtin.module", "any"):
+            if isinstance(parsed, Stage):
+                stages.append(parsed)
+            elif isinstance(parsed, Nest) and parsed.anchor in ("builtin.module", "any"):
                 stages += _plan(parsed.items, ())
             else:
                 stages += _plan((parsed,), ())
@@ -115,14 +118,12 @@ class _Misplaced(Exception):
 
 def _upstream(stage: Stage) -> passmanager.PassManager:
     """Upstream's PassManager for one of its passes, told apart from all the ways in which there is none."""
-    with captured_stderr() as said:
+    # Of wrong values of options, upstream says on standard error what is wrong.
+    with captured_stderr() if stage.options else contextlib.nullcontext(str) as said:
         try:
-            manager = passmanager.PassManager.parse(stage.text)
-            failure = None
+            return passmanager.PassManager.parse(stage.text)
         except ValueError as error:
             failure = str(error)
-    if failure is None:
-        return manager
     if "restricted to '" in failure:
         raise _Misplaced(failure.partition("restricted to '")[2].partition("'")[0])
     if "does not refer to a registered pass" in failure:
@@ -145,8 +146,9 @@ def run(
     `listener` is told every error, warning and remark as it comes. A failing pass raises PassFailure with the errors,
     an unknown pass or option DiagnosedError, a bug of ours Bug.
     """
-    stages = plan(items)
     operation = module.operation
+    with operation.context:
+        stages = plan(items)
     errors: list[Diagnostic] = []
 
     def tell(found: Diagnostic) -> None:
@@ -204,13 +206,13 @@ def _run_ours(
         what = f"pass '{stage.name}' raised {type(error).__name__}: {error}"
         raise Bug(what, stage.text, _text(before)) from error
     if verify:
-        found = len(errors)
+        before_check = len(errors)
         try:
             valid = module.verify()
         except ir.MLIRError:
             valid = False
         if not valid:
-            told = "; ".join(str(one) for one in errors[found:])
+            told = "; ".join(str(one) for one in errors[before_check:])
             raise Bug(f"pass '{stage.name}' made invalid IR: {told}", stage.text, _text(before))
 
 

@@ -135,6 +135,13 @@ def _summary(cls: type[Pass]) -> str:
     return (cls.__doc__ or "").strip().partition("\n")[0].rstrip(":")
 
 
+def _usage(field: dataclasses.Field, kind: Any) -> str:
+    """``name=value`` with the default if there is one to show, else with an example."""
+    default = field.default
+    shown = str(default).lower() if isinstance(default, bool | int | float) else default if default else ""
+    return f"{field.name.replace('_', '-')}={shown if isinstance(shown, str) and shown else _example(kind)}"
+
+
 def table() -> str:
     """All passes with their summaries and options: ours, then upstream's names."""
     from .upstream_passes import UPSTREAM_PASSES
@@ -145,8 +152,7 @@ def table() -> str:
         lines.append(f"  --{name:32} {_summary(cls)}")
         hints = typing.get_type_hints(cls)
         for field in dataclasses.fields(cls):
-            key = field.name.replace("_", "-")
-            lines.append(f"      {key + '=' + _example(hints[field.name]):30} {field.metadata.get('help', '')}")
+            lines.append(f"      {_usage(field, hints[field.name]):30} {field.metadata.get('help', '')}")
     lines.append("Passes and pipelines of upstream MLIR (https://mlir.llvm.org/docs/Passes):")
     lines += [f"  --{name}" for name in UPSTREAM_PASSES]
     return "\n".join(lines)

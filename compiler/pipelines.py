@@ -1,8 +1,9 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
-# Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
+# Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
 STAGE_AFTER = {
     "raise-attention": "raised",
     "transform-interpreter": "fused",
@@ -35,14 +36,23 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     if parallel is None:
         parallel = openmp_library() is not None
     return [
-        # Ops of ours into linalg. diag first: as a matrix it would cost a matmul.
+        "convert-linalg-softmax",  # what raise-attention found no attention around
+        # The online level. diag first: as a matrix it would cost a matmul.
         "fold-diag",
-        "decompose-linalg-ext",
         "canonicalize",
         "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
+        # Tensors that loops carry and no one reads would keep the loops from being parallel.
+        "fresh-inits",
+        "remove-dead-values",
         # Loops over disjoint tiles; while still on tensors, where that can be proven.
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
+        "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
+        "split-masked-tiles",
+        # Ops of ours into linalg.
+        "decompose-linalg-ext",
+        "canonicalize",
+        "cse",
         "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
@@ -61,6 +71,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",
+        f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
         "canonicalize",
@@ -98,12 +109,18 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
 def nvidia(arch: str = "sm_90a") -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
     return [
-        # Ops of ours into linalg; loops over disjoint tiles, which become the grid. As for the CPU.
+        # The online level, as for the CPU: its parallel loops become the grid.
+        "convert-linalg-softmax",
         "fold-diag",
-        "decompose-linalg-ext",
         "canonicalize",
         "cse",
+        "fresh-inits",
+        "remove-dead-values",
         "parallel-loops",
+        "canonicalize",
+        "defer-division",
+        "split-masked-tiles",
+        "decompose-linalg-ext",
         "canonicalize",
         "cse",
         "linalg-generalize-named-ops",
@@ -127,3 +144,13 @@ def nvidia(arch: str = "sm_90a") -> list[str]:
         "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
         "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
+
+
+def raise_only(module: ir.Module) -> bool:
+    """Raises attention in `module`; whether there is any then."""
+    from ..transforms.attention import find_attention
+    from ..transforms.raise_attention import RaiseAttention
+
+    with module.context, module.operation.location:
+        RaiseAttention().run(module.operation)
+    return bool(find_attention(module.operation))

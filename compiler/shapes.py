@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured
 
@@ -20,19 +22,24 @@ Node = tuple[ir.Value, int]
 
 @dataclasses.dataclass
 class Dimensions:
-    """Groups of argument dimensions, as (argument, dimension), that are equal, with their size where it is static."""
+    """Groups of argument dimensions, as (argument, dimension), that are equal, with their size where it is static.
 
-    groups: list[list[tuple[int, int]]]
+    An argument of type `index` that is used as a size is in a group too, as (argument, None).
+    """
+
+    groups: list[list[tuple[int, int | None]]]
     sizes: list[int | None]
 
 
 def argument_dimensions(function: ir.OpView) -> Dimensions:
-    """The groups of equal dimensions of the tensor arguments of a ``func.func``."""
+    """The groups of equal dimensions of the arguments of a ``func.func``."""
     classes = _Classes()
     with function.operation.context:
         _unify_block(function.regions[0].blocks[0], classes)
-    groups: dict[Node, list[tuple[int, int]]] = {}
+    groups: dict[Node, list[tuple[int, int | None]]] = {}
     for i, argument in enumerate(function.regions[0].blocks[0].arguments):
+        if (argument, 0) in classes.parents and isinstance(argument.type, ir.IndexType):
+            groups.setdefault(classes.find((argument, 0)), []).append((i, None))
         for d in range(_rank(argument)):
             groups.setdefault(classes.find((argument, d)), []).append((i, d))
     return Dimensions(list(groups.values()), [classes.sizes.get(root) for root in groups])
@@ -69,6 +76,11 @@ class _Classes:
         values = list(values)
         for d in range(min(map(_rank, values), default=0)):
             self.unify((value, d) for value in values)
+
+
+def size_of(array: np.ndarray, d: int | None) -> int:
+    """The size of dimension `d` of an argument, or its value where `d` is None."""
+    return int(array) if d is None else array.shape[d]
 
 
 def _rank(value: ir.Value) -> int:

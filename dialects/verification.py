@@ -18,7 +18,8 @@ def verifier(check: Callable[[ir.OpView], None]) -> Callable[[ir.Operation], boo
             expect_declared(view)
             check(view)
         except VerificationError as error:
-            view.operation.location.emit_error(f"'{view.operation.name}' op {error}")
+            name = getattr(type(view), "assembly_name", view.operation.name)
+            view.operation.location.emit_error(f"'{name}' op {error}")
             return False
         return True
 

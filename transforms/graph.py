@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ..dialects.mlir import ir
 from .rewriting import ancestors, defining_op
@@ -62,25 +62,32 @@ def is_pure(op: ir.Operation) -> bool:
     return pure
 
 
-def move_users_after(users: Iterable[ir.Operation], anchor: ir.Operation, fixed: Sequence[ir.Operation]) -> None:
-    """Moves those of `users` that stand before `anchor`, with all that depends on them, behind it in order.
-
-    None of `fixed` depends on them (they are what `anchor` depends on).
-    """
-    block, stay = anchor.block, set(fixed)
-    move: set[ir.Operation] = set()
+def dependants_before(users: Iterable[ir.Operation], anchor: ir.Operation) -> list[ir.Operation]:
+    """Those of `users` that stand before `anchor` in its block, and all before it that depends on them, in order."""
+    block = anchor.block
+    found: set[ir.Operation] = set()
     pending = [u for u in users if u.is_before_in_block(anchor)]
     while pending:
         op = pending.pop()
-        if op in move or op in stay:
+        if op in found:
             continue
-        move.add(op)
+        found.add(op)
         for result in op.results:
             for use in result.uses:
                 top = ancestor_in(use.owner.operation, block)
                 if top is not None and top.is_before_in_block(anchor):
                     pending.append(top)
+    return [op.operation for op in block.operations if op.operation in found]
+
+
+def can_move_after(users: Iterable[ir.Operation], anchor: ir.Operation) -> bool:
+    """Whether `move_users_after` changes nothing but the order of pure ops."""
+    return all(is_pure(op) for op in dependants_before(users, anchor))
+
+
+def move_users_after(users: Iterable[ir.Operation], anchor: ir.Operation) -> None:
+    """Moves those of `users` that stand before `anchor`, with all that depends on them, behind it in order."""
     last = anchor
-    for op in [o.operation for o in block.operations if o.operation in move]:
+    for op in dependants_before(users, anchor):
         op.move_after(last)
         last = op

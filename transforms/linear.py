@@ -1,115 +1,85 @@
-"""Index values as linear forms Σ cᵢ·vᵢ + c, and constant upper bounds on them."""
+"""Index values as linear forms, and constant upper bounds on them. What cannot be seen through is an atom."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from ..dialects.build import constant_value
 from ..dialects.mlir import ir
+from ..dialects.tiling import Index
 from .rewriting import defining_op
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
+Leaf = Callable[[ir.Value], Index | None]
 
 
-@dataclass(frozen=True)
-class Linear:
-    """Σ coefficient·value + constant; terms are unordered and have no zero coefficients."""
+def linear(value: ir.Value | int, leaf: Leaf = lambda value: None) -> Index:
+    """The linear form of an integer value; looks through affine.apply, arith and index casts.
 
-    terms: frozenset[tuple[ir.Value, int]]
-    constant: int = 0
-
-    def coefficient(self, value: ir.Value) -> int:
-        return next((c for v, c in self.terms if v == value), 0)
-
-    def without(self, value: ir.Value) -> "Linear":
-        return Linear(frozenset((v, c) for v, c in self.terms if v != value), self.constant)
-
-    @property
-    def values(self) -> list[ir.Value]:
-        return [v for v, _ in self.terms]
-
-
-def of_constant(value: int) -> Linear:
-    return Linear(frozenset(), value)
-
-
-def add(a: Linear, b: Linear) -> Linear:
-    sums = dict(a.terms)
-    for value, c in b.terms:
-        sums[value] = sums.get(value, 0) + c
-    return Linear(frozenset((v, c) for v, c in sums.items() if c), a.constant + b.constant)
-
-
-def scale(a: Linear, factor: int) -> Linear:
-    return Linear(frozenset((v, c * factor) for v, c in a.terms if factor), a.constant * factor)
-
-
-def linear(value: ir.Value | int) -> Linear:
-    """The linear form of an index value; looks through affine.apply and arith."""
+    `leaf` may give the form of a value that is not seen through; where it gives None, the value is an atom.
+    """
     if isinstance(value, int):
-        return of_constant(value)
+        return Index(value)
     number = constant_value(value)
     if isinstance(number, int):
-        return of_constant(number)
+        return Index(number)
     op = defining_op(value)
-    atom = Linear(frozenset([(value, 1)]))
+    known = leaf(value)
+    if known is not None:
+        return known
+    atom = Index.of(value)
     if op is None:
         return atom
     if op.name == "affine.apply":
         map_ = op.attributes["map"].value
-        return _of_expr(map_.results[0], list(op.operands), map_.n_dims) or atom
+        return _of_expr(map_.results[0], list(op.operands), map_.n_dims, leaf) or atom
+    if op.name in ("arith.index_cast", "arith.extsi"):
+        return linear(op.operands[0], leaf)
     if op.name in ("arith.addi", "arith.subi"):
-        a, b = (linear(v) for v in op.operands)
-        return add(a, scale(b, -1 if op.name == "arith.subi" else 1))
+        a, b = (linear(v, leaf) for v in op.operands)
+        return a - b if op.name == "arith.subi" else a + b
     if op.name == "arith.muli":
-        a, b = (linear(v) for v in op.operands)
-        if not b.terms:
-            return scale(a, b.constant)
-        if not a.terms:
-            return scale(b, a.constant)
+        a, b = (linear(v, leaf) for v in op.operands)
+        if b.static is not None:
+            return a.scaled(b.const)
+        if a.static is not None:
+            return b.scaled(a.const)
     return atom
 
 
-def _of_expr(expr: ir.AffineExpr, operands: Sequence[ir.Value], n_dims: int) -> Linear | None:
-    expr = expr.maybe_downcast() if hasattr(expr, "maybe_downcast") else expr
+def _of_expr(expr: ir.AffineExpr, operands: Sequence[ir.Value], n_dims: int, leaf: Leaf) -> Index | None:
     if isinstance(expr, ir.AffineConstantExpr):
-        return of_constant(expr.value)
+        return Index(expr.value)
     if isinstance(expr, ir.AffineDimExpr):
-        return linear(operands[expr.position])
+        return linear(operands[expr.position], leaf)
     if isinstance(expr, ir.AffineSymbolExpr):
-        return linear(operands[n_dims + expr.position])
+        return linear(operands[n_dims + expr.position], leaf)
     if isinstance(expr, ir.AffineAddExpr | ir.AffineMulExpr):
-        a, b = _of_expr(expr.lhs, operands, n_dims), _of_expr(expr.rhs, operands, n_dims)
+        a, b = (_of_expr(e, operands, n_dims, leaf) for e in (expr.lhs, expr.rhs))
         if a is None or b is None:
             return None
         if isinstance(expr, ir.AffineAddExpr):
-            return add(a, b)
-        return scale(a, b.constant) if not b.terms else scale(b, a.constant) if not a.terms else None
+            return a + b
+        return a.scaled(b.const) if b.static is not None else b.scaled(a.const) if a.static is not None else None
     return None
 
 
-def minima(value: ir.Value | int) -> list[Linear]:
+def minima(value: ir.Value | int, leaf: Leaf = lambda value: None) -> list[Index]:
     """Linear forms of which `value` is the minimum: the results of affine.min or arith.minsi, else one form."""
     op = None if isinstance(value, int) else defining_op(value)
     if op is not None and op.name == "affine.min":
         map_ = op.attributes["map"].value
-        forms = [_of_expr(r, list(op.operands), map_.n_dims) for r in map_.results]
+        forms = [_of_expr(r, list(op.operands), map_.n_dims, leaf) for r in map_.results]
         return [f for f in forms if f is not None]
     if op is not None and op.name in ("arith.minsi", "arith.minui"):
-        return [f for v in op.operands for f in minima(v)]
-    return [linear(value)]
+        return [f for v in op.operands for f in minima(v, leaf)]
+    return [linear(value, leaf)]
 
 
 def upper_bound(value: ir.Value | int) -> int | None:
     """A constant that `value` never exceeds, if one can be seen."""
     bounds = []
     for form in minima(value):
-        total: int | None = form.constant
-        for atom, c in form.terms:
-            bound = None if c < 0 or atom == value else upper_bound(atom)
-            if bound is None:
-                total = None
-                break
-            total += c * bound
-        if total is not None:
-            bounds.append(total)
+        parts = [None if c < 0 or atom == value else upper_bound(atom) for atom, c in form.terms]
+        known = [c * bound for (_, c), bound in zip(form.terms, parts, strict=True) if bound is not None]
+        if len(known) == len(parts):
+            bounds.append(form.const + sum(known))
     return min(bounds, default=None)

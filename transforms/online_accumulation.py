@@ -39,11 +39,13 @@ class OnlineAccumulation:
         tile: Tile,
         root: ir.Operation,
         root_tiling: Tiling,
+        steps: Mapping[int, int],
         slice_of_root: Sequence[ir.Operation],
     ):
         self.op, self.reduction, self.tile, self.root = op, reduction, tile, root
         self.carried_operands = {operand for _, operand in reduction.carried}
         self._iterators = root_tiling.iterator_types()
+        self._steps = steps
         self._slice = set(slice_of_root)
         self._check_rows()
         self._check_paths(op.results[reduction.result])
@@ -68,6 +70,10 @@ class OnlineAccumulation:
                 self.rows.append(output.index(loop))
         if len(set(self.rows)) < len(self.rows):
             raise Untileable("two of its dimensions are one dimension of the root's output")
+        own = frozenset[int]().union(*(r.loops for r in self.tile))
+        self._columns = [d for d in self._steps if d not in own]
+        if any(self._iterators[d] == "reduction" for d in self._columns):
+            raise Untileable("the loops tile another reduction of the root besides")
 
     def _check_paths(self, value: ir.Value) -> None:
         """Every use of `value` goes on linearly to the root's left operand, and nowhere else."""
@@ -105,7 +111,6 @@ class OnlineAccumulation:
         builder: TileBuilder,
         init: ir.Value,
         part: Tile,
-        steps: Mapping[int, int],
         extents: Sequence[Index],
         root_tile: Tile,
     ) -> tuple[ir.Value, Tile, list[int] | None]:
@@ -113,19 +118,15 @@ class OnlineAccumulation:
 
         A loop over columns of the output runs over all rows again: the state then is kept once per tile of columns.
         """
-        own = frozenset[int]().union(*(r.loops for r in self.tile))
-        others = [d for d in steps if d not in own]
-        if any(self._iterators[d] == "reduction" for d in others):
-            raise Untileable("the root's loops tile another reduction besides")
-        if not others:
+        if not self._columns:
             return init, part, None
-        counts = [builder.ceil_divided_outside(extents[d], steps[d]) for d in others]
+        counts = [builder.ceil_divided_outside(extents[d], self._steps[d]) for d in self._columns]
         kind = init.type
         sizes = counts + [builder.dim(init, d) for d in range(kind.rank)]
         with builder.outside:
             empty = builder.empty_outside(sizes, kind.element_type)
-            copies = linalg.broadcast(init, outs=[empty], dimensions=list(range(len(others))))
-        tiles = [Range(builder.floor_divided(root_tile[d].offset, steps[d]), Index(1)) for d in others]
+            copies = linalg.broadcast(init, outs=[empty], dimensions=list(range(len(counts))))
+        tiles = [Range(builder.floor_divided(root_tile[d].offset, self._steps[d]), Index(1)) for d in self._columns]
         dynamic = ir.ShapedType.get_dynamic_size()
         shape = [dynamic if r.size.static is None else r.size.static for r in part]
         return _first(copies), (*tiles, *part), shape
@@ -143,11 +144,12 @@ class OnlineAccumulation:
     def _scaled(self, builder: TileBuilder, root: ir.Operation, scale: ir.Value, accumulator: ir.Value) -> ir.Value:
         kind = accumulator.type
         plain = self.rows == list(range(kind.rank - 1))
-        multiply = {
+        products: dict[str, Callable[..., ir.Value]] = {
             "linalg.matmul": functools.partial(_linalg_matmul, linalg.matmul),
             "linalg.batch_matmul": functools.partial(_linalg_matmul, linalg.batch_matmul),
             "linalg_ext.batch_matmul": _batch_matmul,
-        }.get(root.name)
+        }
+        multiply = products.get(root.name)
         if not plain or multiply is None:
             return row_scaling(scale, accumulator, self.rows)
         rows = [r.size for r in builder.everything(scale)]

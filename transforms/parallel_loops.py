@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from ..dialects import build
 from ..dialects.mlir import ir, scf, tensor
-from .linear import DYNAMIC, Linear, linear, minima
+from ..dialects.tiling import Index
+from .linear import DYNAMIC, linear, minima
 from .passes import Pass, remark
 from .rewriting import ancestors, defining_op, ops_in
 
-PURE_DIALECTS = ("arith", "math", "affine", "tensor", "linalg", "linalg_ext", "scf", "bufferization", "index")
+PURE_DIALECTS = ("ub", "arith", "math", "affine", "tensor", "linalg", "linalg_ext", "scf", "bufferization", "index")
 SLICES = {"tensor.extract_slice": 0, "tensor.insert_slice": 1}  # operand number of the tensor that is sliced
 
 
@@ -81,7 +82,7 @@ def parallel_nest(loop: scf.ForOp) -> list[ParallelLoop]:
         accesses = _prove(loop)
         if accesses is None:
             return nest
-        taken = [{p.accesses[i].dim for p in nest if p.accesses[i]} for i in range(len(accesses))]
+        taken = [{a.dim for p in nest if (a := p.accesses[i])} for i in range(len(accesses))]
         if any(a is not None and a.dim in dims for a, dims in zip(accesses, taken, strict=True)):
             return nest
         nest.append(ParallelLoop(loop, accesses))
@@ -111,6 +112,8 @@ def _perfectly_nested(loop: scf.ForOp) -> scf.ForOp | None:
 
 def _prove(loop: scf.ForOp) -> list[Access | None] | None:
     """The access to each iter_arg if iterations are independent, else None."""
+    if not isinstance(loop.induction_variable.type, ir.IndexType):
+        return None
     if not loop.inner_iter_args or any(o.name.split(".")[0] not in PURE_DIALECTS for o in ops_in(loop.operation)):
         return None
     yielded = list(loop.body.operations[len(loop.body.operations) - 1].operation.operands)
@@ -195,20 +198,23 @@ def _common_access(slices: Sequence[ir.Operation], loop: scf.ForOp) -> Access | 
 def slice_parts(op: ir.Operation) -> tuple[list, list, list]:
     """Offsets, sizes and strides of a slicing op, ints where they are static."""
     view = op.opview
-    dynamic = [list(view.offsets), list(view.sizes), list(view.strides)]
-    static = [view.static_offsets, view.static_sizes, view.static_strides]
-    parts = []
-    for values, numbers in zip(dynamic, static, strict=True):
+
+    def mixed(values: Sequence[ir.Value], numbers: Sequence[int]) -> list:
         rest = iter(values)
-        parts.append([next(rest) if n == DYNAMIC else int(n) for n in numbers])
-    return tuple(parts)
+        return [next(rest) if n == DYNAMIC else int(n) for n in numbers]
+
+    return (
+        mixed(view.offsets, view.static_offsets),
+        mixed(view.sizes, view.static_sizes),
+        mixed(view.strides, view.static_strides),
+    )
 
 
 def _same_size(a: ir.Value | int, b: ir.Value | int) -> bool:
-    return a == b if isinstance(a, int) == isinstance(b, int) and a == b else sorted_forms(a) == sorted_forms(b)
+    return _forms(a) == _forms(b)
 
 
-def sorted_forms(value: ir.Value | int) -> frozenset[Linear]:
+def _forms(value: ir.Value | int) -> frozenset[Index]:
     return frozenset(minima(value))
 
 
@@ -216,15 +222,15 @@ def _at_most(size: ir.Value | int, c: int, loop: scf.ForOp) -> bool:
     """True if `size` ≤ c·step can be seen."""
     limit = linear(loop.operation.operands[2])
     for form in minima(size):
-        if not limit.terms and not form.terms and form.constant <= c * limit.constant:
+        if limit.static is not None and form.static is not None and form.static <= c * limit.static:
             return True
-        if limit.terms and form == Linear(frozenset((v, k * c) for v, k in limit.terms), limit.constant * c):
+        if form == limit.scaled(c):
             return True
     return False
 
 
-def _invariant(form: Linear, loop: scf.ForOp) -> bool:
-    return all(_defined_outside(v, loop) for v in form.values)
+def _invariant(form: Index, loop: scf.ForOp) -> bool:
+    return all(_defined_outside(v, loop) for v, _ in form.terms)
 
 
 def _defined_outside(value: ir.Value, loop: scf.ForOp) -> bool:
@@ -262,7 +268,7 @@ def _convert(nest: Sequence[ParallelLoop]) -> None:
         forall = scf.ForallOp(*bounds, [inits[i] for i in written])
     ivs, shared = list(forall.induction_variables), list(forall.inner_iter_args)
     yielded = list(inner.body.operations[len(inner.body.operations) - 1].operation.operands)
-    accesses = [[p.accesses[i] for p in nest if p.accesses[i]] for i in range(count)]
+    accesses = [[a for p in nest if (a := p.accesses[i])] for i in range(count)]
 
     # Move the bodies, outermost first; what is left in the loops are the loops and the yields.
     with outer.operation.location:

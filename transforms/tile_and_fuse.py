@@ -30,7 +30,7 @@ from ..dialects.tiling import (
     online_reduction_of,
     tiling_of,
 )
-from .graph import ancestor_in, backward_slice, is_pure, move_users_after
+from .graph import ancestor_in, backward_slice, can_move_after, is_pure, move_users_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
@@ -149,7 +149,9 @@ class _Fusion:
                 ranges.append(Range.everything(extent, frozenset({d})))
                 continue
             step, offset = self.steps[d], Index.of(iteration[d])
-            if extent.static is not None and (extent.static % step == 0 or step >= extent.static):
+            if step == 1:
+                size = Index(1)
+            elif extent.static is not None and (extent.static % step == 0 or step >= extent.static):
                 size = Index(min(step, extent.static))
             else:
                 size = self.builder.minimum(Index(step), extent - offset)
@@ -221,10 +223,12 @@ class _Fusion:
 
     def _fuse(self, op: ir.Operation) -> bool:
         """Moves the producer `op` into the loops, or marks it as staying outside; says whether it was moved."""
+        asked = len(self.requests)
         try:
             self._fuse_or_raise(op)
         except Untileable as reason:
             self.stops.add(op)
+            self._withdraw(asked)
             if online_reduction_of(op) is not None and reason.args:
                 warn(op, f"'{op.name}' stays outside the loops: {reason}")
             elif reason.args:
@@ -232,6 +236,13 @@ class _Fusion:
             return False
         self.fused.add(op)
         return True
+
+    def _withdraw(self, asked: int) -> None:
+        """Takes back the requests after the first `asked`, made for a tile that then could not be built."""
+        for request in self.requests[asked:]:
+            if not any(True for _ in request.slice.results[0].uses):
+                self.requests.remove(request)
+                request.slice.erase()
 
     def _fuse_or_raise(self, op: ir.Operation) -> None:
         tiling = tiling_of(op)
@@ -249,7 +260,7 @@ class _Fusion:
             self._fuse_group(op, tiling, tile, group, kept if tile == next(iter(groups)) else {}, online)
 
     def _external_results(self, op: ir.Operation) -> dict[int, list[ir.Operation]]:
-        """Results with uses that do not lead to the root, and these users; Untileable if one that does stays outside."""
+        """Results with uses that do not lead to the root, and their users; Untileable if one that does is not fused."""
         slices = {request.slice for request in self.requests}
         external: dict[int, list[ir.Operation]] = {}
         for number, result in enumerate(op.results):
@@ -274,7 +285,8 @@ class _Fusion:
             return None
         if len(groups) != 1 or any(r.value != op.results[reduction.result] for g in groups.values() for r in g):
             raise Untileable("several different tiles of it are asked for")
-        return OnlineAccumulation(op, reduction, next(iter(groups)), self.root, self.tiling, self.slice_of_root)
+        tile = next(iter(groups))
+        return OnlineAccumulation(op, reduction, tile, self.root, self.tiling, self.steps, self.slice_of_root)
 
     def _kept_results(
         self,
@@ -288,6 +300,8 @@ class _Fusion:
         tile = next(iter(groups))
         kept: dict[int, Tile] = {}
         for number, users in external.items():
+            if not can_move_after(users, self.root):
+                raise Untileable("it is used elsewhere too, by an op that cannot be moved behind the loops")
             if online is not None:
                 online.check_external_use(number)
                 continue
@@ -295,8 +309,6 @@ class _Fusion:
             loops = [r.loops for r in part if not r.full]
             if not all(r.whole for r in part) or len(set(loops)) < len(loops):
                 raise Untileable("it is used elsewhere too, and the tiles do not cover it exactly once")
-            if not all(is_pure(user) or self.root.is_before_in_block(user) for user in users):
-                raise Untileable("it is used elsewhere too, by an op that cannot be moved behind the loops")
             kept[number] = part
         return kept
 
@@ -319,7 +331,7 @@ class _Fusion:
         def operand(i: int, part: Tile) -> ir.Value:
             if online is not None and i in online.carried_operands:
                 value = op.operands[i]
-                init, where, shape = online.state(self.builder, value, part, self.steps, self.extents, self.tile)
+                init, where, shape = online.state(self.builder, value, part, self.extents, self.tile)
                 sliced = self.builder.slice(init, where, shape)
                 state[i] = Carried(init, where, sliced, [sliced.owner])
                 return sliced
@@ -362,7 +374,7 @@ class _Fusion:
             ]
             if not users:
                 continue
-            move_users_after(users, outermost, self.slice_of_root)
+            move_users_after(users, outermost)
             if final.type != value.type:
                 final = self._first_state(final, value, outermost)
             for use in list(value.uses):

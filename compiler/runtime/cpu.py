@@ -235,9 +235,10 @@ class CpuKernel:
             same_bits = array.dtype.kind in "iu" and slot.dtype.kind in "iu" and slot.element != "index"
             if not same_bits or array.dtype.itemsize != slot.dtype.itemsize:
                 raise self._mismatch(i, slot, f"dtype {slot.dtype}", f"{array.dtype}")
-        if array.ndim != len(slot.shape):
-            raise self._mismatch(i, slot, f"rank {len(slot.shape)}", f"rank {array.ndim}, shape {array.shape}")
-        for d, (expected, found) in enumerate(zip(slot.shape, array.shape, strict=True)):
+        shape = slot.shape or ()
+        if array.ndim != len(shape):
+            raise self._mismatch(i, slot, f"rank {len(shape)}", f"rank {array.ndim}, shape {array.shape}")
+        for d, (expected, found) in enumerate(zip(shape, array.shape, strict=True)):
             if expected is not None and expected != found:
                 raise self._mismatch(i, slot, f"{expected} in dimension {d}", f"{found}, shape {array.shape}")
         if not array.flags.c_contiguous or not array.flags.aligned:

@@ -79,5 +79,5 @@ def check_device_arrays(signature: Signature, arguments: Sequence[Any]) -> list[
         fits = len(shape) == len(slot.shape) and all(s in (None, n) for s, n in zip(slot.shape, shape, strict=True))
         if element != slot.element or not fits:
             raise user_error(f"argument {i} must be {slot}, but is a tensor of shape {shape} and type {found}")
-    signature.check_dimensions([tuple(getattr(a, "shape", ())) for a in arguments])
+    signature.check_dimensions(arguments)
     return list(arguments)

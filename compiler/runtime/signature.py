@@ -9,7 +9,7 @@ import numpy as np
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ..diagnostics import diagnostic, user_error
-from ..shapes import Dimensions, argument_dimensions
+from ..shapes import Dimensions, argument_dimensions, size_of
 from .cpu import Slot
 
 
@@ -51,19 +51,22 @@ class Signature:
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
         arrays = [_bound(i, value, slot) for i, (value, slot) in enumerate(zip(arguments, self.arguments, strict=True))]
-        self.check_dimensions([array.shape for array in arrays])
+        self.check_dimensions(arrays)
         return arrays
 
-    def check_dimensions(self, shapes: Sequence[tuple[int, ...]]) -> None:
+    def check_dimensions(self, arrays: Sequence[Any]) -> None:
         """A user's error where dimensions differ that are equal in the graph."""
         for group, size in zip(self.dimensions.groups, self.dimensions.sizes, strict=True):
-            first, d = group[0]
-            expected = shapes[first][d] if size is None else size
-            why = f"as dimension {d} of argument {first}" if size is None else "as the graph has it elsewhere"
-            for i, e in group:
-                found = shapes[i][e]
+            expected = size_of(arrays[group[0][0]], group[0][1]) if size is None else size
+            why = f"as {_name(*group[0])}" if size is None else "as the graph has it elsewhere"
+            for i, d in group:
+                found = size_of(arrays[i], d)
                 if found != expected:
-                    raise user_error(f"dimension {e} of argument {i} must be {expected}, {why}, but is {found}")
+                    raise user_error(f"{_name(i, d)} must be {expected}, {why}, but is {found}")
+
+
+def _name(i: int, d: int | None) -> str:
+    return f"argument {i}" if d is None else f"dimension {d} of argument {i}"
 
 
 def _bound(i: int, value: Any, slot: Slot) -> np.ndarray:

@@ -18,6 +18,9 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed: int) -> list[np.ndarray]:
     """An array for every argument, the same for the same `seed`.
 
+    Floats are normally distributed. Those of matrices are divided by the fourth root of the last dimension, so that
+    products of two rows have about unit variance: larger scores would make softmax a maximum, and badly conditioned.
+
     `sizes` says how large dynamic dimensions are: by (argument, dimension), or for None all others.
     """
     shapes = [list(kind.shape or ()) for kind in signature.arguments]
@@ -25,17 +28,22 @@ def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed:
         if place is not None and (place[0] >= len(shapes) or place[1] >= len(shapes[place[0]])):
             raise user_error(f"--dim {place[0]}.{place[1]}: '{signature.name}' has no such dimension")
     default = iter(SIZES * len(shapes))
+    values: dict[int, int] = {}
     for group, static in zip(signature.dimensions.groups, signature.dimensions.sizes, strict=True):
         chosen = {sizes[place] for place in group if place in sizes} | ({static} if static is not None else set())
         if len(chosen) > 1:
-            names = ", ".join(f"{i}.{d}" for i, d in group)
+            names = ", ".join(str(i) if d is None else f"{i}.{d}" for i, d in group)
             raise user_error(f"the dimensions {names} are equal in the graph, and cannot be {sorted(chosen)}")
         if static is None and not chosen:
             chosen = {sizes[None] if None in sizes else next(default)}
         for i, d in group:
-            shapes[i][d] = next(iter(chosen))
+            if d is None:
+                values[i] = next(iter(chosen))
+            else:
+                shapes[i][d] = next(iter(chosen))
     generator = np.random.default_rng(seed)
-    return [_random(kind, shape, generator) for kind, shape in zip(signature.arguments, shapes, strict=True)]
+    made = [_random(kind, shape, generator) for kind, shape in zip(signature.arguments, shapes, strict=True)]
+    return [np.asarray(values.get(i, array), array.dtype) for i, array in enumerate(made)]
 
 
 def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Generator) -> np.ndarray:
@@ -45,7 +53,9 @@ def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Genera
     if kind.dtype.kind in "iu":
         return generator.integers(0, 10, concrete).astype(kind.dtype)
     wide = np.float64 if kind.dtype == np.float64 else np.float32
-    return np.asarray(generator.standard_normal(concrete, dtype=wide)).astype(kind.dtype, copy=False)
+    scale = max(1, concrete[-1]) ** -0.25 if len(concrete) >= 2 else 1.0
+    made = np.multiply(generator.standard_normal(concrete, dtype=wide), scale, dtype=wide)
+    return made.astype(kind.dtype, copy=False)
 
 
 def describe(signature: Signature, arrays: Sequence[np.ndarray], seed: int | None) -> str:

@@ -1,43 +1,58 @@
 """``attn-opt``: reads MLIR, runs passes on it (ours and upstream's), prints MLIR. An mlir-opt in all respects."""
 
+import bisect
 import contextlib
 import dataclasses
 import re
 import signal
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
-from ...dialects.diagnostic import DiagnosedError
+from ...dialects.diagnostic import DiagnosedError, Diagnostic
+from ...dialects.mlir import ir
 from ..diagnostics import Bug, Listener, Printer, report_bug, user_error
 from ..ir_printing import DumpStages, PrintIR
-from ..pass_manager import Hook, Item, PassFailure, Timing, plan, run
+from ..pass_manager import Hook, Item, PassFailure, Stage, Timing, plan, run
+from ..verify_diagnostics import Verifier
 from .attn_opt_options import HELP, Options, parse_options
+from .isolation import Crash, Progress, crashes, isolated
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Chunk:
-    """A part of the input that is a module of its own, at its place in the file: the lines before it are empty."""
-
-    text: str
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; the value is the exit status."""
+    """The command; the value is the exit status. Called with arguments, it works in this process and may crash it."""
     with contextlib.suppress(ValueError):  # raised outside of the main thread
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `attn-opt … | head` ends quietly
     printer = Printer("attn-opt")
-    try:
+
+    def command() -> int:
         options = parse_options(list(sys.argv[1:] if arguments is None else arguments))
         printer.remarks = options.remarks
         if options.action:
             print(_about(options.action))
             return 0
-        return _run(options, printer)
+        name, text = _read(options.input)
+        printer.add_source(name, text)
+        job = Job(options, printer, name, _chunks(text, options.split))
+        if arguments is not None:
+            return job.run()
+        try:
+            return isolated(lambda: _telling(printer, job.run))
+        except Crash as crash:
+            return job.tell_crash(crash)
+
+    return _telling(printer, command)
+
+
+def _telling(printer: Printer, work: Callable[[], int]) -> int:
+    """The exit status of `work`, which may fail; what failed is told."""
+    try:
+        return work()
     except DiagnosedError as error:
         for found in error.diagnostics:
             printer(found)
@@ -45,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as bug:
-        report_bug(bug, "attn-opt")
+        report_bug(bug, "attn-opt", printer.stream)
         return 1
 
 
@@ -67,53 +82,102 @@ def _about(action: str) -> str:
     return table()
 
 
-def _run(options: Options, printer: Printer) -> int:
-    name, text = _read(options.input)
-    printer.add_source(name, text)
-    context = make_context()
-    # Verifiers and passes in Python hold the interpreter's lock: threads would only wait for each other.
-    context.enable_multithreading(False)
-    context.allow_unregistered_dialects = options.allow_unregistered
-    with context:
-        items = _pipeline(options)
-        plan(items)  # tells of unknown passes before anything is printed
-        hooks, timing = _hooks(options)
-        outputs = []
-        for chunk in _chunks(text, options.split):
-            output = _process(chunk, name, items, hooks, options, printer)
-            if output is not None:
-                outputs.append(output)
-    if timing:
-        print(timing.table(), file=sys.stderr)
-    _write(options.output, "// -----\n\n".join(outputs))
-    return 1 if printer.errors else 0
+@dataclasses.dataclass
+class Job:
+    """What to do with an input: with each of its chunks, which are modules of their own."""
+
+    options: Options
+    printer: Printer
+    name: str
+    chunks: list[str]
+    progress: Progress = dataclasses.field(default_factory=Progress)
+
+    def run(self) -> int:
+        """Does it; the value is the exit status."""
+        with self._context():
+            stages = plan(_pipeline(self.options))  # tells of unknown passes before anything else
+            hooks, timing = _hooks(self.options)
+            outputs = [self._process(number, stages, hooks) for number in range(len(self.chunks))]
+        if timing:
+            print(timing.table(), file=sys.stderr)
+        _write(self.options.output, "// -----\n\n".join(output for output in outputs if output is not None))
+        return 1 if self.printer.errors else 0
+
+    def _context(self) -> ir.Context:
+        context = make_context()
+        # Verifiers and passes in Python hold the interpreter's lock: threads would only wait for each other.
+        context.enable_multithreading(False)
+        context.allow_unregistered_dialects = self.options.allow_unregistered
+        return context
+
+    def _process(self, number: int, stages: list[Stage], hooks: list[Hook]) -> str | None:
+        """The text of one module after the passes, or None if something failed; what failed has been told."""
+        text = self.chunks[number]
+        verifier = Verifier(text, self.name) if self.options.verify_diagnostics else None
+        listener: Listener = verifier or self.printer
+        output = None
+        try:
+            self.progress.at(number, -1)
+            module = parse_module(text, self.name, listener=listener)
+            follow = _Follow(self.progress, number)
+            run(stages, module, hooks=[follow, *hooks], listener=listener, verify_each=self.options.verify_each)
+            output = self.options.printing.text(module.operation)
+        except PassFailure:
+            pass  # told as it happened
+        except DiagnosedError as error:
+            for found in error.diagnostics:
+                listener(found)
+        except Bug as bug:
+            report_bug(bug, "attn-opt", self.printer.stream)
+            self.printer.errors += 1
+        for problem in verifier.problems() if verifier else ():
+            self.printer(problem)
+        return output
+
+    def tell_crash(self, crash: Crash) -> int:
+        """Tells where upstream crashed: on which line of the input, or in which pass and on what IR."""
+        number, stage = self.progress.place
+        if stage >= 0:
+            with tempfile.NamedTemporaryFile("r", suffix=".mlir") as file:
+                crashes(lambda: self._write_ir_before(number, stage, file.name))
+                pipeline, _, text = file.read().partition("\n")
+            report_bug(Bug(f"{pipeline} crashed: {crash}", pipeline, text), "attn-opt", self.printer.stream)
+            return 1
+        lines = self.chunks[number].split("\n")
+        # The parser stops with an error at the end of a text that is cut off, or crashes before.
+        first = bisect.bisect_left(range(len(lines)), True, key=lambda end: self._crashes_on(lines[: end + 1]))
+        line = lines[min(first, len(lines) - 1)]
+        column = len(line) - len(line.lstrip()) + 1
+        message = f"upstream's parser crashes on this line ({crash}): it is malformed, or upstream has a bug"
+        self.printer(Diagnostic("error", self.name, first + 1, column, message))
+        return 1
+
+    def _crashes_on(self, lines: list[str]) -> bool:
+        def parse() -> None:
+            with self._context():
+                parse_module("\n".join(lines), self.name)
+
+        return crashes(parse)
+
+    def _write_ir_before(self, number: int, stage: int, path: str) -> None:
+        with self._context(), open(path, "w", encoding="utf-8") as file:
+            stages = plan(_pipeline(self.options))
+            module = parse_module(self.chunks[number], self.name)
+            run(stages[:stage], module)
+            file.write(f"{stages[stage].text}\n{self.options.printing.text(module.operation)}")
 
 
-def _process(
-    chunk: Chunk, name: str, items: list[Item], hooks: list[Hook], options: Options, printer: Printer
-) -> str | None:
-    """The text of one module after the passes, or None if something failed; what failed has been told."""
-    from ..verify_diagnostics import Verifier
+class _Follow(Hook):
+    """Notes down which stage is at work."""
 
-    verifier = Verifier(chunk.text, name) if options.verify_diagnostics else None
-    listener: Listener = verifier or printer
-    output = None
-    try:
-        module = parse_module(chunk.text, name, listener=listener)
-        run(items, module, hooks=hooks, listener=listener, verify_each=options.verify_each)
-        output = options.printing.text(module.operation)
-    except PassFailure:
-        pass  # told as it happened
-    except DiagnosedError as error:
-        for found in error.diagnostics:
-            listener(found)
-    except Bug as bug:
-        report_bug(bug, "attn-opt", printer.stream)
-        printer.errors += 1
-    if verifier:
-        for problem in verifier.problems():
-            printer(problem)
-    return output
+    def __init__(self, progress: Progress, number: int):
+        self.progress = progress
+        self.number = number
+        self.stage = -1
+
+    def before(self, stage: Stage, module: ir.Operation) -> None:
+        self.stage += 1
+        self.progress.at(self.number, self.stage)
 
 
 def _read(path: str) -> tuple[str, str]:
@@ -150,13 +214,14 @@ def _write(path: str, text: str) -> None:
         raise user_error(f"cannot write '{'<stdout>' if path == '-' else path}': {error.strerror}") from None
 
 
-def _chunks(text: str, split: bool) -> list[Chunk]:
+def _chunks(text: str, split: bool) -> list[str]:
+    """The modules in the input, each at its place in the file: the lines before it are empty."""
     if not split:
-        return [Chunk(text)]
+        return [text]
     chunks, start = [], 0
     for mark in [*_SPLIT.finditer(text), None]:
         end = mark.start() if mark else len(text)
-        chunks.append(Chunk("\n" * text.count("\n", 0, start) + text[start:end]))
+        chunks.append("\n" * text.count("\n", 0, start) + text[start:end])
         start = mark.end() if mark else end
     return chunks
 

@@ -1,5 +1,7 @@
 """``attn-run``: compiles a module, runs it on made-up or given inputs, checks the results, times it."""
 
+import shlex
+import signal
 import statistics
 import sys
 import time
@@ -11,16 +13,34 @@ import numpy as np
 from ...dialects.diagnostic import DiagnosedError
 from ..diagnostics import Printer, report_bug, user_error
 from .attn_run_options import Options, parse_options
+from .isolation import Crash, isolated
 
 # Kernels are timed in rounds of at least this many seconds, and at least this many calls.
 BENCH_SECONDS, BENCH_CALLS = 1.0, 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; the value is the exit status: 0 if all went well and every check passed."""
+    """The command; the value is the exit status: 0 if all went well and every check passed.
+
+    Called with arguments it works in this process, and may crash it.
+    """
+    if arguments is not None:
+        return _command(list(arguments))
+    try:
+        return isolated(lambda: _command(sys.argv[1:]))
+    except Crash as crash:
+        what = "was killed; is there enough memory?" if crash.number == signal.SIGKILL else f"crashed: {crash}"
+        print(f"attn-run: internal error: the compiler or the compiled kernel {what}", file=sys.stderr)
+        print(f"  to reproduce: {shlex.join(['attn-run', *sys.argv[1:]])}", file=sys.stderr)
+        return 1
+
+
+def _command(arguments: list[str]) -> int:
     printer = Printer("attn-run", remarks=False)
     try:
-        return _run(parse_options(list(sys.argv[1:] if arguments is None else arguments)), printer)
+        return _run(parse_options(arguments), printer)
+    except SystemExit as done:  # of argparse, after --help
+        return int(done.code or 0)
     except DiagnosedError as error:
         if not printer.errors:  # else told as it happened
             for found in error.diagnostics:
@@ -67,8 +87,11 @@ def _run(options: Options, printer: Printer) -> int:
     passed, flops = True, None
     if options.check:
         expected, flops = checking.reference(graph, signature.name, inputs)
-        tolerance = checking.tolerance(function) if options.tolerance is None else options.tolerance
-        passed = checking.report(signature, results, expected, tolerance)
+        if options.tolerance is None:
+            allowed = checking.limits(graph, function, inputs, results, expected)
+        else:
+            allowed = [options.tolerance] * len(results)
+        passed = checking.report(signature, results, expected, allowed)
         del expected
     if options.bench:
         _bench(kernel, inputs, flops)

@@ -6,12 +6,16 @@ Everything works on offsets into one text and its two shadows of the same length
 
 import bisect
 import functools
+import itertools
 import re
 from collections.abc import Iterator
 
 _COMMENT_OR_STRING = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
 _OPENERS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _BRACKET = re.compile(r"->|>=|<=|==|[()\[\]{}<>]")
+_ARROWS = re.compile(r"->|>=|<=|==")
+_DEPTH = {ord(char): 1 for char in "([{<"} | {ord(char): -1 for char in ")]}>"}
+_NOT_BRACKETS = bytes(set(range(256)) - _DEPTH.keys())
 _COMMA_OR_BRACKET = re.compile(r",|->|>=|<=|==|[(\[{<]")
 _BLANK = re.compile(r"\s*")
 _TYPE_HEAD = re.compile(r"![\w$.\-]+|[A-Za-z_]\w*")
@@ -23,6 +27,8 @@ _KEY = re.compile(r'"[^"]*"|[A-Za-z_][\w$.]*')
 
 RESULT_LIST = re.compile(r"(%[\w$.\-]+(?::\d+)?(?:\s*,\s*%[\w$.\-]+(?::\d+)?)*)\s*=\s*$")
 ONE_RESULT = re.compile(r"(%[\w$.\-]+)(?::(\d+))?")
+
+DEEPEST = 500
 
 
 class SyntaxProblem(Exception):
@@ -65,6 +71,21 @@ class Source:
             last = end
         self.clean = "".join(clean) + text[last:]
         self.mask = "".join(mask) + text[last:]
+
+    def check_depth(self) -> None:
+        """Refuses brackets nested so deep that upstream's recursive parser would overflow the stack."""
+        text = _ARROWS.sub("", self.mask).encode("ascii", "replace").translate(None, _NOT_BRACKETS)
+        if max(itertools.accumulate(map(_DEPTH.__getitem__, text)), default=0) <= DEEPEST:
+            return
+        depth = 0
+        for match in _BRACKET.finditer(self.mask):
+            depth += _DEPTH.get(ord(match.group()[0]), 0) if len(match.group()) == 1 else 0
+            if depth > DEEPEST:
+                raise SyntaxProblem(match.start(), f"brackets are nested more than {DEEPEST} deep")
+
+    @functools.cached_property
+    def _string_ends(self) -> dict[int, int]:
+        return dict(self.strings)
 
     @functools.cached_property
     def line_starts(self) -> list[int]:
@@ -126,7 +147,10 @@ class Source:
         """The offset after the attribute value that starts at `at`; numbers may carry ``: type``."""
         first = self.mask[at : at + 1]
         if first == '"':
-            return self.mask.index('"', at + 1) + 1
+            end = self._string_ends.get(at)
+            if end is None:
+                raise SyntaxProblem(at, "the string is never closed")
+            return end
         if first and first in "[{":
             return self.end_of_brackets(at)
         if first == "(":

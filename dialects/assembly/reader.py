@@ -51,6 +51,7 @@ class Reader:
 
     def run(self) -> tuple[str, SourceMap]:
         """The text in generic form, and the map back. Raises SyntaxProblem."""
+        self.source.check_depth()
         last = 0
         edits: list[tuple[int, Form | str]] = [*self._ops(), *legacy.insertions(self.source)]
         for start, edit in sorted(edits, key=lambda one: one[0]):

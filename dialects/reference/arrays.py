@@ -52,13 +52,6 @@ def value_dtype(kind: ir.Type) -> np.dtype:
     return np.dtype(np.float64) if is_float(kind) else storage_dtype(kind)
 
 
-def rounded(value: Any, kind: ir.Type) -> Any:
-    """`value`, with floats rounded to the declared type `kind`."""
-    if not is_float(kind) or storage_dtype(kind) == np.float64:
-        return value
-    return np.asarray(value).astype(storage_dtype(kind)).astype(np.float64)
-
-
 def constant(attribute: ir.Attribute) -> Any:
     """The value of an attribute of ``arith.constant``; a splat is a zero-stride view."""
     kind = attribute.type
@@ -123,6 +116,19 @@ def take_if_free(operands: list[Any], i: int) -> np.ndarray | None:
         return array
     operands[i] = array
     return None
+
+
+def round_in_place(values: list[Any], i: int, kind: ir.Type) -> None:
+    """Rounds the floats `values[i]` to the declared type `kind`, in their own memory where that is free."""
+    if not is_float(kind) or storage_dtype(kind) == np.float64:
+        return
+    if np.size(values[i]) < LARGE or 0 in values[i].strides:
+        values[i] = np.asarray(values[i]).astype(storage_dtype(kind)).astype(np.float64)[()]
+        return
+    array = take(values, i)
+    for block in array if array.ndim > 1 else [array]:
+        np.copyto(block, block.astype(storage_dtype(kind)))
+    values[i] = array
 
 
 def _owns_memory(array: Any) -> bool:

@@ -28,6 +28,20 @@ def counting() -> Iterator[FlopCount]:
         _counters.remove(counter)
 
 
+_single_precision = 0
+
+
+@contextmanager
+def in_single_precision() -> Iterator[None]:
+    """Within the block, contractions are summed in float32, as hardware sums f32 and narrower types."""
+    global _single_precision
+    _single_precision += 1
+    try:
+        yield
+    finally:
+        _single_precision -= 1
+
+
 def contract(x: np.ndarray, y: np.ndarray, reduced: Collection[int], sizes: Sequence[int]) -> np.ndarray:
     """The sum of x·y over the axes `reduced` of an iteration space, as a matmul.
 
@@ -65,7 +79,9 @@ def contract(x: np.ndarray, y: np.ndarray, reduced: Collection[int], sizes: Sequ
         rest = [d for d in loops if d not in {*both, *left, *right, *inner}]
         a = x.transpose([*both, *left, *inner, *right, *rest]).reshape(*batch, size(left), size(inner))
         b = y.transpose([*both, *inner, *right, *left, *rest]).reshape(*batch, size(inner), size(right))
-        product = np.matmul(a, b).reshape([*batch, *(sizes[d] for d in [*left, *right])])
+        if _single_precision and a.dtype == b.dtype == np.float64:
+            a, b = a.astype(np.float32), b.astype(np.float32)
+        product = np.matmul(a, b).astype(x.dtype, copy=False).reshape([*batch, *(sizes[d] for d in [*left, *right])])
         kept = [*both, *left, *right]
         order = sorted(range(len(kept)), key=lambda i: kept[i])
         expand = tuple(slice(None) if d in kept else None for d in loops)

@@ -171,12 +171,14 @@ class Frame:
             values[s] = None
         try:
             results = step.meaning(operands)
-        except (TypeError, ValueError, IndexError, MemoryError) as error:
+        except (TypeError, ValueError, IndexError, ArithmeticError, MemoryError) as error:
             raise EvaluationError(f"'{step.op.operation.name}' cannot be evaluated: {error}", step.op) from error
+        if self.round_values:
+            results = list(results)
+            for i, result in enumerate(step.op.operation.results):
+                arrays.round_in_place(results, i, result.type)
         for i, s in enumerate(step.results):
             values[s] = results[i]
-            if self.round_values:
-                values[s] = arrays.rounded(results[i], step.op.operation.results[i].type)
         for s in step.dead:
             values[s] = None
 

@@ -49,6 +49,12 @@ class Index:
     def scaled(self, factor: int) -> Index:
         return Index(self.const * factor, frozenset((v, c * factor) for v, c in self.terms if factor))
 
+    def coefficient(self, value: ir.Value) -> int:
+        return next((c for v, c in self.terms if v == value), 0)
+
+    def without(self, value: ir.Value) -> Index:
+        return Index(self.const, frozenset((v, c) for v, c in self.terms if v != value))
+
     def divisible_by(self, divisor: int) -> bool:
         return self.const % divisor == 0 and all(c % divisor == 0 for _, c in self.terms)
 

@@ -64,9 +64,10 @@ class StructuredTiling(Tiling):
         for operand, m in zip(self.op.operands, self.maps, strict=True):
             for d, expression in enumerate(m.results):
                 loop = dim_position(expression)
-                if loop is None or (extents[loop] is not None and extents[loop].static is not None):
+                extent = None if loop is None else extents[loop]
+                if loop is None or (extent is not None and extent.static is not None):
                     continue
-                if extents[loop] is None or operand.type.shape[d] != ir.ShapedType.get_dynamic_size():
+                if extent is None or operand.type.shape[d] != ir.ShapedType.get_dynamic_size():
                     extents[loop] = builder.dim(operand, d)
         if any(e is None for e in extents):
             raise Untileable(f"no operand of '{self.op.name}' gives the extent of loop {extents.index(None)}")

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (lines of MLIR)
 """What stands around attention, fused with it: reshapes, slices, pads, broadcasts, casts, projections; in float64."""
 
 import numpy as np
@@ -135,6 +136,24 @@ PRODUCERS = {
         "",
         "%p#0",
     ),
+    # One op makes keys and values.
+    "two_results": (
+        [Q, "%kv: tensor<{b}x{h}x{n}x{d}xf64>"],
+        """
+  %ee = tensor.empty() : tensor<{b}x{h}x{n}x{d}xf64>
+  %k, %v = linalg.generic {{indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>, affine_map<(a, b, c, d) -> (a, b, c, d)>, affine_map<(a, b, c, d) -> (a, b, c, d)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+      ins(%kv : tensor<{b}x{h}x{n}x{d}xf64>) outs(%ee, %ee : tensor<{b}x{h}x{n}x{d}xf64>, tensor<{b}x{h}x{n}x{d}xf64>) {{
+  ^bb0(%x: f64, %old0: f64, %old1: f64):
+    %i = linalg.index 3 : index
+    %j = arith.index_cast %i : index to i64
+    %f = arith.sitofp %j : i64 to f64
+    %y = arith.addf %x, %f : f64
+    linalg.yield %x, %y : f64, f64
+  }} -> (tensor<{b}x{h}x{n}x{d}xf64>, tensor<{b}x{h}x{n}x{d}xf64>)""",
+        "",
+        "%p#0",
+    ),
     # Linear ops between softmax and the matmul: a factor per key, a division.
     "linear_after": (
         [Q, K, V, "%f: tensor<{n}xf64>"],
@@ -178,9 +197,10 @@ PRODUCERS = {
 def build(name: str, b: int, h: int, m: int, n: int, d: int, v: int) -> tuple[str, list[np.ndarray]]:
     m += m % 2
     n = max(n, 4)
-    if name == "shared":
+    if name in ("shared", "two_results"):
         v = d
-    sizes = dict(b=b, h=h, m=m, n=n, d=d, v=v, e=3, hd=h * d, bh=b * h, mh=m // 2, n3=n - 3, n2=n + 3, n1=n - 1)
+    sizes = {"b": b, "h": h, "m": m, "n": n, "d": d, "v": v, "e": 3}
+    sizes |= {"hd": h * d, "bh": b * h, "mh": m // 2, "n3": n - 3, "n2": n + 3, "n1": n - 1}
     arguments, before, between, result = PRODUCERS[name]
     text = "func.func @f(" + ", ".join(arguments) + ") -> " + OUT + " {{" + before
     text += CORE.replace("{between}", between).replace("{p}", result) + "  return %o : " + OUT + "\n}}\n"
@@ -216,3 +236,45 @@ def test_producers_stand_in_the_loops(name):
         FuseAttention((1, 1, 4, 0, 4)).run(module.operation)
     before = print_module(module).partition("scf.for")[0]
     assert "linalg_ext" not in before and "expand_shape" not in before and "linalg.batch_matmul" not in before
+
+
+ROOTS = """
+func.func @f(%x: tensor<{m}x{n}xf64>, %w: tensor<{n}x{d}xf64>) -> (tensor<{m}x{d}xf64>, tensor<{m}x{d}xf64>, tensor<{m}xf64>) {{
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty() : tensor<{m}x{d}xf64>
+  %r = tensor.empty() : tensor<{m}xf64>
+  %p0 = linalg.fill ins(%zero : f64) outs(%e : tensor<{m}x{d}xf64>) -> tensor<{m}x{d}xf64>
+  %r0 = linalg.fill ins(%zero : f64) outs(%r : tensor<{m}xf64>) -> tensor<{m}xf64>
+  %p = linalg.matmul ins(%x, %w : tensor<{m}x{n}xf64>, tensor<{n}x{d}xf64>) outs(%p0 : tensor<{m}x{d}xf64>) -> tensor<{m}x{d}xf64>
+  %root:2 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]}} ins(%p : tensor<{m}x{d}xf64>) outs(%e, %r0 : tensor<{m}x{d}xf64>, tensor<{m}xf64>) attrs = {{__root__}} {{
+  ^bb0(%a: f64, %old: f64, %sum: f64):
+    %y = arith.mulf %a, %a : f64
+    %s = arith.addf %sum, %y : f64
+    linalg.yield %y, %s : f64, f64
+  }} -> (tensor<{m}x{d}xf64>, tensor<{m}xf64>)
+  return %root#0, %p, %root#1 : tensor<{m}x{d}xf64>, tensor<{m}x{d}xf64>, tensor<{m}xf64>
+}}
+"""
+
+
+@given(
+    shape=st.tuples(*(st.integers(1, 7) for _ in range(3))),
+    sizes=st.tuples(*(st.integers(0, 5) for _ in range(2))).filter(any),
+    order=st.permutations(range(2)),
+)
+@settings(deadline=None, max_examples=60)
+def test_root_with_two_results(shape, sizes, order):
+    """A root that writes a matrix and reduces it to a vector; its producer is returned as well."""
+    m, n, d = shape
+    text = ROOTS.format(m=m, n=n, d=d)
+    rng = np.random.default_rng(2)
+    inputs = [rng.standard_normal((m, n)), rng.standard_normal((n, d))]
+    with CONTEXT:
+        expected = evaluate(parse_module(text, "graph.mlir", CONTEXT), inputs)
+        module = parse_module(text, "graph.mlir", CONTEXT)
+        FuseAttention(sizes, tuple(order)).run(module.operation)
+        assert module.operation.verify()
+        found = evaluate(module, inputs)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12, err_msg=print_module(module))

@@ -338,3 +338,18 @@ def test_arguments_are_checked():
         run(source, np.zeros(5))
     with pytest.raises(EvaluationError, match="no function 'g'"):
         run(source, np.zeros(4), entry="g")
+
+
+def test_rounding_large_values_leaves_shared_memory_alone():
+    source = """
+    func.func @f(%a: tensor<300x300xf32>) -> (tensor<300x300xf16>, tensor<300x300xf32>) {
+      %e = tensor.empty() : tensor<300x300xf16>
+      %0 = arith.truncf %a : tensor<300x300xf32> to tensor<300x300xf16>
+      return %0, %a : tensor<300x300xf16>, tensor<300x300xf32>
+    }"""
+    a = np.random.default_rng(0).standard_normal((300, 300))
+    kept = a.copy()
+    narrow, wide = run(source, a, round_values=True)
+    np.testing.assert_array_equal(narrow, a.astype(np.float16).astype(np.float64))
+    np.testing.assert_array_equal(wide, kept)
+    np.testing.assert_array_equal(a, kept)

@@ -99,7 +99,7 @@ def contractions(draw):
     return sizes, (a, b, c), iterators
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     contractions(),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),
@@ -150,7 +150,7 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(list(REDUCTIONS)),
     st.lists(st.sampled_from([1, 2, 3, 4, 7, 16, 31, 65]), min_size=1, max_size=3),
@@ -167,7 +167,11 @@ def test_reduction(op, sizes, which, dynamic, data):
     body = f"%s = {op} %x1, %x0 : {kind}\n linalg.yield %s : {kind}"
     iterators = ["reduction" if d in reduced else "parallel" for d in range(n)]
     text, shapes = generic(sizes, [source, kept], iterators, [kind], [kind], body, dynamic)
-    (x, init), found = run(text, shapes, [kind, kind])
+    rng = np.random.default_rng(0)
+    x, init = (random(rng, s, kind) for s in shapes)
+    if op == "arith.mulf":  # so that products stay in range
+        x = (1 + x / 32).astype(x.dtype)
+    found = kernel(text)(x, init)
     reduce, combine = REDUCTIONS[op]
     moved = np.transpose(widen(x), [source.index(d) for d in range(n)])
     if x.dtype.kind == "i":
@@ -182,7 +186,7 @@ def test_reduction(op, sizes, which, dynamic, data):
         assert relative_error(found, expected) < 20 * TOLERANCE[kind], text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from([1, 2, 3, 5, 16, 17, 40]), min_size=1, max_size=3),
     st.sampled_from(["f32", "f64", "f16", "bf16"]),

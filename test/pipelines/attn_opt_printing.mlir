@@ -1,17 +1,17 @@
 // RUN: attn-opt %s --cse --canonicalize --print-ir-after=cse -o /dev/null 2>&1 | FileCheck %s --check-prefix=AFTER
-// AFTER: // -----// IR Dump After Cse (cse) //----- //
+// AFTER: // -----// IR Dump After CSEPass (cse) //----- //
 // AFTER: linalg_ext.diag ins(
 // AFTER-NOT: IR Dump
 
 // RUN: attn-opt %s --cse --canonicalize --mlir-print-ir-before=canonicalize -o /dev/null 2>&1 | FileCheck %s --check-prefix=BEFORE
-// BEFORE: // -----// IR Dump Before Canonicalize (canonicalize) //----- //
+// BEFORE: // -----// IR Dump Before CanonicalizerPass (canonicalize) //----- //
 // BEFORE-NOT: IR Dump
 
 // RUN: attn-opt %s --cse --canonicalize --mlir-print-ir-before-all --print-ir-after-all -o /dev/null 2>&1 | FileCheck %s --check-prefix=ALL
-// ALL: IR Dump Before Cse
-// ALL: IR Dump After Cse
-// ALL: IR Dump Before Canonicalize
-// ALL: IR Dump After Canonicalize
+// ALL: IR Dump Before CSEPass
+// ALL: IR Dump After CSEPass
+// ALL: IR Dump Before CanonicalizerPass
+// ALL: IR Dump After CanonicalizerPass
 
 // RUN: attn-opt %s --symbol-dce --print-ir-after-change --print-ir-after-all -o /dev/null 2>&1 | FileCheck %s --check-prefix=CHANGE --allow-empty
 // CHANGE-NOT: IR Dump
@@ -36,6 +36,17 @@
 
 // RUN: attn-opt %s --mlir-elide-elementsattrs-if-larger=2 | FileCheck %s --check-prefix=ELIDE
 // ELIDE: dense_resource<__elided__>
+
+// RUN: attn-opt %s --decompose-linalg-ext --print-ir-after=decompose-linalg-ext 2>&1 -o /dev/null | FileCheck %s --check-prefix=OURS
+// OURS: // -----// IR Dump After DecomposeLinalgExt (decompose-linalg-ext) //----- //
+
+// RUN: attn-opt --list-passes | FileCheck %s --check-prefix=LIST
+// LIST: Passes of attn-opt:
+// LIST: --transform-interpreter
+// LIST: --fuse-attention
+// LIST-NEXT: tile-sizes=4,0,8 {{.*}}one size per loop of the root
+// LIST: Passes and pipelines of upstream MLIR
+// LIST: --canonicalize
 
 // RUN: attn-opt --help | FileCheck %s --check-prefix=HELP
 // HELP: usage: attn-opt

@@ -12,5 +12,5 @@ func.func @f(%x: tensor<3xf32>, %o: tensor<3x3xf32>) -> tensor<3x3xf32> {
 // CHECK-NEXT:{{^}}       ^{{$}}
 //  CHECK-NOT:module {
 
-// IR: IR Dump After OneShotBufferize Failed (one-shot-bufferize)
+// IR: IR Dump After OneShotBufferizePass Failed (one-shot-bufferize)
 // IR: module {

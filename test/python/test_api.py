@@ -43,14 +43,14 @@ def test_a_kernel_computes_attention(attention):
 
 def test_stages_are_named_in_order_and_show_their_ir(attention):
     stages = attention.stages()
-    assert stages[:2] == ["graph", "fused"]
+    assert stages[:3] == ["graph", "raised", "fused"]
     assert stages[-1] == "llvm"
     assert "451x387" in attention.ir("graph")
     fused = attention.ir("fused")
     assert "scf.for" in fused
     assert "linalg_ext.softmax" in fused
     assert "llvm.func" in attention.ir("llvm")
-    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph, fused"):
+    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph, raised, fused"):
         attention.ir("nope")
 
 
@@ -71,6 +71,12 @@ def test_sources_text_path_and_modules():
         np.testing.assert_array_equal(compile(source)(a, b), a + b)
     path = str(EXAMPLES / "multihead_attention.mlir")
     assert compile(path).name == "multihead_attention"
+
+
+def test_paths_with_unusual_names(tmp_path):
+    path = tmp_path / "a copy (1).mlir"
+    path.write_text(ADD)
+    assert compile(str(path), fuse=False).name == "add"
 
 
 def test_the_module_that_was_passed_is_left_alone():
@@ -104,6 +110,8 @@ def test_several_functions_need_an_entry():
     text = ADD + ADD.replace("@add", "@sum")
     a, b = normal((4, 5), (4, 5))
     np.testing.assert_array_equal(compile(text, entry="sum")(a, b), a + b)
+    hidden = compile(text.replace("func.func @sum", "func.func private @sum"), entry="sum", fuse=False)
+    np.testing.assert_array_equal(hidden(a, b), a + b)
     with pytest.raises(CompileError, match="which of the functions add, sum is meant"):
         compile(text)
     with pytest.raises(CompileError, match="no function 'f'"):
@@ -189,8 +197,11 @@ def test_wrong_arguments(arguments, message):
         (ADD, {"target": "nvidia"}, "not built yet"),
         (ADD, {"tiles": 3}, "unknown option 'tiles'; the options are: entry, fuse"),
         (ADD, {"tile_sizes": [4]}, "nothing to tile"),
+        (ADD, {"tile_sizes": ["a"]}, r"tile_sizes must be a sequence of integers, but is \['a'\]"),
+        (ADD, {"tile_sizes": 4}, "tile_sizes must be a sequence of integers, but is 4"),
+        (ADD, {"threads": 0}, "threads must be a positive integer, but is 0"),
         (3, {}, "expects MLIR text, a path or a module, but found int"),
-        (softmax, {}, "tracing Python functions needs a frontend"),
+        (softmax, {}, "example_args are needed to trace a Python function"),
         ("module {}", {}, "there is no function"),
         ("func.func @f(%a: memref<4xf32>) { return }", {}, r"<string>:1:\d+: error: .*memref<4xf32>"),
     ],
@@ -224,3 +235,5 @@ def test_environment_variables_are_typed(monkeypatch):
     monkeypatch.setenv("ATTN_OPT_THREADS", "many")
     with pytest.raises(ValueError, match="ATTN_OPT_THREADS=many: expects int"):
         env.get("THREADS")
+    with pytest.raises(CompileError, match="ATTN_OPT_THREADS=many: expects int"):
+        compile(ADD, fuse=False)

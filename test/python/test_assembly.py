@@ -80,6 +80,15 @@ def test_errors_come_with_their_notes(context):
     assert str(caught.value).startswith("bad.mlir:2:3: error: Dialect `unheard'")
 
 
+@pytest.mark.parametrize("opener, closer", ["()", "[]", "{}", "<>", ("{x = [", "]}"), ("module {", "}")])
+def test_deep_nesting_is_refused_before_upstreams_parser_overflows(context, opener, closer):
+    with pytest.raises(AssemblyError, match=r"bad.mlir:2:\d+: error: brackets are nested more than 500 deep"):
+        parse_module(f"module {{\n{opener * 30000}{closer * 30000}\n}}", "bad.mlir")
+    depth = 490
+    module = parse_module("module {" * depth + "}" * depth, "good.mlir")
+    assert print_module(module).count("module {") == depth
+
+
 def test_columns_count_bytes_like_upstream(context):
     text = DIAG.replace("{tag}", '{tag = "ü"}').replace("%o :", "%y :")
     with pytest.raises(AssemblyError) as caught:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -67,6 +68,27 @@ def test_a_bug_says_how_to_see_it_again(file, capsys, monkeypatch):
     os.unlink(kept)
 
 
+def test_a_crash_of_a_pass_is_told_like_a_bug(file, capsys, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Crashes(passes.Pass):
+        """Crashes."""
+
+        def run(self, op):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(passes, "names", lambda: ["crashes"])
+    monkeypatch.setattr(passes, "lookup", {"crashes": Crashes}.__getitem__)
+    monkeypatch.setattr(sys, "argv", ["attn-opt", file, "--symbol-dce", "--crashes", "--cse"])
+    assert attn_opt.main() == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert "attn-opt: internal error: builtin.module(crashes) crashed: Killed" in err
+    kept = re.search(r"the IR it failed on: (\S+)", err).group(1)
+    with open(kept) as stream:
+        assert "linalg_ext.diag ins(" in stream.read()
+    os.unlink(kept)
+
+
 def test_remarks_are_shown_if_asked_for_and_warnings_always(file, capsys, monkeypatch):
     @dataclasses.dataclass(frozen=True)
     class Talks(passes.Pass):
@@ -98,11 +120,19 @@ def test_a_broken_pipe_is_silent(file):
 
 
 def test_starts_fast(file):
-    """The budget is 0.35 s; the best of several runs, since the machine may be busy."""
-    command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_opt", file, "--canonicalize", "--cse"]
-    seconds = []
-    for _ in range(5):
+    """0.35 s, or where the machine is slow or busy, three times what it takes to load the bindings."""
+
+    def seconds(*command: str) -> float:
         start = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.35
+        subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - start
+
+    runs = [
+        (
+            seconds("-m", "attn_opt.compiler.tools.attn_opt", file, "--canonicalize", "--cse"),
+            seconds("-c", "from attn_opt.dialects import make_context; make_context()"),
+        )
+        for _ in range(4)
+    ]
+    ours, bindings = map(min, zip(*runs, strict=True))
+    assert ours < max(0.35, 3 * bindings)

@@ -156,3 +156,17 @@ def test_an_op_that_the_check_does_not_know_is_named():
     assert "no meaning for the op 'arith.addui_extended'" in done.stderr
     assert "--no-check" in done.stderr
     assert attn_run("-", "--fuse", "none", "--no-check", stdin=text).returncode == 0
+
+
+def test_large_logits_are_judged_by_what_rounding_alone_costs(tmp_path):
+    """Scores of a standard deviation of 25: single precision cannot hold the usual tolerance."""
+    text = ATTENTION.read_text().replace("x64x", "x640x").replace("<64x", "<640x")
+    generator, files = np.random.default_rng(0), []
+    for name, shape in {"q": (451, 640), "k": (387, 640), "v": (387, 80)}.items():
+        files.append(str(tmp_path / f"{name}.npy"))
+        np.save(files[-1], generator.standard_normal(shape, dtype=np.float32))
+    done = attn_run("-", "--inputs", *files, stdin=text)
+    assert done.returncode == 0, done.stdout
+    (line,) = (line for line in done.stdout.splitlines() if line.endswith("PASS") and line.startswith("0"))
+    assert 1e-5 < float(line.split()[-2]) < 1e-3
+    assert attn_run("-", "--inputs", *files, "--tolerance", "1e-7", stdin=text).returncode == 1

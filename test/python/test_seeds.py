@@ -63,7 +63,8 @@ def test_loop_nest_is_byteirs(name):
             "__byteir_parallel__" in loop.attributes for loop in theirs
         ]
         carried = [[str(r.type) for r in loop.results] for loop in ours]
-        assert all(Counter(c) <= Counter(str(r.type) for r in loop.results) for c, loop in zip(carried, theirs, strict=True))
+        for kinds, loop in zip(carried, theirs, strict=True):
+            assert Counter(kinds) <= Counter(str(r.type) for r in loop.results)
         inner, reference = body(ours[-1]), body(theirs[-1])
         # Their print carries values that are dead: what stores and slices these may be absent.
         dead = len(theirs[-1].results) - len(ours[-1].results)

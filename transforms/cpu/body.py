@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, math, vector
+from ...dialects.mlir import arith, ir, vector
 from .structured import Structured
+
+Point = tuple[int, ...]
 
 
 def register_type(kind: ir.Type) -> ir.Type:
@@ -24,15 +26,17 @@ class BodyEvaluator:
         self.lanes = lanes
         self.cache: dict[tuple, ir.Value] = {}
 
-    def evaluate(self, operands: dict[int, ir.Value], index: Callable[[int], ir.Value]) -> list[ir.Value]:
-        """The values that the body yields, given its arguments' values by number."""
+    def evaluate(
+        self, operands: dict[int, ir.Value], point: Point, index: Callable[[int, Point], ir.Value]
+    ) -> list[ir.Value]:
+        """The values that the body yields, given its arguments' values by number; `index` tells linalg.index."""
         values: dict[ir.Value, ir.Value] = {}
         for number, value in operands.items():
             values[self.op.body.arguments[number]] = value
         products = self._fused_products()
         for inner in self.op.body_ops:
             if inner.name == "linalg.index":
-                values[inner.results[0]] = index(inner.attributes["dim"].value)
+                values[inner.results[0]] = index(inner.attributes["dim"].value, point)
             elif inner not in products:
                 values[inner.results[0]] = self._op(inner, values, products)
         return [self._value(v, values) for v in self.op.end.operands]
@@ -40,7 +44,7 @@ class BodyEvaluator:
     def _fused_products(self) -> list[ir.Operation]:
         """The arith.mulf whose one use is an arith.addf: both become an fma."""
         if not hasattr(self, "_products"):
-            self._products = []
+            self._products: list[ir.Operation] = []
             for inner in self.op.body_ops:
                 if inner.name == "arith.mulf":
                     uses = list(inner.results[0].uses)
@@ -118,6 +122,3 @@ def _is_vector(value: ir.Value) -> bool:
 
 def _like(value: ir.Value, element: ir.Type) -> ir.Type:
     return ir.VectorType.get(value.type.shape, element) if _is_vector(value) else element
-
-
-__all__ = ["BodyEvaluator", "linalg", "math", "register_type"]

@@ -1,12 +1,13 @@
 """Reductions whose partial results can be computed apart and combined: the combiner and its neutral element."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from .structured import Operand, Structured
 
 # op of the body: (kind of vector.reduction, neutral element of floats, of integers by width)
-COMBINERS = {
+COMBINERS: dict[str, tuple[str, float | Callable[[int], int]]] = {
     "arith.addf": ("add", -0.0),
     "arith.mulf": ("mul", 1.0),
     "arith.maxnumf": ("maxnumf", float("-inf")),

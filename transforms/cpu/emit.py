@@ -21,7 +21,7 @@ from ...dialects.mlir import arith, ir, memref, scf, vector
 from .body import BodyEvaluator, register_type
 from .combiners import Combiner, combiner
 from .schedule import Schedule
-from .structured import Operand, Structured
+from .structured import NO_LOOP, Operand, Structured
 
 Offsets = tuple[int, ...]
 Key = tuple[int, Offsets]  # an operand's number, and unroll offsets of its loops
@@ -47,7 +47,8 @@ class Emitter:
         self.tiles: dict[int, Tile] = {}
         self.loaded: dict[Key, ir.Value] = {}
         self.indices: dict[tuple[int, int], ir.Value] = {}
-        self.combiners: dict[int, Combiner | None] = {o.number: combiner(op, o) for o in op.outputs}
+        found = {o.number: combiner(op, o) for o in op.outputs}
+        self.combiners: dict[int, Combiner] = {n: c for n, c in found.items() if c is not None}
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
         self.evaluator = BodyEvaluator(op, self.lanes)
 
@@ -59,13 +60,13 @@ class Emitter:
 
     # --- loops
 
-    def _parallel(self, level: int) -> None:
+    def _parallel(self, level: int) -> list[ir.Value]:
         if level < self.n_parallel:
-            self._loops(level, [], lambda accumulators: self._parallel(level + 1) or [])
-            return
+            return self._loops(level, [], lambda _: self._parallel(level + 1))
         initial = self._load_accumulators()
         final = self._reduction(level, [v for _, v in initial])
-        self._store_accumulators([k for k, _ in initial], initial, final)
+        self._store_accumulators([k for k, _ in initial], final)
+        return []
 
     def _reduction(self, level: int, accumulators: list[ir.Value]) -> list[ir.Value]:
         if level == len(self.schedule.order):
@@ -131,9 +132,40 @@ class Emitter:
             if not operand.is_read or (operand.is_output and self.op.is_accumulator(operand)):
                 continue
             loops = [loop for loop in self.schedule.order if loop in operand.loops]
-            if (loops[-1] if loops else None) == d:
+            if (loops[-1] if loops else None) != d:
+                continue
+            if self._is_block(operand):
+                self._load_block(operand)
+            else:
                 for offsets in self._offsets(sorted(operand.loops)):
                     self.loaded[operand.number, offsets] = self._load(operand, self._at(operand.loops, offsets))
+
+    def _is_block(self, operand: Operand) -> bool:
+        """True if the current tile of the operand is a full square, contiguous across the lanes."""
+        across = self.schedule.transposed
+        return (
+            across in operand.loops
+            and across == operand.dims[-1]
+            and operand.stride_kind(self.v) == "strided"
+            and self.tiles[across].count == self.lanes
+            and self.tiles[self.v].mask is None
+            and all(self.tiles[d].count == 1 for d in operand.loops if d != across)
+        )
+
+    def _load_block(self, operand: Operand) -> None:
+        """Loads a square along the loop across, a vector per lane, and transposes it."""
+        source = self.memory[operand.number]
+        type_ = ir.VectorType.get([self.lanes], source.type.element_type)
+        subscripts = self._subscripts(operand, dict.fromkeys(operand.loops, 0))
+        position = operand.dims.index(self.v)
+        base, rows = subscripts[position], []
+        for lane in range(self.lanes):
+            subscripts[position] = arith.addi(base, build.index(lane)) if lane else base
+            rows.append(vector.LoadOp(type_, source, subscripts).result)
+        loops = sorted(operand.loops)
+        for offset, column in enumerate(transpose(rows)):
+            offsets = tuple(offset if d == self.schedule.transposed else 0 for d in loops)
+            self.loaded[operand.number, offsets] = self.evaluator.from_memory(column, operand.element)
 
     def _offsets(self, loops: Sequence[int]) -> list[Offsets]:
         return list(itertools.product(*(range(self.tiles[d].count) for d in loops)))
@@ -156,11 +188,11 @@ class Emitter:
                     values[operand.number] = current[self._accumulator_key(operand, point)]
                 else:
                     values[operand.number] = self.loaded[operand.number, tuple(point[d] for d in sorted(operand.loops))]
-            results = self.evaluator.evaluate(values, lambda d, p=point: self._index(d, p))
+            results = self.evaluator.evaluate(values, point, self._index)
             for out, value in zip(self.op.outputs, results, strict=True):
                 if self.op.is_accumulator(out):
                     key = self._accumulator_key(out, point)
-                    mask = self.tiles[self.v].mask if self.v is not None and not self.op.is_parallel(self.v) else None
+                    mask = self.tiles[self.v].mask if self.v != NO_LOOP and not self.op.is_parallel(self.v) else None
                     if self._is_vector_accumulator(out):
                         value = self.evaluator.broadcast(value)
                     if mask is not None:
@@ -203,10 +235,10 @@ class Emitter:
         return sorted(out.loops | ({self.v} if self._is_split(out) else set()))
 
     def _is_split(self, out: Operand) -> bool:
-        return self.v is not None and not self.op.is_parallel(self.v)
+        return self.v != NO_LOOP and not self.op.is_parallel(self.v)
 
     def _is_vector_accumulator(self, out: Operand) -> bool:
-        return self.v is not None and (self._is_split(out) or self.v in out.loops)
+        return self.v != NO_LOOP and (self._is_split(out) or self.v in out.loops)
 
     def _accumulator_key(self, out: Operand, point: Offsets) -> Key:
         return out.number, tuple(point[d] for d in self._accumulator_loops(out))
@@ -230,7 +262,7 @@ class Emitter:
                 result.append(((out.number, offsets), value))
         return result
 
-    def _store_accumulators(self, keys, initial, final) -> None:
+    def _store_accumulators(self, keys: Sequence[Key], final: Sequence[ir.Value]) -> None:
         values = dict(zip(keys, final, strict=True))
         for out in self.op.outputs:
             if not self.op.is_accumulator(out):
@@ -265,7 +297,7 @@ class Emitter:
 
     def _memory(self, operand: Operand) -> ir.Value:
         """The buffer to access; bytes in place of i1, whose vectors would be packed bits."""
-        if operand.dims is None or operand.element != ir.IntegerType.get_signless(1):
+        if operand.is_scalar or operand.element != ir.IntegerType.get_signless(1):
             return operand.value
         kind = operand.value.type
         as_bytes = ir.MemRefType.get(kind.shape, ir.IntegerType.get_signless(8), kind.layout, kind.memory_space)
@@ -273,14 +305,14 @@ class Emitter:
         return cast.result
 
     def _subscripts(self, operand: Operand, at: dict[int, int]) -> list[ir.Value]:
-        return [build.index(0) if d is None else self.indices[d, at[d]] for d in operand.dims]
+        return [build.index(0) if d == NO_LOOP else self.indices[d, at[d]] for d in operand.dims]
 
     def _load(self, operand: Operand, at: dict[int, int]) -> ir.Value:
         """The operand's scalar or vector at these unroll offsets, in its register type."""
-        if operand.dims is None:
+        if operand.is_scalar:
             return self.evaluator.to_register(operand.value)
         source = self.memory[operand.number]
-        kind = "none" if self.v is None else operand.stride_kind(self.v)
+        kind = "none" if self.v == NO_LOOP else operand.stride_kind(self.v)
         element = source.type.element_type
         if kind == "none":
             value = memref.LoadOp(source, self._subscripts(operand, at)).result
@@ -299,7 +331,7 @@ class Emitter:
 
     def _store(self, operand: Operand, value: ir.Value, at: dict[int, int]) -> None:
         target = self.memory[operand.number]
-        kind = "none" if self.v is None else operand.stride_kind(self.v)
+        kind = "none" if self.v == NO_LOOP else operand.stride_kind(self.v)
         if kind == "none":
             memref.StoreOp(self.evaluator.to_memory(value, operand.element), target, self._subscripts(operand, at))
             return
@@ -339,6 +371,21 @@ class Emitter:
         ).result
         lane = arith.muli(self._step(ir.IndexType.get()), self.evaluator.broadcast(stride))
         return flat, position, lane
+
+
+def transpose(rows: list[ir.Value]) -> list[ir.Value]:
+    """The columns of a square of vectors: in stage d, blocks of d × d off the diagonal change places."""
+    n = len(rows)
+    d = 1
+    while d < n:
+        upper = [j + n - d if j & d else j for j in range(n)]
+        lower = [j + n if j & d else j + d for j in range(n)]
+        for i in range(n):
+            if not i & d:
+                a, b = rows[i], rows[i | d]
+                rows[i], rows[i | d] = vector.ShuffleOp(a, b, upper).result, vector.ShuffleOp(a, b, lower).result
+        d *= 2
+    return rows
 
 
 DYNAMIC_OFFSET = ir.ShapedType.get_dynamic_size()

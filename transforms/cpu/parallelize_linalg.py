@@ -1,18 +1,22 @@
 """The pass ``parallelize-linalg``."""
 
+import math
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import affine, ir, linalg, memref, scf
-from ..linear import DYNAMIC
+from ...dialects.mlir import ir, scf
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
+from .blocks import Block, extent_at, indexing_maps, part_of, with_operands
 from .structured import Structured, Unsupported
+
+MIDDLING = 1024  # what a dynamic size is taken to be
+ROWS = 64  # the least rows of a contraction in a task
 
 
 @dataclass(frozen=True)
 class ParallelizeLinalg(Pass):
-    """Splits large linalg ops that stand outside of parallel loops over their outermost parallel loop::
+    """Splits large linalg ops that stand outside of parallel loops over their outermost parallel loops::
 
         linalg.generic … ins(%a : memref<4096x64xf32>) outs(%b : memref<4096x64xf32>)
     becomes
@@ -40,65 +44,47 @@ class ParallelizeLinalg(Pass):
                 self._split(structured)
 
     def _split(self, op: Structured) -> None:
-        total = 1
-        for size in op.sizes:
-            total *= 256 if size is None else size  # a dynamic size is taken to be middling
-        parallel = [d for d in range(op.n_loops) if op.is_parallel(d) and (op.sizes[d] is None or op.sizes[d] > 1)]
-        if total < 2 * self.grain or not parallel:
-            return
-        loop = parallel[0]
-        size = op.sizes[loop]
-        inner = max(1, total // (256 if size is None else size))
-        step = max(1, -(-self.grain // inner))
-        if step > 1:
-            step = -(-step // 8) * 8  # whole register tiles
-        if size is not None and step >= size:
+        steps = self._steps(op)
+        if not steps:
             return
         with ir.InsertionPoint(op.op), op.op.location:
-            bound = op.size(loop)
-            parallel_op = scf.ParallelOp([], [build.index(0)], [bound], [build.index(step)], [])
-            body = parallel_op.regions[0].blocks.append(ir.IndexType.get())
+            bounds = {loop: op.size(loop) for loop in steps}
+            zeros = [build.index(0) for _ in steps]
+            nest = scf.ParallelOp([], zeros, list(bounds.values()), [build.index(s) for s in steps.values()], [])
+            body = nest.regions[0].blocks.append(*[ir.IndexType.get()] * len(steps))
             with ir.InsertionPoint(body):
-                iv = body.arguments[0]
-                if size is not None and size % step == 0:
-                    extent: int | ir.Value = step
-                else:
-                    d0, s0 = ir.AffineExpr.get_dim(0), ir.AffineExpr.get_symbol(0)
-                    rest = ir.AffineMap.get(1, 1, [ir.AffineExpr.get_constant(step), s0 - d0])
-                    extent = affine.AffineMinOp(rest, [iv, bound]).result
-                tiles = [_tile(o.value, o.dims, loop, iv, extent) for o in op.operands]
-                n_inputs = len(op.operands) - len(op.outputs)
-                clone = linalg.GenericOp(
-                    [],
-                    tiles[:n_inputs],
-                    tiles[n_inputs:],
-                    op.op.attributes["indexing_maps"],
-                    op.op.attributes["iterator_types"],
-                )
-                op.body.append_to(clone.regions[0])
+                blocks = {
+                    loop: Block(offset, extent_at(op, loop, offset, bounds[loop], step))
+                    for (loop, step), offset in zip(steps.items(), body.arguments, strict=True)
+                }
+                with_operands(op, [part_of(o, blocks) for o in op.operands], indexing_maps(op))
                 scf.ReduceOp([], 0)
         op.op.erase()
 
+    def _steps(self, op: Structured) -> dict[int, int]:
+        """The loops to split, and how many iterations a task gets: single ones, until tasks get too small."""
+        sizes = [MIDDLING if size is None else size for size in op.sizes]
+        work = math.prod(sizes)
+        steps: dict[int, int] = {}
+        if work < 2 * self.grain:
+            return steps
+        for loop in range(op.n_loops):
+            if not op.is_parallel(loop) or op.sizes[loop] == 1:
+                continue
+            work //= max(1, sizes[loop])
+            step = max(1, -(-self.grain // max(1, work)))
+            rows = _reuses(op, loop)
+            if rows:
+                step = max(step, ROWS)  # they share what is packed, and fill register tiles
+            if op.sizes[loop] is None or step < sizes[loop]:
+                steps[loop] = step
+            if rows or step > 1:
+                break
+        return steps
 
-def _tile(value: ir.Value, dims: tuple | None, loop: int, iv: ir.Value, extent: int | ir.Value) -> ir.Value:
-    """The part of a buffer that the iterations [iv, iv + extent) of `loop` touch."""
-    if dims is None or loop not in dims:
-        return value
-    kind = value.type
-    position = dims.index(loop)
-    offsets = [0] * kind.rank
-    offsets[position] = DYNAMIC
-    sizes, dynamic_sizes = [], []
-    for i in range(kind.rank):
-        if i == position:
-            sizes.append(extent if isinstance(extent, int) else DYNAMIC)
-            dynamic_sizes += [] if isinstance(extent, int) else [extent]
-        elif kind.is_dynamic_dim(i):
-            sizes.append(DYNAMIC)
-            dynamic_sizes.append(memref.dim(value, build.index(i)))
-        else:
-            sizes.append(kind.get_dim_size(i))
-    strides, _ = kind.get_strides_and_offset()
-    layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), list(strides))
-    result = ir.MemRefType.get(sizes, kind.element_type, layout, kind.memory_space)
-    return memref.SubViewOp(result, value, [iv], dynamic_sizes, [], offsets, sizes, [1] * kind.rank).result
+
+def _reuses(op: Structured, loop: int) -> bool:
+    """True if iterations of `loop` share elements of an operand of a contraction."""
+    if all(op.is_parallel(d) for d in range(op.n_loops)):
+        return False
+    return any(loop not in o.loops for o in op.operands if not o.is_scalar and not o.is_output)

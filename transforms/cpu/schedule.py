@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from .combiners import combiner
-from .structured import Structured, Unsupported
+from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
+ROWS_TO_PACK = 16  # uses of an element from which on it pays to copy it to where it is contiguous
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,17 @@ class Target:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`order` lists the loops from outer to inner, parallel ones first; `unroll` counts vectors along `vector_loop`."""
+    """`order` lists the loops from outer to inner, parallel ones first; `unroll` counts vectors along `vector_loop`.
 
-    vector_loop: int | None
+    `transposed` is a loop unrolled by `lanes`: operands that are contiguous along it, and not along `vector_loop`, are
+    read as square blocks and transposed in registers.
+    """
+
+    vector_loop: int  # NO_LOOP: scalars only
     lanes: int
     order: tuple[int, ...]
     unroll: dict[int, int]
+    transposed: int = NO_LOOP
 
 
 def lane_bytes(op: Structured) -> int:
@@ -49,11 +55,12 @@ def choose(op: Structured, target: Target) -> Schedule:
     reductions = [d for d in range(op.n_loops) if not op.is_parallel(d)]
     parallel = [d for d in range(op.n_loops) if op.is_parallel(d)]
     vector = _vector_loop(op)
-    lanes = target.vector_bytes // lane_bytes(op) if vector is not None else 1
-    if vector is not None and op.sizes[vector] is not None:
-        lanes = min(lanes, 1 << max(op.sizes[vector] - 1, 0).bit_length())
-    if vector is None or lanes < 2:
-        return Schedule(None, 1, tuple(parallel + reductions), {})
+    lanes = target.vector_bytes // lane_bytes(op) if vector != NO_LOOP else 1
+    size = op.sizes[vector] if vector != NO_LOOP else None
+    if size is not None:
+        lanes = min(lanes, 1 << max(size - 1, 0).bit_length())
+    if vector == NO_LOOP or lanes < 2:
+        return Schedule(NO_LOOP, 1, tuple(parallel + reductions), {})
     vectors = math.ceil(_size(op, vector) / lanes)
     unroll: dict[int, int] = {}
     if vector in parallel and reductions:
@@ -73,6 +80,10 @@ def choose(op: Structured, target: Target) -> Schedule:
             unroll[vector] = min(4, vectors)
         order = parallel + [d for d in reductions if d != vector] + [vector]
     else:
+        across = _transposed_loop(op, vector, lanes)
+        if across != NO_LOOP:
+            order = [d for d in parallel if d not in (vector, across)] + [vector, across]
+            return Schedule(vector, lanes, tuple(order), {across: lanes}, across)
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
     return Schedule(vector, lanes, tuple(order), unroll)
@@ -83,9 +94,9 @@ def _size(op: Structured, loop: int) -> int:
     return LIKELY_SIZE if size is None else size
 
 
-def _vector_loop(op: Structured) -> int | None:
+def _vector_loop(op: Structured) -> int:
     """The loop with the fewest strided accesses, weighted: a scatter is worse than a gather."""
-    best, best_cost = None, 0.0
+    best, best_cost = NO_LOOP, 0.0
     for loop in range(op.n_loops):
         size = _size(op, loop)
         if size < 2 or not _can_be_lanes(op, loop):
@@ -93,20 +104,43 @@ def _vector_loop(op: Structured) -> int | None:
         cost = 0.0
         for operand in op.operands:
             kind = operand.stride_kind(loop)
-            if kind == "strided":
-                cost += 20 if operand.is_output else 4
+            if kind == "strided" and operand.is_output:
+                cost += 20
+            elif kind == "strided":
+                cost += 0.5 if reuse(op, operand) >= ROWS_TO_PACK else 4  # it will be packed
             elif kind == "none" and operand.is_output:  # a horizontal reduction, once per element
                 cost += 1
         cost += 8 / size + (0 if size >= 4 else 2) - 0.001 * loop
-        if best is None or cost < best_cost:
+        if best == NO_LOOP or cost < best_cost:
             best, best_cost = loop, cost
     return best
+
+
+def reuse(op: Structured, operand: Operand) -> int:
+    """How often a contraction reads an element of this input: the iterations of the parallel loops that it lacks."""
+    if all(op.is_parallel(d) for d in range(op.n_loops)):
+        return 1
+    times = 1
+    for d in range(op.n_loops):
+        if op.is_parallel(d) and d not in operand.loops:
+            times *= _size(op, d)
+    return times
 
 
 def _can_be_lanes(op: Structured, loop: int) -> bool:
     if op.is_parallel(loop):
         return True
     return all(combiner(op, out) is not None for out in op.outputs if op.is_accumulator(out))
+
+
+def _transposed_loop(op: Structured, vector: int, lanes: int) -> int:
+    """The loop along which an input is contiguous that is strided along the lanes, if whole blocks of it fit."""
+    for operand in op.operands:
+        if operand.is_read and operand.stride_kind(vector) == "strided" and not operand.is_output:
+            loop = operand.dims[-1]
+            if loop not in (NO_LOOP, vector) and operand.strides[-1] == 1 and _size(op, loop) >= lanes:
+                return loop if _size(op, vector) >= lanes else NO_LOOP
+    return NO_LOOP
 
 
 def _reuse_loop(op: Structured, vector: int, parallel: list[int]) -> int | None:

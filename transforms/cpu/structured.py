@@ -8,28 +8,32 @@ from ...dialects.mlir import ir, memref
 DYNAMIC_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
+NO_LOOP = -1
+
+
 class Unsupported(Exception):
     """Why an op cannot be vectorised; it is lowered to scalar loops instead."""
 
 
 @dataclass
 class Operand:
-    """A buffer and the loop of each of its dimensions (None: always index 0); or a scalar, with `dims` None."""
+    """A buffer and the loop of each of its dimensions (NO_LOOP: always index 0); or a scalar, which has none."""
 
     number: int
     value: ir.Value
-    dims: tuple[int | None, ...] | None
+    dims: tuple[int, ...]
+    is_scalar: bool
     is_output: bool
     is_read: bool
     strides: list[int] = field(default_factory=list)
 
     @property
     def element(self) -> ir.Type:
-        return self.value.type.element_type if self.dims is not None else self.value.type
+        return self.value.type if self.is_scalar else self.value.type.element_type
 
     @property
     def loops(self) -> frozenset[int]:
-        return frozenset(d for d in self.dims or () if d is not None)
+        return frozenset(d for d in self.dims if d != NO_LOOP)
 
     def stride_kind(self, loop: int) -> str:
         """How consecutive iterations of `loop` walk over the buffer: "none", "unit" or "strided"."""
@@ -69,22 +73,22 @@ class Structured:
         if not isinstance(value.type, ir.MemRefType):
             if isinstance(value.type, ir.ShapedType):
                 raise Unsupported(f"an operand of type {value.type}")
-            return Operand(number, value, None, is_output, is_read)
-        dims: list[int | None] = []
+            return Operand(number, value, (), True, is_output, is_read)
+        dims: list[int] = []
         for expr in map_.results:
             expr = expr.maybe_downcast()
             if isinstance(expr, ir.AffineDimExpr) and expr.position not in dims:
                 dims.append(expr.position)
             elif isinstance(expr, ir.AffineConstantExpr) and expr.value == 0:
-                dims.append(None)
+                dims.append(NO_LOOP)
             else:
                 raise Unsupported(f"an indexing map that is no projection: {map_}")
         strides, _ = value.type.get_strides_and_offset()
-        return Operand(number, value, tuple(dims), is_output, is_read, list(strides))
+        return Operand(number, value, tuple(dims), False, is_output, is_read, list(strides))
 
     def _static_size(self, loop: int) -> int | None:
         for operand in self.operands:
-            for position, d in enumerate(operand.dims or ()):
+            for position, d in enumerate(operand.dims):
                 if d == loop and not operand.value.type.is_dynamic_dim(position):
                     return operand.value.type.get_dim_size(position)
         if all(loop not in o.loops for o in self.operands):
@@ -100,10 +104,11 @@ class Structured:
 
     def size(self, loop: int) -> ir.Value:
         """The trip count of `loop` as an index value, at the insertion point."""
-        if self.sizes[loop] is not None:
-            return build.index(self.sizes[loop])
+        size = self.sizes[loop]
+        if size is not None:
+            return build.index(size)
         for operand in self.operands:
-            if operand.dims is not None and loop in operand.loops:
+            if loop in operand.loops:
                 return memref.dim(operand.value, build.index(operand.dims.index(loop)))
         raise AssertionError("sizes were checked")
 

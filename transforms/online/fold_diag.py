@@ -26,17 +26,19 @@ class FoldDiag(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for matmul in ops_in(op, "linalg"):
-            if matmul.name in MATMULS and _is_diag_product(matmul):
-                _fold(matmul)
+            diag = diag_factor(matmul) if matmul.name in MATMULS else None
+            if diag is not None:
+                _fold(matmul, diag)
 
 
-def _is_diag_product(matmul: ir.Operation) -> bool:
+def diag_factor(matmul: ir.Operation) -> ir.Operation | None:
+    """The linalg_ext.diag that is the left operand."""
     diag = defining_op(matmul.operands[0])
     if diag is None or diag.name != "linalg_ext.diag" or len(matmul.results) != 1:
-        return False
+        return None
     if matmul.name == "linalg_ext.batch_matmul":  # diag is symmetric: a transposed left operand is the same
-        return True
-    return _has_default_maps(matmul)
+        return diag
+    return diag if _has_default_maps(matmul) else None
 
 
 def _has_default_maps(matmul: ir.Operation) -> bool:
@@ -49,8 +51,7 @@ def _has_default_maps(matmul: ir.Operation) -> bool:
     return [a.value for a in matmul.attributes["indexing_maps"]] == plain
 
 
-def _fold(matmul: ir.Operation) -> None:
-    diag = defining_op(matmul.operands[0])
+def _fold(matmul: ir.Operation, diag: ir.Operation) -> None:
     s, x, init = diag.operands[0], matmul.operands[1], matmul.operands[2]
     out = matmul.results[0].type
     n = out.rank

@@ -105,3 +105,11 @@ func.func @old_expand_shape(%x: tensor<?xf32>) {
   %0 = tensor.expand_shape %x [[0, 1]] : tensor<?xf32> into tensor<?x4xf32>
   return
 }
+
+// -----
+
+func.func @never_closed_string(%a: tensor<5x5xf32>) {
+  // expected-error @+1 {{'linalg_ext.batch_matmul': the string is never closed}}
+  %0 = linalg_ext.batch_matmul ins(%a, %a : tensor<5x5xf32>, tensor<5x5xf32>) outs(%a : tensor<5x5xf32>) layout = "nn
+  return
+}

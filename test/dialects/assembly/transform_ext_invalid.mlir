@@ -33,7 +33,7 @@ func.func @no_transform_script() {
 
 transform.sequence failures(propagate) {
 ^bb0(%arg0: !pdl.operation):
-  // expected-error @+1 {{'transform_ext.tile_ext' op expects attribute 'tile_sizes' to be of kind array, but found 3}}
+  // expected-error @+1 {{'transform.structured.tile_ext' op expects attribute 'tile_sizes' to be of kind array, but found 3}}
   transform.structured.tile_ext %arg0 {tile_sizes = 3}
 }
 
@@ -41,6 +41,6 @@ transform.sequence failures(propagate) {
 
 transform.sequence failures(propagate) {
 ^bb0(%arg0: !pdl.operation):
-  // expected-error @+1 {{'transform_ext.fuse_ext' op expects the handle of the op to tile}}
+  // expected-error @+1 {{'transform.structured.fuse_ext' op expects the handle of the op to tile}}
   "transform_ext.fuse_ext"() {tile_sizes = [], tile_interchange = []} : () -> !pdl.operation
 }

@@ -1,0 +1,107 @@
+"""PyTorch: a function or module, traced by ``torch.export`` and compiled as a whole.
+
+    kernel = compile(model, (q, k, v))                  # static shapes
+    kernel = compile(fn, (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
+    out = kernel(q, k, v)                               # torch tensors in and out, without copies
+
+What is called is inference: results carry no gradient. A model whose other ops have no lowering is run by
+``torch.compile(model, backend="attn_opt")`` instead, which leaves them to torch.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+
+from ..diagnostics import user_error
+from ..runtime.cpu import Slot
+from .torch_lowering import Lowered, first_line, lower
+
+
+def trace(
+    source: Callable | torch.nn.Module | ExportedProgram,
+    example_args: Sequence[Any] | None,
+    example_kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> "TorchProgram":
+    """The program that `source` is on such arguments, in linalg. A user's error where it cannot be traced."""
+    if isinstance(source, ExportedProgram):
+        return TorchProgram(source, lower(source))
+    if example_args is None and example_kwargs is None:
+        raise user_error("example_args are needed to trace a function of torch: a tuple of tensors as it takes")
+    if isinstance(example_args, torch.Tensor):
+        raise user_error("example_args must be a tuple of arguments, but is a tensor; write (tensor,)")
+    module = source if isinstance(source, torch.nn.Module) else _Function(source)
+    try:
+        with torch.no_grad():
+            program = torch.export.export(
+                module, tuple(example_args or ()), example_kwargs, dynamic_shapes=dynamic_shapes
+            )
+    except Exception as error:
+        name = getattr(source, "__name__", type(source).__name__)
+        raise user_error(
+            f"torch.export cannot trace '{name}': {type(error).__name__}: {first_line(error)}",
+            "torch.compile(…, backend='attn_opt') splits a function where it cannot be traced",
+        ) from error
+    return TorchProgram(program, lower(program))
+
+
+class _Function(torch.nn.Module):
+    """A module around a function, with the function's own parameter names."""
+
+    def __init__(self, function: Callable):
+        super().__init__()
+        self.forward = function
+
+
+class TorchProgram:
+    """Binds arguments of the traced function to those of its lowered form, and results back."""
+
+    def __init__(self, program: ExportedProgram, lowered: Lowered):
+        self.program, self.lowered = program, lowered
+        self.module = lowered.module
+
+    def argument_types(self) -> list[Slot]:
+        """The types of the lowered function's arguments."""
+        function = self.module.body.operations[0]
+        return [Slot.of(kind) for kind in function.type.inputs]
+
+    def flat(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
+        expected = self.program.call_spec.in_spec
+        flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
+        if spec != expected:
+            raise user_error(
+                f"was traced for {expected.num_leaves} arguments in this structure: {expected}, but called with {spec}"
+            )
+        return flat
+
+    def arguments(self, flat: Sequence[Any]) -> list[Any]:
+        """The kernel's arguments, parameters and constants among them."""
+        return [flat[a] if isinstance(a, int) else a for a in self.lowered.arguments]
+
+    def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
+        """What the function returns, from the kernel's results; inputs and buffers that it writes are written."""
+        signature = self.lowered.program.graph_signature
+        outputs = [None if n is None else as_torch(arrays[n]) for n in self.lowered.results]
+        returned = []
+        for value, spec in zip(outputs, signature.output_specs, strict=True):
+            if spec.kind == OutputKind.USER_OUTPUT:
+                returned.append(getattr(spec.arg, "value", None) if value is None else value)
+            elif spec.kind == OutputKind.BUFFER_MUTATION:
+                self.lowered.program.state_dict[spec.target].copy_(value)
+            elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+                flat_inputs[list(signature.user_inputs).index(spec.target)].copy_(value)
+            else:
+                raise user_error(f"the function has an output of kind {spec.kind.name}, which is not supported")
+        return torch.utils._pytree.tree_unflatten(returned, self.program.call_spec.out_spec)
+
+
+def as_torch(array: np.ndarray) -> torch.Tensor:
+    """A tensor on the array's memory."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -1,0 +1,280 @@
+"""From a program of torch.export to linalg on tensors, by the importer and the passes of the bindings.
+
+Decompositions are chosen so that attention stays recognisable and sizes stay sizes: ``aten.matmul`` is kept whole (as
+``view`` and ``bmm`` its batch dimensions would be lost where they are dynamic), scaled_dot_product_attention becomes
+two of them around a softmax, flex_attention too, with its modifications inlined.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from ...dialects import make_context
+from ...dialects.diagnostic import DiagnosedError
+from ...dialects.mlir import ir, passmanager
+from ..diagnostics import diagnostic, user_error
+from . import torch_shapes
+
+TO_BACKEND = (
+    "builtin.module(func.func(torch-match-quantized-custom-ops),"
+    "torchdynamo-export-to-torch-backend-pipeline"
+    "{extra-library= backend-legal-ops=aten.flatten.using_ints,aten.unflatten.int})"  # they would become views again
+)
+TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
+KEPT_WHOLE = (torch.ops.aten.matmul,)
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """aten.scaled_dot_product_attention in two matmuls; rows that are masked as a whole give zeros, as torch's do."""
+    if dropout_p:
+        weights = _scores(query, key, attn_mask, is_causal, scale, enable_gqa).softmax(-1)
+        weights = torch.nn.functional.dropout(weights, dropout_p)
+    else:
+        weights = torch._safe_softmax(_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
+    return torch.matmul(weights.to(value.dtype), _repeated(value, query, enable_gqa))
+
+
+def _scores(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> torch.Tensor:
+    factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    scores = torch.matmul(query, _repeated(key, query, enable_gqa).transpose(-2, -1)) * factor
+    if is_causal:
+        rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
+        columns = torch.arange(key.size(-2), device=query.device)
+        scores = torch.where(columns <= rows, scores, -math.inf)
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = torch.where(attn_mask, scores, -math.inf)
+        else:
+            scores = scores + attn_mask
+    return scores
+
+
+def _repeated(keys: torch.Tensor, query: torch.Tensor, enable_gqa: bool) -> torch.Tensor:
+    """Keys or values, repeated for the queries' heads; the copies vanish when attention is raised."""
+    groups = query.size(-3) // keys.size(-3) if enable_gqa else 1
+    if groups == 1:
+        return keys
+    batch, heads, length, size = keys.shape[:-3], keys.size(-3), keys.size(-2), keys.size(-1)
+    repeated = keys.unsqueeze(-3).expand(*batch, heads, groups, length, size)
+    return repeated.reshape(*batch, heads * groups, length, size)
+
+
+def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter has no lowering."""
+    size = x.size(dim)
+    hits = torch.arange(size, device=x.device).unsqueeze(1) == index.reshape(1, -1)
+    from_source = source.index_select(dim, hits.to(torch.int64).argmax(1))
+    shape = [size if d == dim % x.dim() else 1 for d in range(x.dim())]
+    return torch.where(hits.any(1).view(shape), from_source, x)
+
+
+def index_put(
+    x: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
+) -> Any:
+    """aten.index_put along one dimension; others are left as they are."""
+    given = [d for d, index in enumerate(indices) if index is not None]
+    index = indices[given[0]] if len(given) == 1 else None
+    if index is None or index.dim() != 1 or index.dtype == torch.bool or accumulate:
+        return NotImplemented
+    shape = [index.size(0) if d == given[0] else size for d, size in enumerate(x.shape)]
+    return index_copy(x, given[0], index, values.expand(shape))
+
+
+def power(x: torch.Tensor, exponent: float) -> Any:
+    """aten.pow with a small whole exponent as products; other exponents are left as they are."""
+    if not x.dtype.is_floating_point or exponent not in (2, 3, 4):
+        return NotImplemented
+    square = x * x
+    return {2: lambda: square, 3: lambda: square * x, 4: lambda: square * square}[int(exponent)]()
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable]:
+    """What becomes of each op that has no lowering of its own, or a worse one."""
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+    table = {op: f for op, f in get_decomposition_table().items() if op._overloadpacket not in KEPT_WHOLE}
+    table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
+    table[torch.ops.aten.pow.Tensor_Scalar] = power
+    table[torch.ops.aten.index_copy.default] = index_copy
+    table[torch.ops.aten.index_put.default] = index_put
+    table[torch.ops.aten.expand.default] = torch_shapes.expand
+    return table
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A program as a module whose function ``main`` takes the tensors `arguments` and returns those of `results`.
+
+    An argument is a tensor that the program holds (a parameter, a buffer, a constant) or the number of a user's input;
+    `results` has the number of the function's result for every output of the program's graph, None for what is no
+    tensor.
+    """
+
+    module: ir.Module
+    arguments: list[torch.Tensor | int]
+    program: ExportedProgram
+    results: list[int | None]
+
+
+def lower(program: ExportedProgram) -> Lowered:
+    """Linalg on tensors for a program of torch.export. A user's error where there is no way."""
+    from .torch_flex import without_flex_attention
+
+    program = without_flex_attention(program)
+    try:
+        program = program.run_decompositions(decompositions())
+    except Exception as error:
+        raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
+    graph = program.graph_module.graph
+    arguments = _arguments(program)
+    torch_shapes.split_and_merge(graph)
+    results = _tensor_outputs(graph)
+    module = _imported(graph)
+    _run(module, TO_BACKEND)
+    _run(module, TO_LINALG)
+    _erase_asserts(module)
+    _run(module, "builtin.module(canonicalize,cse)")
+    _check(module)
+    return Lowered(module, arguments, program, results)
+
+
+def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
+    """What to pass for each placeholder. Scalar constants and inputs that are no tensors become part of the graph."""
+    graph = program.graph_module.graph
+    held = {**program.state_dict, **program.constants}
+    arguments: list[torch.Tensor | int] = []
+    user_inputs = 0
+    for node, spec in zip(graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True):
+        if spec.kind == InputKind.USER_INPUT:
+            number, user_inputs = user_inputs, user_inputs + 1
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                arguments.append(number)
+            elif not node.users:
+                graph.erase_node(node)
+            else:
+                raise user_error(f"argument {number} is a symbolic number, which is not supported; pass it as a tensor")
+            continue
+        value = held[spec.target]
+        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1:
+            with graph.inserting_before(node):
+                scalar = graph.call_function(
+                    torch.ops.aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype}
+                )
+            scalar.meta = dict(node.meta)
+            node.replace_all_uses_with(scalar)
+            # Placeholders come first.
+            last = graph.find_nodes(op="placeholder")[-1]
+            if scalar < last:
+                last.append(scalar)
+            graph.erase_node(node)
+        else:
+            arguments.append(value)
+    return arguments
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
+    """Makes the graph return each tensor; see `lower`."""
+    node = graph.output_node()
+    tensors: list[torch.fx.Node] = []
+    numbers: list[int | None] = []
+    for value in node.args[0]:
+        is_tensor = isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
+        numbers.append(len(tensors) if is_tensor else None)
+        if is_tensor:
+            tensors.append(value)
+    node.args = (tuple(tensors),)
+    return numbers
+
+
+def _imported(graph: torch.fx.Graph) -> ir.Module:
+    """The graph in the torch dialect, in a context of its own."""
+    from torch_mlir.dialects import torch as torch_dialect
+    from torch_mlir.extras.fx_importer import FxImporter
+
+    context = make_context()
+    context.enable_multithreading(False)
+    torch_dialect.register_dialect(context)
+    importer = FxImporter(context=context)
+    try:
+        importer.import_stateless_graph(graph, func_name="main")
+    except Exception as error:
+        raise user_error(f"the graph of torch.export cannot be imported: {first_line(error)}") from error
+    return importer.module
+
+
+def _run(module: ir.Module, pipeline: str) -> None:
+    messages: list[str] = []
+
+    def collect(diagnostic: Any) -> bool:
+        messages.append(str(diagnostic.message))
+        return True
+
+    with module.context as context:
+        handler = context.attach_diagnostic_handler(collect)
+        try:
+            passmanager.PassManager.parse(pipeline).run(module.operation)
+        except ir.MLIRError as error:
+            told = [*messages, *(d.message for d in error.error_diagnostics)]
+            reason = next((m for m in told if "torch." in m), told[0] if told else str(error))
+            raise user_error(
+                f"no lowering to linalg: {reason}; leave that op to torch, by torch.compile(…, backend='attn_opt')"
+            ) from None
+        finally:
+            handler.detach()
+
+
+def _check(module: ir.Module) -> None:
+    """A user's error for what came through the passes without being linalg: scatters and sorts, for instance."""
+    for op in _all_ops(module):
+        if op.name.partition(".")[0] in ("tm_tensor", "torch", "torch_c", "ml_program"):
+            problem = (
+                f"'{op.name}' has no lowering to linalg; leave it to torch, by torch.compile(…, backend='attn_opt')"
+            )
+            raise DiagnosedError([diagnostic("error", problem, op.location)])
+
+
+def _all_ops(module: ir.Module) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+
+    def collect(op: ir.Operation) -> ir.WalkResult:
+        found.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect)
+    return found
+
+
+def _erase_asserts(module: ir.Module) -> None:
+    """Sizes that do not match have been refused by then: torch.export's constraints are checked at every call."""
+    for op in _all_ops(module):
+        if op.name == "cf.assert":
+            op.erase()

@@ -1,0 +1,44 @@
+"""A kernel that is called as the function it was traced from: its argument structure, its array type."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..dialects.diagnostic import DiagnosedError
+from ..dialects.mlir import ir
+from .api import CompileError, Kernel, Options, compile_module
+
+
+class Program(Protocol):
+    """What a frontend makes of a function; see ``frontends/torch.py``."""
+
+    module: ir.Module
+
+    def flat(self, args: Any, kwargs: dict[str, Any]) -> list[Any]: ...
+
+    def arguments(self, flat: Any) -> list[Any]: ...
+
+    def results(self, arrays: Any, flat_inputs: Any) -> Any: ...
+
+
+def compile_program(program: Program, target: str, options: Options) -> "TracedKernel":
+    return TracedKernel(compile_module(program.module, target, options), program)
+
+
+class TracedKernel(Kernel):
+    """See the module."""
+
+    def __init__(self, kernel: Kernel, program: Program):
+        self.__dict__.update(kernel.__dict__)
+        self._program = program
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns. Numpy arrays are taken too, and results are then numpy arrays."""
+        try:
+            flat = self._program.flat(args, kwargs)
+            results = self.run(self.bind(self._program.arguments(flat)))
+            if flat and all(isinstance(a, np.ndarray) for a in flat):
+                return results[0] if len(results) == 1 else tuple(results)
+            return self._program.results(results, flat)
+        except DiagnosedError as error:
+            raise CompileError(error.diagnostics) from None

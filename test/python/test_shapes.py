@@ -1,0 +1,87 @@
+"""Which dimensions of a function's arguments are found to be equal."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler.diagnostics import DiagnosedError
+from attn_opt.compiler.runtime.signature import Signature
+from attn_opt.compiler.shapes import argument_dimensions
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+
+
+def parsed(text):
+    return parse_module(text, "test.mlir", make_context())
+
+
+def groups(text):
+    """The groups of several members or of no known size, and their sizes."""
+    module = parsed(text)
+    found = argument_dimensions(module.body.operations[0])
+    return [(g, s) for g, s in zip(found.groups, found.sizes, strict=True) if len(g) > 1 or s is None]
+
+
+def test_loops_of_structured_ops_and_their_inits():
+    text = """
+    func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x7xf32>, %c: tensor<?x7xf32>) -> tensor<?x7xf32> {
+      %0 = linalg.matmul ins(%a, %b : tensor<?x?xf32>, tensor<?x7xf32>) outs(%c : tensor<?x7xf32>) -> tensor<?x7xf32>
+      return %0 : tensor<?x7xf32>
+    }"""
+    assert groups(text) == [([(0, 0), (2, 0)], None), ([(0, 1), (1, 0)], None), ([(1, 1), (2, 1)], 7)]
+
+
+def test_sizes_that_pass_through_dim_and_empty():
+    text = """
+    func.func @f(%a: tensor<?xf32>, %b: tensor<?xf32>, %n: index, %unused: index) -> (tensor<?xf32>, tensor<?xf32>) {
+      %c0 = arith.constant 0 : index
+      %d = tensor.dim %a, %c0 : tensor<?xf32>
+      %e = tensor.empty(%d) : tensor<?xf32>
+      %0 = linalg.exp ins(%b : tensor<?xf32>) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+      %g = tensor.empty(%n) : tensor<?xf32>
+      %1 = linalg.add ins(%0, %a : tensor<?xf32>, tensor<?xf32>) outs(%g : tensor<?xf32>) -> tensor<?xf32>
+      return %0, %1 : tensor<?xf32>, tensor<?xf32>
+    }"""
+    assert groups(text) == [([(0, 0), (1, 0), (2, None)], None)]
+
+
+def test_slices_casts_and_loops():
+    text = """
+    func.func @f(%a: tensor<?x4xf32>, %b: tensor<?x4xf32>, %c: tensor<?x4xf32>, %i: index) -> tensor<?x4xf32> {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c9 = arith.constant 9 : index
+      %s = tensor.extract_slice %a[%i, 0] [%c9, 4] [1, 1] : tensor<?x4xf32> to tensor<?x4xf32>
+      %t = tensor.cast %b : tensor<?x4xf32> to tensor<8x4xf32>
+      %r = scf.for %k = %c0 to %c9 step %c1 iter_args(%acc = %c) -> (tensor<?x4xf32>) {
+        %0 = linalg.add ins(%acc, %s : tensor<?x4xf32>, tensor<?x4xf32>) outs(%acc : tensor<?x4xf32>) -> tensor<?x4xf32>
+        scf.yield %0 : tensor<?x4xf32>
+      }
+      return %r : tensor<?x4xf32>
+    }"""
+    module = parsed(text)
+    found = argument_dimensions(module.body.operations[0])
+    sizes = {member: size for group, size in zip(found.groups, found.sizes, strict=True) for member in group}
+    assert sizes == {(0, 0): None, (0, 1): 4, (1, 0): 8, (1, 1): 4, (2, 0): 9, (2, 1): 4}
+
+
+def test_reshapes_keep_what_they_do_not_fold():
+    text = """
+    func.func @f(%a: tensor<?x6x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
+      %0 = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x6x?xf32> into tensor<?x?xf32>
+      %1 = linalg.add ins(%0, %b : tensor<?x?xf32>, tensor<?x?xf32>) outs(%b : tensor<?x?xf32>) -> tensor<?x?xf32>
+      return %1 : tensor<?x?xf32>
+    }"""
+    assert ([(0, 2), (1, 1)], None) in groups(text)
+
+
+def test_arrays_are_checked_against_the_groups():
+    module = parsed("""
+    func.func @f(%a: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+      %e = tensor.empty(%n) : tensor<?xf32>
+      %0 = linalg.exp ins(%a : tensor<?xf32>) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }""")
+    signature = Signature.of(module.body.operations[0])
+    array = np.zeros(5, np.float32)
+    assert [np.shape(x) for x in signature.bind([array, 5])] == [(5,), ()]
+    with pytest.raises(DiagnosedError, match="argument 1 must be 5, as dimension 0 of argument 0, but is 6"):
+        signature.bind([array, 6])

@@ -1,0 +1,26 @@
+// RUN: attn-opt %s --expand-math | FileCheck %s
+
+// CHECK-LABEL: func.func @exp2
+// CHECK-NOT: math.exp2
+// CHECK: arith.shli
+// CHECK-COUNT-6: math.fma
+func.func @exp2(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.exp2 %x : vector<16xf32>
+  return %y : vector<16xf32>
+}
+
+// CHECK-LABEL: func.func @half
+// CHECK: arith.extf %arg0 : f16 to f32
+// CHECK-NOT: math.exp
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+func.func @half(%x: f16) -> f16 {
+  %y = math.exp %x : f16
+  return %y : f16
+}
+
+// CHECK-LABEL: func.func @others
+// CHECK: math.sin
+func.func @others(%x: f32) -> f32 {
+  %y = math.sin %x : f32
+  return %y : f32
+}

@@ -1,0 +1,18 @@
+// RUN: attn-opt %s --outline-parallel | FileCheck %s
+
+// CHECK: func.func private @f_parallel_0(%[[I:.*]]: index, %[[A:.*]]: memref<8xf32>) {
+// CHECK: %[[X:.*]] = arith.constant 1.0
+// CHECK: memref.store %[[X]], %[[A]][%[[I]]]
+// CHECK: func.func @f
+// CHECK: scf.parallel (%[[J:.*]]) =
+// CHECK-NEXT: func.call @f_parallel_0(%[[J]], %arg0)
+func.func @f(%a: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %x = arith.constant 1.0 : f32
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  return
+}

@@ -1,0 +1,16 @@
+// RUN: attn-opt %s --own-inits | FileCheck %s
+
+// CHECK-LABEL: func.func @f
+// CHECK: %[[A:.*]] = linalg.fill
+// CHECK-NEXT: linalg.matmul {{.*}} outs(%[[A]] :
+// CHECK-NEXT: %[[B:.*]] = linalg.fill
+// CHECK-NEXT: linalg.matmul {{.*}} outs(%[[B]] :
+// CHECK-NEXT: return
+func.func @f(%a: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %0 = linalg.matmul ins(%a, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = linalg.matmul ins(%0, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+}

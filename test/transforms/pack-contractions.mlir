@@ -1,0 +1,40 @@
+// RUN: attn-opt %s --pack-contractions="vector-bytes=32" | FileCheck %s
+
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (m, n)>
+
+// K is contiguous along the reduction: its panels are transposed, and extended to f32.
+// CHECK-LABEL: func.func @transposed
+// CHECK: %[[BYTES:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32768xi8>
+// CHECK: %[[PANEL:.*]] = memref.view %[[BYTES]][%{{.*}}][] : memref<32768xi8> to memref<{{.*}}xf32>
+// CHECK: scf.for
+// CHECK: linalg.generic {{.*}} outs(%[[PANEL]] :
+// CHECK: arith.extf
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[PANEL]] :
+func.func @transposed(%a: memref<64x64xf16>, %b: memref<128x64xf16>, %c: memref<64x128xf32>) {
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<64x64xf16>, memref<128x64xf16>) outs(%c : memref<64x128xf32>) {
+  ^bb0(%x: f16, %y: f16, %z: f32):
+    %0 = arith.extf %x : f16 to f32
+    %1 = arith.extf %y : f16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %z, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+
+// Too few rows reuse a panel.
+// CHECK-LABEL: func.func @few_rows
+// CHECK-NOT: memref.alloca
+func.func @few_rows(%a: memref<2x64xf32>, %b: memref<128x64xf32>, %c: memref<2x128xf32>) {
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<2x64xf32>, memref<128x64xf32>) outs(%c : memref<2x128xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %z, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}

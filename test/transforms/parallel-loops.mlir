@@ -1,0 +1,127 @@
+// RUN: attn-opt %s --parallel-loops --canonicalize --split-input-file | FileCheck %s
+
+// Two perfectly nested loops, a boundary tile, and a sequential loop through which the tile goes.
+// CHECK-LABEL: func.func @nest
+// CHECK: scf.forall (%[[B:.*]], %[[Q:.*]]) = (0, 0) to (4, 100) step (1, 8) shared_outs(%[[OUT:.*]] = %arg1)
+// CHECK: %[[N:.*]] = affine.min #{{.*}}(%[[Q]])
+// CHECK: %[[TILE:.*]] = tensor.extract_slice %[[OUT]][%[[B]], %[[Q]], 0] [1, %[[N]], 16]
+// CHECK: %[[R:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[TILE]]) -> (tensor<1x?x16xf32>)
+// CHECK: scf.forall.in_parallel
+// CHECK: tensor.parallel_insert_slice %[[R]] into %[[OUT]][%[[B]], %[[Q]], 0] [1, %[[N]], 16]
+func.func @nest(%x: tensor<4x100x16xf32>, %init: tensor<4x100x16xf32>) -> tensor<4x100x16xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %c100 = arith.constant 100 : index
+  %r = scf.for %b = %c0 to %c4 step %c1 iter_args(%o = %init) -> tensor<4x100x16xf32> {
+    %r1 = scf.for %q = %c0 to %c100 step %c8 iter_args(%o1 = %o) -> tensor<4x100x16xf32> {
+      %r2 = scf.for %k = %c0 to %c4 step %c1 iter_args(%o2 = %o1) -> tensor<4x100x16xf32> {
+        %n = affine.min affine_map<(i) -> (-i + 100, 8)>(%q)
+        %t = tensor.extract_slice %o2[%b, %q, 0] [1, %n, 16] [1, 1, 1] : tensor<4x100x16xf32> to tensor<1x?x16xf32>
+        %s = tensor.extract_slice %x[%b, %q, 0] [1, %n, 16] [1, 1, 1] : tensor<4x100x16xf32> to tensor<1x?x16xf32>
+        %u = linalg.add ins(%s, %t : tensor<1x?x16xf32>, tensor<1x?x16xf32>) outs(%t : tensor<1x?x16xf32>)
+          -> tensor<1x?x16xf32>
+        %o3 = tensor.insert_slice %u into %o2[%b, %q, 0] [1, %n, 16] [1, 1, 1]
+          : tensor<1x?x16xf32> into tensor<4x100x16xf32>
+        scf.yield %o3 : tensor<4x100x16xf32>
+      }
+      scf.yield %r2 : tensor<4x100x16xf32>
+    }
+    scf.yield %r1 : tensor<4x100x16xf32>
+  }
+  return %r : tensor<4x100x16xf32>
+}
+
+// -----
+
+// A parallel loop in a sequential one, driven by a multiple of the induction variable.
+// CHECK-LABEL: func.func @inner
+// CHECK: scf.for
+// CHECK: scf.forall (%{{.*}}) in (4) shared_outs
+func.func @inner(%init: tensor<8xf32>) -> tensor<8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %r = scf.for %k = %c0 to %c4 step %c1 iter_args(%o = %init) -> tensor<8xf32> {
+    %r1 = scf.for %i = %c0 to %c4 step %c1 iter_args(%o1 = %o) -> tensor<8xf32> {
+      %j = affine.apply affine_map<(i) -> (i * 2)>(%i)
+      %t = tensor.extract_slice %o1[%j] [2] [1] : tensor<8xf32> to tensor<2xf32>
+      %u = linalg.exp ins(%t : tensor<2xf32>) outs(%t : tensor<2xf32>) -> tensor<2xf32>
+      %o2 = tensor.insert_slice %u into %o1[%j] [2] [1] : tensor<2xf32> into tensor<8xf32>
+      scf.yield %o2 : tensor<8xf32>
+    }
+    scf.yield %r1 : tensor<8xf32>
+  }
+  return %r : tensor<8xf32>
+}
+
+// -----
+
+// Tiles wider than the step overlap.
+// CHECK-LABEL: func.func @overlapping
+// CHECK-NOT: scf.forall
+func.func @overlapping(%init: tensor<9xf32>) -> tensor<9xf32> {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c6 = arith.constant 6 : index
+  %r = scf.for %i = %c0 to %c6 step %c2 iter_args(%o = %init) -> tensor<9xf32> {
+    %t = tensor.extract_slice %o[%i] [3] [1] : tensor<9xf32> to tensor<3xf32>
+    %u = linalg.exp ins(%t : tensor<3xf32>) outs(%t : tensor<3xf32>) -> tensor<3xf32>
+    %o1 = tensor.insert_slice %u into %o[%i] [3] [1] : tensor<3xf32> into tensor<9xf32>
+    scf.yield %o1 : tensor<9xf32>
+  }
+  return %r : tensor<9xf32>
+}
+
+// -----
+
+// What another iteration wrote is read, by a slice at another offset or as a whole.
+// CHECK-LABEL: func.func @reads_elsewhere
+// CHECK-NOT: scf.forall
+func.func @reads_elsewhere(%init: tensor<9xf32>) -> tensor<9xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %r = scf.for %i = %c0 to %c8 step %c1 iter_args(%o = %init) -> tensor<9xf32> {
+    %j = affine.apply affine_map<(i) -> (i + 1)>(%i)
+    %t = tensor.extract_slice %o[%i] [1] [1] : tensor<9xf32> to tensor<1xf32>
+    %o1 = tensor.insert_slice %t into %o[%j] [1] [1] : tensor<1xf32> into tensor<9xf32>
+    scf.yield %o1 : tensor<9xf32>
+  }
+  return %r : tensor<9xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @scalar_carried
+// CHECK-NOT: scf.forall
+func.func @scalar_carried(%init: tensor<8xf32>, %x: f32) -> (tensor<8xf32>, f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %r:2 = scf.for %i = %c0 to %c8 step %c1 iter_args(%o = %init, %s = %x) -> (tensor<8xf32>, f32) {
+    %t = tensor.extract_slice %o[%i] [1] [1] : tensor<8xf32> to tensor<1xf32>
+    %u = linalg.exp ins(%t : tensor<1xf32>) outs(%t : tensor<1xf32>) -> tensor<1xf32>
+    %o1 = tensor.insert_slice %u into %o[%i] [1] [1] : tensor<1xf32> into tensor<8xf32>
+    %s1 = arith.addf %s, %x : f32
+    scf.yield %o1, %s1 : tensor<8xf32>, f32
+  }
+  return %r#0, %r#1 : tensor<8xf32>, f32
+}
+
+// -----
+
+// A marking alone proves nothing.
+// CHECK-LABEL: func.func @marked
+// CHECK-NOT: scf.forall
+func.func @marked(%init: tensor<8xf32>) -> tensor<8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %r = scf.for %i = %c0 to %c8 step %c1 iter_args(%o = %init) -> tensor<8xf32> {
+    %u = linalg.exp ins(%o : tensor<8xf32>) outs(%o : tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %u : tensor<8xf32>
+  } {__byteir_parallel__}
+  return %r : tensor<8xf32>
+}

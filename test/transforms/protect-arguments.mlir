@@ -1,0 +1,6 @@
+// RUN: attn-opt %s --protect-arguments | FileCheck %s
+
+// CHECK: func.func @public(%arg0: tensor<4xf32> {bufferization.writable = false}, %arg1: f32)
+func.func @public(%x: tensor<4xf32>, %s: f32) { return }
+// CHECK: func.func private @private(%arg0: tensor<4xf32>)
+func.func private @private(%x: tensor<4xf32>) { return }

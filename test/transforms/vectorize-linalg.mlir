@@ -1,0 +1,116 @@
+// RUN: attn-opt %s --vectorize-linalg="vector-bytes=64" --canonicalize --cse --split-input-file 2>%t | FileCheck %s
+// RUN: FileCheck --check-prefix=WARNING %s < %t
+
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (k, n)>
+#c = affine_map<(m, n, k) -> (m, n)>
+
+// Accumulators are loaded before the reduction loop, carried through it, and stored after it.
+// CHECK-LABEL: func.func @contraction
+// CHECK: vector.load %arg2
+// CHECK: %[[R:.*]]:{{[0-9]+}} = scf.for {{.*}} iter_args
+// CHECK: memref.load %arg0
+// CHECK: vector.load %arg1
+// CHECK: vector.broadcast
+// CHECK: math.fma
+// CHECK-NOT: vector.store
+// CHECK: scf.yield
+// CHECK: vector.store %[[R]]#0, %arg2
+// CHECK-NOT: linalg.generic
+func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref<64x128xf32>) {
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<64x64xf32>, memref<64x128xf32>) outs(%c : memref<64x128xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %z, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+
+// Lanes along the reduction: partial results, combined after the loop; a masked loop over the rest.
+// CHECK-LABEL: func.func @row_maximum
+// CHECK: scf.for
+// CHECK: vector.load %arg0
+// CHECK: arith.maxnumf {{.*}} : vector<16xf32>
+// CHECK: vector.create_mask
+// CHECK: vector.maskedload %arg0
+// CHECK: arith.select
+// CHECK: vector.reduction <maxnumf>
+// CHECK: memref.store %{{.*}}, %arg1
+func.func @row_maximum(%a: memref<4x?xf32>, %b: memref<4xf32>) {
+  linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%a : memref<4x?xf32>) outs(%b : memref<4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %0 = arith.maxnumf %y, %x : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#transposed = affine_map<(i, j) -> (j, i)>
+
+// A square is read along its rows and transposed by shuffles; no gather.
+// CHECK-LABEL: func.func @transpose
+// CHECK-COUNT-16: vector.load %arg0
+// CHECK-COUNT-64: vector.shuffle
+// CHECK-COUNT-16: vector.store
+// CHECK-NOT: vector.gather
+func.func @transpose(%a: memref<16x16xf32>, %b: memref<16x16xf32>) {
+  linalg.generic {indexing_maps = [#transposed, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a : memref<16x16xf32>) outs(%b : memref<16x16xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    linalg.yield %x : f32
+  }
+  return
+}
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+
+// i1 is a byte in memory; f16 is f32 in registers.
+// CHECK-LABEL: func.func @types
+// CHECK: vector.load %{{.*}} : memref<32xi8>, vector<16xi8>
+// CHECK: arith.cmpi ne
+// CHECK: arith.extf %{{.*}} : vector<16xf16> to vector<16xf32>
+// CHECK: arith.select %{{.*}} : vector<16xi1>, vector<16xf32>
+// CHECK: arith.truncf %{{.*}} : vector<16xf32> to vector<16xf16>
+func.func @types(%mask: memref<32xi1>, %a: memref<32xf16>, %b: memref<32xf16>) {
+  linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+      ins(%mask, %a : memref<32xi1>, memref<32xf16>) outs(%b : memref<32xf16>) {
+  ^bb0(%m: i1, %x: f16, %y: f16):
+    %0 = arith.addf %x, %x : f16
+    %1 = arith.select %m, %0, %x : f16
+    linalg.yield %1 : f16
+  }
+  return
+}
+
+// -----
+
+#window = affine_map<(i, k) -> (i + k)>
+#w = affine_map<(i, k) -> (k)>
+#o = affine_map<(i, k) -> (i)>
+
+// CHECK-LABEL: func.func @window
+// CHECK: linalg.generic
+// WARNING: warning: runs as scalar loops: an indexing map that is no projection
+func.func @window(%x: memref<20xf32>, %k: memref<5xf32>, %y: memref<16xf32>) {
+  linalg.generic {indexing_maps = [#window, #w, #o], iterator_types = ["parallel", "reduction"]}
+      ins(%x, %k : memref<20xf32>, memref<5xf32>) outs(%y : memref<16xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}

@@ -1,0 +1,160 @@
+"""The pass ``pack-contractions``."""
+
+import functools
+import math
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import ir, memref
+from ..passes import Pass, option
+from ..rewriting import ancestors, ops_in
+from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
+from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, Target, choose, reuse
+from .scratch import ALIGNMENT, FRAMES, element_bytes
+from .structured import NO_LOOP, Operand, Structured, Unsupported
+from .target import host_target
+
+
+@dataclass(frozen=True)
+class PackContractions(Pass):
+    """Copies the operand that a contraction reads along the lanes into contiguous panels that stay in the L1 cache::
+
+        linalg.generic {C[m, n] += A[m, k]·B[n, k]} ins(%a, %b) outs(%c : memref<64x128xf32>)
+    becomes
+        %bytes = memref.alloca() {alignment = 64} : memref<32768xi8>                # shared by all panels of a task
+        %panel = memref.view %bytes[%c0][] : memref<32768xi8> to memref<128x64xf32>
+        scf.for %n = %c0 to %c128 step %c64 {
+          scf.for %k = … step %c128 {
+            linalg.generic {…} ins(%b[%n.., %k..]) outs(%panel)                  # transposes, extends f16 to f32
+            linalg.generic {C[m, n] += A[m, k]·B[k, n]} ins(%a[.., %k..], %panel) outs(%c[.., %n..])
+          }
+        }
+
+    A panel is as wide as the register tile. It is needed where B is contiguous along k, or narrower than computed
+    with, or where its rows are far apart: those of a wide matrix fall on the same few sets of the cache.
+    """
+
+    panel_bytes: int = option("bytes of a packed panel", 32 * 1024)
+    vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
+
+    @functools.cached_property
+    def _shared(self) -> list[tuple[ir.Operation, ir.Operation]]:
+        """The frames that have memory for panels, and its alloca."""
+        return []
+
+    def run(self, op: ir.Operation) -> None:
+        target = host_target(self.vector_bytes)
+        self._shared.clear()
+        for generic in ops_in(op, "linalg.generic"):
+            try:
+                structured = Structured(generic)
+            except Unsupported:
+                continue
+            packing = _packing(structured, target)
+            if packing is not None:
+                with ir.InsertionPoint(generic), generic.location:
+                    self._pack(structured, packing, choose(structured, target))
+                generic.erase()
+
+    def _pack(self, op: Structured, packed: Operand, schedule: Schedule) -> None:
+        v = schedule.vector_loop
+        width = schedule.unroll.get(v, 1) * schedule.lanes
+        summed = [d for d in packed.dims if d != NO_LOOP and not op.is_parallel(d)]
+        k = max(summed, key=lambda d: op.sizes[d] or LIKELY_SIZE**2)
+        element = _packed_type(op, packed)
+        depth = max(16, self.panel_bytes // (width * (element_bytes(element) or 1)))
+        depth = min(depth, op.sizes[k] or depth)
+        others = [(d, 1) for d in packed.dims if d not in (NO_LOOP, v, k)]
+
+        panel = self._panel(op.op, [depth, width], element)
+        with loop_nest(op, [*others, (v, width), (k, depth)]) as blocks:
+            for d in (v, k):
+                size = op.sizes[d]
+                if d not in blocks and size is not None:
+                    blocks[d] = Block(build.index(0), size)
+            sizes = [blocks[k].extent, blocks[v].extent]
+            layout = ir.StridedLayoutAttr.get(0, [width, 1])
+            tile = panel if sizes == [depth, width] else subview(panel, layout, [0, 0], sizes)
+            source_dims = [d for d in packed.dims if d != NO_LOOP]
+            order = [*(d for d in source_dims if d not in (k, v)), k, v]
+            position = {d: order.index(d) for d in order}
+            source_map = ir.AffineMap.get(
+                len(order),
+                0,
+                [
+                    ir.AffineExpr.get_constant(0) if d == NO_LOOP else ir.AffineExpr.get_dim(position[d])
+                    for d in packed.dims
+                ],
+            )
+            target_map = build.projection(len(order), [position[k], position[v]])
+            kinds = [build.PARALLEL if d in (k, v) else build.REDUCTION for d in order]
+            build.generic(
+                [part_of(packed, blocks)],
+                [tile],
+                [source_map, target_map],
+                kinds,
+                lambda x, _: build.convert(x, element) if x.type != element else x,
+            )
+            values = [tile if o is packed else part_of(o, blocks) for o in op.operands]
+            maps = indexing_maps(op)
+            maps[packed.number] = build.projection(op.n_loops, [k, v])
+            _retype(op, packed, element)
+            with_operands(op, values, maps)
+
+    def _panel(self, op: ir.Operation, shape: list[int], element: ir.Type) -> ir.Value:
+        """A buffer on the stack of the function or parallel task around `op`; contractions take turns in it."""
+        frame = next(a for a in ancestors(op) if a.name in FRAMES)
+        needed = math.prod(shape) * (element_bytes(element) or 1)
+        storage = next((alloca for other, alloca in self._shared if other == frame), None)
+        if storage is None or storage.results[0].type.get_dim_size(0) < needed:
+            flat = ir.MemRefType.get([max(needed, self.panel_bytes)], ir.IntegerType.get_signless(8))
+            with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]), op.location:
+                storage = memref.AllocaOp(flat, [], [], alignment=ALIGNMENT).operation
+            self._shared.append((frame, storage))
+        return memref.ViewOp(ir.MemRefType.get(shape, element), storage.results[0], build.index(0), []).result
+
+
+def _packing(op: Structured, target: Target) -> Operand | None:
+    """The operand to pack, if packing pays."""
+    if len(op.outputs) != 1 or all(op.is_parallel(d) for d in range(op.n_loops)):
+        return None
+    inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
+    schedule = choose(op, target)
+    v = schedule.vector_loop
+    if v == NO_LOOP or not op.is_parallel(v) or len(inputs) < 2:
+        return None
+    along = [o for o in inputs if v in o.loops]
+    if len(along) != 1 or v not in op.outputs[0].loops or op.outputs[0].stride_kind(v) != "unit":
+        return None
+    packed = along[0]
+    summed = [d for d in packed.loops if not op.is_parallel(d)]
+    if reuse(op, packed) < ROWS_TO_PACK or not summed:
+        return None
+    width = schedule.unroll.get(v, 1) * schedule.lanes
+    if packed.stride_kind(v) == "strided" or _packed_type(op, packed) != packed.element:
+        return packed
+    pitches = [packed.strides[packed.dims.index(d)] for d in summed]
+    return packed if any(p < 0 or p > 2 * width for p in pitches) else None
+
+
+def _packed_type(op: Structured, packed: Operand) -> ir.Type:
+    """f32 for a narrow operand whose every use extends it."""
+    if not build.is_narrow(packed.element):
+        return packed.element
+    uses = list(op.body.arguments[packed.number].uses)
+    f32 = ir.F32Type.get()
+    if all(u.owner.operation.name == "arith.extf" and u.owner.operation.results[0].type == f32 for u in uses):
+        return f32
+    return packed.element
+
+
+def _retype(op: Structured, packed: Operand, element: ir.Type) -> None:
+    """Makes the body take `element` for the packed operand; the extensions of it fall away."""
+    argument = op.body.arguments[packed.number]
+    if argument.type == element:
+        return
+    extensions = [u.owner.operation for u in argument.uses]
+    argument.set_type(element)
+    for extension in extensions:
+        extension.results[0].replace_all_uses_with(argument)
+        extension.erase()

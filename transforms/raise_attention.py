@@ -1,0 +1,172 @@
+"""The pass ``raise-attention``."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from ..dialects.mlir import ir
+from ..dialects.tiling.structured import is_structured, iterator_types
+from .attention import attention_at
+from .graph import backward_slice, is_pure
+from .online_accumulation import RESHAPES
+from .passes import Pass, remark
+from .raising.emission import Unreadable
+from .raising.matching import Match, dependents, is_sum, match_attention, other_use
+from .raising.rebuilding import rebuild
+from .raising.softmax import NearMiss
+from .rewriting import defining_op, ops_in
+
+
+@dataclass(frozen=True)
+class RaiseAttention(Pass):
+    """Finds attention however it is written, and writes it as ``fuse-attention`` takes it::
+
+        %kt  = linalg.transpose ins(%k : tensor<2x7x8xf32>) … permutation = [0, 2, 1]
+        %s   = linalg.batch_matmul ins(%q, %kt : …) …
+        %m   = linalg.reduce { arith.maximumf } ins(%s : …) … dimensions = [2]
+        %e   = linalg.generic ins(%s, %m : …) { exp(s − m) }
+        %l   = linalg.reduce { arith.addf } ins(%e : …) … dimensions = [2]
+        %p   = linalg.generic ins(%e, %l : …) { e / l }
+        %o   = linalg.batch_matmul ins(%p, %v : …) …
+      becomes
+        %s   = linalg.generic ins(%q, %k : tensor<2x5x8xf32>, tensor<2x7x8xf32>) { Σ q·k }
+        %p:4 = linalg_ext.softmax dimension(2) ins(%s) outs(%empty, %minus_inf, %zeros, %empty)
+        %o   = linalg.generic ins(%p#0, %v : …) { Σ p·v }
+
+    Every element is traced back to the scalar expression that computes it, so that the order of ops, named or generic
+    forms, layouts, reshapes, broadcasts and casts make no difference; see ``transforms/raising``. Uniform factors of
+    queries and keys become one of the scores, keys and values repeated for groups of queries are read as they are.
+    What is almost attention is left alone, with a remark that says why.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        candidates = [o for o in ops_in(op, "linalg") if is_sum(o)]
+        while candidates:
+            candidate = candidates.pop(0)
+            if is_normal(candidate):
+                continue
+            try:
+                end, match = matched_at(candidate)
+            except NearMiss as miss:
+                end, match = divided_at(candidate)
+                if match is None:
+                    remark(candidate, f"not raised to attention: softmax was expected, but {miss}")
+            if match is not None:
+                self._raise(end, match, candidates)
+
+    def _raise(self, end: ir.Operation, match: Match, candidates: list[ir.Operation]) -> None:
+        first = match.scores.reduction.op
+        between = dependents(first) & set(backward_slice(end))
+        user = other_use(first, end, between)
+        if user is not None:
+            remark(end, f"attention is left as it is: '{user.name}' needs its scores or probabilities as a whole too")
+            return
+        if first.block != end.block:
+            remark(end, "attention is left as it is: its matmuls stand in different regions")
+            return
+        try:
+            value, root = rebuild(match)
+        except Unreadable as reason:
+            remark(end, f"attention is left as it is: {reason}")
+            return
+        remark(root, "raised to attention")
+        match.result.replace_all_uses_with(value)
+        erase_dead(end, candidates)
+
+
+def is_normal(root: ir.Operation) -> bool:
+    """Whether `root` ends an attention in normal form: contraction, element-wise, softmax, casts, contraction."""
+    attention = attention_at(root)
+    if attention is None or attention.softmax.name != "linalg_ext.softmax":
+        return False
+
+    def plain(start: ir.Value, end: ir.Operation) -> bool:
+        op = defining_op(start)
+        while op is not None and op != end:
+            if op.name in RESHAPES or not is_structured(op) or "reduction" in iterator_types(op):
+                return False
+            following = [o for v in op.operands if (o := defining_op(v)) is not None and end in backward_slice(o)]
+            if len(following) != 1:
+                return True
+            op = following[0]
+        return op is not None
+
+    return plain(root.operands[0], attention.softmax) and plain(attention.softmax.operands[0], attention.scores)
+
+
+def matched_at(op: ir.Operation) -> tuple[ir.Operation, Match | None]:
+    """The attention that `op` ends, and its last op: the transpose that all of its result goes to counts too."""
+    end = transposing_end(op)
+    if end != op:
+        with contextlib.suppress(NearMiss):
+            match = match_attention(end)
+            if match is not None:
+                return end, match
+    return op, match_attention(op)
+
+
+def divided_at(op: ir.Operation) -> tuple[ir.Operation, Match | None]:
+    """The attention that ends in a division after the sum of products `op`."""
+    for end in dividing_users(op):
+        with contextlib.suppress(NearMiss):
+            end, match = matched_at(end)
+            if match is not None:
+                return end, match
+    return op, None
+
+
+def transposing_end(op: ir.Operation) -> ir.Operation:
+    """The last transpose on the way of the result of `op` through reshapes, transposes and casts; `op` without any."""
+    end, current = op, op
+    while True:
+        uses = list(current.results[0].uses)
+        user = uses[0].owner.operation if len(uses) == 1 else None
+        if user is None or user.block != op.block or len(user.results) != 1:
+            return end
+        if user.name == "linalg.transpose":
+            end = user
+        elif user.name not in RESHAPES - {"tensor.extract_slice"} and not is_cast(user):
+            return end
+        current = user
+
+
+def is_cast(op: ir.Operation) -> bool:
+    """Whether `op` only converts each element to another float type."""
+    if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op) or len(op.operands) != 2:
+        return False
+    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
+    return names in (["arith.truncf", "linalg.yield"], ["arith.extf", "linalg.yield"])
+
+
+def dividing_users(op: ir.Operation) -> list[ir.Operation]:
+    """The element-wise ops that use the result of `op`, directly or through others, the nearest first."""
+    found: list[ir.Operation] = []
+    pending, seen = [op], {op}
+    while pending:
+        for result in pending.pop(0).results:
+            for use in result.uses:
+                user = use.owner.operation
+                if user in seen or user.block != op.block:
+                    continue
+                seen.add(user)
+                if user.name in RESHAPES or user.name == "linalg.transpose":
+                    pending.append(user)
+                elif is_structured(user) and "reduction" not in iterator_types(user) and len(user.results) == 1:
+                    found.append(user)
+                    pending.append(user)
+    return found[:16]
+
+
+def erase_dead(op: ir.Operation, listed: list[ir.Operation]) -> None:
+    """Erases `op` and what only it needed, from the list too."""
+    pending = [op]
+    while pending:
+        op = pending.pop()
+        if not is_pure(op) or any(list(r.uses) for r in op.results):
+            continue
+        producers = {producer for value in op.operands if (producer := defining_op(value)) is not None}
+        if op in listed:
+            listed.remove(op)
+        op.erase()
+        pending += [p for p in producers if p not in pending]

@@ -1,0 +1,14 @@
+"""What ``raise-attention`` is made of: tensors seen element by element, so that reshapes, layouts and casts vanish.
+
+| file           | job                                                                                    |
+| -------------- | -------------------------------------------------------------------------------------- |
+| indices.py     | an index as a sum of loop variables; taken apart by collapse_shape, put together again |
+| expressions.py | what an element is, as a graph of scalar operations in real numbers                     |
+| tracing.py     | from an element of a tensor to its expression, through linalg and reshapes              |
+| softmax.py     | whether an expression is a softmax along a variable, and of what                        |
+| contraction.py | whether an element is a sum of products, and of which tensors                           |
+| matching.py    | all of it together: the attention that an op ends                                       |
+| masks.py       | masks to the outside of the scores                                                     |
+| emission.py    | from an expression to one linalg.generic; what does not vary with the tile stays outside |
+| rebuilding.py  | the attention in its normal form                                                        |
+"""

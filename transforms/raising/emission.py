@@ -1,0 +1,258 @@
+"""From an expression to one ``linalg.generic`` over given variables.
+
+What does not vary along both of two given sets of variables (the queries' and the keys') is computed by an op of its
+own before it, so that it is not computed again for every element of the big pair; plain arithmetic on indices is not
+worth that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, linalg, tensor
+from ..online_accumulation import RESHAPES
+from ..rewriting import defining_op
+from .expressions import REAL, Expr
+from .indices import Index, Var, mixed_radix
+from .tracing import DYNAMIC, Tracer, extents
+
+
+class Unreadable(Exception):
+    """No tensor can be read for an element: the message says which."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How an element is read: `tensor`, of which dimension d is counted through by the variables `dims[d]`."""
+
+    tensor: ir.Value
+    dims: tuple[tuple[Var, ...], ...]
+
+    @property
+    def vars(self) -> tuple[Var, ...]:
+        return tuple(v for group in self.dims for v in group)
+
+    @property
+    def plain(self) -> bool:
+        return all(len(group) == 1 for group in self.dims)
+
+
+def access(element: Expr) -> Access | None:
+    """How to read that element, if each variable counts through (a part of) one dimension."""
+    value, indices = element.payload
+    dims: list[tuple[Var, ...]] = []
+    for index, size in zip(indices, extents(value), strict=True):
+        if not index.terms:
+            if index.constant != 0 or size != 1:
+                return None
+            dims.append(())
+            continue
+        group = mixed_radix(index, size)
+        if group is None or (len(group) == 1 and group[0].extent != size):
+            return None
+        dims.append(tuple(group))
+    used = [v for group in dims for v in group]
+    return Access(value, tuple(dims)) if len(set(used)) == len(used) else None
+
+
+def best_access(elements: Sequence[Expr]) -> Access | None:
+    """How to read the last of these equal elements that can be read: nothing that moves data is on the way to it then.
+
+    Reshapes move nothing: an element further up behind reshapes alone is better if it can be read as it is.
+    """
+    best: Access | None = None
+    for element in reversed(elements):
+        found = access(element)
+        if best is not None:
+            op = defining_op(element.payload[0])
+            if op is None or op.name not in RESHAPES:
+                break
+        if found is not None and (best is None or found.plain):
+            best = found
+        if best is not None and best.plain:
+            break
+    return best
+
+
+class Emitter:
+    """Emits tensors over variables at the current insertion point. `compute` is the float type to compute in."""
+
+    def __init__(self, tracer: Tracer, compute: ir.Type):
+        self.tracer, self.compute = tracer, compute
+        self.sizes: dict[Var, tuple[ir.Value, int]] = {}
+        self._reshaped: dict[Access, ir.Value] = {}
+
+    def know_sizes(self, found: Access) -> None:
+        for d, group in enumerate(found.dims):
+            if len(group) == 1:
+                self.sizes.setdefault(group[0], (found.tensor, d))
+
+    def size(self, var: Var) -> int | ir.Value:
+        if var.extent is not None:
+            return var.extent
+        if var not in self.sizes:
+            raise Unreadable("a dynamic dimension is split by a reshape and no operand has it alone")
+        value, d = self.sizes[var]
+        return tensor.dim(value, build.index(d))
+
+    def empty(self, dims: Sequence[Var], element: ir.Type) -> ir.Value:
+        return build.empty([self.size(v) for v in dims], element)
+
+    def load(self, found: Access) -> tuple[ir.Value, tuple[Var, ...]]:
+        """The tensor with one dimension per variable, and these."""
+        if not found.plain and found not in self._reshaped:
+            value = found.tensor
+            if any(len(group) > 1 for group in found.dims):
+                value = reshape(value, [[self.size(v) for v in g] or [1] for g in found.dims], expand=True)
+            flat = [v for group in found.dims for v in (group or (None,))]
+            if None in flat:
+                value = drop_units(value, [v is None for v in flat])
+            self._reshaped[found] = value
+        return (found.tensor if found.plain else self._reshaped[found]), found.vars
+
+    def element_access(self, element: Expr) -> Access:
+        found = best_access(self.tracer.aliases.get(element, [element]))
+        if found is None:
+            raise Unreadable(f"a reshape of '{_owner_name(element)}' cannot be taken apart")
+        return found
+
+    def hoisted(self, expr: Expr, queries: frozenset[Var], keys: frozenset[Var]) -> Expr:
+        """`expr` with what does not vary along `queries` and along `keys` computed beforehand."""
+        make = self.tracer.make
+
+        def replace(node: Expr) -> Expr | None:
+            if node.kind != "op" or (node.vars & queries and node.vars & keys) or not node.vars:
+                return None
+            if not _worth_storing(node):
+                return None
+            dims = sorted(node.vars, key=lambda v: v.serial)
+            element = self.compute if node.type == REAL else node.type
+            stored = self.elementwise(node, dims, element)
+            return make.element(stored, tuple(Index.of(v) for v in dims))
+
+        return make.rewritten(expr, replace)
+
+    def elementwise(self, expr: Expr, dims: Sequence[Var], element: ir.Type) -> ir.Value:
+        """A tensor over `dims` of elements `expr`, of type `element`."""
+        leaves = sorted({n for n in expr.nodes() if n.kind == "element"}, key=lambda n: n.serial)
+        accesses = [self.element_access(leaf) for leaf in leaves]
+        for found in accesses:
+            self.know_sizes(found)
+        loaded = [self.load(found) for found in accesses]
+        maps = [build.projection(len(dims), [dims.index(v) for v in used]) for _, used in loaded]
+        maps.append(build.projection(len(dims), range(len(dims))))
+
+        def body(*scalars: ir.Value) -> ir.Value:
+            known = dict(zip(leaves, scalars, strict=False))
+            return self._convert(Region(self.compute, known, list(dims)).value(expr), element)
+
+        (result,) = build.generic(
+            [value for value, _ in loaded],
+            [self.empty(dims, element)],
+            maps,
+            [build.PARALLEL] * len(dims),
+            body,
+        )
+        return result
+
+    @staticmethod
+    def _convert(value: ir.Value, element: ir.Type) -> ir.Value:
+        return build.convert(value, element) if build.is_float(value.type) else value
+
+
+class Region:
+    """Emits an expression as scalar ops."""
+
+    def __init__(self, compute: ir.Type, known: dict[Expr, ir.Value], dims: list[Var]):
+        self.compute, self.loaded, self.dims = compute, known, dims
+        self.known: dict[Expr, ir.Value] = {}
+
+    def value(self, expr: Expr) -> ir.Value:
+        if expr not in self.known:
+            self.known[expr] = self._value(expr)
+        return self.known[expr]
+
+    def _value(self, expr: Expr) -> ir.Value:
+        kind = self.compute if expr.type == REAL else expr.type
+        if expr.kind == "const":
+            return build.constant(kind, expr.payload)
+        if expr.kind == "element":
+            loaded = self.loaded[expr]
+            return build.convert(loaded, kind) if expr.type == REAL else loaded
+        if expr.kind == "scalar":
+            return build.convert(expr.payload, kind) if expr.type == REAL else expr.payload
+        if expr.kind == "index":
+            return self._index(expr.payload)
+        op = ir.Operation.create(
+            expr.name,
+            results=[kind],
+            operands=[self.value(a) for a in expr.args],
+            attributes=dict(expr.payload[1]),
+        )
+        return op.result
+
+    def _index(self, index: Index) -> ir.Value:
+        total: ir.Value | None = build.index(index.constant) if index.constant or not index.terms else None
+        for var, coefficient in index.terms:
+            term = linalg.IndexOp(self.dims.index(var)).result
+            if coefficient != 1:
+                term = arith.muli(term, build.index(coefficient))
+            total = term if total is None else arith.addi(total, term)
+        assert total is not None
+        return total
+
+
+def _worth_storing(node: Expr) -> bool:
+    """Whether it costs more than to compute it from indices again: it reads tensors, or calls into math."""
+    inside = list(node.nodes())
+    return any(n.kind == "element" for n in inside) or any(
+        n.name.startswith("math.") or n.name in ("arith.divf", "arith.divsi", "arith.remsi") for n in inside
+    )
+
+
+def _owner_name(element: Expr) -> str:
+    owner = element.payload[0].owner
+    return "a function argument" if isinstance(owner, ir.Block) else owner.name
+
+
+def reshape(value: ir.Value, groups: Sequence[Sequence[int | ir.Value]], expand: bool) -> ir.Value:
+    """expand_shape (or collapse_shape) between `value` and the sizes `groups`, one group per collapsed dimension."""
+    reassociation: list[list[int]] = []
+    for group in groups:
+        start = reassociation[-1][-1] + 1 if reassociation else 0
+        reassociation.append(list(range(start, start + len(group))))
+    flat = [size for group in groups for size in group]
+    static = [size if isinstance(size, int) else DYNAMIC for size in flat]
+    kind = ir.RankedTensorType(value.type)
+    attribute = ir.ArrayAttr.get(
+        [ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), d) for d in g]) for g in reassociation]
+    )
+    if expand:
+        result = ir.RankedTensorType.get(static, kind.element_type, kind.encoding)
+        dynamic = [size for size in flat if not isinstance(size, int)]
+        return tensor.ExpandShapeOp(result, value, attribute, dynamic, static).result
+    collapsed = []
+    for group in reassociation:
+        sizes = [kind.shape[d] for d in group]
+        total = 1
+        for s in sizes:
+            total = DYNAMIC if DYNAMIC in (total, s) else total * s
+        collapsed.append(total)
+    result = ir.RankedTensorType.get(collapsed, kind.element_type, kind.encoding)
+    return tensor.CollapseShapeOp(result, value, attribute).result
+
+
+def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:
+    """`value` without the dimensions that are marked, all of size 1."""
+    groups: list[list[int]] = []
+    pending: list[int] = []
+    for is_unit in unit:
+        pending.append(1)
+        if not is_unit:
+            groups.append(pending)
+            pending = []
+    if groups:
+        groups[-1] += pending
+    return reshape(value, groups, expand=False)

@@ -1,0 +1,212 @@
+"""Elements of tensors as expressions in real numbers.
+
+Floats have no width here, so that casts between them vanish; integers keep their types. Nodes are unique: what is
+computed alike is one object, so equality is identity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...dialects.mlir import ir
+from .indices import Index, Var
+
+REAL = "real"
+COMMUTATIVE = {
+    *("arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"),
+    *("arith.addi", "arith.muli", "arith.andi", "arith.ori", "arith.xori"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """One node. By `kind`:
+
+    element: `payload` = (tensor, indices); const: a number; index: an Index; scalar: an SSA value outside of all loops;
+    op: (name, attributes), applied to `args`.
+    """
+
+    kind: str
+    payload: Any
+    args: tuple[Expr, ...]
+    type: Any  # REAL or an integer or index type
+    vars: frozenset[Var]
+    serial: int
+
+    @property
+    def name(self) -> str:
+        """The name of the operation, "" for other kinds."""
+        return self.payload[0] if self.kind == "op" else ""
+
+    @property
+    def number(self) -> float | int | None:
+        """The value of a constant."""
+        return self.payload if self.kind == "const" else None
+
+    def attribute(self, name: str) -> Any:
+        return dict(self.payload[1]).get(name)
+
+    def nodes(self) -> Iterator[Expr]:
+        """This node and all below it, each once."""
+        seen, pending = {self}, [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            for arg in node.args:
+                if arg not in seen:
+                    seen.add(arg)
+                    pending.append(arg)
+
+
+def scalar_type(kind: ir.Type) -> Any:
+    return REAL if isinstance(kind, ir.FloatType) else kind
+
+
+class Expressions:
+    """Makes expressions, each once."""
+
+    def __init__(self) -> None:
+        self._unique: dict[Any, Expr] = {}
+
+    def _make(self, kind: str, payload: Any, args: tuple[Expr, ...], type_: Any, vars_: frozenset[Var]) -> Expr:
+        key = (kind, payload, str(type_), args)
+        if isinstance(payload, float):
+            key = (*key, math.copysign(1, payload), payload != payload)
+        found = self._unique.get(key)
+        if found is None:
+            found = self._unique[key] = Expr(kind, payload, args, type_, vars_, len(self._unique))
+        return found
+
+    def element(self, tensor: ir.Value, indices: tuple[Index, ...]) -> Expr:
+        used = frozenset[Var]().union(*(i.vars for i in indices))
+        return self._make("element", (tensor, indices), (), scalar_type(tensor.type.element_type), used)
+
+    def const(self, value: float | int | bool, type_: Any = REAL) -> Expr:
+        return self._make("const", float(value) if type_ == REAL else int(value), (), type_, frozenset())
+
+    def index(self, index: Index) -> Expr:
+        return self._make("index", index, (), ir.IndexType.get(), index.vars)
+
+    def scalar(self, value: ir.Value) -> Expr:
+        return self._make("scalar", value, (), scalar_type(value.type), frozenset())
+
+    def op(self, name: str, args: tuple[Expr, ...], type_: Any = REAL, attributes: tuple = ()) -> Expr:
+        simple = _simplified(self, name, args, type_)
+        if simple is None and name == "arith.cmpi":
+            simple = _simplified_sign_test(self, args, type_, attributes)
+        if simple is not None:
+            return simple
+        if name in COMMUTATIVE:
+            args = tuple(sorted(args, key=lambda a: a.serial))
+        used = frozenset[Var]().union(*(a.vars for a in args))
+        return self._make("op", (name, attributes), args, type_, used)
+
+    def mul(self, a: Expr, b: Expr) -> Expr:
+        return self.op("arith.mulf", (a, b))
+
+    def add(self, a: Expr, b: Expr) -> Expr:
+        return self.op("arith.addf", (a, b))
+
+    def negation(self, condition: Expr) -> Expr:
+        """not `condition`, an i1."""
+        return self.op("arith.xori", (condition, self.const(1, condition.type)), condition.type)
+
+    def rewritten(self, expr: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
+        """`expr` with every node for which `replace` gives another replaced by that, from the top."""
+        done: dict[Expr, Expr] = {}
+
+        def visit(node: Expr) -> Expr:
+            if node not in done:
+                other = replace(node)
+                if other is None and node.args:
+                    args = tuple(visit(a) for a in node.args)
+                    other = node if args == node.args else self.op(node.name, args, node.type, node.payload[1])
+                done[node] = node if other is None else other
+            return done[node]
+
+        return visit(expr)
+
+
+_FOLDED: dict[str, Callable[..., float]] = {
+    "arith.addf": lambda a, b: a + b,
+    "arith.subf": lambda a, b: a - b,
+    "arith.mulf": lambda a, b: a * b,
+    "arith.divf": lambda a, b: a / b if b else math.copysign(math.inf, a) * math.copysign(1, b) if a else math.nan,
+    "arith.negf": lambda a: -a,
+    "arith.sitofp": float,
+    "arith.uitofp": float,
+}
+_FLOAT_CASTS = {"arith.extf", "arith.truncf"}
+
+
+def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any) -> Expr | None:
+    """A simpler expression for that operation, or None. Only identities that hold for every real number and −inf."""
+    if name in _FLOAT_CASTS:
+        return args[0]
+    numbers = [a.number for a in args]
+    if name in _FOLDED and None not in numbers and not (name == "arith.uitofp" and numbers[0] < 0):
+        return make.const(_FOLDED[name](*numbers))
+    if name == "math.powf" and numbers[0] is not None and numbers[0] > 0:  # 2^x is how exp2 may be spelled
+        if numbers[0] == 2:
+            return make.op("math.exp2", (args[1],))
+        return make.op("math.exp", (make.mul(args[1], make.const(math.log(numbers[0]))),))
+    if name == "arith.index_cast" and args[0].name == name and str(args[0].args[0].type) == str(type_):
+        return args[0].args[0]
+    if name == "arith.select":
+        if numbers[0] is not None:
+            return args[1] if numbers[0] else args[2]
+        return args[1] if args[1] is args[2] else None
+    if name in ("arith.andi", "arith.ori", "arith.xori") and str(type_) == "i1":
+        return _simplified_logic(make, name, args, numbers)
+    if name in ("arith.addf", "arith.mulf"):
+        neutral = 0.0 if name == "arith.addf" else 1.0
+        for this, other in (0, 1), (1, 0):
+            if numbers[this] == neutral:
+                return args[other]
+            inner = args[other]
+            if name == "arith.mulf" and numbers[this] is not None and inner.name == name:
+                for at in 0, 1:
+                    if inner.args[at].number is not None:
+                        return make.mul(inner.args[1 - at], make.const(inner.args[at].number * numbers[this]))
+    if name == "arith.subf" and numbers[1] == 0:
+        return args[0]
+    if name == "arith.divf" and numbers[1] and math.isfinite(numbers[1]):
+        return make.mul(args[0], make.const(1 / numbers[1]))
+    return None
+
+
+def _simplified_logic(make: Expressions, name: str, args: tuple[Expr, ...], numbers: list) -> Expr | None:
+    for this, other in (0, 1), (1, 0):
+        if numbers[this] is None:
+            continue
+        true = bool(numbers[this] & 1)
+        if name == "arith.xori":
+            inner = args[other]
+            if not true:
+                return inner
+            if inner.name == "arith.xori":
+                for at in 0, 1:
+                    if inner.args[at].number is not None and inner.args[at].number & 1:
+                        return inner.args[1 - at]
+        elif true == (name == "arith.andi"):
+            return args[other]
+        else:
+            return args[this]
+    return None
+
+
+def _simplified_sign_test(make: Expressions, args: tuple[Expr, ...], type_: Any, attributes: tuple) -> Expr | None:
+    """i < 0 and i ≥ 0 for an index that counts from 0: what a gather tests before it reads."""
+    outcome = {2: False, 5: True}.get(ir.IntegerAttr(dict(attributes)["predicate"]).value)  # slt, sge
+    if outcome is None or args[1].number != 0 or not _counts_from_zero(args[0]):
+        return None
+    return make.const(outcome, type_)
+
+
+def _counts_from_zero(expr: Expr) -> bool:
+    while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
+        expr = expr.args[0]
+    return expr.kind == "index" and expr.payload.constant >= 0 and all(c > 0 for _, c in expr.payload.terms)

@@ -1,0 +1,210 @@
+"""The attention that an op ends: a sum over k of softmax(scores)·values, where the scores hold a sum over d."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import is_structured, iterator_types
+from ..graph import ancestor_in, is_pure
+from ..rewriting import defining_op
+from .contraction import Contraction, Operand, contraction_at, peel
+from .expressions import REAL, Expr
+from .indices import Index, SplitNeeded, Var
+from .softmax import NearMiss, Quotient, Softmax, match_softmax, quotient
+from .tracing import Tracer, extents
+
+MAX_SPLITS = 24
+
+
+@dataclass(frozen=True)
+class Match:
+    """What `result` is, at the indices `at`: softmax of an expression of `scores`, times `values`, summed over `k`."""
+
+    tracer: Tracer
+    result: ir.Value
+    at: tuple[Index, ...]
+    k: Var
+    softmax: Softmax
+    scores: Contraction
+    queries: Operand
+    keys: Operand
+    product: Contraction
+    probabilities: Expr  # the element of the second matmul's operand, as it was
+    values: Operand
+
+
+def match_attention(op: ir.Operation) -> Match | None:
+    """The attention whose result is that of `op`, or None. NearMiss if it looks like one and is none."""
+    missed: NearMiss | None = None
+    for batch_only in (True, False):
+        try:
+            found = _match_with(op, batch_only)
+        except NearMiss as miss:
+            missed = missed or miss
+            continue
+        if found is not None:
+            return found
+    if missed is not None:
+        raise missed
+    return None
+
+
+def _match_with(op: ir.Operation, batch_only: bool) -> Match | None:
+    """Tries with variables of the output's dimensions, split wherever a reshape asks for it.
+
+    `batch_only`: but for those that both operands of the second matmul have, no variable is split.
+    """
+    result = op.results[0]
+    variables = [None if size == 1 else Var(size) for size in extents(result)]
+    at = [Index() if v is None else Index.of(v) for v in variables]
+    for _ in range(MAX_SPLITS):
+        try:
+            return _match(Tracer(), op, tuple(at), batch_only)
+        except SplitNeeded as split:
+            var = split.var
+            outer = Var(None if var.extent is None else var.extent // split.inner)
+            inner = Var(split.inner)
+            replacement = Index.of(outer).scaled(split.inner).plus(Index.of(inner))
+            at = [_substituted(i, var, replacement) for i in at]
+    return None
+
+
+def _substituted(index: Index, var: Var, replacement: Index) -> Index:
+    result = Index((), index.constant)
+    for v, c in index.terms:
+        result = result.plus(replacement if v is var else Index.of(v), c)
+    return result
+
+
+def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: bool) -> Match | None:
+    element = tracer.make.element(op.results[0], at)
+    if element.type != REAL:
+        return None
+    product = contraction_at(tracer, element)
+    around = Quotient()
+    if product is None:
+        # An element-wise op that ends it: the division after the second matmul.
+        whole = quotient(tracer, tracer.expand(element))
+        for factor in whole.num:
+            product = product or (contraction_at(tracer, factor) if factor.kind == "element" else None)
+        if product is None:
+            return None
+        around = Quotient([f for f in whole.num if f is not product.element], whole.den)
+    if len(product.loops) != 1 or (around.den and tracer.expand(product.init).number != 0):
+        return None
+    (k,) = product.loops
+    both = product.lhs.vars & product.rhs.vars
+    tracer.splittable = (both if batch_only else element.vars) - {k}
+    missed: NearMiss | None = None
+    for probabilities, values in ((product.lhs, product.rhs), (product.rhs, product.lhs)):
+        if k not in probabilities.vars or k not in values.vars:
+            continue
+        try:
+            found = _match_operands(tracer, product, k, around, probabilities)
+        except NearMiss as miss:
+            missed = missed or miss
+            continue
+        if found is not None:
+            softmax, scores, queries, keys = found
+            value = peel(tracer, values)
+            return Match(tracer, op.results[0], at, k, softmax, scores, queries, keys, product, probabilities, value)
+    if missed is not None:
+        raise missed
+    return None
+
+
+def _match_operands(
+    tracer: Tracer, product: Contraction, k: Var, around: Quotient, probabilities: Expr
+) -> tuple[Softmax, Contraction, Operand, Operand] | None:
+    whole = tracer.expand(probabilities)
+    q = quotient(tracer, whole)
+    q = Quotient([*q.num, *around.num, *(tracer.expand(f) for f in product.factors)], [*q.den, *around.den])
+    inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
+    softmaxes = [defining_op(n.payload[0]) for n in inside if n.kind == "element"]
+    softmaxes = [o for o in softmaxes if o is not None and o.name in ("linalg.softmax", "linalg_ext.softmax")]
+    if not softmaxes and not q.den and not any(n.name in ("math.exp", "math.exp2") for n in inside):
+        return None
+    seen = [n for f in q.num for n in f.nodes()]
+    for o in softmaxes:
+        (element,) = {n for n in seen if n.kind == "element" and defining_op(n.payload[0]) == o} or {None}
+        if element is not None:
+            source = tracer.make.element(o.operands[0], element.payload[1])
+            seen += tracer.expand(source).nodes()
+    for scores, queries, keys in _contractions(tracer, seen, k):
+        dependent = dependents(scores.reduction.op)
+
+        def is_statistic(e: Expr, dependent=dependent) -> bool:
+            return k not in e.vars and any(
+                n.kind == "element" and defining_op(n.payload[0]) in dependent for n in e.nodes()
+            )
+
+        softmax = match_softmax(tracer, q, k, is_statistic)
+        if softmax is not None and scores.element in set(softmax.scores.nodes()):
+            return softmax, scores, queries, keys
+    return None
+
+
+def _contractions(tracer: Tracer, nodes: list[Expr], k: Var) -> list[tuple[Contraction, Operand, Operand]]:
+    """The first matmuls among the elements `nodes`, those with most dimensions first: with queries and keys."""
+    found = []
+    for node in dict.fromkeys(nodes):
+        if node.kind != "element" or k not in node.vars or node.type != REAL:
+            continue
+        contraction = contraction_at(tracer, node)
+        if contraction is None or not contraction.loops:
+            continue
+        has_k = [k in e.vars for e in (contraction.lhs, contraction.rhs)]
+        reduced = all(set(contraction.loops) <= e.vars for e in (contraction.lhs, contraction.rhs))
+        if has_k.count(True) == 1 and reduced:
+            queries, keys = contraction.lhs, contraction.rhs
+            if has_k[0]:
+                queries, keys = keys, queries
+            found.append((contraction, peel(tracer, queries), peel(tracer, keys)))
+    return sorted(found, key=lambda c: -len(c[0].element.vars))
+
+
+def dependents(op: ir.Operation) -> set[ir.Operation]:
+    """`op` and all ops of its block that depend on it."""
+    found, pending = {op}, [op]
+    while pending:
+        for result in pending.pop().results:
+            for use in result.uses:
+                user = ancestor_in(use.owner.operation, op.block)
+                if user is not None and user not in found:
+                    found.add(user)
+                    pending.append(user)
+    return found
+
+
+def other_use(first: ir.Operation, last: ir.Operation, between: set[ir.Operation]) -> ir.Operation | None:
+    """An op that needs a value made on the way from `first` to `last`, other than by `last`; None if there is none."""
+    dead: dict[ir.Operation, bool] = {}
+
+    def is_dead(op: ir.Operation) -> bool:
+        if op not in dead:
+            dead[op] = False
+            dead[op] = is_pure(op) and all(
+                is_dead(user) for r in op.results for u in r.uses if (user := u.owner.operation)
+            )
+        return dead[op]
+
+    for op in between:
+        if op == last:
+            continue
+        for result in op.results:
+            for use in result.uses:
+                user = ancestor_in(use.owner.operation, op.block)
+                if user is not None and user not in between and not is_dead(user):
+                    return user
+    return None
+
+
+def is_sum(op: ir.Operation) -> bool:
+    """Whether `op` may be the second matmul: structured, with one result of floats and a loop that reduces."""
+    return (
+        is_structured(op)
+        and len(op.results) == 1
+        and isinstance(op.results[0].type.element_type, ir.FloatType)
+        and "reduction" in iterator_types(op)
+    )

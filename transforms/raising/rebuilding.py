@@ -1,0 +1,233 @@
+"""The attention in its normal form, in place of the op that ends it::
+
+%s   = linalg.generic  // Q·Kᵀ over [batch…, m, k, d]: products summed
+%x   = linalg.generic  // what stands between: element-wise, in f32 for f16 and bf16
+%p:4 = linalg_ext.softmax dimension(…) ins(%x) outs(…, %minus_inf, %zero, …)
+%pc  = linalg.generic  // the cast to the second matmul's type, if there is one
+%o   = linalg.generic  // P·V over [batch…, m, n, k]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...dialects import build
+from ...dialects.linalg_ext import SoftmaxOp
+from ...dialects.mlir import arith, ir
+from .contraction import Operand
+from .emission import Access, Emitter, Unreadable, best_access, reshape
+from .expressions import REAL, Expr
+from .indices import Index, Var, mixed_radix
+from .masks import masks_outside
+from .matching import Match
+
+
+def rebuild(match: Match) -> tuple[ir.Value, ir.Operation]:
+    """Emits the attention before the op that ends it; returns its value, of that op's type, and the second matmul."""
+    op = match.result.owner.operation
+    with ir.InsertionPoint(op), op.location:
+        return _Rebuilder(match).value()
+
+
+class _Rebuilder:
+    def __init__(self, match: Match):
+        self.match = match
+        self.tracer = match.tracer
+        self.make = match.tracer.make
+        self.element = match.result.type.element_type
+        self.product_element = match.product.element.payload[0].type.element_type
+        self.out_groups = [self._group(i, s) for i, s in zip(match.at, match.result.type.shape, strict=True)]
+        self.out = [v for group in self.out_groups for v in group]
+        kinds = {self._kind(e) for e in self._elements(match.softmax.scores)}
+        self.compute = ir.F64Type.get() if "f64" in kinds else ir.F32Type.get()
+        self.emit = Emitter(self.tracer, self.compute)
+
+    @staticmethod
+    def _group(index: Index, size: int) -> list[Var]:
+        if not index.terms:
+            return []
+        group = mixed_radix(index, None if size < 0 else size)
+        assert group is not None, "an output dimension is split into variables"
+        return group
+
+    def _elements(self, expr: Expr) -> list[Expr]:
+        return [n for n in expr.nodes() if n.kind == "element" and n.type == REAL]
+
+    @staticmethod
+    def _kind(element: Expr) -> str:
+        return str(element.payload[0].type.element_type)
+
+    def value(self) -> tuple[ir.Value, ir.Operation]:
+        match = self.match
+        keys, key_factors = self._choose(match.keys, "keys")
+        queries, query_factors = self._choose(match.queries, "queries")
+        values, value_factors = self._choose(match.values, "values")
+        for found in (queries, keys, values):
+            self.emit.know_sizes(found)
+        rows = self._ordered([v for v in self.out if v in match.softmax.scores.vars], queries, keys)
+        self._check(rows, queries, keys, values)
+
+        scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
+        x = self.emit.hoisted(scores, *self._pair(queries, keys))
+        dims = [*rows, match.k]
+        if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
+            x_value = x.payload[0]
+        else:
+            x_value = self.emit.elementwise(x, dims, self.compute)
+        p = self._softmax(x_value, rows)
+        p = build.convert_elements(p, match.probabilities.payload[0].type.element_type)
+        output, root = self._output(p, dims, values)
+        output = self._finished(output, value_factors)
+        return self._shaped(output), root
+
+    def _choose(self, operand: Operand, role: str) -> tuple[Access, tuple[Expr, ...]]:
+        """The tensor to read, and the factors that it lacks."""
+        stages = list(dict.fromkeys(factors for _, factors in operand.choices))
+        for factors in reversed(stages):
+            found = best_access([e for e, lacking in operand.choices if lacking == factors])
+            if found is not None:
+                return found, factors
+        raise Unreadable(f"a reshape of the {role} cannot be taken apart")
+
+    def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
+        match = self.match
+        known = {*rows, match.k}
+        if not match.softmax.scores.vars <= known:
+            raise Unreadable("the scores have a dimension that the output lacks")
+        if not {*queries.vars, *keys.vars} <= {*known, *match.scores.loops}:
+            raise Unreadable("queries or keys have a dimension that the scores lack")
+        if not set(values.vars) <= {*self.out, match.k} or not set(self.out) <= {*rows, *values.vars}:
+            raise Unreadable("the values' dimensions are not those of the output")
+
+    @staticmethod
+    def _ordered(rows: list[Var], queries: Access, keys: Access) -> list[Var]:
+        """Batch dimensions first, queries' own last and the longest of these at the end, wherever the output has it."""
+        own = [v for v in rows if v in queries.vars and v not in keys.vars]
+        longest = max(own, key=lambda v: (v.extent is None, v.extent or 0), default=None)
+        return sorted(rows, key=lambda v: (v in own) + (v is longest))
+
+    def _pair(self, queries: Access, keys: Access) -> tuple[frozenset[Var], frozenset[Var]]:
+        """The variables of queries alone, and those of keys alone: the big pair of dimensions."""
+        return frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.match.k})
+
+    def _scores(self, rows: list[Var], queries: Access, keys: Access, factors: Sequence[Expr]) -> Expr:
+        """Emits the first matmul; returns the softmax's argument in terms of it."""
+        match = self.match
+        q, q_vars = self.emit.load(queries)
+        k, k_vars = self.emit.load(keys)
+        dims = [v for v in (*rows, match.k) if v in q_vars or v in k_vars]
+        s = self._contract(q, q_vars, k, k_vars, dims, match.scores.loops, self._kind(match.scores.element)).result
+        scaled = self.make.element(s, tuple(Index.of(v) for v in dims))
+        for factor in factors:
+            scaled = self.make.mul(scaled, self.tracer.expand(factor))
+        scaled = self.make.add(self.tracer.expand(match.scores.init), scaled)
+        x = self.make.rewritten(match.softmax.scores, lambda n: scaled if n is match.scores.element else None)
+        return masks_outside(self.make, x)
+
+    def _contract(
+        self,
+        lhs: ir.Value,
+        lhs_vars: Sequence[Var],
+        rhs: ir.Value,
+        rhs_vars: Sequence[Var],
+        dims: Sequence[Var],
+        reduced: Sequence[Var],
+        kind: str,
+    ) -> ir.Operation:
+        """Σ lhs·rhs over `reduced`, as a tensor over `dims`, summed in f32 at least."""
+        wide = "f64" in (kind, str(lhs.type.element_type), str(rhs.type.element_type))
+        compute = ir.F64Type.get() if wide else ir.F32Type.get()
+        # The loops stand as the rows do, then columns: the output may have them in another order.
+        rows = [v for v in lhs_vars if v in dims]
+        loops = [*rows, *(v for v in dims if v not in rows), *reduced]
+        maps = [
+            build.projection(len(loops), [loops.index(v) for v in used]) for used in (lhs_vars, rhs_vars, tuple(dims))
+        ]
+        zero = build.fill(build.constant(compute, 0.0), self.emit.empty(dims, compute))
+        (result,) = build.generic(
+            [lhs, rhs],
+            [_value(zero)],
+            maps,
+            [build.PARALLEL] * len(dims) + [build.REDUCTION] * len(reduced),
+            lambda a, b, c: arith.addf(c, arith.mulf(build.convert(a, compute), build.convert(b, compute))),
+        )
+        return result.owner.operation
+
+    def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> ir.Value:
+        element = x.type.element_type
+        start, accumulated, scale = (self.emit.empty(rows, element) for _ in range(3))
+        lowest = _value(build.fill(build.constant(element, -math.inf), start))
+        zeros = _value(build.fill(build.constant(element, 0.0), accumulated))
+        output = self.emit.empty([*rows, self.match.k], element)
+        return SoftmaxOp(
+            ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(rows)),
+            x,
+            output,
+            lowest,
+            zeros,
+            scale,
+            result=output.type,
+            new_max=lowest.type,
+            new_accum=zeros.type,
+            new_scale=scale.type,
+        ).result
+
+    def _output(self, p: ir.Value, p_vars: Sequence[Var], values: Access) -> tuple[ir.Value, ir.Operation]:
+        v, v_vars = self.emit.load(values)
+        root = self._contract(p, p_vars, v, v_vars, self.out, [self.match.k], str(self.product_element))
+        return root.result, root
+
+    def _finished(self, output: ir.Value, value_factors: Sequence[Expr]) -> ir.Value:
+        """Times what was taken out of softmax and values, plus what the second matmul added to, in the op's type."""
+        softmax = self.match.softmax
+        stored = self.make.element(output, tuple(Index.of(v) for v in self.out))
+        result = stored
+        for factor in (*softmax.num, *(self.tracer.expand(f) for f in value_factors)):
+            result = self.make.mul(result, factor)
+        for divisor in softmax.den:
+            result = self.make.op("arith.divf", (result, divisor))
+        result = self.make.add(self.tracer.expand(self.match.product.init), result)
+        if result is stored:
+            return build.convert_elements(output, self.element)
+        return self.emit.elementwise(result, self.out, self.element)
+
+    def _shaped(self, output: ir.Value) -> ir.Value:
+        """From one dimension per variable to the dimensions of the op's result."""
+        groups = [g for g in self.out_groups if g]
+        if any(len(g) > 1 for g in groups):
+            output = reshape(output, [[1] * len(g) for g in groups], expand=False)
+        if len(groups) < len(self.out_groups):
+            sizes: list[list[int | ir.Value]] = []
+            units: list[int | ir.Value] = []
+            kind = self.match.result.type
+            for d, group in enumerate(self.out_groups):
+                if not group:
+                    units.append(1)
+                    continue
+                position = len(sizes)
+                static = kind.shape[d]
+                size = static if static >= 0 else build.mixed_sizes(output)[position]
+                sizes.append([*units, size])
+                units = []
+            if sizes:
+                sizes[-1] += units
+            output = reshape(output, sizes or [], expand=True) if sizes else _from_scalar(output, kind)
+        if output.type != self.match.result.type:
+            from ...dialects.mlir import tensor
+
+            output = tensor.cast(self.match.result.type, output)
+        return output
+
+
+def _from_scalar(output: ir.Value, kind: ir.Type) -> ir.Value:
+    from ...dialects.mlir import tensor
+
+    return tensor.ExpandShapeOp(kind, output, ir.ArrayAttr.get([]), [], list(kind.shape)).result
+
+
+def _value(built) -> ir.Value:
+    """What builders of linalg ops return: a value, an op or a list."""
+    if isinstance(built, ir.Value):
+        return built
+    return built.operation.results[0] if hasattr(built, "operation") else built[0]
