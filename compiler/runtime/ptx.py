@@ -64,6 +64,10 @@ def _bits(kind: str, literal: str) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 
+def _of_kind(kind: str, found: re.Match[str]) -> str:
+    return _bits(kind, found[1])
+
+
 def readable_literals(text: str) -> str:
     """LLVM IR with every floating-point constant as its bits."""
     lines = []
@@ -72,7 +76,7 @@ def readable_literals(text: str) -> str:
         if found and not line.lstrip().startswith((";", "!", "declare")) and " asm " not in line:
             line = _LITERAL.sub(lambda m: f"{m[1]} {_bits(m[1], m[2])}", line)
             kind = found[1]
-            line = _UNTYPED.sub(lambda m, kind=kind: _bits(kind, m[1]), line)
+            line = _UNTYPED.sub(functools.partial(_of_kind, kind), line)
         lines.append(line)
     return "\n".join(lines)
 
