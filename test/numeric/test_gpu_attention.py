@@ -22,6 +22,8 @@ CASES = {
     "d32": Attention(100, 512, 32, 32),
     "d256": Attention(130, 150, 256, 256),
     "small": Attention(5, 3, 64, 64),
+    "one_block": Attention(64, 64, 64, 64, batch=(1,)),
+    "one_block_of_loops": Attention(50, 200, 64, 64, batch=(1,), causal=True),
     "one_query": Attention(1, 300, 64, 64),
     "causal": Attention(300, 300, 64, 64, causal=True, scale=0.125),
     "causal_cross": Attention(300, 200, 64, 64, causal=True),
