@@ -14,6 +14,7 @@ from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
 from .fuse_consumers import insert_parallel
 from .tile_body import Memory, TileBody
 
+LARGEST_TILE = 128  # rows or columns that one block computes at once where there is no loop
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
@@ -51,7 +52,7 @@ class OutlineKernels(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
             foralls = [o for o in ops_of(function.body.blocks[0]) if o.name == "scf.forall"]
-            if not foralls and any(is_contraction(o) for o in ops_in(function.operation)):
+            if not foralls and _is_one_tile(function.operation):
                 foralls = _one_block(function.operation)
             if not foralls:
                 continue
@@ -62,6 +63,13 @@ class OutlineKernels(Pass):
             for number, forall in enumerate(foralls):
                 _Outliner(forall, module.operation, f"{function.name.value}_{number}", self.rows).run()
             _erase_dead(function.operation)
+
+
+def _is_one_tile(function: ir.Operation) -> bool:
+    """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
+    matmuls = [op for op in ops_in(function) if is_contraction(op)]
+    shapes = [op.results[0].type.shape for op in matmuls]
+    return bool(matmuls) and all(s <= LARGEST_TILE for shape in shapes for s in shape)
 
 
 def _one_block(function: ir.Operation) -> list[ir.Operation]:
