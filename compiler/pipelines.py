@@ -31,6 +31,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     if parallel is None:
         parallel = openmp_library() is not None
     return [
+        "convert-linalg-softmax",  # what raise-attention found no attention around
         # The online level. diag first: as a matrix it would cost a matmul.
         "fold-diag",
         "canonicalize",
@@ -42,6 +43,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
         "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
+        "split-masked-tiles",
         # Ops of ours into linalg.
         "decompose-linalg-ext",
         "canonicalize",
