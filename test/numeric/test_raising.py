@@ -107,9 +107,14 @@ def test_raising_twice_changes_nothing():
 @pytest.mark.parametrize("element", ["f32", "bf16", "f16"])
 def test_narrow_floats_are_computed_in_f32(element):
     """Scores, the chain on them and the output's accumulator are f32, whatever is stored."""
-    text = Written().text().replace("f64", element).replace("0xFFF0000000000000", {"f32": "0xFF800000", "bf16": "0xFF80", "f16": "0xFC00"}[element])
+    text = (
+        Written()
+        .text()
+        .replace("f64", element)
+        .replace("0xFFF0000000000000", {"f32": "0xFF800000", "bf16": "0xFF80", "f16": "0xFC00"}[element])
+    )
     with CONTEXT:
         module, _ = raised(text)
         printed = print_module(module)
     assert "linalg_ext.softmax dimension(3) ins(" in printed
-    assert f"tensor<2x2x5x7xf32>, tensor<2x2x5xf32>" in printed
+    assert "tensor<2x2x5x7xf32>, tensor<2x2x5xf32>" in printed

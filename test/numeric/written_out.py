@@ -341,5 +341,11 @@ class Written:
         ]
         kind = tensor(out_shape)
         return "\n".join(
-            [f"func.func @attention({arguments}) -> {kind} {{", *constants, *self.lines, f"  return {result} : {kind}", "}"]
+            [
+                f"func.func @attention({arguments}) -> {kind} {{",
+                *constants,
+                *self.lines,
+                f"  return {result} : {kind}",
+                "}",
+            ]
         )
