@@ -1,4 +1,4 @@
-"""Small models, randomly initialised, as people write them: each with its example arguments and number of attentions."""
+"""Small models, as people write them: each with example arguments and the number of attentions in it."""
 
 import math
 

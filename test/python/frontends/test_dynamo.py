@@ -249,5 +249,5 @@ def test_bfloat16():
 
 def test_bad_options():
     for options in ({"rest": "somebody"}, {"tile": 3}):
-        with pytest.raises(Exception, match="rest must be one of|unknown option"):
+        with pytest.raises(Exception, match=r"rest must be one of|unknown option"):
             compiled(lambda x: x + 1, options=options)(torch.zeros(2))
