@@ -8,7 +8,7 @@ STAGE_AFTER = {
     "raise-attention": "raised",
     "transform-interpreter": "fused",
     "fuse-attention": "fused",
-    "own-inits": "online",
+    "split-masked-tiles": "online",
     "convert-bufferization-to-memref": "buffers",
     "expand-math": "target",
     "check-lowered": "llvm",
@@ -43,7 +43,8 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
         "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
-        "split-masked-tiles",
+        "exp-to-exp2",
+        "split-masked-tiles",  # after all that looks at the body, of which it makes copies
         # Ops of ours into linalg.
         "decompose-linalg-ext",
         "canonicalize",

@@ -28,6 +28,7 @@ PASSES = (
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",
+    "online/exp-to-exp2",
     "online/split-masked-tiles",
     "decompose-linalg-ext",
     "fresh-inits",
