@@ -3,7 +3,7 @@
 from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
-# Which pass ends a level of the IR (README, "The folders are the pipeline"), for `kernel.stages()`, `--print-ir` and reports.
+# Which pass ends a level of the IR (README, "The folders are the pipeline"): for `kernel.stages()` and `--print-ir`.
 STAGE_AFTER = {
     "raise-attention": "raised",
     "transform-interpreter": "fused",
