@@ -1,5 +1,7 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+from collections.abc import Callable
+
 from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
@@ -22,7 +24,7 @@ STAGE_AFTER = {
 
 def lower(target: str) -> list[str]:
     """The passes from linalg on tensors (fused or not) to what the target's runtime loads."""
-    pipelines = {"cpu": cpu, "nvidia": nvidia}
+    pipelines: dict[str, Callable[[], list[str]]] = {"cpu": cpu, "nvidia": nvidia}
     if target not in pipelines:
         raise ValueError(f"unknown target '{target}'; known: {', '.join(pipelines)}")
     return pipelines[target]()

@@ -9,9 +9,9 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
 from .graph import backward_slice
+from .nvidia.tile_sizes import choose_gpu_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
-from .nvidia.tile_sizes import choose_gpu_tile_sizes
 from .tile_and_fuse import Tiled, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 

@@ -291,7 +291,8 @@ class CudaKernel:
                 sizes = iter(operands)
                 values.append(library.empty(tuple(next(sizes) if s is None else s for s in shape), element))
             else:
-                values.append(self._launch(step.detail, operands, library, stream))
+                self._launch(step.detail, operands, library, stream)
+                values.append(None)
         return [library.result(values[n], dtype) for n, dtype in zip(self.image.program.results, dtypes, strict=True)]
 
     def _formula(self, text: str) -> Callable[[int, int], int]:

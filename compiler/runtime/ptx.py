@@ -64,6 +64,10 @@ def _bits(kind: str, literal: str) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 
+def _untyped_bits(kind: str, match: re.Match[str]) -> str:
+    return _bits(kind, match[1])
+
+
 def readable_literals(text: str) -> str:
     """LLVM IR with every floating-point constant as its bits."""
     lines = []
@@ -71,8 +75,7 @@ def readable_literals(text: str) -> str:
         found = _TYPED_LINE.search(line)
         if found and not line.lstrip().startswith((";", "!", "declare")) and " asm " not in line:
             line = _LITERAL.sub(lambda m: f"{m[1]} {_bits(m[1], m[2])}", line)
-            kind = found[1]
-            line = _UNTYPED.sub(lambda m, kind=kind: _bits(kind, m[1]), line)
+            line = _UNTYPED.sub(functools.partial(_untyped_bits, found[1]), line)
         lines.append(line)
     return "\n".join(lines)
 

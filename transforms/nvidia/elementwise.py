@@ -6,6 +6,7 @@ A value of the body that depends on the row alone, or on the column alone, is em
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
@@ -113,7 +114,7 @@ class Elementwise:
         kinds = iterator_types(self.op)
         maps = indexing_maps(self.op)[len(self.op.operands) - len(self.op.results) :]
         reduced = [d for d, kind in enumerate(kinds) if kind == "reduction"]
-        results = []
+        results: list[Any] = []
         for result, value, m in zip(self.op.results, yielded, maps, strict=True):
             layout = layout_of(result.type)
             mapped = {dim_position(e) for e in m.results}
