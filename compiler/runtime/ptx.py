@@ -64,8 +64,8 @@ def _bits(kind: str, literal: str) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 
-def _untyped_bits(kind: str, match: re.Match[str]) -> str:
-    return _bits(kind, match[1])
+def _of_kind(kind: str, found: re.Match[str]) -> str:
+    return _bits(kind, found[1])
 
 
 def readable_literals(text: str) -> str:
@@ -75,7 +75,8 @@ def readable_literals(text: str) -> str:
         found = _TYPED_LINE.search(line)
         if found and not line.lstrip().startswith((";", "!", "declare")) and " asm " not in line:
             line = _LITERAL.sub(lambda m: f"{m[1]} {_bits(m[1], m[2])}", line)
-            line = _UNTYPED.sub(functools.partial(_untyped_bits, found[1]), line)
+            kind = found[1]
+            line = _UNTYPED.sub(functools.partial(_of_kind, kind), line)
         lines.append(line)
     return "\n".join(lines)
 

@@ -114,7 +114,7 @@ class Elementwise:
         kinds = iterator_types(self.op)
         maps = indexing_maps(self.op)[len(self.op.operands) - len(self.op.results) :]
         reduced = [d for d, kind in enumerate(kinds) if kind == "reduction"]
-        results: list[Any] = []
+        results: list[Registers | None] = []
         for result, value, m in zip(self.op.results, yielded, maps, strict=True):
             layout = layout_of(result.type)
             mapped = {dim_position(e) for e in m.results}
@@ -124,10 +124,7 @@ class Elementwise:
             found = [self.value(value, *place) for place in places(layout, Registers.count(result.type))]
             results.append(Registers(layout or "", tuple(result.type.shape), found))
         # Reductions last: the elements that they add are there.
-        for number, result in enumerate(results):
-            if result is None:
-                results[number] = self._reduce(number, yielded[number])
-        return results
+        return [r or self._reduce(number, yielded[number]) for number, r in enumerate(results)]
 
     def _reduce(self, number: int, value: ir.Value) -> Registers:
         result = self.op.results[number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import ir
@@ -24,7 +24,7 @@ DYNAMIC = ir.ShapedType.get_dynamic_size()
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
 SHARED_SYMBOL = "shared_memory"
 
-Value: TypeAlias = Registers | Shared | Memory | Any  # an SSA value, where it is none of ours
+Value: TypeAlias = "Registers | Shared | Memory | ir.Value"
 
 
 @dataclass(frozen=True)
