@@ -6,7 +6,6 @@ A value of the body that depends on the row alone, or on the column alone, is em
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
