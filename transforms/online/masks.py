@@ -47,6 +47,14 @@ class Greatest:
 
 
 @dataclass(frozen=True)
+class Quotient:
+    """⌊form / divisor⌋, where it stands in a form."""
+
+    form: Index
+    divisor: int
+
+
+@dataclass(frozen=True)
 class Scalar:
     """A value in the body of a structured op whose loops are at `loops`; outside of bodies these are empty."""
 
@@ -112,6 +120,10 @@ class TileMasks:
         for atom, c in form.terms:
             if isinstance(atom, Local):
                 steps = [(s - 1).scaled(c * sign) for s in self._sizes[atom.dim]] if c * sign > 0 else [Index(0)]
+            elif isinstance(atom, Quotient):
+                way = 1 if c * sign > 0 else -1
+                inner = [self.sets.quotient(e.scaled(way), atom.divisor) for e in self._extremes(atom.form, way)]
+                steps = [q.scaled(c * sign) for q in inner if q is not None]
             else:
                 steps = [Index(0, frozenset({(atom, c * sign)}))]
             found = [f + s for f in found for s in steps]
@@ -227,9 +239,27 @@ class TileMasks:
             if op.name in ("arith.maxsi", "arith.minsi"):
                 sign = 1 if op.name == "arith.maxsi" else -1
                 return _greatest(*(self._form(at.operand(i)).scaled(sign) for i in (0, 1))).scaled(sign)
+            if op.name in _DIVISIONS:
+                return self._quotient(op, at)
             return None
 
         return linear(scalar.value, leaf)
+
+    def _quotient(self, op: ir.Operation, scalar: Scalar) -> Index | None:
+        """By a positive constant. What truncates does as ⌊⌋ only where nothing is negative."""
+        divisor = constant_value(op.operands[1])
+        if divisor is None or divisor <= 0:
+            return None
+        divisor = 1 << divisor if op.name in ("arith.shrui", "arith.shrsi") else divisor
+        form = self._form(scalar.operand(0))
+        floors = op.name in ("arith.floordivsi", "arith.shrsi") or self._is_never_negative(form)
+        return Index(0, frozenset({(Quotient(form, divisor), 1)})) if floors else None
+
+    def _is_never_negative(self, form: Index) -> bool:
+        return form.const >= 0 and all(
+            c >= 0 and (isinstance(atom, Local) or (isinstance(atom, ir.Value) and _is_count(atom)))
+            for atom, c in form.terms
+        )
 
     def _load(self, scalar: Scalar) -> Index | None:
         """A number that is loaded, if it is one for all of the loop: a length, say. It is loaded before the loop."""
@@ -285,7 +315,10 @@ class TileMasks:
         if op.operands[0].type == ir.IntegerType.get_signless(1):
             return Truth(self.sets.none, self.sets.none)
         predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
-        difference = self._form(scalar.operand(0)) - self._form(scalar.operand(1))
+        sides = [self._form(scalar.operand(i)) for i in (0, 1)]
+        if all(self._is_never_negative(side) for side in sides):
+            predicate = _SIGNED.get(predicate, predicate)
+        difference = sides[0] - sides[1]
         at_most = functools.partial(self._not_positive, difference)
         at_least = functools.partial(self._not_positive, difference.scaled(-1))
         compare: dict[Any, Callable[[], Truth]] = {
@@ -306,6 +339,13 @@ class TileMasks:
                 parts = [self._not_positive(rest + f.scaled(c)) for f in atom.forms]
                 combine = self._both if c > 0 else self._either
                 return combine(*parts)
+        quotients = [a for a, c in form.terms if isinstance(a, Quotient) and c in (1, -1)]
+        if quotients:  # ⌊f/d⌋ ≤ r if and only if f ≤ d·r + d − 1, and r ≤ ⌊f/d⌋ if and only if d·r ≤ f
+            atom = max(quotients, key=lambda a: abs(a.form.coefficient(self.sets.variable)))
+            rest = form.without(atom).scaled(atom.divisor)
+            if form.coefficient(atom) > 0:
+                return self._not_positive(rest + atom.form - (atom.divisor - 1))
+            return self._not_positive(rest - atom.form)
         always, never = self.sets.none, self.sets.none
         for extreme in self._extremes(form, 1):
             always = self.sets.union(always, self.sets.where_not_positive(extreme))
@@ -384,7 +424,28 @@ class TileMasks:
             self._decide(op, 0, wanted != bool(number), followed)
 
 
+_DIVISIONS = ("arith.floordivsi", "arith.divsi", "arith.divui", "arith.shrui", "arith.shrsi")
+_SIGNED = {
+    arith.CmpIPredicate.ult: arith.CmpIPredicate.slt,
+    arith.CmpIPredicate.ule: arith.CmpIPredicate.sle,
+    arith.CmpIPredicate.ugt: arith.CmpIPredicate.sgt,
+    arith.CmpIPredicate.uge: arith.CmpIPredicate.sge,
+}
 _LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.select")
+
+
+def _is_count(value: ir.Value) -> bool:
+    """Whether an index is a size, or a loop's induction variable that counts from 0 or more."""
+    op = defining_op(value)
+    if op is not None:
+        return op.name == "tensor.dim"
+    loop = value.owner.owner.operation
+    if loop.name == "scf.for" and value.arg_number == 0:
+        low = constant_value(loop.operands[0])
+        return low is not None and low >= 0
+    if loop.name != "scf.forall" or value.arg_number >= len(value.owner.arguments) - len(loop.results):
+        return False
+    return list(loop.attributes["staticLowerBound"])[value.arg_number] >= 0  # a dynamic one is a negative number
 
 
 def _not(a: Truth) -> Truth:
