@@ -3,7 +3,7 @@
 from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
-# Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
+# Which pass ends a level of the IR (README, "The folders are the pipeline"), for `kernel.stages()`, `--print-ir` and reports.
 STAGE_AFTER = {
     "raise-attention": "raised",
     "transform-interpreter": "fused",
@@ -31,6 +31,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     if parallel is None:
         parallel = openmp_library() is not None
     return [
+        "convert-linalg-softmax",  # what raise-attention found no attention around
         # The online level. diag first: as a matrix it would cost a matmul.
         "fold-diag",
         "canonicalize",

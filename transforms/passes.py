@@ -24,6 +24,7 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "raise-attention",
+    "convert-linalg-softmax",
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",

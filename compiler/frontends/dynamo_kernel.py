@@ -10,7 +10,9 @@ from torch.export import Dim
 
 from ...dialects.diagnostic import DiagnosedError
 from .. import counts
-from ..api import Options
+from ..api import CompileError, Options
+from ..diagnostics import user_error
+from ..pipelines import raise_only
 from ..traced_kernel import TracedKernel, compile_program
 from .torch import trace
 
@@ -18,10 +20,6 @@ MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used f
 
 _kernels: "collections.OrderedDict[Any, TracedKernel | None]" = collections.OrderedDict()
 _held: list[Any] = []  # keeps alive what keys name by identity
-
-
-class NoAttention(Exception):
-    """The part holds no attention that can be fused."""
 
 
 class AttentionCall(torch.nn.Module):
@@ -42,7 +40,14 @@ class AttentionCall(torch.nn.Module):
         kernel = self.kernel(inputs)
         if kernel is None:
             return self.part(*inputs)
-        output = kernel(*inputs)
+        try:
+            output = kernel(*inputs)
+        except CompileError:
+            if not self._any_dynamic():
+                raise
+            # Sizes that were equal at the first call, and were taken to be so always.
+            self.static = True
+            return self.forward(*inputs)
         return output.permute(_inverse(self.order))
 
     def kernel(self, inputs: Sequence[Any]) -> TracedKernel | None:
@@ -59,7 +64,16 @@ class AttentionCall(torch.nn.Module):
             _kernels.move_to_end(key)
             counts.count("cache_hits")
             return _kernels[key]
-        kernel = self._compiled(inputs)
+        try:
+            kernel = self._compiled(inputs)
+        except DiagnosedError as error:
+            if self._any_dynamic():
+                self.static = True
+                return self.kernel(inputs)
+            reason = str(error).splitlines()[0].removeprefix("error: ")
+            counts.count_left(reason)
+            warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
+            kernel = None
         _kernels[key] = kernel
         if len(_kernels) > MAX_KERNELS:
             _kernels.popitem(last=False)
@@ -76,33 +90,26 @@ class AttentionCall(torch.nn.Module):
         sizes = value.shape if isinstance(value, torch.Tensor) and not self.static else ()
         return frozenset(d for d, size in enumerate(sizes) if not isinstance(size, int))
 
+    def _any_dynamic(self) -> bool:
+        return any(self._dynamic_dims(i) for i in range(len(self.values)))
+
     def _compiled(self, inputs: Sequence[Any]) -> TracedKernel | None:
-        try:
-            return self._kernel_of(inputs)
-        except NoAttention:
-            return None
-        except DiagnosedError as error:
-            reason = str(error).splitlines()[0].removeprefix("error: ")
-            if any(self._dynamic_dims(i) for i in range(len(inputs))):
-                self.static = True
-                return self.kernel(inputs)
-            counts.count_left(reason)
-            warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
-            return None
-
-    def _kernel_of(self, inputs: Sequence[Any]) -> TracedKernel:
-        from ..pipelines import raise_only
-
+        """A kernel for such inputs, None if there is no attention; DiagnosedError if there is no way."""
         module = _Reordered(self.part, self.order)
         example = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in inputs)
         shapes: Any = None
-        if any(self._dynamic_dims(i) for i in range(len(inputs))):
+        if self._any_dynamic():
             shapes = (tuple(dict.fromkeys(self._dynamic_dims(i), Dim.AUTO) or None for i in range(len(inputs))),)
         with torch.no_grad():
             program = trace(module, example, dynamic_shapes=shapes)
-        if not raise_only(program.module):
-            raise NoAttention("no attention was found in it")
-        return compile_program(program, "cpu", self.options)
+        for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
+            if isinstance(argument, int) and any(
+                (value.shape or ())[d] is not None for d in self._dynamic_dims(argument)
+            ):
+                raise user_error("torch.export knows a single size for what should be any")
+        with counts.counting():
+            found = raise_only(program.module)
+        return compile_program(program, "cpu", self.options) if found else None
 
 
 class _Reordered(torch.nn.Module):
