@@ -281,3 +281,30 @@ def test_compiled(name):
     with CONTEXT:
         fused = print_module(fuse(text, [1, 16, 0, 24], (0, 1, 3, 2)))
     assert relative_error(kernel(fused)(*inputs), expected) < 1e-5
+
+
+def test_mask_read_at_two_positions():
+    """What is known of a tile of the mask is not known of its transpose, which the same op computes."""
+    graph = Attention(12, 12, 2, 2, modify="causal")
+    identity, transposed = "affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1, d0)>"
+    made = (
+        "%me = tensor.empty() : tensor<12x12xf64>\n%mask = linalg.generic {indexing_maps = "
+        f'[{identity}], iterator_types = ["parallel", "parallel"]}} outs(%me : tensor<12x12xf64>) {{\n'
+        "  ^bb0(%old: f64):\n    %i = linalg.index 0 : index\n    %j = linalg.index 1 : index\n"
+        f"    {DEAD}    %b = arith.select %dead, %minus_inf, %zero : f64\n    linalg.yield %b : f64\n"
+        "  } -> tensor<12x12xf64>\n%mod_e ="
+    )
+    text = graph.text()
+    start, end = text.index("    %y = arith.mulf"), text.index("    linalg.yield %w")
+    add = "    %y = arith.addf %x, %b : f64\n    %z = math.exp %c : f64\n    %w = arith.addf %y, %z : f64\n"
+    text = text[:start] + add + text[end:]
+    kind = "tensor<12x12xf64>"
+    text = text.replace("%mod_e =", made, 1).replace(
+        f"ins(%s : {kind})", f"ins(%s, %mask, %mask : {kind}, {kind}, {kind})"
+    )
+    text = text.replace(
+        f"%mod = linalg.generic {{indexing_maps = [{identity}, ",
+        f"%mod = linalg.generic {{indexing_maps = [{identity}, {identity}, {transposed}, ",
+    ).replace("^bb0(%x: f64, %old: f64)", "^bb0(%x: f64, %b: f64, %c: f64, %old: f64)")
+    printed = check(text, graph.inputs(), [3, 0, 3])
+    assert "tensor.extract_slice" in printed
