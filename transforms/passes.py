@@ -43,6 +43,11 @@ PASSES = (
     "cpu/expand-math",
     "cpu/outline-parallel",
     "cpu/check-lowered",
+    "nvidia/fuse-consumers",
+    "nvidia/outline-kernels",
+    "nvidia/assign-layouts",
+    "nvidia/stage-loads",
+    "nvidia/tiles-to-nvvm",
 )
 
 
