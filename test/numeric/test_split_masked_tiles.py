@@ -284,7 +284,7 @@ def test_compiled(name):
 
 
 def test_mask_read_at_two_positions():
-    """What is known of a tile of the mask is not known of its transpose, which the same op computes."""
+    """At a position and at its transpose: dead and live tiles of one are not those of the other."""
     graph = Attention(12, 12, 2, 2, modify="causal")
     identity, transposed = "affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1, d0)>"
     made = (
