@@ -264,8 +264,8 @@ class TileMasks:
 
     def _visit(self, scalar: Scalar | None) -> None:
         scalar = scalar and follow(scalar)
-        op = scalar and defining_op(scalar.value)
-        if not op or scalar in self._seen or not is_inside(op, self.sets.loop):
+        op = defining_op(scalar.value) if scalar is not None else None
+        if scalar is None or op is None or scalar in self._seen or not is_inside(op, self.sets.loop):
             return
         self._seen.add(scalar)
         if op.name == "arith.select":
@@ -305,8 +305,8 @@ class TileMasks:
             self._conditions.append(Decided(user, number, wanted, tiles))
             return True
         followed = follow(at)
-        op = followed and defining_op(followed.value)
-        if not op or not is_inside(op, self.sets.loop):
+        op = defining_op(followed.value) if followed is not None else None
+        if followed is None or op is None or not is_inside(op, self.sets.loop):
             return False
         if op.name in ("arith.andi", "arith.ori"):
             left, right = (self._decide(op, i, wanted, followed) for i in (0, 1))
