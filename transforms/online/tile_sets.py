@@ -201,6 +201,15 @@ class TileSets:
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
             return self._value(bound)
 
+    def quotient(self, form: Index, divisor: int) -> Index | None:
+        """⌊form / divisor⌋, computed before the loop; None if it changes in the loop."""
+        if form.static is not None:
+            return Index(form.static // divisor)
+        if not all(isinstance(v, ir.Value) and self.visible(v) for v, _ in form.terms):
+            return None
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            return Index.of(self._apply(form, lambda e: [ir.AffineExpr.get_floor_div(e, divisor)]))
+
     def extract(self, tensor: ir.Value, position: Sequence[Index]) -> ir.Value:
         """The element of an integer tensor, loaded before the loop."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
