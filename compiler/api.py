@@ -42,6 +42,7 @@ class Options:
     tile_sizes: Sequence[int] = ()  # one per loop of the root, 0 = not tiled; by default chosen from the caches
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
+    arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
     def check(self) -> None:
@@ -179,8 +180,6 @@ def check_target(target: str) -> None:
     """A user's error if there is no such target."""
     if target not in TARGETS:
         raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
-    if target == "nvidia":
-        raise user_error("the target nvidia is not built yet; use the target cpu")
 
 
 def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
@@ -211,7 +210,6 @@ class Snapshots(pass_manager.Hook):
 def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
     """Compiles `module` in place. Raises DiagnosedError."""
     from . import pipelines
-    from .runtime import cpu
 
     check_target(target)
     options.check()
@@ -220,20 +218,31 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
     signature = Signature.of(function)
-    types = cpu.Signature.of(module, signature.name)
     texts = {"graph": print_module(module)}
+    hooks: list[pass_manager.Hook] = [Snapshots(pipelines.STAGE_AFTER, texts)]
+    from .runtime import cpu
+
+    types = cpu.Signature.of(module, signature.name)
     with module.context, module.operation.location, counts.counting() as counting:
-        pass_manager.run(
-            [*_fusion(module, options), *pipelines.lower(target)],
-            module,
-            hooks=[Snapshots(pipelines.STAGE_AFTER, texts), counting],
-            listener=options.listener,
-        )
-        runtime = cpu.CpuKernel(module, types)
+        hooks.append(counting)
+        fusion = _fusion(module, target, options)
+        runtime: Any
+        if target == "nvidia":
+            from .runtime import nvidia
+
+            arch = nvidia.choose_arch(options.arch)
+            items = [*fusion, *pipelines.nvidia(arch)]
+            pass_manager.run(items, module, hooks=hooks, listener=options.listener)
+            image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
+            texts.update(code)
+            runtime = nvidia.NvidiaKernel(image, signature)
+        else:
+            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=options.listener)
+            runtime = cpu.CpuKernel(module, types)
     return Kernel(signature, target, texts, runtime, threads)
 
 
-def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
+def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
     """The pass that fuses attention: the module's script, the automatic one, or none."""
     tiling = bool(options.tile_sizes or options.tile_interchange)
     if has_script(module):
@@ -249,7 +258,7 @@ def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
     try:
         return [
             "raise-attention",
-            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange))),
+            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
         ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
@@ -272,20 +281,28 @@ class Kernel:
         return self.signature.name
 
     def __call__(self, *arguments: Any) -> Any:
-        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack."""
+        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack.
+
+        For the target nvidia, tensors of torch or CuPy on the GPU are used in place, and so are the results.
+        """
         results = self.run(self.bind(arguments))
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays that `run` takes, checked."""
         try:
+            if self.target == "nvidia":
+                from .runtime import cuda, nvidia
+
+                if any(cuda.is_device_array(a) for a in arguments):
+                    return nvidia.check_device_arrays(self.signature, arguments)
             return self.signature.bind(arguments)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        if self._threads:
+        if self._threads and self.target == "cpu":
             from .runtime.cpu import set_threads
 
             set_threads(self._threads)

@@ -51,6 +51,11 @@ class Signature:
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
         arrays = [_bound(i, value, slot) for i, (value, slot) in enumerate(zip(arguments, self.arguments, strict=True))]
+        self.check_dimensions(arrays)
+        return arrays
+
+    def check_dimensions(self, arrays: Sequence[Any]) -> None:
+        """A user's error where dimensions differ that are equal in the graph."""
         for group, size in zip(self.dimensions.groups, self.dimensions.sizes, strict=True):
             expected = size_of(arrays[group[0][0]], group[0][1]) if size is None else size
             why = f"as {_name(*group[0])}" if size is None else "as the graph has it elsewhere"
@@ -58,7 +63,6 @@ class Signature:
                 found = size_of(arrays[i], d)
                 if found != expected:
                     raise user_error(f"{_name(i, d)} must be {expected}, {why}, but is {found}")
-        return arrays
 
 
 def _name(i: int, d: int | None) -> str:

@@ -25,10 +25,10 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling import Index
 from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types
 from ...dialects.tiling.tensor_ops import kept_dims
+from ..extents import extent
 from ..linear import linear, minima
 from ..parallel_loops import slice_parts
 from ..rewriting import defining_op, is_inside
-from .extents import extent
 from .tile_sets import Tiles, TileSets
 
 

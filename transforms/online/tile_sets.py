@@ -14,13 +14,14 @@ For a loop from 0 to %n by 32, the tiles with %k + 31 ≤ %q are the interval fr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling import Index
 from ..rewriting import ancestors
 
-Bound = int | ir.Value
+Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no number
 Tiles = list[tuple[Bound, Bound]]
 
 

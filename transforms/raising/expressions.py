@@ -42,7 +42,7 @@ class Expr:
         return self.payload[0] if self.kind == "op" else ""
 
     @property
-    def number(self) -> float | int | None:
+    def number(self) -> Any:
         """The value of a constant."""
         return self.payload if self.kind == "const" else None
 
@@ -72,9 +72,9 @@ class Expressions:
         self._unique: dict[Any, Expr] = {}
 
     def _make(self, kind: str, payload: Any, args: tuple[Expr, ...], type_: Any, vars_: frozenset[Var]) -> Expr:
-        key: tuple = (kind, payload, str(type_), args)
+        key: tuple[Any, ...] = (kind, payload, str(type_), args)
         if isinstance(payload, float):
-            key = (*key, math.copysign(1, payload), payload != payload)
+            key += (math.copysign(1, payload), payload != payload)
         found = self._unique.get(key)
         if found is None:
             found = self._unique[key] = Expr(kind, payload, args, type_, vars_, len(self._unique))
@@ -182,14 +182,14 @@ def _simplified_logic(make: Expressions, name: str, args: tuple[Expr, ...], numb
     for this, other in (0, 1), (1, 0):
         if numbers[this] is None:
             continue
-        true = bool(numbers[this])
+        true = bool(numbers[this] & 1)
         if name == "arith.xori":
             inner = args[other]
             if not true:
                 return inner
             if inner.name == "arith.xori":
                 for at in 0, 1:
-                    if inner.args[at].number:
+                    if inner.args[at].number is not None and inner.args[at].number & 1:
                         return inner.args[1 - at]
         elif true == (name == "arith.andi"):
             return args[other]
