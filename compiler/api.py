@@ -285,12 +285,7 @@ class Kernel:
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        if self._threads:
-            from .runtime.cpu import set_threads
-
-            set_threads(self._threads)
-        results = self._runtime(*arrays)
-        return list(results) if isinstance(results, tuple) else [] if results is None else [results]
+        return self._runtime.invoke(arrays, self._threads)
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""
