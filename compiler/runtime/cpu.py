@@ -193,7 +193,7 @@ if sys.implementation.name != "cpython" or _address(_probe) != _probe.ctypes.dat
 
 
 def c_name(name: str) -> str:
-    """The symbol that is called for the function `name`."""
+    """The C interface of the function `name`, which is what `raw_lookup` has a wrapper of."""
     return "_mlir_ciface_" + name
 
 
@@ -204,7 +204,7 @@ class CpuKernel:
         self.signature = signature
         self._code = code  # whose memory the function is in
         if isinstance(code, elf.Code):
-            address = code.symbols.get(c_name(signature.name))
+            address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
         else:
             library = openmp_library()
             self._engine = execution_engine.ExecutionEngine(

@@ -59,7 +59,7 @@ def load(image: bytes, libraries: Sequence[ctypes.CDLL]) -> Code:
     """The code of an object file, ready to run; symbols that it lacks are looked up in `libraries`, in order."""
     try:
         return _load(image, libraries)
-    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
+    except (struct.error, IndexError, KeyError, ValueError, OverflowError, OSError, MemoryError) as error:
         raise LoadError(f"malformed object file: {error}") from None
 
 

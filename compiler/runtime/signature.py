@@ -57,7 +57,7 @@ class Signature:
             # Almost always it is what is wanted; all other cases are _bound's.
             if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank:
                 found = value.shape
-                if found == shape or (static is not None and all([found[d] == size for d, size in static])):
+                if found == shape or (static is not None and all(found[d] == size for d, size in static)):
                     flags = value.flags
                     if flags.c_contiguous and flags.aligned:
                         arrays.append(value)
