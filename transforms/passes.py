@@ -24,9 +24,12 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "raise-attention",
+    "convert-linalg-softmax",
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",
+    "online/exp-to-exp2",
+    "online/split-masked-tiles",
     "decompose-linalg-ext",
     "fresh-inits",
     "parallel-loops",

@@ -90,7 +90,10 @@ def peel(tracer: Tracer, element: Expr) -> Operand:
         pending = [stepped]
         while pending:
             node = pending.pop()
-            if node.name == "arith.mulf":
+            filled = tracer.step(tracer.origin(node)) if node.kind == "element" else None
+            if filled is not None and not filled.vars:  # a constant or a fill
+                uniform.append(tracer.expand(filled))
+            elif node.name == "arith.mulf":
                 pending += node.args
             elif node.vars:
                 inner.append(node)
