@@ -17,7 +17,6 @@ from .raising.rebuilding import rebuild
 from .raising.softmax import NearMiss
 from .rewriting import defining_op, ops_in
 
-
 MARK = "__root__"  # whoever marks an op means it as it stands
 
 

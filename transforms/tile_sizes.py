@@ -14,28 +14,12 @@ Loops stand as batch, queries, keys from outer to inner, so that the outer ones 
 
 from __future__ import annotations
 
-import functools
-import pathlib
-
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
+from .host import cache_bytes
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
-DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
-
-
-@functools.cache
-def cache_bytes(level: int) -> int:
-    """The size of one core's data cache of that level in bytes; a usual one where the system does not tell."""
-    for index in sorted(pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            if (index / "level").read_text().strip() == str(level) and "Instr" not in (index / "type").read_text():
-                text = (index / "size").read_text().strip()
-                return int(text.rstrip("KM")) << {"K": 10, "M": 20}.get(text[-1], 0)
-        except (OSError, ValueError):
-            continue
-    return DEFAULT_CACHES[level]
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
