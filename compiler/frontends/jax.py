@@ -17,7 +17,8 @@ import numpy as np
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
 from ..traced_kernel import TracedKernel
-from .jax_lowering import first_line, lower
+from .jax_lowering import lower
+from .lowering import first_line
 
 HOISTED = 256  # elements: smaller constants stay in the graph, where they are folded
 
@@ -32,7 +33,7 @@ def trace(
     if not isinstance(args, tuple | list):
         raise user_error(f"example_args must be a tuple of arguments, but is a {type(args).__name__}; write (x,)")
     name = getattr(source, "__name__", type(source).__name__)
-    leaves, structure = jax.tree.flatten((tuple(args), kwargs))
+    structure = jax.tree.structure((tuple(args), kwargs))
     try:
         closed, shapes = jax.make_jaxpr(source, return_shape=True)(*args, **kwargs)
         hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED]

@@ -8,34 +8,30 @@ Matmuls whose result is wider than their operands (``preferred_element_type``) g
 conversions vanish again where attention is raised.
 """
 
+import importlib
 from typing import Any
 
 from ...dialects import make_context
-from ...dialects.diagnostic import DiagnosedError
-from ...dialects.mlir import PACKAGE, ir, passmanager
-from ..diagnostics import diagnostic, user_error
+from ...dialects.mlir import PACKAGE, ir
+from ..diagnostics import user_error
+from .lowering import check_lowered, first_line, ops, run
 
 TO_LINALG = (
     "builtin.module(stablehlo-convert-to-signless,func.func(stablehlo-legalize-to-linalg),"
     "inline,symbol-dce,canonicalize,cse)"
 )
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
-
-
-def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+WAY_OUT = "keep it outside of the function that is compiled"
 
 
 def lower(traced: Any, name: str) -> ir.Module:
     """Linalg on tensors for what ``jax.jit(fn).trace`` gave. A user's error where there is no way."""
     module = _imported(_artifact(traced, name), name)
-    with module.context, module.operation.location:
-        for op in _ops(module):
-            if op.name == "stablehlo.dot_general":
-                _widen(op)
-        _run(module, TO_LINALG)
-    _check(module)
+    for op in ops(module):
+        if op.name == "stablehlo.dot_general":
+            _widen(op)
+    run(module, TO_LINALG, WAY_OUT)
+    check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT)
     return module
 
 
@@ -53,7 +49,7 @@ def _artifact(traced: Any, name: str) -> bytes:
         version = jax_stablehlo.get_smaller_version(
             jax_stablehlo.get_current_version(), _stablehlo().get_current_version()
         )
-        return jax_stablehlo.serialize_portable_artifact_str(str(module), version)
+        return jax_stablehlo.serialize_portable_artifact(module, version)
     except Exception as error:
         raise user_error(f"JAX cannot lower '{name}' to StableHLO: {first_line(error)}") from error
 
@@ -67,8 +63,6 @@ def _lowered(traced: Any) -> Any:
 
 
 def _stablehlo() -> Any:
-    import importlib
-
     return importlib.import_module(f"{PACKAGE}._mlir_libs._stablehlo")
 
 
@@ -95,42 +89,3 @@ def _widen(op: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 wide = ir.RankedTensorType.get(kind.shape, element)
                 op.operands[i] = ir.Operation.create("stablehlo.convert", [wide], [operand]).results[0]
-
-
-def _run(module: ir.Module, pipeline: str) -> None:
-    messages: list[str] = []
-
-    def collect(found: Any) -> bool:
-        messages.append(str(found.message))
-        return True
-
-    handler = module.context.attach_diagnostic_handler(collect)
-    try:
-        passmanager.PassManager.parse(pipeline).run(module.operation)
-    except ir.MLIRError as error:
-        told = [*messages, *(d.message for d in error.error_diagnostics), first_line(error)]
-        raise user_error(f"no lowering from StableHLO to linalg: {told[0]}") from None
-    finally:
-        handler.detach()
-
-
-def _check(module: ir.Module) -> None:
-    """A user's error for what has no lowering to linalg: scatters, sorts, convolutions of other libraries."""
-    for op in _ops(module):
-        if op.name.partition(".")[0] in ("stablehlo", "chlo", "vhlo"):
-            what = f"'{op.name}'"
-            if op.name == "stablehlo.custom_call":
-                what += f" of {op.attributes['call_target_name']}"
-            problem = f"{what} has no lowering to linalg; keep it outside of the function that is compiled"
-            raise DiagnosedError([diagnostic("error", problem, op.location)])
-
-
-def _ops(module: ir.Module) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
-
-    def collect(op: ir.Operation) -> ir.WalkResult:
-        found.append(op.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(collect)
-    return found
