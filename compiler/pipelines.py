@@ -1,5 +1,6 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
@@ -30,6 +31,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     if parallel is None:
         parallel = openmp_library() is not None
     return [
+        "convert-linalg-softmax",  # what raise-attention found no attention around
         # The online level. diag first: as a matrix it would cost a matmul.
         "fold-diag",
         "canonicalize",
@@ -41,6 +43,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
         "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
+        "split-masked-tiles",
         # Ops of ours into linalg.
         "decompose-linalg-ext",
         "canonicalize",
@@ -102,3 +105,13 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "cse",
         "check-lowered",  # translating a left-over op would end the process
     ]
+
+
+def raise_only(module: ir.Module) -> bool:
+    """Raises attention in `module`; whether there is any then."""
+    from ..transforms.attention import find_attention
+    from ..transforms.raise_attention import RaiseAttention
+
+    with module.context, module.operation.location:
+        RaiseAttention().run(module.operation)
+    return bool(find_attention(module.operation))

@@ -116,4 +116,4 @@ def constant_value(value: ir.Value) -> int | float | None:
     if not isinstance(op, ir.Operation | ir.OpView) or op.name != "arith.constant":
         return None
     attribute = op.attributes["value"]
-    return attribute.value if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr) else None
+    return attribute.value if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr) else None

@@ -24,9 +24,11 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "raise-attention",
+    "convert-linalg-softmax",
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",
+    "online/split-masked-tiles",
     "decompose-linalg-ext",
     "fresh-inits",
     "parallel-loops",

@@ -149,7 +149,9 @@ class _Fusion:
                 ranges.append(Range.everything(extent, frozenset({d})))
                 continue
             step, offset = self.steps[d], Index.of(iteration[d])
-            if extent.static is not None and (extent.static % step == 0 or step >= extent.static):
+            if step == 1:
+                size = Index(1)
+            elif extent.static is not None and (extent.static % step == 0 or step >= extent.static):
                 size = Index(min(step, extent.static))
             else:
                 size = self.builder.minimum(Index(step), extent - offset)

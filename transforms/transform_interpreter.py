@@ -12,7 +12,7 @@ from ..dialects.transform_ext.dialect import APPLY, FAILURES, Apply
 from ..dialects.transform_ext.fuse_ext import integers
 from .fuse_attention import mark_parallel
 from .passes import Pass, PassError
-from .rewriting import ancestors
+from .rewriting import ancestors, ops_in
 from .tile_and_fuse import tile_and_fuse
 
 ENTRY = "__transform_main"
@@ -82,15 +82,7 @@ def _scripts(module: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operatio
 def _expand_cleanup(sequence: ir.Operation) -> None:
     """``transform.cleanup`` is upstream's canonicalization and CSE on the root, which keep handles up to date."""
     root = sequence.regions[0].blocks[0].arguments[0]
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "transform_ext.cleanup":
-            found.append(op.operation)
-        return ir.WalkResult.ADVANCE
-
-    sequence.walk(visit)
-    for op in found:
+    for op in ops_in(sequence, "transform_ext.cleanup"):
         with ir.InsertionPoint(op), op.location:
             patterns = ir.Operation.create("transform.apply_patterns", [], [root], regions=1)
             with ir.InsertionPoint(patterns.regions[0].blocks.append()):

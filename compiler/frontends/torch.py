@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
 from ..diagnostics import user_error
+from ..runtime.cpu import Slot
 from .torch_lowering import Lowered, first_line, lower
 
 
@@ -62,6 +63,11 @@ class TorchProgram:
     def __init__(self, program: ExportedProgram, lowered: Lowered):
         self.program, self.lowered = program, lowered
         self.module = lowered.module
+
+    def argument_types(self) -> list[Slot]:
+        """The types of the lowered function's arguments."""
+        function = self.module.body.operations[0]
+        return [Slot.of(kind) for kind in function.type.inputs]
 
     def flat(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The call's arguments in a flat list; a user's error where they do not fit what was traced."""

@@ -16,8 +16,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ...dialects import make_context
+from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir, passmanager
-from ..diagnostics import user_error
+from ..diagnostics import diagnostic, user_error
 from . import torch_shapes
 
 TO_BACKEND = (
@@ -81,6 +82,35 @@ def _repeated(keys: torch.Tensor, query: torch.Tensor, enable_gqa: bool) -> torc
     return repeated.reshape(*batch, heads * groups, length, size)
 
 
+def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter has no lowering."""
+    size = x.size(dim)
+    hits = torch.arange(size, device=x.device).unsqueeze(1) == index.reshape(1, -1)
+    from_source = source.index_select(dim, hits.to(torch.int64).argmax(1))
+    shape = [size if d == dim % x.dim() else 1 for d in range(x.dim())]
+    return torch.where(hits.any(1).view(shape), from_source, x)
+
+
+def index_put(
+    x: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
+) -> Any:
+    """aten.index_put along one dimension; others are left as they are."""
+    given = [d for d, index in enumerate(indices) if index is not None]
+    index = indices[given[0]] if len(given) == 1 else None
+    if index is None or index.dim() != 1 or index.dtype == torch.bool or accumulate:
+        return NotImplemented
+    shape = [index.size(0) if d == given[0] else size for d, size in enumerate(x.shape)]
+    return index_copy(x, given[0], index, values.expand(shape))
+
+
+def power(x: torch.Tensor, exponent: float) -> Any:
+    """aten.pow with a small whole exponent as products; other exponents are left as they are."""
+    if not x.dtype.is_floating_point or exponent not in (2, 3, 4):
+        return NotImplemented
+    square = x * x
+    return {2: lambda: square, 3: lambda: square * x, 4: lambda: square * square}[int(exponent)]()
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable]:
     """What becomes of each op that has no lowering of its own, or a worse one."""
@@ -88,6 +118,9 @@ def decompositions() -> dict[Any, Callable]:
 
     table = {op: f for op, f in get_decomposition_table().items() if op._overloadpacket not in KEPT_WHOLE}
     table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
+    table[torch.ops.aten.pow.Tensor_Scalar] = power
+    table[torch.ops.aten.index_copy.default] = index_copy
+    table[torch.ops.aten.index_put.default] = index_put
     table[torch.ops.aten.expand.default] = torch_shapes.expand
     return table
 
@@ -125,6 +158,7 @@ def lower(program: ExportedProgram) -> Lowered:
     _run(module, TO_LINALG)
     _erase_asserts(module)
     _run(module, "builtin.module(canonicalize,cse)")
+    _check(module)
     return Lowered(module, arguments, program, results)
 
 
@@ -218,15 +252,29 @@ def _run(module: ir.Module, pipeline: str) -> None:
             handler.detach()
 
 
-def _erase_asserts(module: ir.Module) -> None:
-    """Sizes that do not match have been refused by then: torch.export's constraints are checked at every call."""
+def _check(module: ir.Module) -> None:
+    """A user's error for what came through the passes without being linalg: scatters and sorts, for instance."""
+    for op in _all_ops(module):
+        if op.name.partition(".")[0] in ("tm_tensor", "torch", "torch_c", "ml_program"):
+            problem = (
+                f"'{op.name}' has no lowering to linalg; leave it to torch, by torch.compile(…, backend='attn_opt')"
+            )
+            raise DiagnosedError([diagnostic("error", problem, op.location)])
+
+
+def _all_ops(module: ir.Module) -> list[ir.Operation]:
     found: list[ir.Operation] = []
 
     def collect(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "cf.assert":
-            found.append(op.operation)
+        found.append(op.operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(collect)
-    for op in found:
-        op.erase()
+    return found
+
+
+def _erase_asserts(module: ir.Module) -> None:
+    """Sizes that do not match have been refused by then: torch.export's constraints are checked at every call."""
+    for op in _all_ops(module):
+        if op.name == "cf.assert":
+            op.erase()

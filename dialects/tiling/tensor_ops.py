@@ -133,7 +133,7 @@ class ExtractSliceTiling(Tiling):
             raise Untileable("a strided tensor.extract_slice stays whole")
         offsets = _mixed(view.static_offsets, view.offsets)
         sizes = _mixed(view.static_sizes, view.sizes)
-        kept = _kept_dims([s.static for s in sizes], list(self.op.results[0].type.shape))
+        kept = kept_dims([s.static for s in sizes], list(self.op.results[0].type.shape))
         ranges, of = [], iter(tile)
         for d in range(source.type.rank):
             if d in kept:
@@ -241,7 +241,7 @@ def _mixed(static: Sequence[int], dynamic: Sequence[ir.Value]) -> list[Index]:
     return [Index.of(next(values) if s == ir.ShapedType.get_dynamic_size() else s) for s in static]
 
 
-def _kept_dims(sizes: Sequence[int | None], shape: Sequence[int]) -> set[int]:
+def kept_dims(sizes: Sequence[int | None], shape: Sequence[int]) -> set[int]:
     """Which dimensions of a slice of these sizes remain in its rank-reduced type: unit ones are dropped greedily."""
     kept: set[int] = set()
     remaining = list(shape)

@@ -43,14 +43,14 @@ def test_a_kernel_computes_attention(attention):
 
 def test_stages_are_named_in_order_and_show_their_ir(attention):
     stages = attention.stages()
-    assert stages[:2] == ["graph", "fused"]
+    assert stages[:3] == ["graph", "raised", "fused"]
     assert stages[-1] == "llvm"
     assert "451x387" in attention.ir("graph")
     fused = attention.ir("fused")
     assert "scf.for" in fused
     assert "linalg_ext.softmax" in fused
     assert "llvm.func" in attention.ir("llvm")
-    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph, fused"):
+    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph, raised, fused"):
         attention.ir("nope")
 
 
@@ -201,7 +201,7 @@ def test_wrong_arguments(arguments, message):
         (ADD, {"tile_sizes": 4}, "tile_sizes must be a sequence of integers, but is 4"),
         (ADD, {"threads": 0}, "threads must be a positive integer, but is 0"),
         (3, {}, "expects MLIR text, a path or a module, but found int"),
-        (softmax, {}, "tracing Python functions needs a frontend"),
+        (softmax, {}, "example_args are needed to trace a Python function"),
         ("module {}", {}, "there is no function"),
         ("func.func @f(%a: memref<4xf32>) { return }", {}, r"<string>:1:\d+: error: .*memref<4xf32>"),
     ],

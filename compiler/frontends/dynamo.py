@@ -1,0 +1,114 @@
+"""The backend of ``torch.compile``: attention goes to us, everything else stays with torch.
+
+    import attn_opt.compiler.frontends.dynamo     # not needed where the package is installed: it is an entry point
+    fast = torch.compile(model, backend="attn_opt")
+    fast = torch.compile(model, backend="attn_opt", options={"rest": "inductor"})
+
+Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo_regions.py) are taken out of it and
+become kernels at their first call (dynamo_kernel.py), if the pass ``raise-attention`` finds attention in them; the rest
+is run as it was, by torch itself or by inductor. What needs a gradient stays with torch.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import counts
+from ..api import CompileError, Options
+from ..diagnostics import user_error
+from .dynamo_kernel import AttentionCall
+from .dynamo_regions import Region, find_regions
+
+REST = ("eager", "inductor")
+GRADIENT = "an input of it needs a gradient, and kernels have no backward pass"
+
+_warned: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(f"attn_opt: {message}", stacklevel=2)
+
+
+def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable:
+    """See the module. `options`: "rest" says who runs what is no attention; others are those of `compile`."""
+    settings = dict(keywords.get("options") or {})
+    rest = settings.pop("rest", "eager")
+    if rest not in REST:
+        raise _compile_error(f"rest must be one of {', '.join(REST)}, but is {rest!r}")
+    try:
+        options = Options(**settings)
+    except TypeError as error:
+        raise _compile_error(f"unknown option for backend attn_opt: {error}") from None
+    for region in find_regions(graph):
+        reason = _why_not(region)
+        if reason is None:
+            _take_out(graph, region, options)
+        else:
+            counts.count_left(reason)
+            if reason is GRADIENT:
+                warn_once(f"attention is left to torch: {reason}; call the model under torch.no_grad()")
+    graph.graph.lint()
+    graph.recompile()
+    if rest == "inductor":
+        return _with_inductor(graph)
+    return graph.forward
+
+
+def _compile_error(message: str) -> CompileError:
+    return CompileError(user_error(message).diagnostics)
+
+
+def _why_not(region: Region) -> str | None:
+    """Why a region stays with torch, None if it need not."""
+    if region.refused:
+        return region.refused
+    values = [n.meta.get("example_value") for n in region.inputs]
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return GRADIENT
+    devices = {t.device.type for t in tensors} - {"cpu"}
+    if devices:
+        return f"its tensors are on {', '.join(sorted(devices))}"
+    if torch.is_autocast_enabled("cpu"):
+        return "autocast is on"
+    return None
+
+
+def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options) -> None:
+    """Replaces the region by one call of a kernel, at the place of its last node."""
+    part = region.as_module(graph)
+    number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
+    name = f"attention_{number}"
+    graph.add_submodule(name, AttentionCall(part, region.output.meta["example_value"], options))
+    with graph.graph.inserting_after(region.output):
+        call = graph.graph.call_module(name, tuple(region.inputs))
+    call.meta = dict(region.output.meta)
+    region.output.replace_all_uses_with(call)
+    for node in reversed(region.nodes):
+        if not node.users:
+            graph.graph.erase_node(node)
+
+
+def _with_inductor(graph: torch.fx.GraphModule) -> Callable:
+    """The graph with everything between the attention calls compiled by inductor, at its first call."""
+    from torch.fx.passes.split_module import split_module
+
+    part = 0
+    parts: dict[torch.fx.Node, int] = {}
+    for node in graph.graph.nodes:
+        is_call = node.op == "call_module" and isinstance(graph.get_submodule(str(node.target)), AttentionCall)
+        part += is_call
+        parts[node] = part
+        part += is_call
+    split = split_module(graph, graph, lambda node: parts[node], keep_original_order=True)
+    for name, child in list(split.named_children()):
+        if not any(isinstance(m, AttentionCall) for m in child.modules()):
+            setattr(split, name, torch.compile(child, backend="inductor"))
+    return split.forward
+
+
+torch._dynamo.register_backend(backend, name="attn_opt")

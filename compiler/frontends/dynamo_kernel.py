@@ -1,0 +1,166 @@
+"""A part of a graph that may be attention: compiled at the first call with each kind of arguments."""
+
+import collections
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from ...dialects.diagnostic import DiagnosedError
+from .. import counts
+from ..api import CompileError, Options
+from ..diagnostics import user_error
+from ..pipelines import raise_only
+from ..traced_kernel import TracedKernel, compile_program
+from .torch import trace
+
+MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
+
+_kernels: "collections.OrderedDict[Any, TracedKernel | None]" = collections.OrderedDict()
+_held: list[Any] = []  # keeps alive what keys name by identity
+
+
+class AttentionCall(torch.nn.Module):
+    """Runs `part` as a kernel, or as it is if it turns out to be no attention. `expected` tells the output's layout."""
+
+    def __init__(self, part: torch.fx.GraphModule, expected: torch.Tensor, options: Options):
+        super().__init__()
+        self.part, self.options = part, options
+        self.order = _order(expected)
+        self.structure = (structure(part), self.order, repr(options))
+        # Sizes that dynamo has made symbols get one kernel for all their values.
+        placeholders = part.graph.find_nodes(op="placeholder")
+        self._seen: dict[Any, TracedKernel | None] = {}
+        self.static = False  # whether symbols turned out to have no lowering: then every shape has a kernel of its own
+        self.values = [node.meta.get("example_value") for node in placeholders]
+
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        kernel = self.kernel(inputs)
+        if kernel is None:
+            return self.part(*inputs)
+        try:
+            output = kernel(*inputs)
+        except CompileError:
+            if not self._any_dynamic():
+                raise
+            # Sizes that were equal at the first call, and were taken to be so always.
+            self.static = True
+            return self.forward(*inputs)
+        return output.permute(_inverse(self.order))
+
+    def kernel(self, inputs: Sequence[Any]) -> TracedKernel | None:
+        """The kernel for such inputs; None if they stay with torch."""
+        own = tuple(self._key(i, v) for i, v in enumerate(inputs))
+        if own not in self._seen:
+            self._seen[own] = self._shared(own, inputs)
+        return self._seen[own]
+
+    def _shared(self, own: Any, inputs: Sequence[Any]) -> TracedKernel | None:
+        """The kernel for such inputs that any graph with this structure may have made already."""
+        key = (self.structure, own)
+        if key in _kernels:
+            _kernels.move_to_end(key)
+            counts.count("cache_hits")
+            return _kernels[key]
+        try:
+            kernel = self._compiled(inputs)
+        except DiagnosedError as error:
+            if self._any_dynamic():
+                self.static = True
+                return self.kernel(inputs)
+            reason = str(error).splitlines()[0].removeprefix("error: ")
+            counts.count_left(reason)
+            warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
+            kernel = None
+        _kernels[key] = kernel
+        if len(_kernels) > MAX_KERNELS:
+            _kernels.popitem(last=False)
+        return kernel
+
+    def _key(self, number: int, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            dynamic = self._dynamic_dims(number)
+            return value.dtype, tuple(None if d in dynamic else s for d, s in enumerate(value.shape))
+        return value
+
+    def _dynamic_dims(self, number: int) -> frozenset[int]:
+        value = self.values[number]
+        sizes = value.shape if isinstance(value, torch.Tensor) and not self.static else ()
+        return frozenset(d for d, size in enumerate(sizes) if not isinstance(size, int))
+
+    def _any_dynamic(self) -> bool:
+        return any(self._dynamic_dims(i) for i in range(len(self.values)))
+
+    def _compiled(self, inputs: Sequence[Any]) -> TracedKernel | None:
+        """A kernel for such inputs, None if there is no attention; DiagnosedError if there is no way."""
+        module = _Reordered(self.part, self.order)
+        example = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in inputs)
+        shapes: Any = None
+        if self._any_dynamic():
+            shapes = (tuple(dict.fromkeys(self._dynamic_dims(i), Dim.AUTO) or None for i in range(len(inputs))),)
+        with torch.no_grad():
+            program = trace(module, example, dynamic_shapes=shapes)
+        for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
+            if isinstance(argument, int) and any(value.shape[d] is not None for d in self._dynamic_dims(argument)):
+                raise user_error("torch.export knows a single size for what should be any")
+        return compile_program(program, "cpu", self.options) if raise_only(program.module) else None
+
+
+class _Reordered(torch.nn.Module):
+    """`part` with its result in memory as torch would have it: dimension 0 is the one with the largest stride."""
+
+    def __init__(self, part: torch.fx.GraphModule, order: tuple[int, ...]):
+        super().__init__()
+        self.part, self.order = part, order
+
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        return self.part(*inputs).permute(self.order).contiguous()
+
+
+def _order(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Its dimensions from the largest stride to the smallest."""
+    strides = [s if isinstance(s, int) else getattr(s.node, "hint", None) or 0 for s in tensor.stride()]
+    return tuple(sorted(range(tensor.dim()), key=lambda d: (-strides[d], d)))
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return [list(order).index(d) for d in range(len(order))]
+
+
+def structure(part: torch.fx.GraphModule) -> Any:
+    """What `part` computes, names aside: equal for the layers of a model that have one attention."""
+    numbers = {node: i for i, node in enumerate(part.graph.nodes)}
+
+    def described(value: Any) -> Any:
+        if isinstance(value, torch.fx.Node):
+            return "node", numbers[value]
+        if isinstance(value, list | tuple):
+            return tuple(described(v) for v in value)
+        if isinstance(value, dict):
+            return tuple((k, described(v)) for k, v in sorted(value.items()))
+        if isinstance(value, slice):
+            return "slice", described((value.start, value.stop, value.step))
+        return type(value).__name__, repr(value)
+
+    found = []
+    for node in part.graph.nodes:
+        target: Any = node.target if node.op == "call_method" else ""
+        if node.op == "call_function":
+            target = f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"
+        elif node.op == "get_attr":
+            held = _attribute(part, str(node.target))
+            if isinstance(held, torch.fx.GraphModule):
+                target = structure(held)
+            else:
+                _held.append(held)
+                target = id(held)
+        found.append((node.op, target, described(node.args), described(node.kwargs)))
+    return tuple(found)
+
+
+def _attribute(module: torch.nn.Module, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module

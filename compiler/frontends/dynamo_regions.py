@@ -1,0 +1,273 @@
+"""The parts of a graph of torch's calls that may be attention.
+
+The core of a region is a call of scaled_dot_product_attention or flex_attention, or a matmul with all that lies on the
+way to its left operand from earlier matmuls, an exponential among it. Whether it is attention is for the pass
+``raise-attention`` to say; here only what is hopeless is left out. To the core come views, casts, index arithmetic and
+element-wise calls that make more than they read, so that reshapes, repeated heads and masks are not made in memory.
+
+A region is run at the place of its last call, so nothing may write to memory between its first and last.
+"""
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MATMULS = {"matmul", "bmm", "einsum", "baddbmm", "__matmul__", "mm", "__rmatmul__"}
+ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
+EXPONENTIALS = {"softmax", "exp", "exp2", "log_softmax", "_softmax", "_safe_softmax", "logsumexp", "exp_"}
+VIEWS = {
+    *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
+    *("contiguous", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "getattr", "getitem", "select", "narrow"),
+    *("chunk", "split", "unbind", "to", "float", "half", "double", "bfloat16", "type_as", "view_as", "broadcast_to"),
+    *("repeat_interleave", "mT", "T", "clone", "detach"),
+}
+CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
+ELEMENTWISE = {
+    *("add", "sub", "mul", "div", "truediv", "floordiv", "floor_divide", "rsub", "neg", "where", "masked_fill", "abs"),
+    *("ge", "le", "gt", "lt", "eq", "ne", "and_", "or_", "invert", "xor", "logical_and", "logical_or", "logical_not"),
+    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_not", "minimum", "maximum", "clamp", "bool", "int", "long"),
+    *("tanh", "exp", "exp2", "log", "sqrt", "pow", "remainder", "mod", "__and__", "__or__", "__invert__", "relu"),
+}
+IN_PLACE = {"iadd", "isub", "imul", "itruediv", "iand", "ior", "ixor", "ifloordiv"}
+MAX_PATH = 80
+
+
+@dataclass
+class Region:
+    """Some nodes of a graph in their order; all but `output` are used inside only, or computed again inside."""
+
+    nodes: list[torch.fx.Node]
+    output: torch.fx.Node
+    refused: str = ""
+
+    @property
+    def inputs(self) -> list[torch.fx.Node]:
+        """What it reads from outside. A region before it that has been taken out is a node then."""
+        inside = set(self.nodes)
+        return list(dict.fromkeys(i for n in self.nodes for i in n.all_input_nodes if i not in inside))
+
+    def as_module(self, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """The region as a module of its own, on its inputs."""
+        part = torch.fx.Graph()
+        copies: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in self.inputs:
+            copies[node] = part.placeholder(node.name)
+            copies[node].meta = dict(node.meta)
+        for node in self.nodes:
+            copies[node] = part.node_copy(node, lambda n: copies[n])
+        part.output(copies[self.output])
+        return torch.fx.GraphModule(graph, part)
+
+
+def name_of(node: torch.fx.Node) -> str:
+    """The bare name of what a node calls, "" if it calls nothing."""
+    if node.op == "call_method":
+        return str(node.target)
+    if node.op != "call_function":
+        return ""
+    if node.target is getattr:
+        return str(node.args[1])
+    return getattr(node.target, "__name__", "")
+
+
+def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
+    """Disjoint regions, in the order of their last nodes."""
+    order = {node: i for i, node in enumerate(graph.graph.nodes)}
+    taken: set[torch.fx.Node] = set()
+    regions = []
+    for node in graph.graph.nodes:
+        core, output = _core(node)
+        if core is None or core & taken:
+            continue
+        region = _region(core, output, order, taken)
+        regions.append(region)
+        taken |= core
+    return regions
+
+
+def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node]:
+    """The nodes that make `node` the end of an attention, and which of them is the result; None if none do."""
+    name = name_of(node)
+    if name == "scaled_dot_product_attention":
+        return {node}, node
+    if name == "flex_attention":
+        # Its log-sum-exp and maxima are computed for inductor; only the output is ours.
+        users = [u for u in node.users if u.users]
+        if len(users) == 1 and users[0].target is operator.getitem and users[0].args[1] == 0:
+            held = {n for n in node.all_input_nodes if n.op == "get_attr"}
+            return {node, users[0], *held, *node.users}, users[0]
+        return None, node
+    if name not in MATMULS:
+        return None, node
+    for operand in _tensor_operands(node):
+        path = _path_to_matmuls(operand)
+        if path is not None:
+            return _divided(node, path)
+    return None, node
+
+
+def _tensor_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
+    return [n for n in node.all_input_nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
+
+
+def _path_to_matmuls(operand: torch.fx.Node) -> set[torch.fx.Node] | None:
+    """What lies between `operand` and the matmuls before it, these included, if there is an exponential on the way."""
+    order, pending = [], [operand]
+    seen = {operand}
+    while pending:
+        node = pending.pop()
+        if node.op not in ("call_function", "call_method"):
+            continue
+        order.append(node)
+        if len(order) > MAX_PATH:
+            return None
+        if name_of(node) in MATMULS or name_of(node) == "linear":
+            continue
+        for producer in node.all_input_nodes:
+            if producer not in seen:
+                seen.add(producer)
+                pending.append(producer)
+    found = set(order)
+    reaching = {n for n in order if name_of(n) in MATMULS}
+    if not reaching or operand in reaching:
+        return None
+    changed = True
+    while changed:
+        more = {n for n in found - reaching if any(i in reaching for i in n.all_input_nodes)}
+        more = {n for n in more if name_of(n) not in MATMULS and name_of(n) != "linear"}
+        changed = bool(more)
+        reaching |= more
+    if operand not in reaching or not any(name_of(n) in EXPONENTIALS for n in reaching):
+        return None
+    return reaching
+
+
+def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.fx.Node], torch.fx.Node]:
+    """The core and its output: with the division by a sum over the path, if that comes after the second matmul."""
+    core = {node, *path}
+    user = next(iter(node.users), None)
+    if len(node.users) != 1 or user is None or name_of(user) not in ("div", "truediv", "mul"):
+        return core, node
+    for divisor in _tensor_operands(user):
+        found, pending = set[torch.fx.Node](), [divisor]
+        while divisor is not node and pending and len(found) < MAX_PATH:
+            step = pending.pop()
+            if step not in core and step not in found and step.op != "placeholder" and name_of(step) not in MATMULS:
+                found.add(step)
+                pending += step.all_input_nodes
+        if any(i in path for n in found for i in n.all_input_nodes):
+            return {*core, *found, user}, user
+    return core, node
+
+
+def _region(
+    core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.fx.Node, int], taken: set[torch.fx.Node]
+) -> Region:
+    refused = ""
+    core |= _writers(core, output, order)
+    for node in core:
+        outside = [u for u in node.users if u not in core and (u.users or u.op == "output")]
+        if node is not output and outside and isinstance(node.meta.get("example_value"), torch.Tensor):
+            refused = "its scores or probabilities are used elsewhere too"
+    nodes = set(core)
+    if not refused:
+        _grow(nodes, core, order, taken)
+    ordered = sorted(nodes, key=order.__getitem__)
+    late = ordered[ordered.index(output) + 1 :]
+    if not refused and any(n.users for n in late):
+        refused = "its parts are not in order"
+    if not refused and _writes_between([n for n in ordered if n not in late], order):
+        refused = "memory is written to between its matmuls"
+    return Region(ordered, output, refused)
+
+
+def _writers(core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.fx.Node, int]) -> set[torch.fx.Node]:
+    """The calls that write to what the core makes, such as masked_fill_ on the scores, before its last."""
+    return {
+        node
+        for node, position in order.items()
+        if position < order[output] and _writes(node) and node.args and node.args[0] in core
+    }
+
+
+def _grow(
+    nodes: set[torch.fx.Node], core: set[torch.fx.Node], order: dict[torch.fx.Node, int], taken: set[torch.fx.Node]
+) -> None:
+    """Adds producers that are cheaper inside; see the module."""
+    last = max(order[n] for n in core)
+    written = max((order[n] for n in order if order[n] < last and _writes_outside(n, core)), default=-1)
+    changed = True
+    while changed:
+        changed = False
+        producers = {p for n in nodes for p in n.all_input_nodes} - nodes - taken
+        for node in sorted(producers, key=order.__getitem__, reverse=True):
+            if node.op not in ("call_function", "call_method") or order[node] < written:
+                continue
+            if _is_free(node) or (_expands(node) and all(u in nodes for u in node.users)):
+                nodes.add(node)
+                changed = True
+
+
+def _is_free(node: torch.fx.Node) -> bool:
+    """Whether computing it again costs nothing: a view, or something made of no tensor."""
+    name = name_of(node)
+    if name in CREATION and not _tensor_operands(node):
+        return True
+    if name not in VIEWS:
+        return False
+    return isinstance(node.meta.get("example_value"), torch.Tensor | tuple | list) and _indexes_plainly(node)
+
+
+def _indexes_plainly(node: torch.fx.Node) -> bool:
+    """Whether a subscript, if it is one, is made of numbers and slices: no gather."""
+    if node.target is not operator.getitem:
+        return True
+    index = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+    return not any(isinstance(i, torch.fx.Node | list) for i in index)
+
+
+def _expands(node: torch.fx.Node) -> bool:
+    """Whether an element-wise call makes at least as many elements as it reads: then it is better not stored."""
+    name = name_of(node)
+    if name not in ELEMENTWISE and name not in CREATION:
+        return False
+    value = node.meta.get("example_value")
+    if not isinstance(value, torch.Tensor):
+        return False
+    operands = [n.meta["example_value"] for n in _tensor_operands(node)]
+    return _elements(value) >= sum(_elements(v) for v in operands)
+
+
+def _elements(tensor: Any) -> int:
+    total = 1
+    for size in tensor.shape:
+        total *= size if isinstance(size, int) else getattr(size.node, "hint", None) or 1
+    return total
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    """Whether a call writes to one of its arguments."""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = name_of(node)
+    in_place = (name.endswith("_") and not name.endswith("__")) or name in IN_PLACE or name.strip("_") in IN_PLACE
+    return in_place or node.target is operator.setitem or "out" in node.kwargs
+
+
+def _writes_outside(node: torch.fx.Node, inside: set[torch.fx.Node]) -> bool:
+    """Whether a call writes to memory that is not made inside."""
+    if not _writes(node):
+        return False
+    target = node.args[0] if node.args else None
+    while node in inside and isinstance(target, torch.fx.Node) and name_of(target) in VIEWS and target in inside:
+        target = next(iter(target.all_input_nodes), None)
+    return node not in inside or target not in inside
+
+
+def _writes_between(nodes: list[torch.fx.Node], order: dict[torch.fx.Node, int]) -> bool:
+    """Whether a call between the first and the last of `nodes`, or one of them, writes to what is not made inside."""
+    first, last = order[nodes[0]], order[nodes[-1]]
+    inside = set(nodes)
+    return any(first <= position <= last and _writes_outside(node, inside) for node, position in order.items())

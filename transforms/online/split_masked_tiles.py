@@ -1,0 +1,140 @@
+"""The pass ``split-masked-tiles``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ..passes import Pass, remark
+from ..rewriting import ancestors, ops_in
+from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
+from .masks import TileMasks
+from .specialise import mark, specialise, unmark
+from .tile_sets import Bound, Tiles, TileSets
+
+MAX_LOOPS = 6  # in place of one: each is a copy of the body
+
+
+@dataclass(frozen=True)
+class SplitMaskedTiles(Pass):
+    """Skips tiles that a mask makes wholly dead, and takes the mask out of tiles that it leaves wholly alive::
+
+        %r:3 = scf.for %k = %c0 to %n step %c32 iter_args(…) {
+          …
+          %x = linalg.generic … { select(j <= i, s, %minus_inf) }   // i = %q + linalg.index 0, j = %k + linalg.index 1
+          %p:4 = linalg_ext.softmax dimension(1) ins(%x) …
+        }
+    becomes, for causal attention with 16 queries in a tile
+        %live = affine.min(affine.max(((%q - 30) ceildiv 32) * 32, 0), %n)    // from here on some keys come too late
+        %end  = affine.min(affine.max(((%q + 16) ceildiv 32) * 32, %live), %n)  // and from here on, all of them
+        %0:3 = scf.for %k = %c0 to %live step %c32 iter_args(…) { … %p:4 = linalg_ext.softmax dimension(1) ins(%s) … }
+        %r:3 = scf.for %k = %live to %end step %c32 iter_args(%0#0, …) { … the mask … }
+
+    The masks are found by what they compute (masks.py): comparisons of integers that are linear in the element's
+    position, joined by and, or, not and select, at any distance from the softmax. The loop is the innermost one, keys
+    or queries, on which they depend; a sliding window gives three loops, two ranges of keys up to six. The order of the
+    tiles stays.
+
+    A tile in which all scores are −∞ changes nothing: m = max(m, −∞), a = a·exp(m − m) + 0, and O likewise, also where
+    m is still −∞, for then a and O are 0 (checked: they start from 0). So it may be skipped if the loop carries nothing
+    else. What a masked score was does not matter: NaN and ∞ times zero, which a dead tile would give, are not made.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
+            for loop in ancestors(softmax):
+                if loop.name == "scf.for" and _split(loop, softmax):
+                    break
+
+
+def _split(loop: ir.Operation, softmax: ir.Operation) -> bool:
+    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it."""
+    sets = TileSets(loop)
+    if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
+        return False
+    masks = TileMasks(sets, softmax.operands[0])
+    dead = masks.dead(masks.scores)
+    decided = masks.conditions(masks.scores)
+    live = sets.all if decided else sets.none
+    for one in decided:
+        live = sets.intersection(live, one.tiles)
+    reason = _why_not_skipped(loop, softmax) if dead else None
+    if reason:
+        remark(softmax, f"tiles that the mask makes dead are computed: {reason}")
+        dead = sets.none
+    parts = _parts(sets, sets.complement(dead), live)
+    if parts == [(*sets.all[0], False)]:
+        sets.erase_unused()
+        return False
+    location = softmax.location
+    mark(decided)
+    _emit(loop, sets, parts)
+    sets.erase_unused()
+    some = ["skips dead tiles"] if dead else []
+    some += ["computes live tiles without the mask"] if any(part[2] for part in parts) else []
+    remark(location, f"{' and '.join(some)}: {len(parts)} loops in place of one")
+    return True
+
+
+def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:
+    """Why an iteration in which all scores are −∞ might change something; None if it surely does not."""
+    try:
+        found = accumulation_of(softmax)
+    except Unsuited as reason:
+        return str(reason)
+    if not found.output or not zero_like(first_value(found.accum)):
+        return "its sum does not start from zero"
+    carried = [*found.output, *found.accum, *carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])]
+    positions = {level.position for level in carried if level.loop == loop}
+    block = loop.regions[0].blocks[0]
+    yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+    for i, value in enumerate(yielded):
+        if i not in positions and value != block.arguments[1 + i]:
+            return "the loop carries more than the output and the statistics of softmax"
+    return None
+
+
+def _parts(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bound, bool]]:
+    """The loops in order: their bounds, and whether all of their tiles are live. As fine as MAX_LOOPS allow."""
+    hull = [(alive[0][0], alive[-1][1])] if alive else []
+    for some_alive, some_live in ((alive, live), (hull, live), (alive, []), (hull, [])):
+        parts = _sequence(sets, some_alive, some_live)
+        if len(parts) <= MAX_LOOPS:
+            break
+    return parts
+
+
+def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bound, bool]]:
+    paired = len(alive) == len(live)
+    parts: list[tuple[Bound, Bound, bool]] = []
+
+    def add(low: Bound, high: Bound, is_live: bool) -> None:
+        parts.extend((*tiles, is_live) for tiles in sets.interval(low, high))
+
+    for i, window in enumerate(alive):
+        at, high = window
+        for start, end in sets.clip([live[i]] if paired else live, window):
+            add(at, start, False)
+            add(start, end, True)
+            at = end
+        add(at, high, False)
+    return parts
+
+
+def _emit(loop: ir.Operation, sets: TileSets, parts: list[tuple[Bound, Bound, bool]]) -> None:
+    current = list(loop.operands)[3:]
+    for low, high, is_live in parts:
+        bounds = [sets.value(low), sets.value(high)]
+        with ir.InsertionPoint(loop):
+            clone = loop.clone().operation
+        for i, value in enumerate(bounds):
+            clone.operands[i] = value
+        for i, value in enumerate(current):
+            clone.operands[3 + i] = value
+        if is_live:
+            specialise(clone)
+        unmark(clone)
+        current = list(clone.results)
+    for result, value in zip(loop.results, current, strict=True):
+        result.replace_all_uses_with(value)
+    loop.erase()

@@ -1,0 +1,220 @@
+"""Sets of the tiles of one loop, as intervals of its induction variable with bounds that are computed before it.
+
+A condition c·%k + … ≤ 0 holds up to some tile, or from some tile on. Such prefixes and suffixes, and what can be made
+of them by union, intersection and complement, are lists of intervals [low, high): sorted and disjoint, whatever values
+the bounds have at run time; an interval may be empty. Where that would need to know the order of two bounds, union and
+intersection leave tiles out: a set is of tiles for which something surely holds, so a smaller one is right too.
+
+For a loop from 0 to %n by 32, the tiles with %k + 31 ≤ %q are the interval from 0 to
+
+    %0 = affine.max affine_map<(q) -> (((q - 30) ceildiv 32) * 32, 0)>(%q)
+    %1 = affine.min affine_map<(a, b) -> (a, b)>(%0, %n)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir
+from ...dialects.tiling import Index
+from ..rewriting import ancestors
+
+Bound = int | ir.Value
+Tiles = list[tuple[Bound, Bound]]
+
+
+class TileSets:
+    """Builds sets of the iterations of `loop`, an scf.for with constant lower bound and step."""
+
+    def __init__(self, loop: ir.Operation):
+        self.loop = loop
+        self.variable = loop.regions[0].blocks[0].arguments[0]
+        lower, upper, step = list(loop.operands)[:3]
+        self.low, self.step = build.constant_value(lower), build.constant_value(step)
+        known = build.constant_value(upper)
+        self.high: Bound = upper if known is None else int(known)
+        self.none: Tiles = []
+        self._built: list[ir.Operation] = []
+        self._clamped: set[ir.Value] = set()  # bounds known to lie between the loop's
+        self._holders = [a.block for a in (loop, *ancestors(loop)) if a.parent is not None]
+
+    @property
+    def supported(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.step, int) and self.step > 0
+
+    @property
+    def all(self) -> Tiles:
+        return [(self.low, self.high)]
+
+    def visible(self, value: ir.Value) -> bool:
+        """Whether `value` may be used right before the loop."""
+        block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+        return block in self._holders
+
+    # Conditions.
+
+    def where_not_positive(self, form: Index) -> Tiles:
+        """The tiles for which `form` ≤ 0."""
+        if form.static is not None:
+            return self.all if form.static <= 0 else self.none
+        factor, rest = form.coefficient(self.variable), form.without(self.variable)
+        if not all(isinstance(v, ir.Value) and self.visible(v) for v, _ in rest.terms):
+            return self.none
+        if factor == 0:
+            return self._all_if_not_positive(rest)
+        if factor > 0:
+            return self.interval(self.low, self._tile_at(rest.scaled(-1), factor, exclusive=True))
+        return self.interval(self._tile_at(rest, -factor, exclusive=False), self.high)
+
+    def _all_if_not_positive(self, form: Index) -> Tiles:
+        with ir.InsertionPoint(self.loop), self.loop.location:
+            value, zero = self._apply(form, lambda e: [e]), self._value(0)
+            holds = self._keep(arith.cmpi(arith.CmpIPredicate.sle, value, zero))
+            high = self._keep(arith.select(holds, self._value(self.high), self._value(self.low)))
+        self._clamped.add(high)
+        return self.interval(self.low, high)
+
+    def _tile_at(self, form: Index, divisor: int, exclusive: bool) -> Bound:
+        """The first tile at or after form / divisor; with `exclusive`, the first one after it."""
+
+        def first(e: ir.AffineExpr) -> list[ir.AffineExpr]:
+            if exclusive:
+                start = ir.AffineExpr.get_floor_div(e, divisor) + 1 if divisor > 1 else e + 1
+            else:
+                start = ir.AffineExpr.get_ceil_div(e, divisor) if divisor > 1 else e
+            tile = ir.AffineExpr.get_ceil_div(start - self.low, self.step) * self.step + self.low
+            return [tile, ir.AffineExpr.get_constant(self.low)]
+
+        if form.static is not None:
+            at = form.static // divisor + 1 if exclusive else -(-form.static // divisor)
+            at = max(self.low, -(-(at - self.low) // self.step) * self.step + self.low)
+            return self.minimum(at, self.high)
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            at = self._apply(form, first)
+        return self.minimum(at, self.high)
+
+    def _apply(self, form: Index, results: Callable[[ir.AffineExpr], list[ir.AffineExpr]]) -> ir.Value:
+        """The one result for the expression of `form`, or the maximum of several."""
+        values = [v if v.type == ir.IndexType.get() else self._cast(v) for v, _ in form.terms]
+        e = ir.AffineExpr.get_constant(form.const)
+        for i, (_, c) in enumerate(form.terms):
+            e = ir.AffineExpr.get_dim(i) * c + e
+        found = results(e)
+        return self._affine("affine.apply" if len(found) == 1 else "affine.max", values, found)
+
+    def _cast(self, value: ir.Value) -> ir.Value:
+        return self._keep(arith.index_cast(ir.IndexType.get(), value))
+
+    def _affine(self, name: str, operands: Sequence[ir.Value], results: Sequence[ir.AffineExpr]) -> ir.Value:
+        map_ = ir.AffineMapAttr.get(ir.AffineMap.get(len(operands), 0, list(results)))
+        return self._keep(ir.Operation.create(name, [ir.IndexType.get()], list(operands), {"map": map_}).result)
+
+    def _keep(self, value: ir.Value) -> ir.Value:
+        self._built.append(value.owner.operation)
+        return value
+
+    # Algebra.
+
+    def minimum(self, a: Bound, b: Bound) -> Bound:
+        return self._extremum("affine.min", min, self.high, self.low, a, b)
+
+    def maximum(self, a: Bound, b: Bound) -> Bound:
+        return self._extremum("affine.max", max, self.low, self.high, a, b)
+
+    def _extremum(self, name: str, fold, neutral: Bound, absorbing: Bound, a: Bound, b: Bound) -> Bound:
+        """The neutral bound drops out beside one that lies between the loop's; the absorbing one is what remains."""
+        if _same(a, b):
+            return a
+        if isinstance(a, int) and isinstance(b, int):
+            return fold(a, b)
+        for one, other in ((a, b), (b, a)):
+            if _same(one, absorbing):
+                return one
+            if _same(one, neutral) and other in self._clamped:
+                return other
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            operands = [v for v in (a, b) if not isinstance(v, int)]
+            dims = iter(range(2))
+            results = [
+                ir.AffineExpr.get_constant(v) if isinstance(v, int) else ir.AffineExpr.get_dim(next(dims))
+                for v in (a, b)
+            ]
+            found = self._affine(name, operands, results)
+        self._clamped.add(found)
+        return found
+
+    def interval(self, low: Bound, high: Bound) -> Tiles:
+        """[low, high), with `high` no less than `low`; none where that is empty for sure."""
+        high = self.maximum(low, high)
+        return [] if _same(low, high) else [(low, high)]
+
+    def union(self, a: Tiles, b: Tiles) -> Tiles:
+        """Prefixes and suffixes become one; of intervals between them those of one side are kept."""
+        end, start = self.low, self.high
+        middle: Tiles = []
+        for side in (a, b):
+            inner = []
+            for low, high in side:
+                if _same(low, self.low):
+                    end = self.maximum(end, high)
+                elif _same(high, self.high):
+                    start = self.minimum(start, low)
+                else:
+                    inner.append((low, high))
+            middle = middle or inner
+        start = self.maximum(end, start)
+        between = self.intersection(middle, self.interval(end, start))
+        return self.interval(self.low, end) + between + self.interval(start, self.high)
+
+    def intersection(self, a: Tiles, b: Tiles) -> Tiles:
+        """Of two sets of several intervals only the first with the first and the last with the last."""
+        if len(a) > 1 and len(b) > 1:
+            return self.clip([b[0]], a[0]) + self.clip([b[-1]], a[-1])
+        return (
+            [t for window in b for t in self.clip(a, window)]
+            if len(b) == 1
+            else [t for window in a for t in self.clip(b, window)]
+        )
+
+    def clip(self, tiles: Tiles, window: tuple[Bound, Bound]) -> Tiles:
+        """What of `tiles` lies in `window`; moving each bound into it keeps their order, also that of empty ones."""
+        low, high = window
+        bounds = [[self.minimum(self.maximum(bound, low), high) for bound in t] for t in tiles]
+        return [t for start, end in bounds for t in self.interval(start, end)]
+
+    def complement(self, a: Tiles) -> Tiles:
+        found, at = [], self.low
+        for low, high in a:
+            found += self.interval(at, low)
+            at = high
+        return found + self.interval(at, self.high)
+
+    # What was built.
+
+    def _value(self, bound: Bound) -> ir.Value:
+        return self._keep(build.index(bound)) if isinstance(bound, int) else bound
+
+    def value(self, bound: Bound) -> ir.Value:
+        """An SSA value for `bound`, before the loop."""
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            return self._value(bound)
+
+    def extract(self, tensor: ir.Value, position: Sequence[Index]) -> ir.Value:
+        """The element of an integer tensor, loaded before the loop."""
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            indices = [
+                self._value(at.const) if at.static is not None else self._apply(at, lambda e: [e]) for at in position
+            ]
+            element = tensor.type.element_type
+            return self._keep(ir.Operation.create("tensor.extract", [element], [tensor, *indices]).result)
+
+    def erase_unused(self) -> None:
+        for op in reversed(self._built):
+            if not any(True for r in op.results for _ in r.uses):
+                op.erase()
+        self._built = []
+
+
+def _same(a: Bound, b: Bound) -> bool:
+    return isinstance(a, int) == isinstance(b, int) and a == b
