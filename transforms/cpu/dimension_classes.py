@@ -7,6 +7,7 @@ puts dimension 0 of Q, S, P and O into one class, that of the queries. Slices, i
 pass classes on. A class is named by one of its members, `find` tells which.
 """
 
+import itertools
 from collections.abc import Iterator
 
 from ...dialects.mlir import ir
@@ -85,7 +86,7 @@ class DimensionClasses:
 
 def same_shape_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
-    yield from zip(tensors, tensors[1:], strict=False)
+    yield from itertools.pairwise(tensors)
 
 
 def carried_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:

@@ -179,7 +179,7 @@ class Emitter:
         """Evaluates the body at every point of the register tile; returns the new accumulators."""
         keys = self._accumulator_keys()
         current = dict(zip(keys, accumulators, strict=True))
-        for point in self._offsets(range(self.op.n_loops)):
+        for point in self._in_order():
             values = {}
             for operand in self.op.operands:
                 if not operand.is_read:
@@ -201,6 +201,12 @@ class Emitter:
                 else:
                     self._store(out, value, {d: point[d] for d in out.loops})
         return [current[k] for k in keys]
+
+    def _in_order(self) -> list[Offsets]:
+        """The points of the register tile, so that those which add to one accumulator are far apart."""
+        loops = range(self.op.n_loops)
+        summed = [d for d in loops if not self.op.is_parallel(d)]
+        return sorted(self._offsets(loops), key=lambda point: [point[d] for d in summed])
 
     def _index(self, d: int, point: Offsets) -> ir.Value:
         base = self.indices[d, point[d]]

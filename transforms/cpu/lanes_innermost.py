@@ -239,11 +239,11 @@ class _Layout:
         if self.orders.get(other) == order:
             return
         for use in list(other.uses):
-            user = use.owner.operation
-            if user == op and use.operand_number - 3 == result.result_number:
-                op.operands[use.operand_number] = self._with_order(other, order, op)
-            elif user.name == "scf.yield" and user.parent.operation == op and use.operand_number == result.result_number:
-                user.operands[use.operand_number] = self._with_order(other, order, user)
+            user, number = use.owner.operation, use.operand_number
+            is_init = user == op and number - 3 == result.result_number
+            is_yield = user.name == "scf.yield" and user.parent.operation == op and number == result.result_number
+            if is_init or is_yield:
+                user.operands[number] = self._with_order(other, order, user)
 
     # --- copies
 
