@@ -39,8 +39,10 @@ class Tile:
 class Emitter:
     """Emits one op at the current insertion point."""
 
-    def __init__(self, op: Structured, schedule: Schedule):
+    def __init__(self, op: Structured, schedule: Schedule, initial: dict[int, float | int]):
+        """`initial`: constants that accumulators start from, by operand number; others are read."""
         self.op = op
+        self.constants = initial
         self.schedule = schedule
         self.v = schedule.vector_loop
         self.lanes = schedule.lanes
@@ -50,7 +52,8 @@ class Emitter:
         found = {o.number: combiner(op, o) for o in op.outputs}
         self.combiners: dict[int, Combiner] = {n: c for n, c in found.items() if c is not None}
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
-        self.evaluator = BodyEvaluator(op, self.lanes)
+        numbers = [n for n, value in initial.items() if value == value]  # no NaN
+        self.evaluator = BodyEvaluator(op, self.lanes, [op.body.arguments[n] for n in numbers])
 
     def emit(self) -> None:
         self.memory = {o.number: self._memory(o) for o in self.op.operands}
@@ -256,7 +259,7 @@ class Emitter:
             if not self.op.is_accumulator(out):
                 continue
             for offsets in self._offsets(sorted(out.loops)):
-                self.initial[out.number, offsets] = self._load(out, self._at(out.loops, offsets))
+                self.initial[out.number, offsets] = self._initial(out, self._at(out.loops, offsets))
             for offsets in self._accumulator_offsets(out):
                 at = dict(zip(self._accumulator_loops(out), offsets, strict=True))
                 if self._is_split(out):
@@ -267,6 +270,12 @@ class Emitter:
                     value = self.initial[out.number, tuple(at[d] for d in sorted(out.loops))]
                 result.append(((out.number, offsets), value))
         return result
+
+    def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
+        if out.number not in self.constants:
+            return self._load(out, at)
+        value = build.constant(register_type(out.element), self.constants[out.number])
+        return self.evaluator.broadcast(value) if self.v in out.loops else value
 
     def _store_accumulators(self, keys: Sequence[Key], final: Sequence[ir.Value]) -> None:
         values = dict(zip(keys, final, strict=True))

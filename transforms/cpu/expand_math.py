@@ -36,8 +36,8 @@ class ExpandMath(Pass):
         …                                        # a polynomial of the rest, times a power of two made of bits
 
     On f32 and f64, scalars and vectors; f16 and bf16 are computed in f32. Error bounds stand with each function in
-    `polynomials`; where the host has AVX-512, exp and exp2 of whole registers are those of `avx512`. Other functions and
-    types are left to libm, which is called per element.
+    `polynomials`; where the host has AVX-512, exp and exp2 of whole registers are those of `avx512`. Other functions
+    and types are left to libm, which is called per element.
     """
 
     def run(self, op: ir.Operation) -> None:
