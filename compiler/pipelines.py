@@ -57,6 +57,12 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "canonicalize",
         "cse",
         "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
+        # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
+        "linalg-generalize-named-ops",
+        "fold-transposes",
+        f"lanes-innermost{{vector-bytes={vector_bytes}}}",
+        "canonicalize",
+        "cse",
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
@@ -69,8 +75,8 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "scratch",
         "buffer-deallocation-pipeline",
         "convert-bufferization-to-memref",
-        # Vectors: named ops become generics, and all of them go through one mechanism.
-        "linalg-generalize-named-ops",
+        # Vectors.
+        "linalg-generalize-named-ops",  # what bufferization made
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",

@@ -34,6 +34,8 @@ PASSES = (
     "fresh-inits",
     "parallel-loops",
     "cpu/own-inits",
+    "cpu/fold-transposes",
+    "cpu/lanes-innermost",
     "cpu/protect-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
