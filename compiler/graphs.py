@@ -5,8 +5,8 @@
     out = kernel(*graph.inputs())                    # numpy arrays; graph.reference(…) is the same in float64
 
 The text has two contractions as ``linalg.generic``, whose indexing maps say where a dimension stands in memory and
-which queries share a head of keys: nothing is transposed or repeated. A mask is computed from indices. Scores, statistics and
-sums are f32, or f64 for f64; the probabilities are rounded to the inputs' type for the second contraction.
+which queries share a head of keys: nothing is transposed or repeated. A mask is computed from indices. Scores,
+statistics and sums are f32, or f64 for f64; the probabilities are rounded to the inputs' type for the second contraction.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ class Attention:
     """softmax(modified(scale·Q·Kᵀ))·V. A key j is live for a query i if window[0] ≤ j − i ≤ window[1]; None: no limit.
 
     Layouts name the dimensions in memory: b(atch), h(eads), s(equence), d. With `values_transposed` the last two
-    letters of V's, s and d, change places. `softcap` c makes a score s to c·tanh(s/c) before bias and mask. With `alibi` a
-    score gets 2^(−8·(h+1)/heads)·(j − i) added. `lse` is a second result, ln Σ exp(score), [batch, heads, queries].
+    letters of V's, s and d, change places. `softcap` c makes a score s to c·tanh(s/c) before bias and mask. With
+    `alibi` a score gets 2^(−8·(h+1)/heads)·(j − i) added. `lse` is a second result, ln Σ exp(score), [batch, heads, queries].
     """
 
     batch: int = 1
@@ -346,7 +346,7 @@ class _Writer:
         return f"%joined{suffix}", kind
 
     def reassociation(self, dims: str) -> tuple[str, list[int]]:
-        groups: list[str] = []
+        groups: list[list[int]] = []
         sizes: list[int] = []
         for i, c in enumerate(dims):
             if c == "g":
