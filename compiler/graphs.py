@@ -6,7 +6,7 @@
 
 The text has two contractions as ``linalg.generic``, whose indexing maps say where a dimension stands in memory and
 which queries share a head of keys: nothing is transposed or repeated. A mask is computed from indices. Scores,
-statistics and sums are f32, or f64 for f64; the probabilities are rounded to the inputs' type for the second contraction.
+statistics and sums are f32, or f64 for f64; the probabilities are rounded to the inputs' type for the second one.
 """
 
 import dataclasses
@@ -27,7 +27,8 @@ class Attention:
 
     Layouts name the dimensions in memory: b(atch), h(eads), s(equence), d. With `values_transposed` the last two
     letters of V's, s and d, change places. `softcap` c makes a score s to c·tanh(s/c) before bias and mask. With
-    `alibi` a score gets 2^(−8·(h+1)/heads)·(j − i) added. `lse` is a second result, ln Σ exp(score), [batch, heads, queries].
+    `alibi` a score gets 2^(−8·(h+1)/heads)·(j − i) added. `lse` is a second result, ln Σ exp(score), [batch, heads,
+    queries].
     """
 
     batch: int = 1
