@@ -1,8 +1,8 @@
 """ONNX: a model compiled as a whole, and a backend as onnx defines them.
 
-    kernel = compile("model.onnx")                    # or an onnx.ModelProto; example_args fix dynamic dimensions
-    out = kernel(q, k, v)                             # numpy arrays, in the order of the model's inputs
-    out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
+kernel = compile("model.onnx")                    # or an onnx.ModelProto; example_args fix dynamic dimensions
+out = kernel(q, k, v)                             # numpy arrays, in the order of the model's inputs
+out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
 """
 
 import os

@@ -1,10 +1,10 @@
 """An ONNX model made ready for import: functions inlined, shapes inferred, what is constant folded.
 
-    Attention(Q, K, V) {is_causal = 1}
-  becomes the function body that the operator's schema defines, of which
-    Shape(K) → Slice → Concat → Reshape, Sqrt(Cast(Shape)), Where(true, …)
-  and all else that hangs on no input is computed here, by onnx's reference evaluator. Index patterns (a causal mask
-  made of ``Range``) stay: as computations on indices they can be told from any other mask.
+  Attention(Q, K, V) {is_causal = 1}
+becomes the function body that the operator's schema defines, of which
+  Shape(K) → Slice → Concat → Reshape, Sqrt(Cast(Shape)), Where(true, …)
+and all else that hangs on no input is computed here, by onnx's reference evaluator. Index patterns (a causal mask
+made of ``Range``) stay: as computations on indices they can be told from any other mask.
 """
 
 import itertools
@@ -61,9 +61,7 @@ def _set_shapes(graph: GraphProto, shapes: Sequence[Sequence[int] | None]) -> No
             continue
         if kind.HasField("shape"):
             declared = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-            if len(declared) != len(shape) or any(
-                d not in (None, n) for d, n in zip(declared, shape, strict=True)
-            ):
+            if len(declared) != len(shape) or any(d not in (None, n) for d, n in zip(declared, shape, strict=True)):
                 sizes = [d.dim_param or d.dim_value for d in kind.shape.dim]
                 raise user_error(f"input '{value.name}' of the model has shape {sizes}, but is given {list(shape)}")
         value.type.CopyFrom(helper.make_tensor_type_proto(kind.elem_type, list(shape)))
