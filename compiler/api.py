@@ -46,6 +46,7 @@ class Options:
     tile_sizes: Sequence[int] = ()  # one per loop of the root, 0 = not tiled; by default chosen from the caches
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
+    arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
     def check(self) -> None:
@@ -104,7 +105,7 @@ def compile_text(text: str, filename: str, target: str, options: Options) -> "Ke
     """Compiles MLIR text; locations name `filename`. Raises DiagnosedError."""
     check_target(target)
     options.check()
-    if not cache.enabled():
+    if not _is_cached(target):
         return compile_module(load_text(text, filename), target, options)
     with COMPILING:
         source = cache.key(text, "source", target, options)
@@ -112,13 +113,19 @@ def compile_text(text: str, filename: str, target: str, options: Options) -> "Ke
         if found is not None:
             compiled, said = found
             counts.count_cached(compiled.counts)
-            for one in said if options.listener is not None else ():
-                options.listener(one)
+            if options.listener is not None:
+                for one in said:
+                    options.listener(one)
         else:
             key, compiled, news = _found_or_lowered(load_text(text, filename), target, options)
             if news is not None or not compiled.told:
                 cache.keep_source(source, key, news or [], filename)
     return Kernel.of(compiled, target, options)
+
+
+def _is_cached(target: str) -> bool:
+    """Whether kernels for the target are kept. Those for GPUs are not yet: their PTX is compiled by the driver."""
+    return cache.enabled() and target == "cpu"
 
 
 def _without_locations(module: ir.Module) -> str:
@@ -225,8 +232,6 @@ def check_target(target: str) -> None:
     """A user's error if there is no such target."""
     if target not in TARGETS:
         raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
-    if target == "nvidia":
-        raise user_error("the target nvidia is not built yet; use the target cpu")
 
 
 def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
@@ -259,7 +264,7 @@ def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel"
     check_target(target)
     options.check()
     with COMPILING:
-        if cache.enabled():
+        if _is_cached(target):
             _, compiled, _ = _found_or_lowered(module, target, options)
         else:
             compiled, _ = _lower(module, target, options)
@@ -281,13 +286,11 @@ def _found_or_lowered(module: ir.Module, target: str, options: Options) -> tuple
 def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, list[Diagnostic]]:
     """Takes a module through all levels, in place; what was said meanwhile comes with the result."""
     from . import pipelines
-    from .runtime import cpu
 
     function = find_entry(module, options.entry)
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
     signature = Signature.of(function)
-    types = cpu.Signature.of(module, signature.name)
     texts = {"graph": print_module(module)}
     said: list[Diagnostic] = []
 
@@ -297,17 +300,27 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
             options.listener(found)
 
     with module.context, module.operation.location, counts.counting() as counting:
-        pass_manager.run(
-            [*_fusion(module, options), *pipelines.lower(target)],
-            module,
-            hooks=[Snapshots(pipelines.STAGE_AFTER, texts), counting],
-            listener=listener,
-        )
-        runtime = cpu.CpuKernel(module, types)
+        hooks: list[pass_manager.Hook] = [Snapshots(pipelines.STAGE_AFTER, texts), counting]
+        fusion = _fusion(module, target, options)
+        runtime: Any
+        if target == "nvidia":
+            from .runtime import nvidia
+
+            arch = nvidia.choose_arch(options.arch)
+            pass_manager.run([*fusion, *pipelines.nvidia(arch)], module, hooks=hooks, listener=listener)
+            image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
+            texts.update(code)
+            runtime = nvidia.NvidiaKernel(image, signature)
+        else:
+            from .runtime import cpu
+
+            types = cpu.Signature.of(module, signature.name)
+            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
+            runtime = cpu.CpuKernel(module, types)
     return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said)), said
 
 
-def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
+def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
     """The pass that fuses attention: the module's script, the automatic one, or none."""
     tiling = bool(options.tile_sizes or options.tile_interchange)
     if has_script(module):
@@ -323,7 +336,7 @@ def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
     try:
         return [
             "raise-attention",
-            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange))),
+            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
         ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
@@ -351,13 +364,21 @@ class Kernel:
         return self.signature.name
 
     def __call__(self, *arguments: Any) -> Any:
-        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack."""
+        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack.
+
+        For the target nvidia, tensors of torch or CuPy on the GPU are used in place, and so are the results.
+        """
         results = self.run(self.bind(arguments))
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays that `run` takes, checked."""
         try:
+            if self.target == "nvidia":
+                from .runtime import cuda, nvidia
+
+                if any(cuda.is_device_array(a) for a in arguments):
+                    return nvidia.check_device_arrays(self.signature, arguments)
             return self.signature.bind(arguments)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None

@@ -163,7 +163,8 @@ class Writer:
         return f"%joined{suffix}", kind
 
     def reassociation(self, dims: str) -> tuple[str, list[int]]:
-        groups, sizes = [], []
+        groups: list[list[int]] = []
+        sizes: list[int] = []
         for i, c in enumerate(dims):
             if c == "g":
                 groups[-1].append(i)

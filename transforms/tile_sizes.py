@@ -27,11 +27,11 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     root = attention.root
     loops = contraction_loops(root)
     assert loops is not None, "an attention's root is a contraction"
-    extents = _static_extents(root)
+    extents = static_extents(root)
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1]:
         sizes[d] = 1
-    queries = min(QUERIES, _extent(extents, loops.m[-1:], QUERIES))
+    queries = min(QUERIES, extent_of(extents, loops.m[-1:], QUERIES))
     for d in loops.m[-1:]:
         sizes[d] = queries
     head_sizes = _head_sizes(attention, extents)
@@ -43,12 +43,12 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
             break
         keys //= 2
     d = loops.k[-1]
-    sizes[d] = min(keys, _extent(extents, [d], keys))
+    sizes[d] = min(keys, extent_of(extents, [d], keys))
     order = [*loops.batch, *loops.m, *loops.n, *loops.k]
     return sizes, order
 
 
-def _static_extents(op: ir.Operation) -> list[int | None]:
+def static_extents(op: ir.Operation) -> list[int | None]:
     """The extents of the loops of a structured op, None where dynamic."""
     maps = indexing_maps(op)
     extents: list[int | None] = [None] * maps[0].n_dims
@@ -60,7 +60,7 @@ def _static_extents(op: ir.Operation) -> list[int | None]:
     return extents
 
 
-def _extent(extents: list[int | None], loops: list[int], default: int) -> int:
+def extent_of(extents: list[int | None], loops: list[int], default: int) -> int:
     known = [extents[d] for d in loops]
     return max(1, known[0]) if known and known[0] is not None else default
 
@@ -68,7 +68,7 @@ def _extent(extents: list[int | None], loops: list[int], default: int) -> int:
 def _head_sizes(attention: Attention, extents: list[int | None]) -> int:
     """Dqk + Dv, 64 for each that is dynamic."""
     root, scores = contraction_loops(attention.root), contraction_loops(attention.scores)
-    of_scores = _static_extents(attention.scores)
+    of_scores = static_extents(attention.scores)
     values = 1
     for d in root.n if root else []:
         values *= extents[d] or 64

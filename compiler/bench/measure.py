@@ -79,6 +79,8 @@ class Measured:
         results = []
         for result in self.results:
             found = {key: value for key, value in dataclasses.asdict(result).items() if value not in ("", None)}
+            if result.error is not None and not np.isfinite(result.error):
+                found["error"] = str(result.error)  # JSON has no infinity
             if result.times:
                 found["seconds"] = result.seconds
                 found["gflops"] = self.graph.flops() / result.seconds / 1e9
@@ -176,7 +178,7 @@ def measure(
         jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
         if with_roofs:
             jobs += [Job("peak", element, threads) for element in dict.fromkeys((graph.element, "f32"))]
-            jobs.append(Job("reading", "reading", threads, size=min(max(graph.bytes(), 64 << 20), 1 << 30)))
+            jobs.append(Job("reading", "reading", threads, size=min(max(graph.bytes(), 1 << 20), 1 << 30)))
         workers: list[Worker] = []
         try:
             for job in jobs:

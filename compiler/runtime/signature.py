@@ -51,7 +51,7 @@ class Signature:
         """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can."""
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
-        slots, groups = self._checks
+        slots, _ = self._checks
         arrays = []
         for value, (dtype, shape, rank, static, slot) in zip(arguments, slots):  # noqa: B905 (checked above)
             # Almost always it is what is wanted; all other cases are _bound's.
@@ -63,14 +63,18 @@ class Signature:
                         arrays.append(value)
                         continue
             arrays.append(_bound(len(arrays), value, slot))
-        for (first, d0), group, size in groups:
+        self.check_dimensions(arrays)
+        return arrays
+
+    def check_dimensions(self, arrays: Sequence[Any]) -> None:
+        """A user's error where dimensions differ that are equal in the graph."""
+        for (first, d0), group, size in self._checks[1]:
             expected = size_of(arrays[first], d0) if size is None else size
             for i, d in group:
                 found = size_of(arrays[i], d)
                 if found != expected:
                     why = f"as {_name(first, d0)}" if size is None else "as the graph has it elsewhere"
                     raise user_error(f"{_name(i, d)} must be {expected}, {why}, but is {found}")
-        return arrays
 
     @functools.cached_property
     def _checks(self) -> tuple[list, list]:

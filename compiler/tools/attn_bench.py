@@ -123,7 +123,7 @@ def _write_json(path: str, all_measured: Sequence[Measured]) -> None:
     text = json.dumps(
         {"command": shlex.join(["attn-bench", *sys.argv[1:]]), "cases": [found.plain() for found in all_measured]},
         indent=2,
-        allow_nan=True,
+        allow_nan=False,
     )
     if path == "-":
         print(text)

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import itertools
+import math
 import pathlib
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -103,6 +104,16 @@ def _positive_number(text: str) -> float:
     return value
 
 
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expects a number, but found '{text}'")
+    return value
+
+
 def _peers(text: str) -> list[str]:
     names = [name for name in text.split(",") if name]
     for name in names:
@@ -190,7 +201,7 @@ def _parser() -> _Parser:
     add("s_k", -1, int, "length of keys; negative: as s (default: -1)")
     add("d", 128, _positive, "head size of queries and keys (default: 128)")
     add("d_v", 0, _natural, "head size of values; 0: as d (default: 0)")
-    add("scale", 0.0, float, "factor of the scores; 0: 1/sqrt(d) (default: 0)")
+    add("scale", 0.0, _finite, "factor of the scores; 0: 1/sqrt(d) (default: 0)")
     add("iperm", "1", flag, "layout of the inputs, 1: b h s d, 0: b s h d (default: 1)")
     add("operm", "1", flag, "layout of the output (default: 1)")
     add("bias", "0", flag, "1: add a bias of b h s s_k (default: 0)")
@@ -225,6 +236,9 @@ def parse_options(arguments: Sequence[str]) -> Options:
         parser.error("argument -mode: group mode, with a length for each entry of the batch, is not supported yet")
     if found.plot is not None and found.plot.suffix not in (".png", ".svg", ".pdf"):
         parser.error(f"argument --plot: expects a file named .png, .svg or .pdf, but found '{found.plot}'")
+    for file in (found.plot, found.json if found.json != "-" else None):
+        if file is not None and not pathlib.Path(file).absolute().parent.is_dir():
+            parser.error(f"{file} cannot be written: there is no such folder")
     cases = _cases(parser, arguments, found)
     return Options(
         cases,
