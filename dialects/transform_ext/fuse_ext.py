@@ -9,7 +9,7 @@ to inner. The handle of the root is consumed.
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ..mlir import ext, ir
 from ..verification import expect, verifier
@@ -36,7 +36,7 @@ def verify_tiling(op: ir.OpView) -> None:
 
 
 class TilingOp(TransformExt.Operation):
-    """What `fuse_ext` and `tile_ext` share. `handles`: the root, then stops. `produced`: the root's tile, then loops."""
+    """What `fuse_ext` and `tile_ext` share. `handles`: root, then stops. `produced`: the root's tile, then loops."""
 
     tile_sizes: ir.ArrayAttr
     tile_interchange: ir.ArrayAttr
@@ -45,7 +45,7 @@ class TilingOp(TransformExt.Operation):
 
     consumed_operands = 1
     assembly_format = "$handles attr-dict (`:` functional-type)?"
-    assembly_defaults: ClassVar = {"tile_sizes": "[]", "tile_interchange": "[]"}
+    assembly_defaults = {"tile_sizes": "[]", "tile_interchange": "[]"}  # noqa: RUF012 (annotations are fields here)
 
 
 class FuseExtOp(TilingOp, name="fuse_ext"):
