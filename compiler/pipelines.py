@@ -1,9 +1,11 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+from collections.abc import Callable
+
 from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
-# Which pass ends a level of the IR (README, "The folders are the pipeline"), for `kernel.stages()`, `--print-ir` and reports.
+# Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
 STAGE_AFTER = {
     "raise-attention": "raised",
     "transform-interpreter": "fused",
@@ -12,12 +14,17 @@ STAGE_AFTER = {
     "convert-bufferization-to-memref": "buffers",
     "expand-math": "target",
     "check-lowered": "llvm",
+    # For GPUs.
+    "outline-kernels": "tiles",
+    "assign-layouts": "layouts",
+    "stage-loads": "scheduled",
+    "tiles-to-nvvm": "nvvm",
 }
 
 
 def lower(target: str) -> list[str]:
     """The passes from linalg on tensors (fused or not) to what the target's runtime loads."""
-    pipelines = {"cpu": cpu}
+    pipelines: dict[str, Callable[[], list[str]]] = {"cpu": cpu, "nvidia": nvidia}
     if target not in pipelines:
         raise ValueError(f"unknown target '{target}'; known: {', '.join(pipelines)}")
     return pipelines[target]()
@@ -50,6 +57,12 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "canonicalize",
         "cse",
         "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
+        # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
+        "linalg-generalize-named-ops",
+        "fold-transposes",
+        f"lanes-innermost{{vector-bytes={vector_bytes}}}",
+        "canonicalize",
+        "cse",
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
@@ -62,8 +75,8 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "scratch",
         "buffer-deallocation-pipeline",
         "convert-bufferization-to-memref",
-        # Vectors: named ops become generics, and all of them go through one mechanism.
-        "linalg-generalize-named-ops",
+        # Vectors.
+        "linalg-generalize-named-ops",  # what bufferization made
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",
@@ -99,6 +112,46 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "canonicalize",
         "cse",
         "check-lowered",  # translating a left-over op would end the process
+    ]
+
+
+def nvidia(arch: str = "sm_90a") -> list[str]:
+    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
+    return [
+        # The online level, as for the CPU: its parallel loops become the grid.
+        "convert-linalg-softmax",
+        "fold-diag",
+        "canonicalize",
+        "cse",
+        "fresh-inits",
+        "remove-dead-values",
+        "parallel-loops",
+        "canonicalize",
+        "defer-division",
+        "split-masked-tiles",
+        "decompose-linalg-ext",
+        "canonicalize",
+        "cse",
+        "linalg-generalize-named-ops",
+        "fuse-consumers",
+        "canonicalize",
+        "cse",  # one value for each size: the axes of tiles are told apart by them
+        # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
+        "outline-kernels",
+        "canonicalize",
+        "cse",
+        "assign-layouts",
+        "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
+        "cse",
+        "stage-loads",
+        "canonicalize",
+        "cse",
+        "lower-affine",  # sizes of tiles at the boundary
+        "canonicalize",
+        "cse",
+        f"tiles-to-nvvm{{arch={arch}}}",
+        "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
+        "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
 
 

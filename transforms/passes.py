@@ -34,6 +34,8 @@ PASSES = (
     "fresh-inits",
     "parallel-loops",
     "cpu/own-inits",
+    "cpu/fold-transposes",
+    "cpu/lanes-innermost",
     "cpu/protect-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
@@ -43,6 +45,11 @@ PASSES = (
     "cpu/expand-math",
     "cpu/outline-parallel",
     "cpu/check-lowered",
+    "nvidia/fuse-consumers",
+    "nvidia/outline-kernels",
+    "nvidia/assign-layouts",
+    "nvidia/stage-loads",
+    "nvidia/tiles-to-nvvm",
 )
 
 

@@ -73,7 +73,7 @@ def check(text: str, inputs, sizes, order=(), before=()):
     return printed
 
 
-TERMS = ["%i", "%j", "arith.subi %j, %i : index", "arith.subi %i, %j : index", "math.absi"]
+TERMS = ["%i", "%j", "arith.subi %j, %i : index", "arith.subi %i, %j : index", "math.absi", "div", "chunks", "max"]
 LEAF = st.tuples(
     st.sampled_from(["sle", "slt", "sge", "sgt", "sgt", "sle", "eq", "ne", "ult"]),
     st.sampled_from(TERMS),
@@ -94,6 +94,16 @@ def emitted(lines: Lines, tree) -> str:
     if tree[0] in ("andi", "ori", "xori", "select"):
         return lines.add(f"arith.{tree[0]} {', '.join(emitted(lines, part) for part in tree[1:])} : i1")
     predicate, term, constant = tree
+    if term in ("div", "chunks"):
+        three = lines.number(3)
+        chunk = lines.add(f"arith.floordivsi {lines.add('arith.subi %j, %i : index')}, {three} : index")
+        if term == "chunks":
+            chunks = [lines.add(f"arith.{op} {v}, {three} : index") for v, op in (("%i", "divui"), ("%j", "divsi"))]
+            chunk = lines.add(f"arith.subi {', '.join(chunks)} : index")
+        return lines.compare(predicate, chunk, lines.number(constant // 3))
+    if term == "max":
+        largest = lines.add(f"arith.maxsi %i, {lines.number(4)} : index")
+        term = f"arith.subi {largest}, {lines.add(f'arith.minsi %j, {lines.number(3)} : index')} : index"
     if term == "math.absi":
         term = f"math.absi {lines.add('arith.subi %i, %j : index')} : index"
     return lines.compare(predicate, term if term in ("%i", "%j") else lines.add(term), lines.number(constant))
@@ -151,6 +161,7 @@ MASKS = {
     "bottom right": lambda i, j, m, k: j <= i + (k - m),
     "window": lambda i, j, m, k: (j <= i) & (j > i - 7),
     "both sides": lambda i, j, m, k: abs(i - j) < 5,
+    "chunks": lambda i, j, m, k: (j <= i) & (j // 6 == i // 6),
     "sinks": lambda i, j, m, k: (j <= i) & ((j > i - 6) | (j < 3)),
 }
 
@@ -168,6 +179,10 @@ def mask_lines(name: str, graph: Attention) -> tuple[Lines, str]:
         return lines, lines.compare("sgt", "%j", lines.add(f"arith.addi %i, {offset} : index"))
     if name == "window":
         return lines, lines.add(f"arith.ori {late}, {lines.compare('sge', distance, lines.number(7))} : i1")
+    if name == "chunks":
+        six = lines.number(6)
+        chunks = [lines.add(f"arith.divsi {v}, {six} : index") for v in ("%i", "%j")]
+        return lines, lines.add(f"arith.ori {late}, {lines.compare('ne', *chunks)} : i1")
     if name == "both sides":
         return lines, lines.compare("sge", lines.add(f"math.absi {distance} : index"), lines.number(5))
     early = lines.compare("sge", distance, lines.number(6))
@@ -266,3 +281,30 @@ def test_compiled(name):
     with CONTEXT:
         fused = print_module(fuse(text, [1, 16, 0, 24], (0, 1, 3, 2)))
     assert relative_error(kernel(fused)(*inputs), expected) < 1e-5
+
+
+def test_mask_read_at_two_positions():
+    """At a position and at its transpose: dead and live tiles of one are not those of the other."""
+    graph = Attention(12, 12, 2, 2, modify="causal")
+    identity, transposed = "affine_map<(d0, d1) -> (d0, d1)>", "affine_map<(d0, d1) -> (d1, d0)>"
+    made = (
+        "%me = tensor.empty() : tensor<12x12xf64>\n%mask = linalg.generic {indexing_maps = "
+        f'[{identity}], iterator_types = ["parallel", "parallel"]}} outs(%me : tensor<12x12xf64>) {{\n'
+        "  ^bb0(%old: f64):\n    %i = linalg.index 0 : index\n    %j = linalg.index 1 : index\n"
+        f"    {DEAD}    %b = arith.select %dead, %minus_inf, %zero : f64\n    linalg.yield %b : f64\n"
+        "  } -> tensor<12x12xf64>\n%mod_e ="
+    )
+    text = graph.text()
+    start, end = text.index("    %y = arith.mulf"), text.index("    linalg.yield %w")
+    add = "    %y = arith.addf %x, %b : f64\n    %z = math.exp %c : f64\n    %w = arith.addf %y, %z : f64\n"
+    text = text[:start] + add + text[end:]
+    kind = "tensor<12x12xf64>"
+    text = text.replace("%mod_e =", made, 1).replace(
+        f"ins(%s : {kind})", f"ins(%s, %mask, %mask : {kind}, {kind}, {kind})"
+    )
+    text = text.replace(
+        f"%mod = linalg.generic {{indexing_maps = [{identity}, ",
+        f"%mod = linalg.generic {{indexing_maps = [{identity}, {identity}, {transposed}, ",
+    ).replace("^bb0(%x: f64, %old: f64)", "^bb0(%x: f64, %b: f64, %c: f64, %old: f64)")
+    printed = check(text, graph.inputs(), [3, 0, 3])
+    assert "tensor.extract_slice" in printed

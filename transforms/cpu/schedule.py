@@ -70,6 +70,13 @@ def choose(op: Structured, target: Target) -> Schedule:
             unroll[vector] = min(4, vectors)
         else:
             unroll[vector], unroll[reuse] = _register_tile(vectors, op.sizes[vector], _size(op, reuse), budget)
+            import os
+
+            if "RT" in os.environ and _size(op, reuse) > 1:
+                a, b, c = map(int, os.environ["RT"].split(","))
+                unroll[vector] = min(a, vectors)
+                unroll[reuse] = b
+                unroll[reductions[-1]] = c
         inner = [vector] + ([reuse] if reuse is not None else [])
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
