@@ -34,6 +34,7 @@ PASSES = (
     "parallel-loops",
     "cpu/own-inits",
     "cpu/fold-transposes",
+    "cpu/widen-tiles",
     "cpu/lanes-innermost",
     "cpu/protect-arguments",
     "cpu/scratch",
