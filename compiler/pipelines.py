@@ -60,6 +60,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
         "fold-transposes",
+        "widen-tiles",
         f"lanes-innermost{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",

@@ -35,6 +35,7 @@ PASSES = (
     "parallel-loops",
     "cpu/own-inits",
     "cpu/fold-transposes",
+    "cpu/widen-tiles",
     "cpu/lanes-innermost",
     "cpu/protect-arguments",
     "cpu/scratch",
