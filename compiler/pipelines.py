@@ -144,6 +144,7 @@ def nvidia(arch: str = "sm_90a") -> list[str]:
         "assign-layouts",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
+        *(["overlap-matmuls"] if arch == "sm_90a" else []),
         "stage-loads",
         "canonicalize",
         "cse",

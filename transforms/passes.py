@@ -49,6 +49,7 @@ PASSES = (
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
     "nvidia/assign-layouts",
+    "nvidia/overlap-matmuls",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
 )
