@@ -174,7 +174,7 @@ def measure(
         if validate:
             progress("reference in float64")
             rows, expected = _expected(graph, init, seed, folder)
-        common = {"threads": threads, "init": init, "seed": seed, "expected": expected}
+        common: dict[str, Any] = {"threads": threads, "init": init, "seed": seed, "expected": expected}
         jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
         if with_roofs:
             jobs += [Job("peak", element, threads) for element in dict.fromkeys((graph.element, "f32"))]
