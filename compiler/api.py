@@ -61,11 +61,13 @@ class Options:
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
-    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation) or a traced function into a Kernel.
+    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation), a traced function or an ONNX model.
 
-    A function or module of torch is traced with `example_args` (and `example_kwargs`; `dynamic_shapes` as
-    torch.export takes them); for anything else `example_args`, where given, are checked against the function's
-    arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what to do.
+    A function or module of torch, or a function of JAX, is traced with `example_args` (and `example_kwargs`; for torch
+    also `dynamic_shapes` as torch.export takes them). An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
+    `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against
+    the function's arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what
+    to do.
     """
     with COMPILING:
         return _compile(source, example_args, target, options)
@@ -83,6 +85,10 @@ def _compile(source: Any, example_args: Sequence[Any] | None, target: str, optio
             from .frontends import compile_traced
 
             return compile_traced(source, example_args, target, Options(**options), tracing)
+        if is_onnx(source):
+            from .frontends import compile_onnx
+
+            return compile_onnx(source, example_args, target, Options(**options), tracing)
         if tracing:
             raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
         kernel = _compiled(source, target, Options(**options))
@@ -130,6 +136,13 @@ def _is_cached(target: str) -> bool:
 
 def _without_locations(module: ir.Module) -> str:
     return print_module(module, generic=True)
+
+
+def is_onnx(source: Any) -> bool:
+    """Whether `source` is a model of ONNX, or a path to one; onnx itself is not needed to tell."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source).endswith(".onnx")
+    return type(source).__name__ == "ModelProto" and hasattr(source, "opset_import")
 
 
 def _context() -> ir.Context:

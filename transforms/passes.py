@@ -35,6 +35,7 @@ PASSES = (
     "parallel-loops",
     "cpu/own-inits",
     "cpu/fold-transposes",
+    "cpu/widen-tiles",
     "cpu/lanes-innermost",
     "cpu/protect-arguments",
     "cpu/scratch",
@@ -48,6 +49,7 @@ PASSES = (
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
     "nvidia/assign-layouts",
+    "nvidia/overlap-matmuls",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
 )

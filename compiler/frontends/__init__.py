@@ -43,6 +43,21 @@ def compile_traced(
     )
 
 
+def compile_onnx(
+    source: Any, example_args: Sequence[Any] | None, target: str, options: "Options", tracing: dict[str, Any]
+) -> "Kernel":
+    """The kernel of an ONNX model."""
+    if tracing:
+        raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise user_error("a model of ONNX needs the package onnx: pip install 'attn-opt[onnx]'") from None
+    from .onnx import compile_onnx as compile_model
+
+    return compile_model(source, example_args, target, options)
+
+
 def _is_torch(source: Any, example_args: Any, example_kwargs: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None:

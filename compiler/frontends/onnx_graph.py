@@ -19,6 +19,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from ..diagnostics import user_error
 from .lowering import first_line
 from .onnx_functions import inlined
+from .onnx_precision import in_single_precision
 
 KEPT = ("Range",)  # patterns of indices, told apart from other tensors by raise-attention
 FOLDED = 1024  # elements: larger results are computed at run time, unless they come from constants as large
@@ -43,7 +44,7 @@ def prepared(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = 
         if not _Folding(copy).run():
             break
         copy = _inferred(copy)
-    return copy
+    return _inferred(in_single_precision(copy))
 
 
 def _remove_initialized_inputs(graph: GraphProto) -> None:
@@ -139,8 +140,9 @@ class _Folding:
         kind = self.types.get(name)
         if kind is None or not kind.HasField("shape"):
             return None
-        sizes = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-        return None if None in sizes else sizes
+        if not all(d.HasField("dim_value") for d in kind.shape.dim):
+            return None
+        return [d.dim_value for d in kind.shape.dim]
 
     def _value(self, node: NodeProto) -> list[np.ndarray] | None:
         """The results of a node, if they are known and small enough to be constants."""

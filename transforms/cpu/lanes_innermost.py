@@ -1,6 +1,6 @@
 """The pass ``lanes-innermost``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -9,10 +9,10 @@ from ...dialects.tiling.structured import indexing_maps
 from ..linear import upper_bound
 from ..passes import Pass, option
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
-from .dimension_classes import Dim, DimensionClasses, carried_pairs
+from .dimension_classes import Dim, DimensionClasses
 from .target import host_target
-
-CARRYING = ("scf.for", "scf.if")
+from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, tile_values
+from .widen_tiles import widen_argument
 
 
 @dataclass(frozen=True)
@@ -110,18 +110,12 @@ class _Layout:
         self.classes = classes
         self.rows = rows
         self.ops = ops_in(loop)
-        self.copies: dict[ir.Value, ir.Value] = {}
+        self.copies: dict[tuple[ir.Value, ir.Type], ir.Value] = {}
         self.orders: dict[ir.Value, list[int]] = {}
-        for value in self._values():
+        for value in tile_values(loop):
             order = self._order(value)
-            if order is not None and self._is_flexible(value):
+            if order is not None and not classes.is_repeated(value) and can_change(value, loop):
                 self.orders[value] = order
-
-    def _values(self) -> Iterator[ir.Value]:
-        for op in self.ops:
-            yield from op.results
-            if op.name == "scf.for":
-                yield from op.regions[0].blocks[0].arguments
 
     def _order(self, value: ir.Value) -> list[int] | None:
         """The dimensions of `value` with the rows last; None if they are there already, or it has none."""
@@ -129,27 +123,6 @@ class _Layout:
         if position is None or position == value.type.rank - 1:
             return None
         return [d for d in range(value.type.rank) if d != position] + [position]
-
-    def _is_flexible(self, value: ir.Value) -> bool:
-        """True if the op that makes `value` can make it in another layout."""
-        if self.classes.is_repeated(value):
-            return False
-        if isinstance(value.owner, ir.Block):
-            owner = value.owner.owner.operation
-            return owner.name == "scf.for" and is_inside(owner, self.loop)
-        op = value.owner.operation
-        if op.name in ("linalg.generic", "tensor.empty", *CARRYING):
-            return True
-        if op.name in ("tensor.extract_slice", "tensor.insert_slice"):
-            base = op.operands[1 if op.name == "tensor.insert_slice" else 0]
-            same_rank = base.type.rank == value.type.rank == op.operands[0].type.rank
-            return same_rank and self._is_inside(base) and self._is_flexible(base)
-        return False
-
-    def _is_inside(self, value: ir.Value) -> bool:
-        owner = value.owner
-        holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
-        return is_inside(holder, self.loop)
 
     def apply(self) -> None:
         for op in self.ops:
@@ -192,7 +165,12 @@ class _Layout:
                 order = self.orders[operand]
             else:
                 order = self._order(operand) if self._is_packed(op, maps[number]) else None
-                op.operands[number] = self._with_order(operand, order, op)
+                if order is None:
+                    op.operands[number] = self._with_order(operand, None, op)
+                else:
+                    element = build.compute_type(operand.type.element_type)
+                    op.operands[number] = self._with_order(operand, order, op, element=element)
+                    widen_argument(op, number)
             if order is not None:
                 old = maps[number]
                 maps[number] = ir.AffineMap.get(old.n_dims, 0, [old.results[d] for d in order])
@@ -238,42 +216,45 @@ class _Layout:
         order = self.orders.get(result)
         if self.orders.get(other) == order:
             return
-        for use in list(other.uses):
-            user, number = use.owner.operation, use.operand_number
-            is_init = user == op and number - 3 == result.result_number
-            is_yield = user.name == "scf.yield" and user.parent.operation == op and number == result.result_number
-            if is_init or is_yield:
-                user.operands[number] = self._with_order(other, order, user)
+        for user, number in carried_uses(op, result, other):
+            user.operands[number] = self._with_order(other, order, user)
 
     # --- copies
 
     def _with_order(
-        self, value: ir.Value, order: list[int] | None, user: ir.Operation, is_read: bool = True
+        self,
+        value: ir.Value,
+        order: list[int] | None,
+        user: ir.Operation,
+        is_read: bool = True,
+        element: ir.Type | None = None,
     ) -> ir.Value:
-        """`value` in the layout `order`, copied in front of `user` if it has another one."""
+        """`value` in the layout `order`, copied in front of `user` if it has another one; the copy is of `element`."""
         own = self.orders.get(value)
         if own == order:
             return value
         kind = value.type  # of the identity layout: types change at the end
-        if user.name == "tensor.parallel_insert_slice":
-            user = user.parent.operation  # in whose region no other op may stand
+        element = element or kind.element_type
+        user = before(user)
         with ir.InsertionPoint(user), user.location:
-            if order is not None and value in self.copies and is_read:
-                return self.copies[value]
+            if order is not None and (value, element) in self.copies and is_read:
+                return self.copies[value, element]
             place = self._hoisted(value, user) if order is not None and is_read else user
         with ir.InsertionPoint(place), user.location:
             n = kind.rank
             stored = own or list(range(n))
             wanted = order or list(range(n))
             sizes = self._sizes(value, stored)
-            init = build.empty([sizes[d] for d in wanted], kind.element_type)
+            init = build.empty([sizes[d] for d in wanted], element)
             if not is_read:
                 return init
             source = build.projection(n, stored)
             target = build.projection(n, wanted)
-            (copy,) = build.generic([value], [init], [source, target], [build.PARALLEL] * n, lambda x, _: x)
+            (copy,) = build.generic(
+                [value], [init], [source, target], [build.PARALLEL] * n, lambda x, _: build.convert(x, element)
+            )
         if order is not None and place != user:
-            self.copies[value] = copy
+            self.copies[value, element] = copy
         return copy
 
     def _sizes(self, value: ir.Value, stored: list[int]) -> list[int | ir.Value]:
