@@ -1,5 +1,6 @@
 # make demo    set up, then compile, run and check an example, showing each stage
 # make test    set up, then all checks: lint, types, lit, pytest
+# make bench   the table of the README, measured on this machine
 # Other targets: setup, check (the same as test), lint, format, types, lit, pytest, test-slow, test-frontends, clean.
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ MAKE_VENV := $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
 NO_VENV := attn-opt needs a virtual environment, which $(PYTHON) cannot create here; \
 	on Debian or Ubuntu: sudo apt install python3-venv
 
-.PHONY: setup demo test check lint format types lit pytest test-slow setup-frontends test-frontends clean
+.PHONY: setup demo bench test check lint format types lit pytest test-slow setup-frontends test-frontends clean
 
 setup: $(VENV)/.installed
 
@@ -29,6 +30,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 demo: setup
 	$(BIN)/attn-run examples/attention.mlir --print-ir graph --print-ir fused --bench
+
+bench: setup
+	$(BIN)/python bench/table.py
 
 test: lint types lit pytest
 check: test
