@@ -3,7 +3,8 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from ..dialects.assembly import parse_module, print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.passes import PassError
-from . import counts, env, pass_manager
+from . import cache, counts, env, pass_manager
+from .cache import Compiled, Texts
 from .diagnostics import user_error
 from .runtime.signature import Signature
 
@@ -22,6 +24,8 @@ Listener = Callable[[Diagnostic], None]
 TARGETS = ("cpu", "nvidia")
 TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
+# The bindings' Python part is not made for several threads at once; what one has compiled the next one finds.
+COMPILING = threading.RLock()
 LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
 
 
@@ -42,6 +46,7 @@ class Options:
     tile_sizes: Sequence[int] = ()  # one per loop of the root, 0 = not tiled; by default chosen from the caches
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
+    arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
     def check(self) -> None:
@@ -56,12 +61,19 @@ class Options:
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
-    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation) or a traced function into a Kernel.
+    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation), a traced function or an ONNX model.
 
-    A function or module of torch is traced with `example_args` (and `example_kwargs`; `dynamic_shapes` as
-    torch.export takes them); for anything else `example_args`, where given, are checked against the function's
-    arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what to do.
+    A function or module of torch, or a function of JAX, is traced with `example_args` (and `example_kwargs`; for torch
+    also `dynamic_shapes` as torch.export takes them). An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
+    `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against
+    the function's arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what
+    to do.
     """
+    with COMPILING:
+        return _compile(source, example_args, target, options)
+
+
+def _compile(source: Any, example_args: Sequence[Any] | None, target: str, options: dict[str, Any]) -> "Kernel":
     try:
         tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
         unknown = sorted(options.keys() - {field.name for field in dataclasses.fields(Options)})
@@ -73,15 +85,64 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
             from .frontends import compile_traced
 
             return compile_traced(source, example_args, target, Options(**options), tracing)
+        if is_onnx(source):
+            from .frontends import compile_onnx
+
+            return compile_onnx(source, example_args, target, Options(**options), tracing)
         if tracing:
             raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
-        module = load(source)
-        kernel = compile_module(module, target, Options(**options))
+        kernel = _compiled(source, target, Options(**options))
         if example_args is not None:
             kernel.signature.bind(example_args)
         return kernel
     except DiagnosedError as error:
         raise CompileError(error.diagnostics) from None
+
+
+def _compiled(source: Any, target: str, options: Options) -> "Kernel":
+    """The kernel of a source that is no function. Text that was compiled before is not even parsed."""
+    if hasattr(source, "operation"):
+        return compile_module(load(source), target, options)
+    text, filename = _text(source)
+    return compile_text(text, filename, target, options)
+
+
+def compile_text(text: str, filename: str, target: str, options: Options) -> "Kernel":
+    """Compiles MLIR text; locations name `filename`. Raises DiagnosedError."""
+    check_target(target)
+    options.check()
+    if not _is_cached(target):
+        return compile_module(load_text(text, filename), target, options)
+    with COMPILING:
+        source = cache.key(text, "source", target, options)
+        found = cache.find_source(source, filename)
+        if found is not None:
+            compiled, said = found
+            counts.count_cached(compiled.counts)
+            if options.listener is not None:
+                for one in said:
+                    options.listener(one)
+        else:
+            key, compiled, news = _found_or_lowered(load_text(text, filename), target, options)
+            if news is not None or not compiled.told:
+                cache.keep_source(source, key, news or [], filename)
+    return Kernel.of(compiled, target, options)
+
+
+def _is_cached(target: str) -> bool:
+    """Whether kernels for the target are kept. Those for GPUs are not yet: their PTX is compiled by the driver."""
+    return cache.enabled() and target == "cpu"
+
+
+def _without_locations(module: ir.Module) -> str:
+    return print_module(module, generic=True)
+
+
+def is_onnx(source: Any) -> bool:
+    """Whether `source` is a model of ONNX, or a path to one; onnx itself is not needed to tell."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source).endswith(".onnx")
+    return type(source).__name__ == "ModelProto" and hasattr(source, "opset_import")
 
 
 def _context() -> ir.Context:
@@ -95,10 +156,15 @@ def load(source: Any) -> ir.Module:
     """The module that `source` is (see `compile`), in a context of its own."""
     if hasattr(source, "operation"):
         return _copied(source.operation)
+    return load_text(*_text(source))
+
+
+def _text(source: Any) -> tuple[str, str]:
+    """The text of a path or of text, and the file that its locations name."""
     if isinstance(source, os.PathLike) or (isinstance(source, str) and _looks_like_path(source)):
-        return load_text(read(source), str(source))
+        return read(source), str(source)
     if isinstance(source, str):
-        return load_text(source, "<string>")
+        return source, "<string>"
     raise user_error(f"expects MLIR text, a path or a module, but found {type(source).__name__}")
 
 
@@ -179,8 +245,6 @@ def check_target(target: str) -> None:
     """A user's error if there is no such target."""
     if target not in TARGETS:
         raise user_error(f"unknown target '{target}'; the targets are: {', '.join(TARGETS)}")
-    if target == "nvidia":
-        raise user_error("the target nvidia is not built yet; use the target cpu")
 
 
 def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
@@ -209,31 +273,67 @@ class Snapshots(pass_manager.Hook):
 
 
 def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
-    """Compiles `module` in place. Raises DiagnosedError."""
-    from . import pipelines
-    from .runtime import cpu
-
+    """Compiles `module`, in place unless the kernel is there already. Raises DiagnosedError."""
     check_target(target)
     options.check()
-    threads = options.threads or _default_threads()
+    with COMPILING:
+        if _is_cached(target):
+            _, compiled, _ = _found_or_lowered(module, target, options)
+        else:
+            compiled, _ = _lower(module, target, options)
+    return Kernel.of(compiled, target, options)
+
+
+def _found_or_lowered(module: ir.Module, target: str, options: Options) -> tuple[str, Compiled, list | None]:
+    """What the module compiles to, with its key, and what was said meanwhile: None if it was there already."""
+    key = cache.key(_without_locations(module), "ir", target, options)
+    found = cache.find(key)
+    if found is not None and (options.listener is None or not found.told):
+        counts.count_cached(found.counts)
+        return key, found, None
+    compiled, said = _lower(module, target, options)
+    cache.keep(key, compiled)
+    return key, compiled, said
+
+
+def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, list[Diagnostic]]:
+    """Takes a module through all levels, in place; what was said meanwhile comes with the result."""
+    from . import pipelines
+
     function = find_entry(module, options.entry)
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
     signature = Signature.of(function)
-    types = cpu.Signature.of(module, signature.name)
     texts = {"graph": print_module(module)}
+    said: list[Diagnostic] = []
+
+    def listener(found: Diagnostic) -> None:
+        said.append(found)
+        if options.listener is not None:
+            options.listener(found)
+
     with module.context, module.operation.location, counts.counting() as counting:
-        pass_manager.run(
-            [*_fusion(module, options), *pipelines.lower(target)],
-            module,
-            hooks=[Snapshots(pipelines.STAGE_AFTER, texts), counting],
-            listener=options.listener,
-        )
-        runtime = cpu.CpuKernel(module, types)
-    return Kernel(signature, target, texts, runtime, threads)
+        hooks: list[pass_manager.Hook] = [Snapshots(pipelines.STAGE_AFTER, texts), counting]
+        fusion = _fusion(module, target, options)
+        runtime: Any
+        if target == "nvidia":
+            from .runtime import nvidia
+
+            arch = nvidia.choose_arch(options.arch)
+            pass_manager.run([*fusion, *pipelines.nvidia(arch)], module, hooks=hooks, listener=listener)
+            image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
+            texts.update(code)
+            runtime = nvidia.NvidiaKernel(image, signature)
+        else:
+            from .runtime import cpu
+
+            types = cpu.Signature.of(module, signature.name)
+            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
+            runtime = cpu.CpuKernel(module, types)
+    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said)), said
 
 
-def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
+def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
     """The pass that fuses attention: the module's script, the automatic one, or none."""
     tiling = bool(options.tile_sizes or options.tile_interchange)
     if has_script(module):
@@ -249,7 +349,7 @@ def _fusion(module: ir.Module, options: Options) -> list[pass_manager.Item]:
     try:
         return [
             "raise-attention",
-            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange))),
+            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
         ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
@@ -259,7 +359,7 @@ class Kernel:
     """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
 
     def __init__(
-        self, signature: Signature, target: str, texts: dict[str, str], runtime: Any, threads: int | None = None
+        self, signature: Signature, target: str, texts: Mapping[str, str], runtime: Any, threads: int | None = None
     ):
         self.signature = signature
         self.target = target
@@ -267,30 +367,38 @@ class Kernel:
         self._runtime = runtime
         self._threads = threads
 
+    @classmethod
+    def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
+        threads = options.threads or _default_threads()
+        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads)
+
     @property
     def name(self) -> str:
         return self.signature.name
 
     def __call__(self, *arguments: Any) -> Any:
-        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack."""
+        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack.
+
+        For the target nvidia, tensors of torch or CuPy on the GPU are used in place, and so are the results.
+        """
         results = self.run(self.bind(arguments))
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays that `run` takes, checked."""
         try:
+            if self.target == "nvidia":
+                from .runtime import cuda, nvidia
+
+                if any(cuda.is_device_array(a) for a in arguments):
+                    return nvidia.check_device_arrays(self.signature, arguments)
             return self.signature.bind(arguments)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        if self._threads:
-            from .runtime.cpu import set_threads
-
-            set_threads(self._threads)
-        results = self._runtime(*arrays)
-        return list(results) if isinstance(results, tuple) else [] if results is None else [results]
+        return self._runtime.invoke(arrays, self._threads)
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

@@ -1,23 +1,30 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+from collections.abc import Callable
+
 from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
-# Which pass ends a level of the IR (docs/levels.md), for `kernel.stages()`, `--print-ir` and reports.
+# Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
 STAGE_AFTER = {
     "raise-attention": "raised",
     "transform-interpreter": "fused",
     "fuse-attention": "fused",
-    "own-inits": "online",
+    "split-masked-tiles": "online",
     "convert-bufferization-to-memref": "buffers",
     "expand-math": "target",
     "check-lowered": "llvm",
+    # For GPUs.
+    "outline-kernels": "tiles",
+    "assign-layouts": "layouts",
+    "stage-loads": "scheduled",
+    "tiles-to-nvvm": "nvvm",
 }
 
 
 def lower(target: str) -> list[str]:
     """The passes from linalg on tensors (fused or not) to what the target's runtime loads."""
-    pipelines = {"cpu": cpu}
+    pipelines: dict[str, Callable[[], list[str]]] = {"cpu": cpu, "nvidia": nvidia}
     if target not in pipelines:
         raise ValueError(f"unknown target '{target}'; known: {', '.join(pipelines)}")
     return pipelines[target]()
@@ -43,7 +50,8 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
         "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
-        "split-masked-tiles",
+        "exp-to-exp2",
+        "split-masked-tiles",  # after all that looks at the body, of which it makes copies
         # Ops of ours into linalg.
         "decompose-linalg-ext",
         "canonicalize",
@@ -106,6 +114,47 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "canonicalize",
         "cse",
         "check-lowered",  # translating a left-over op would end the process
+    ]
+
+
+def nvidia(arch: str = "sm_90a") -> list[str]:
+    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
+    return [
+        # The online level, as for the CPU: its parallel loops become the grid.
+        "convert-linalg-softmax",
+        "fold-diag",
+        "canonicalize",
+        "cse",
+        "fresh-inits",
+        "remove-dead-values",
+        "parallel-loops",
+        "canonicalize",
+        "defer-division",
+        "split-masked-tiles",
+        "decompose-linalg-ext",
+        "canonicalize",
+        "cse",
+        "linalg-generalize-named-ops",
+        "fuse-consumers",
+        "canonicalize",
+        "cse",  # one value for each size: the axes of tiles are told apart by them
+        # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
+        "outline-kernels",
+        "canonicalize",
+        "cse",
+        "assign-layouts",
+        "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
+        "cse",
+        *(["overlap-matmuls"] if arch == "sm_90a" else []),
+        "stage-loads",
+        "canonicalize",
+        "cse",
+        "lower-affine",  # sizes of tiles at the boundary
+        "canonicalize",
+        "cse",
+        f"tiles-to-nvvm{{arch={arch}}}",
+        "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
+        "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
 
 

@@ -9,11 +9,13 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
 from .graph import backward_slice
+from .nvidia.tile_sizes import choose_gpu_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .tile_and_fuse import Tiled, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
+CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes}
 ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
 
 
@@ -41,6 +43,7 @@ class FuseAttention(Pass):
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
     tile_interchange: tuple[int, ...] = option("the root's loops from outer to inner (default: as they are)")
+    machine: str = option("what tile sizes are chosen for where none are given: cpu or nvidia", "cpu")
 
     def run(self, op: ir.Operation) -> None:
         marked = marked_ops(op, ROOT)
@@ -71,7 +74,7 @@ class FuseAttention(Pass):
                     "for which they could be chosen; give tile-sizes",
                     root,
                 )
-            sizes, chosen = choose_tile_sizes(attention)
+            sizes, chosen = CHOICES[self.machine](attention)
             order = order or chosen
         if attention is not None and not keep_producers:
             stops = stops + expensive_producers(attention)

@@ -28,6 +28,7 @@ PASSES = (
     "fuse-attention",
     "online/defer-division",
     "online/fold-diag",
+    "online/exp-to-exp2",
     "online/split-masked-tiles",
     "decompose-linalg-ext",
     "fresh-inits",
@@ -46,6 +47,12 @@ PASSES = (
     "cpu/expand-math",
     "cpu/outline-parallel",
     "cpu/check-lowered",
+    "nvidia/fuse-consumers",
+    "nvidia/outline-kernels",
+    "nvidia/assign-layouts",
+    "nvidia/overlap-matmuls",
+    "nvidia/stage-loads",
+    "nvidia/tiles-to-nvvm",
 )
 
 

@@ -14,28 +14,12 @@ Loops stand as batch, queries, keys from outer to inner, so that the outer ones 
 
 from __future__ import annotations
 
-import functools
-import pathlib
-
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
+from .host import cache_bytes
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
-DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
-
-
-@functools.cache
-def cache_bytes(level: int) -> int:
-    """The size of one core's data cache of that level in bytes; a usual one where the system does not tell."""
-    for index in sorted(pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            if (index / "level").read_text().strip() == str(level) and "Instr" not in (index / "type").read_text():
-                text = (index / "size").read_text().strip()
-                return int(text.rstrip("KM")) << {"K": 10, "M": 20}.get(text[-1], 0)
-        except (OSError, ValueError):
-            continue
-    return DEFAULT_CACHES[level]
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -43,11 +27,11 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     root = attention.root
     loops = contraction_loops(root)
     assert loops is not None, "an attention's root is a contraction"
-    extents = _static_extents(root)
+    extents = static_extents(root)
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1]:
         sizes[d] = 1
-    queries = min(QUERIES, _extent(extents, loops.m[-1:], QUERIES))
+    queries = min(QUERIES, extent_of(extents, loops.m[-1:], QUERIES))
     for d in loops.m[-1:]:
         sizes[d] = queries
     head_sizes = _head_sizes(attention, extents)
@@ -59,12 +43,12 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
             break
         keys //= 2
     d = loops.k[-1]
-    sizes[d] = min(keys, _extent(extents, [d], keys))
+    sizes[d] = min(keys, extent_of(extents, [d], keys))
     order = [*loops.batch, *loops.m, *loops.n, *loops.k]
     return sizes, order
 
 
-def _static_extents(op: ir.Operation) -> list[int | None]:
+def static_extents(op: ir.Operation) -> list[int | None]:
     """The extents of the loops of a structured op, None where dynamic."""
     maps = indexing_maps(op)
     extents: list[int | None] = [None] * maps[0].n_dims
@@ -76,7 +60,7 @@ def _static_extents(op: ir.Operation) -> list[int | None]:
     return extents
 
 
-def _extent(extents: list[int | None], loops: list[int], default: int) -> int:
+def extent_of(extents: list[int | None], loops: list[int], default: int) -> int:
     known = [extents[d] for d in loops]
     return max(1, known[0]) if known and known[0] is not None else default
 
@@ -84,7 +68,7 @@ def _extent(extents: list[int | None], loops: list[int], default: int) -> int:
 def _head_sizes(attention: Attention, extents: list[int | None]) -> int:
     """Dqk + Dv, 64 for each that is dynamic."""
     root, scores = contraction_loops(attention.root), contraction_loops(attention.scores)
-    of_scores = _static_extents(attention.scores)
+    of_scores = static_extents(attention.scores)
     values = 1
     for d in root.n if root else []:
         values *= extents[d] or 64

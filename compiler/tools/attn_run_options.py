@@ -52,7 +52,9 @@ class Options:
     def compile_options(self, printer: Printer) -> Any:
         from ..api import Options as CompileOptions
 
-        return CompileOptions(self.entry, self.fuse, self.tile_sizes, self.tile_interchange, self.threads, printer)
+        return CompileOptions(
+            self.entry, self.fuse, self.tile_sizes, self.tile_interchange, self.threads, listener=printer
+        )
 
 
 class _Parser(argparse.ArgumentParser):

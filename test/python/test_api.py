@@ -194,7 +194,7 @@ def test_wrong_arguments(arguments, message):
         ("missing.mlir", {}, r"missing\.mlir: error: cannot be read: no such file"),
         (pathlib.Path("missing"), {}, "missing: error: cannot be read"),
         (ADD, {"target": "abacus"}, "unknown target 'abacus'; the targets are: cpu, nvidia"),
-        (ADD, {"target": "nvidia"}, "not built yet"),
+        (ADD, {"target": "nvidia"}, "stands outside of the fused loops"),
         (ADD, {"tiles": 3}, "unknown option 'tiles'; the options are: entry, fuse"),
         (ADD, {"tile_sizes": [4]}, "nothing to tile"),
         (ADD, {"tile_sizes": ["a"]}, r"tile_sizes must be a sequence of integers, but is \['a'\]"),

@@ -3,17 +3,24 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ..passes import Pass, PassError
+from ..passes import Pass, PassError, option
 from ..rewriting import ops_in
 
-LOWERED = ("llvm.", "omp.", "builtin.module")
+LOWERED = {"cpu": ("llvm.", "omp.", "builtin.module"), "nvidia": ("llvm.", "nvvm.")}
 
 
 @dataclass(frozen=True)
 class CheckLowered(Pass):
-    """Fails, naming the first of them, if ops are left that cannot be translated to LLVM IR. Changes nothing."""
+    """Fails, naming the first of them, if ops are left that cannot be translated to LLVM IR. Changes nothing.
+
+    For a GPU these are the ops of the kernels: the host's part is not translated.
+    """
+
+    target: str = option("what the code is for: cpu or nvidia", "cpu")
 
     def run(self, op: ir.Operation) -> None:
-        for inner in ops_in(op):
-            if not inner.name.startswith(LOWERED):
-                raise PassError(f"'{inner.name}' could not be lowered to the LLVM dialect for the CPU", inner)
+        parts = [op] if self.target == "cpu" else ops_in(op, "gpu.module")
+        for inner in (o for part in parts for o in ops_in(part)):
+            if not inner.name.startswith(LOWERED[self.target]):
+                what = "the CPU" if self.target == "cpu" else "GPUs"
+                raise PassError(f"'{inner.name}' could not be lowered to the LLVM dialect for {what}", inner)

@@ -69,6 +69,8 @@ def _defer(found: Accumulation) -> None:
     output, accum, after = found.final, found.final_accum, found.outermost
     if accum == softmax.results[2]:
         accum = new.new_accum
+    for name in softmax.attributes:
+        new.operation.attributes[name] = softmax.attributes[name]
     for old, value in zip(softmax.results, new.operation.results, strict=True):
         old.replace_all_uses_with(value)
     softmax.erase()

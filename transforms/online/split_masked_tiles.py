@@ -42,19 +42,21 @@ class SplitMaskedTiles(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
-            for loop in ancestors(softmax):
-                if loop.name == "scf.for" and _split(loop, softmax):
-                    break
+            loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
+            unknown: list[ir.Operation] = []
+            if loops and not any(_split(loop, softmax, unknown) for loop in loops) and unknown:
+                remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
 
 
-def _split(loop: ir.Operation, softmax: ir.Operation) -> bool:
-    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it."""
+def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation]) -> bool:
+    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones."""
     sets = TileSets(loop)
     if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
         return False
     masks = TileMasks(sets, softmax.operands[0])
     dead = masks.dead(masks.scores)
     decided = masks.conditions(masks.scores)
+    unknown += masks.unknown
     live = sets.all if decided else sets.none
     for one in decided:
         live = sets.intersection(live, one.tiles)

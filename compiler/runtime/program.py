@@ -1,0 +1,112 @@
+"""What the host does for a function whose loops are kernels: a program of a few steps, as plain data.
+
+It comes from the func.func around the launches, and is run by `runtime.cuda` on arrays, with no IR at hand, so that it
+can be kept on disk with the kernels' code.
+"""
+
+import dataclasses
+from typing import Any
+
+from ...dialects.diagnostic import DiagnosedError
+from ...dialects.mlir import ir
+from ..diagnostics import diagnostic
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+# Integer ops on sizes.
+ARITHMETIC = {
+    "arith.addi": "a + b",
+    "arith.subi": "a - b",
+    "arith.muli": "a * b",
+    "arith.divui": "a // b",
+    "arith.divsi": "a // b",
+    "arith.remui": "a % b",
+    "arith.maxsi": "max(a, b)",
+    "arith.minsi": "min(a, b)",
+}
+ALIASES = ("bufferization.to_buffer", "bufferization.to_tensor", "memref.cast")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """`kind`: constant, dim, arithmetic, alloc or launch. Values are numbered: arguments first, then results of steps.
+
+    constant: `detail` is the number. dim: `operands` = (array, dimension). arithmetic: `detail` is the formula.
+    alloc: `detail` = (element, shape with None where the next operand says). launch: `detail` = (kernel, threads,
+    shared bytes, the parameters' kinds), `operands` = (blocks, parameters…).
+    """
+
+    kind: str
+    operands: tuple[int, ...]
+    detail: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """The steps; each gives one value, launches and all. `arguments`: how many; `results`: the values returned."""
+
+    arguments: int
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+
+def host_program(function: ir.OpView) -> Program:
+    """The program of a function. An op that is no part of such a program is a user's error that names it."""
+    numbers: dict[ir.Value, int] = {}
+    steps: list[Step] = []
+    block = function.body.blocks[0]
+    for i, argument in enumerate(block.arguments):
+        numbers[argument] = i
+
+    def emit(op: ir.Operation, kind: str, operands: list[ir.Value], detail: Any = None) -> None:
+        steps.append(Step(kind, tuple(numbers[v] for v in operands), detail))
+        if op.results:
+            numbers[op.results[0]] = len(block.arguments) + len(steps) - 1
+
+    returned: tuple[int, ...] = ()
+    for view in block.operations:
+        op = view.operation
+        if op.name == "arith.constant":
+            attribute = op.attributes["value"]
+            emit(op, "constant", [], attribute.value if hasattr(attribute, "value") else None)
+        elif op.name in ("tensor.dim", "memref.dim"):
+            emit(op, "dim", list(op.operands))
+        elif op.name in ARITHMETIC:
+            emit(op, "arithmetic", list(op.operands), ARITHMETIC[op.name])
+        elif op.name in ALIASES:
+            numbers[op.results[0]] = numbers[op.operands[0]]
+        elif op.name == "memref.alloc":
+            kind = ir.MemRefType(op.results[0].type)
+            shape = tuple(None if s == DYNAMIC else s for s in kind.shape)
+            emit(op, "alloc", list(op.operands), (str(kind.element_type), shape))
+        elif op.name == "gpu.launch_func":
+            _launch(op, emit)
+        elif op.name == "func.return":
+            returned = tuple(numbers[v] for v in op.operands)
+        else:
+            message = (
+                f"'{op.name}' stands outside of the fused loops; on GPUs only attention and what is fused with it "
+                "runs so far"
+            )
+            raise DiagnosedError([diagnostic("error", message, op.location)])
+    return Program(len(block.arguments), tuple(steps), returned)
+
+
+def _launch(op: ir.Operation, emit: Any) -> None:
+    from ...dialects.build import constant_value
+
+    operands = list(op.operands)
+    threads, shared = constant_value(operands[3]), constant_value(operands[6])
+    parameters = operands[7:]
+    kinds = tuple(_parameter(v.type) for v in parameters)
+    name = str(op.attributes["kernel"]).rpartition("@")[2]
+    emit(op, "launch", [operands[0], *parameters], (name, threads, shared, kinds))
+
+
+def _parameter(kind: ir.Type) -> Any:
+    """A memref: (element, which sizes are passed, how many strides). A scalar: its type."""
+    if isinstance(kind, ir.MemRefType):
+        dynamic = tuple(d for d, s in enumerate(kind.shape) if s == DYNAMIC)
+        last = kind.shape[-1] if kind.rank and kind.shape[-1] != DYNAMIC else None
+        return str(kind.element_type), dynamic, kind.rank, last
+    return str(kind)

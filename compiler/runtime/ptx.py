@@ -1,0 +1,165 @@
+"""From a gpu.module in the LLVM dialect to PTX, and to machine code where ptxas is found. Needs no GPU.
+
+    text = llvm_ir(gpu_module)            # LLVM IR, by MLIR's translation
+    ptx  = emit_ptx(text, "sm_90a")       # by llvmlite's NVPTX backend
+    cubin, report = assemble(ptx, "sm_90a")
+
+The bindings' LLVM has no NVPTX backend, llvmlite's has; it is some releases older and does not read the newest way to
+write floating-point constants, which are rewritten to their bits.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+import ml_dtypes
+import numpy as np
+
+from ...dialects.mlir import ir
+from ..diagnostics import user_error
+
+TRIPLE = "nvptx64-nvidia-cuda"
+LAYOUT = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-n16:32:64"
+
+# The PTX version that has all instructions in use, by architecture; the driver must know it (CUDA 12.0 and 11.0).
+PTX_VERSION = {"sm_80": 70, "sm_86": 71, "sm_89": 78, "sm_90": 78, "sm_90a": 80}
+
+_SCALARS = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
+_SPECIAL = {"+inf": "inf", "-inf": "-inf", "inf": "inf", "+qnan": "nan", "-qnan": "nan", "qnan": "nan"}
+_LITERAL = re.compile(
+    r"\b(half|bfloat|float|double) "
+    r"([+-]?(?:inf|qnan)\b|[+-]?nan\(0x[0-9A-Fa-f]+\)|f0x[0-9A-Fa-f]+|[-+]?\d+\.\d*(?:e[-+]?\d+)?)"
+)
+# A constant in a place without its type: operands after the first one, and a phi's values.
+_TYPED_LINE = re.compile(r"\b(half|bfloat|float|double)\b")
+_UNTYPED = re.compile(r"(?<=[\s,\[(<])([+-]?(?:inf|qnan)\b|f0x[0-9A-Fa-f]+|[+-]?\d+\.\d+(?:e[-+]?\d+)?)(?=[\s,\])>]|$)")
+
+
+def llvm_ir(module: ir.Operation) -> str:
+    """The LLVM IR of a gpu.module whose functions are all in the LLVM dialect."""
+    from ...dialects.mlir import llvm
+
+    return llvm.translate_module_to_llvmir(module.operation)
+
+
+def _bits(kind: str, literal: str) -> str:
+    """A literal as the bits that LLVM of every release reads: 0x of the double, 0xH of half, 0xR of bfloat."""
+    dtype = np.dtype(_SCALARS[kind])
+    if literal.startswith("f0x"):
+        number = np.array(int(literal[3:], 16), dtype=f"u{dtype.itemsize}").view(dtype)
+    else:
+        text = "nan" if "nan(" in literal else _SPECIAL.get(literal, literal)
+        number = np.array(float(text), dtype=np.float64).astype(dtype)
+    if kind == "half":
+        return f"0xH{int(number.view(np.uint16)):04X}"
+    if kind == "bfloat":
+        return f"0xR{int(number.view(np.uint16)):04X}"
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+
+
+def _of_kind(kind: str, found: re.Match[str]) -> str:
+    return _bits(kind, found[1])
+
+
+def readable_literals(text: str) -> str:
+    """LLVM IR with every floating-point constant as its bits."""
+    lines = []
+    for line in text.split("\n"):
+        found = _TYPED_LINE.search(line)
+        if found and not line.lstrip().startswith((";", "!", "declare")) and " asm " not in line:
+            line = _LITERAL.sub(lambda m: f"{m[1]} {_bits(m[1], m[2])}", line)
+            kind = found[1]
+            line = _UNTYPED.sub(functools.partial(_of_kind, kind), line)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _convergent(text: str) -> str:
+    """Marks inline assembly with side effects as convergent: it may synchronise threads, so no branch moves it."""
+    return re.sub(r"(\bcall [^\n]*\basm sideeffect [^\n]*\))$", r"\1 convergent", text, flags=re.MULTILINE)
+
+
+def emit_ptx(text: str, arch: str) -> str:
+    """PTX of LLVM IR for an architecture such as "sm_90a"."""
+    import llvmlite.binding as llvm
+
+    if arch not in PTX_VERSION:
+        raise user_error(f"unknown GPU architecture '{arch}'; the known ones are: {', '.join(PTX_VERSION)}")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = llvm.parse_assembly(_convergent(readable_literals(text)))
+    module.triple = TRIPLE
+    module.data_layout = LAYOUT
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=arch, features=f"+ptx{PTX_VERSION[arch]}", opt=3, codemodel="default"
+    )
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    # Register tiles are scalars on purpose, and loops are as the schedule says.
+    options.loop_unrolling = False
+    options.slp_vectorization = False
+    options.loop_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_assembly(module)
+
+
+@dataclasses.dataclass(frozen=True)
+class Assembled:
+    """Machine code, and what ptxas said of it."""
+
+    cubin: bytes
+    log: str
+
+    @property
+    def spills(self) -> int:
+        """Bytes that registers were spilled to."""
+        return sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", self.log))
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread of the largest kernel."""
+        return max((int(n) for n in re.findall(r"Used (\d+) registers", self.log)), default=0)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Lines of ptxas that say that something was not done as asked, such as C7510."""
+        return [line for line in self.log.splitlines() if "warning" in line.lower() or re.search(r"\bC75\d\d\b", line)]
+
+
+@functools.cache
+def find_ptxas() -> str | None:
+    """The path of ptxas: of the package nvidia-cuda-nvcc, of Triton, or of an installed CUDA; None if there is none."""
+    packages = pathlib.Path(sysconfig.get_path("purelib"))
+    places = [
+        *packages.glob("nvidia/cu*/bin/ptxas"),
+        packages / "nvidia/cuda_nvcc/bin/ptxas",
+        pathlib.Path(sys.prefix) / "bin/ptxas",
+        packages / "triton/backends/nvidia/bin/ptxas",
+    ]
+    for place in places:
+        if place.exists():
+            return str(place)
+    return shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+
+
+def assemble(ptx: str, arch: str) -> Assembled | None:
+    """Machine code by ptxas; None where there is none. Invalid PTX is an error of ours: RuntimeError."""
+    ptxas = find_ptxas()
+    if ptxas is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="attn-opt-") as folder:
+        source, target = pathlib.Path(folder, "kernel.ptx"), pathlib.Path(folder, "kernel.cubin")
+        source.write_text(ptx)
+        command = [ptxas, "-v", "-O3", f"-arch={arch}", str(source), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        log = done.stderr + done.stdout
+        if done.returncode:
+            raise RuntimeError(f"ptxas refused the PTX: {log}")
+        return Assembled(target.read_bytes(), log)

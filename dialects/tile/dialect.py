@@ -1,0 +1,93 @@
+"""The dialect ``tile``: what a GPU's block of threads does with tiles of memory.
+
+Memory is a memref, a tile is a tensor of static shape. At first a tile has no layout; then its type says by an encoding
+where its elements are (`layouts`): ``tensor<128x64xf32, "fragment">``. Elements of a tile beyond the valid sizes are
+padding: 0 where they were loaded, and whatever an op makes of padding elsewhere.
+"""
+
+from typing import Any
+
+from ..mlir import ext, ir
+from ..verification import expect
+
+
+class Tile(ext.Dialect, name="tile"):
+    """Movement of tiles between memory, shared memory and registers."""
+
+
+def argument(position: int) -> Any:
+    """A property: the operand at `position`."""
+    return property(lambda op: op.operation.operands[position])
+
+
+def arguments_from(position: int) -> Any:
+    """A property: the operands from `position` on."""
+    return property(lambda op: list(op.operation.operands)[position:])
+
+
+# Where the elements of a tile are. Rows belong to the matmuls' m loops, columns to their n or k loops.
+LAYOUTS = {
+    "fragment": "m × n: registers, as the tensor cores accumulate; 16 rows a warp, a quad of threads holds a row",
+    "operand_a": "m × k: registers, 16-bit, as the tensor cores take the left operand",
+    "row": "m: registers, an element per row, the same in all threads of a quad",
+    "column": "n: registers, the elements of the columns that a thread has in a fragment",
+    "shared": "shared memory, 16-bit, rows of 128 bytes with their 16-byte pieces permuted, free of bank conflicts",
+}
+
+
+def layout_of(kind: ir.Type) -> str | None:
+    """The layout of a tile's type; None if it has none yet."""
+    if not isinstance(kind, ir.RankedTensorType) or kind.encoding is None:
+        return None
+    return ir.StringAttr(kind.encoding).value
+
+
+def with_layout(kind: ir.RankedTensorType, layout: str | None) -> ir.RankedTensorType:
+    """The type of the same tile in another layout."""
+    encoding = None if layout is None else ir.StringAttr.get(layout)
+    return ir.RankedTensorType.get(kind.shape, kind.element_type, encoding)
+
+
+def expect_tile(name: str, kind: ir.Type) -> None:
+    """Checks that `kind` is a tile's type: a tensor of static shape, of a known layout or of none."""
+    expect(
+        isinstance(kind, ir.RankedTensorType) and kind.has_static_shape,
+        f"expects {name} to be a tensor of static shape, but found {kind}",
+    )
+    encoding = ir.RankedTensorType(kind).encoding
+    known = encoding is None or (isinstance(encoding, ir.StringAttr) and ir.StringAttr(encoding).value in LAYOUTS)
+    expect(known, f"expects the layout of {name} to be one of {', '.join(LAYOUTS)}, but found {encoding}")
+
+
+def expect_memory(name: str, kind: ir.Type) -> None:
+    expect(isinstance(kind, ir.MemRefType), f"expects {name} to be a memref, but found {kind}")
+
+
+def dims_of(op: ir.OpView) -> list[int]:
+    """The dimension of the memref that each of the tile's runs along; -1: none."""
+    return [ir.IntegerAttr(d).value for d in op.dims]
+
+
+def expect_accesses(op: ir.OpView, memory: ir.MemRefType, tile: ir.RankedTensorType, leading: int = 0) -> None:
+    """Checks the indices of an op that moves a tile: `leading` ones, an offset per dimension of the memref, and a size
+    per dimension of the tile."""
+    dims = dims_of(op)
+    wanted = leading + memory.rank + tile.rank
+    found = len(op.indices)
+    expect(
+        found == wanted,
+        f"expects {wanted} indices ({leading} before {memory.rank} offsets and {tile.rank} sizes), but found {found}",
+    )
+    expect(
+        len(dims) == tile.rank and all(-1 <= d < memory.rank for d in dims),
+        f"expects dims to give a dimension of the memref (or -1) for each of the tile's {tile.rank}, but found {dims}",
+    )
+    expect(
+        memory.element_type == tile.element_type,
+        f"expects memref and tile to have one element type, but found {memory.element_type} and {tile.element_type}",
+    )
+
+
+def expect_arguments(op: ir.OpView, least: int) -> None:
+    found = len(op.operation.operands)
+    expect(found >= least, f"expects at least {least} operands, but found {found}")

@@ -1,0 +1,88 @@
+"""``tile.load``, ``tile.store`` and ``tile.convert_layout``.
+
+    %t = tile.load(%m, %b, %i, %c0, %n, %c64) {dims = [1, 2]}
+           : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, …) -> tensor<128x64xf16>
+    tile.store(%t, %m, %b, %i, %c0, %n, %c64) {dims = [1, 2]} : …
+
+The indices after the memref are an offset for each of its dimensions, then for each dimension of the tile how many
+elements along it are valid. `dims` says which dimension of the memref each of the tile's runs along, -1: the tile
+is the same all along it. A load reads 0 for what is not valid; a store leaves it alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..mlir import ext, ir
+from ..verification import expect, verifier
+from .dialect import (
+    Tile,
+    argument,
+    arguments_from,
+    expect_accesses,
+    expect_arguments,
+    expect_memory,
+    expect_tile,
+)
+
+
+def verify_load(op: ir.OpView) -> None:
+    expect_arguments(op, 1)
+    expect_memory("the source", op.memory.type)
+    expect_tile("the result", op.result.type)
+    expect_accesses(op, op.memory.type, op.result.type)
+
+
+class LoadOp(Tile.Operation, name="load", traits=[ext.Pure]):
+    """See the module. Pure: what a kernel loads from no thread of it stores to."""
+
+    source: ext.Operand[Any]
+    places: Sequence[ext.Operand[Any]]
+    dims: ir.ArrayAttr
+    result: ext.Result[Any]
+
+    assembly_format = "`(` $source `,` $places `)` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_load))
+    memory = argument(0)
+    indices = arguments_from(1)
+
+
+def verify_store(op: ir.OpView) -> None:
+    expect_arguments(op, 2)
+    expect_tile("the value", op.tile.type)
+    expect_memory("the target", op.memory.type)
+    expect_accesses(op, op.memory.type, op.tile.type)
+
+
+class StoreOp(Tile.Operation, name="store"):
+    """See the module."""
+
+    value: ext.Operand[Any]
+    target: ext.Operand[Any]
+    places: Sequence[ext.Operand[Any]]
+    dims: ir.ArrayAttr
+
+    assembly_format = "`(` $value `,` $target `,` $places `)` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_store))
+    tile = argument(0)
+    memory = argument(1)
+    indices = arguments_from(2)
+
+
+def verify_convert_layout(op: ir.OpView) -> None:
+    expect_tile("the value", op.value.type)
+    expect_tile("the result", op.result.type)
+    value, result = op.value.type, op.result.type
+    expect(
+        value.shape == result.shape and value.element_type == result.element_type,
+        f"expects value and result to differ in their layout alone, but found {value} and {result}",
+    )
+
+
+class ConvertLayoutOp(Tile.Operation, name="convert_layout", traits=[ext.Pure]):
+    """The same tile in another layout."""
+
+    value: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$value attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_convert_layout))

@@ -1,0 +1,39 @@
+// RUN: attn-opt %s --split-input-file --verify-diagnostics
+
+func.func @indices(%m: memref<4x8xf16>, %i: index) {
+  // expected-error @below {{expects 4 indices (0 before 2 offsets and 2 sizes), but found 3}}
+  %t = tile.load (%m, %i, %i, %i) {dims = [0, 1]} : (memref<4x8xf16>, index, index, index) -> (tensor<4x8xf16>)
+  return
+}
+
+// -----
+
+func.func @dims(%m: memref<4x8xf16>, %i: index) {
+  // expected-error @below {{expects dims to give a dimension of the memref (or -1) for each of the tile's 2, but found [0]}}
+  %t = tile.load (%m, %i, %i, %i, %i) {dims = [0]} : (memref<4x8xf16>, index, index, index, index) -> (tensor<4x8xf16>)
+  return
+}
+
+// -----
+
+func.func @element(%m: memref<4x8xf16>, %i: index) {
+  // expected-error @below {{expects memref and tile to have one element type, but found f16 and f32}}
+  %t = tile.load (%m, %i, %i, %i, %i) {dims = [0, 1]} : (memref<4x8xf16>, index, index, index, index) -> (tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @layout(%t: tensor<4x8xf16>) {
+  // expected-error @below {{expects the layout of the result to be one of fragment, operand_a, row, column, shared, but found "frgment"}}
+  %r = tile.convert_layout %t : (tensor<4x8xf16>) -> (tensor<4x8xf16, "frgment">)
+  return
+}
+
+// -----
+
+func.func @view(%b: memref<2x128x64xf16>, %i: index) {
+  // expected-error @below {{expects the type of one stage, tensor<128x64xf16, "shared">, but found tensor<64x64xf16, "shared">}}
+  %v = tile.view %b [%i] : (memref<2x128x64xf16>, index) -> (tensor<64x64xf16, "shared">)
+  return
+}

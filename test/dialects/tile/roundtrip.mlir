@@ -1,0 +1,22 @@
+// RUN: attn-opt %s | FileCheck %s
+// RUN: attn-opt %s | attn-opt | FileCheck %s
+// RUN: attn-opt %s --mlir-print-op-generic | attn-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @movement
+func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %i: index, %b: memref<2x128x64xf16, #gpu.address_space<workgroup>>) {
+  // CHECK: %[[T:.*]] = tile.load (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {dims = [1, 2]{{.*}}} : {{.*}} -> (tensor<128x64xf16, "fragment">)
+  %t = tile.load (%m, %i, %i, %i, %i, %i) {dims = [1, 2]} : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index, index, index) -> (tensor<128x64xf16, "fragment">)
+  // CHECK: tile.convert_layout %[[T]] : {{.*}} -> (tensor<128x64xf16, "operand_a">)
+  %a = tile.convert_layout %t : (tensor<128x64xf16, "fragment">) -> (tensor<128x64xf16, "operand_a">)
+  // CHECK: tile.copy_async
+  tile.copy_async (%m, %b, %i, %i, %i, %i, %i, %i) {dims = [1, 2]} : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, memref<2x128x64xf16, #gpu.address_space<workgroup>>, index, index, index, index, index, index) -> ()
+  // CHECK: tile.commit_copies
+  tile.commit_copies
+  // CHECK: tile.wait_copies {pending = 0 : i64}
+  tile.wait_copies {pending = 0 : i64}
+  // CHECK: tile.view %{{.*}} [%{{.*}}] : {{.*}} -> (tensor<128x64xf16, "shared">)
+  %v = tile.view %b [%i] : (memref<2x128x64xf16, #gpu.address_space<workgroup>>, index) -> (tensor<128x64xf16, "shared">)
+  // CHECK: tile.store (%[[T]], {{.*}} {dims = [1, 2]
+  tile.store (%t, %m, %i, %i, %i, %i, %i) {dims = [1, 2]} : (tensor<128x64xf16, "fragment">, memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index, index, index) -> ()
+  return
+}

@@ -1,0 +1,98 @@
+"""The way to PTX, without a GPU: literals, code of both kinds, what ptxas says where it is."""
+
+import pytest
+from attn_opt.compiler import CompileError, compile
+from attn_opt.compiler.runtime import ptx
+
+ATTENTION = """
+func.func @attention(%q: tensor<256x64xf16>, %k: tensor<320x64xf16>, %v: tensor<320x64xf16>) -> tensor<256x64xf16> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %se = tensor.empty() : tensor<256x320xf32>
+  %s0 = linalg.fill ins(%zero : f32) outs(%se : tensor<256x320xf32>) -> tensor<256x320xf32>
+  %s = linalg_ext.batch_matmul ins(%q, %k : tensor<256x64xf16>, tensor<320x64xf16>) outs(%s0 : tensor<256x320xf32>)
+      layout = "nt"
+  %re = tensor.empty() : tensor<256xf32>
+  %m0 = linalg.fill ins(%low : f32) outs(%re : tensor<256xf32>) -> tensor<256xf32>
+  %a0 = linalg.fill ins(%zero : f32) outs(%re : tensor<256xf32>) -> tensor<256xf32>
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<256x320xf32>)
+      outs(%se, %m0, %a0, %re : tensor<256x320xf32>, tensor<256xf32>, tensor<256xf32>, tensor<256xf32>)
+  %pe = tensor.empty() : tensor<256x320xf16>
+  %pn = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%p#0 : tensor<256x320xf32>) outs(%pe : tensor<256x320xf16>) {
+  ^bb0(%x: f32, %y: f16):
+    %t = arith.truncf %x : f32 to f16
+    linalg.yield %t : f16
+  } -> tensor<256x320xf16>
+  %oe = tensor.empty() : tensor<256x64xf16>
+  %z = arith.constant 0.0 : f16
+  %o0 = linalg.fill ins(%z : f16) outs(%oe : tensor<256x64xf16>) -> tensor<256x64xf16>
+  %o = linalg.matmul ins(%pn, %v : tensor<256x320xf16>, tensor<320x64xf16>) outs(%o0 : tensor<256x64xf16>)
+      -> tensor<256x64xf16>
+  return %o : tensor<256x64xf16>
+}
+"""
+
+
+def test_literals_are_readable_by_every_llvm():
+    text = "\n".join(
+        [
+            "  %1 = fadd float f0x3F800000, %2",
+            "  %2 = phi float [ %10, %9 ], [ -inf, %2 ]",
+            "  %3 = select i1 %c, half +qnan, half 1.5",
+            "  %4 = fmul bfloat %x, 0.1",
+            '  call void asm sideeffect "mov.f32 $0, 0.5;", "f"(float %3)',
+        ]
+    )
+    assert ptx.readable_literals(text).split("\n") == [
+        "  %1 = fadd float 0x3FF0000000000000, %2",
+        "  %2 = phi float [ %10, %9 ], [ 0xFFF0000000000000, %2 ]",
+        "  %3 = select i1 %c, half 0xH7E00, half 0xH3E00",
+        "  %4 = fmul bfloat %x, 0xR3DCD",
+        '  call void asm sideeffect "mov.f32 $0, 0.5;", "f"(float %3)',
+    ]
+
+
+def test_assembly_with_effects_is_convergent():
+    line = '  call void asm sideeffect "bar.sync 0;", "~{memory}"()'
+    assert ptx._convergent(line) == line + " convergent"
+
+
+@pytest.mark.parametrize(("arch", "instruction"), [("sm_90a", "wgmma.mma_async"), ("sm_80", "mma.sync.aligned")])
+def test_code_of_an_attention(arch, instruction):
+    kernel = compile(ATTENTION, target="nvidia", arch=arch)
+    names = ["graph", "raised", "fused", "tiles", "layouts", "scheduled", "nvvm", "llvm", "ptx"]
+    assert kernel.stages() == names
+    code = kernel.ir("ptx")
+    assert f".target {arch}" in code and instruction in code and ".entry attention_0" in code
+    assert '"fragment"' in kernel.ir("layouts") and "tile.copy_async" in kernel.ir("scheduled")
+    assembled = ptx.assemble(code, arch)
+    if assembled is None:
+        pytest.skip("no ptxas")
+    assert assembled.spills == 0 and assembled.warnings == [] and 0 < assembled.registers <= 255
+
+
+def test_unknown_architecture():
+    with pytest.raises(CompileError, match=r"'sm_1' are not supported; the known architectures are: sm_80"):
+        compile(ATTENTION, target="nvidia", arch="sm_1")
+
+
+def test_nothing_for_a_gpu():
+    with pytest.raises(CompileError, match="stands outside of the fused loops"):
+        compile(ATTENTION, target="nvidia", arch="sm_90a", fuse=False)
+
+
+def test_no_gpu_is_told():
+    from attn_opt.compiler.runtime import cuda
+
+    try:
+        cuda.driver()
+    except cuda.CudaError:
+        pass
+    else:
+        pytest.skip("a GPU is here")
+    import numpy as np
+
+    kernel = compile(ATTENTION, target="nvidia", arch="sm_90a")
+    with pytest.raises(Exception, match="no NVIDIA driver"):
+        kernel(np.ones((256, 64), np.float16), np.ones((320, 64), np.float16), np.ones((320, 64), np.float16))

@@ -1,0 +1,67 @@
+// RUN: attn-opt %s --fuse-consumers | FileCheck %s
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+
+// The quotient of two results, rounded and moved by its position, is computed on the tiles. Nothing else of them stays.
+// CHECK-LABEL: func.func @quotient
+// CHECK:         %[[E:.*]] = tensor.empty() : tensor<96x32xf16>
+// CHECK:         %[[R:.*]] = scf.forall (%[[I:.*]]) = (0) to (96) step (64) shared_outs(%[[O:.*]] = %[[E]]) -> (tensor<96x32xf16>)
+// CHECK:           %[[SIZE:.*]] = affine.min
+// CHECK:           %[[A:.*]] = linalg.fill
+// CHECK:           %[[B:.*]] = linalg.fill
+// CHECK:           %[[OUT:.*]] = tensor.extract_slice %[[O]][%[[I]], 0] [%[[SIZE]], 32] [1, 1]
+// CHECK:           %[[Q:.*]] = linalg.generic {{.*}} ins(%[[A]], %[[B]] : {{.*}}) outs(%[[OUT]] :
+// CHECK:             %[[AT:.*]] = linalg.index 0
+// CHECK:             arith.addi %[[AT]], %[[I]]
+// CHECK:             arith.divf
+// CHECK:           scf.forall.in_parallel
+// CHECK-NEXT:        tensor.parallel_insert_slice %[[Q]] into %[[O]][%[[I]], 0] [%[[SIZE]], 32] [1, 1]
+// CHECK:         return %[[R]]
+func.func @quotient(%x: f32, %a0: tensor<96x32xf32>, %b0: tensor<96xf32>) -> tensor<96x32xf16> {
+  %r:2 = scf.forall (%i) = (0) to (96) step (64) shared_outs(%a = %a0, %b = %b0) -> (tensor<96x32xf32>, tensor<96xf32>) {
+    %n = affine.min affine_map<(d0) -> (64, 96 - d0)>(%i)
+    %at = tensor.extract_slice %a[%i, 0] [%n, 32] [1, 1] : tensor<96x32xf32> to tensor<?x32xf32>
+    %bt = tensor.extract_slice %b[%i] [%n] [1] : tensor<96xf32> to tensor<?xf32>
+    %a1 = linalg.fill ins(%x : f32) outs(%at : tensor<?x32xf32>) -> tensor<?x32xf32>
+    %b1 = linalg.fill ins(%x : f32) outs(%bt : tensor<?xf32>) -> tensor<?xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %a1 into %a[%i, 0] [%n, 32] [1, 1] : tensor<?x32xf32> into tensor<96x32xf32>
+      tensor.parallel_insert_slice %b1 into %b[%i] [%n] [1] : tensor<?xf32> into tensor<96xf32>
+    }
+  }
+  %e = tensor.empty() : tensor<96x32xf16>
+  %q = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%r#0, %r#1 : tensor<96x32xf32>, tensor<96xf32>) outs(%e : tensor<96x32xf16>) {
+  ^bb0(%u: f32, %v: f32, %w: f16):
+    %i = linalg.index 0 : index
+    %j = arith.index_cast %i : index to i32
+    %f = arith.sitofp %j : i32 to f32
+    %d = arith.divf %u, %v : f32
+    %s = arith.addf %d, %f : f32
+    %t = arith.truncf %s : f32 to f16
+    linalg.yield %t : f16
+  } -> tensor<96x32xf16>
+  return %q : tensor<96x32xf16>
+}
+
+// What needs rows of other tiles stays where it is.
+// CHECK-LABEL: func.func @reduction
+// CHECK:         scf.forall
+// CHECK:         linalg.generic
+func.func @reduction(%x: f32, %a0: tensor<96x32xf32>, %z: tensor<32xf32>) -> tensor<32xf32> {
+  %r = scf.forall (%i) = (0) to (96) step (32) shared_outs(%a = %a0) -> (tensor<96x32xf32>) {
+    %at = tensor.extract_slice %a[%i, 0] [32, 32] [1, 1] : tensor<96x32xf32> to tensor<32x32xf32>
+    %a1 = linalg.fill ins(%x : f32) outs(%at : tensor<32x32xf32>) -> tensor<32x32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %a1 into %a[%i, 0] [32, 32] [1, 1] : tensor<32x32xf32> into tensor<96x32xf32>
+    }
+  }
+  %s = linalg.generic {indexing_maps = [#id, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]}
+      ins(%r : tensor<96x32xf32>) outs(%z : tensor<32xf32>) {
+  ^bb0(%u: f32, %v: f32):
+    %t = arith.addf %u, %v : f32
+    linalg.yield %t : f32
+  } -> tensor<32xf32>
+  return %s : tensor<32xf32>
+}

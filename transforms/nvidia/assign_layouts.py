@@ -1,0 +1,129 @@
+"""The pass ``assign-layouts``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tile import ConvertLayoutOp, LoadOp, layout_of, with_layout
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import is_contraction
+from ..passes import Pass, PassError
+from ..rewriting import defining_op, ops_in
+from .axes import COLUMN, ROW, Axes
+
+LAYOUT_OF_ROLES = {(ROW, COLUMN): "fragment", (ROW,): "row", (COLUMN,): "column"}
+
+
+@dataclass(frozen=True)
+class AssignLayouts(Pass):
+    """Says of every tile in a kernel where its elements are; puts ``tile.convert_layout`` where that changes::
+
+        %q = tile.load(%arg0, …) : … -> tensor<128x64xf16>
+        %k = tile.load(%arg1, …) : … -> tensor<64x64xf16>
+        %s = linalg.generic … ins(%q, %k) outs(%zero) -> tensor<128x64xf32>        { a matmul }
+        %t = linalg.generic … ins(%s) … -> tensor<128xf32>                         { row maximum }
+      becomes
+        %q = tile.load(%arg0, …) : … -> tensor<128x64xf16, "shared">
+        %a = tile.convert_layout(%q) : … -> tensor<128x64xf16, "operand_a">
+        %k = tile.load(%arg1, …) : … -> tensor<64x64xf16, "shared">
+        %s = linalg.generic … ins(%a, %k) outs(%zero) -> tensor<128x64xf32, "fragment">
+        %t = linalg.generic … ins(%s) … -> tensor<128xf32, "row">
+
+    What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul
+    takes its left operand from registers and its right one from shared memory.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            _Assigner(kernel).run()
+
+
+class _Assigner:
+    def __init__(self, kernel: ir.Operation):
+        self.kernel = kernel
+
+    def run(self) -> None:
+        self._own_constants()
+        axes = Axes(self.kernel)
+        ops = ops_in(self.kernel)
+        types: dict[ir.Value, ir.Type] = {}
+        for op in ops:
+            values = list(op.results)
+            if op.name == "scf.for":
+                values += list(op.regions[0].blocks[0].arguments)
+            for value in values:
+                if isinstance(value.type, ir.RankedTensorType):
+                    roles = tuple(axes.of(value, d).role for d in range(value.type.rank))
+                    types[value] = with_layout(value.type, self._layout(op, value, roles))
+        for value, kind in types.items():
+            self._set_type(value, kind)
+        for op in ops:
+            if op.name == "linalg.generic":
+                self._operands(op)
+
+    def _own_constants(self) -> None:
+        """Constants and empty tensors have a copy for every use: uses may want different layouts."""
+        for op in ops_in(self.kernel):
+            if op.name in ("arith.constant", "tensor.empty") and isinstance(op.results[0].type, ir.RankedTensorType):
+                for use in list(op.results[0].uses)[1:]:
+                    with ir.InsertionPoint(op):
+                        use.owner.operation.operands[use.operand_number] = op.clone().operation.results[0]
+
+    def _layout(self, op: ir.Operation, value: ir.Value, roles: tuple[str, ...]) -> str | None:
+        if roles in LAYOUT_OF_ROLES:
+            return LAYOUT_OF_ROLES[roles]
+        if op.name == "tile.load" and roles in ((COLUMN, COLUMN), (COLUMN, ROW)):
+            return "shared"
+        if not roles:
+            return None
+        raise PassError(
+            f"a tile of {' × '.join(roles)} is computed by '{op.name}': only rows × columns can be, in registers. "
+            "The right operand of a matmul must come from memory as it is",
+            op,
+        )
+
+    def _set_type(self, value: ir.Value, kind: ir.Type) -> None:
+        value.set_type(kind)
+        op = defining_op(value)
+        if op is not None and op.name == "arith.constant":
+            splat = ir.DenseElementsAttr(op.attributes["value"])
+            op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
+
+    def _operands(self, op: ir.Operation) -> None:
+        wanted = {0: "operand_a", 1: "shared"} if is_contraction(op) else {}
+        for number, operand in enumerate(op.operands):
+            if isinstance(operand.type, ir.RankedTensorType):
+                self._check_order(op, number)
+                self._operand(op, number, wanted.get(number))
+
+    def _operand(self, op: ir.Operation, number: int, layout: str | None) -> None:
+        operand = op.operands[number]
+        found = layout_of(operand.type)
+        load = defining_op(operand)
+        if layout is None:
+            if found == "shared":
+                raise PassError("a tile that a matmul takes as its right operand is also used element by element", op)
+            return
+        if found == layout:
+            return
+        if load is not None and load.name == "tile.load":
+            with ir.InsertionPoint(load), load.location:
+                view, kind = load.opview, with_layout(operand.type, "shared")
+                operand = LoadOp(view.memory, view.indices, load.attributes["dims"], result=kind).result
+                if layout != "shared":
+                    operand = ConvertLayoutOp(operand, result=with_layout(operand.type, layout)).result
+        elif layout == "shared":
+            raise PassError("the right operand of a matmul must come from memory as it is: not lowered yet", op)
+        else:
+            with ir.InsertionPoint(op), op.location:
+                operand = ConvertLayoutOp(operand, result=with_layout(operand.type, layout)).result
+        op.operands[number] = operand
+        if load is not None and load.name == "tile.load" and not list(load.results[0].uses):
+            load.erase()
+
+    def _check_order(self, op: ir.Operation, number: int) -> None:
+        """Element-wise, dimensions stand in the order rows, columns everywhere."""
+        places = [dim_position(e) for e in indexing_maps(op)[number].results]
+        if not is_contraction(op) and places != sorted(places):
+            raise PassError("a tile is transposed in registers: not lowered for GPUs", op)

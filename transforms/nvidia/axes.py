@@ -1,0 +1,214 @@
+"""What the dimensions of the tiles in a loop body mean: which of them are one and the same axis, and which role it has.
+
+Dimensions that a structured op's loop runs along at once are one axis; so are those of a loop-carried tile from
+iteration to iteration. Contractions give the roles: the loop m is "row", the loops n and k are "column" (the keys are n
+of the first matmul and k of the second). Every other axis must have extent 1, and is "batch".
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured
+from ..attention import contraction_loops, is_contraction
+from ..linear import upper_bound
+from ..passes import PassError
+from ..rewriting import defining_op
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+ROW, COLUMN, BATCH = "row", "column", "batch"
+
+Node = tuple[Hashable, ...]
+
+
+@dataclass
+class Axis:
+    """`size`: how many elements of a tile are valid along it, a number or a value; `extent`: at most so many."""
+
+    role: str = BATCH
+    size: ir.Value | int = 1
+    extent: int = 1
+
+
+def ops_of(block: ir.Block) -> list[ir.Operation]:
+    return [op.operation for op in block.operations]
+
+
+def for_body(loop: ir.Operation) -> ir.Block:
+    return loop.regions[0].blocks[0]
+
+
+def for_inits(loop: ir.Operation) -> list[ir.Value]:
+    return list(loop.operands)[3:]
+
+
+def slice_sizes(op: ir.Operation) -> list[ir.Value | int]:
+    """The sizes of an extract_slice, insert_slice or parallel_insert_slice."""
+    sizes = iter(op.opview.sizes)
+    return [next(sizes) if s == DYNAMIC else s for s in op.opview.static_sizes]
+
+
+def slice_offsets(op: ir.Operation) -> list[ir.Value | int]:
+    offsets = iter(op.opview.offsets)
+    return [next(offsets) if s == DYNAMIC else s for s in op.opview.static_offsets]
+
+
+def kept_dims(op: ir.Operation, small: ir.RankedTensorType) -> list[int]:
+    """The sliced tensor's dimension behind each dimension of the `small` side of a slice, which may drop unit ones."""
+    sizes = list(op.opview.static_sizes)
+    kept: list[int] = []
+    for d, size in enumerate(sizes):
+        left = small.rank - len(kept)
+        if left and (size != 1 or small.shape[len(kept)] == 1 or len(sizes) - d == left):
+            kept.append(d)
+    if len(kept) != small.rank or any(s != 1 for s in op.opview.static_strides):
+        raise PassError("a slice with strides, or whose dropped dimensions cannot be told, is not lowered", op)
+    return kept
+
+
+class Axes:
+    """The axes of all tiles in the body of a scf.forall, or of a kernel."""
+
+    def __init__(self, forall: ir.Operation):
+        self.forall = forall
+        self._parent: dict[Node, Node] = {}
+        self._sizes: dict[Node, ir.Value | int] = {}
+        self._contractions: list[ir.Operation] = []
+        self._axes: dict[Node, Axis] = {}
+        self._outside = set(forall.regions[0].blocks[0].arguments)
+        self._block(forall.regions[0].blocks[0])
+        self._assign()
+
+    def is_memory(self, value: ir.Value) -> bool:
+        """Whether a tensor lives in memory: it is older than the loop, is its shared output, or a slice of such."""
+        if value in self._outside:
+            return True
+        op = defining_op(value)
+        if op is None:
+            return not self._is_inside(value.owner.owner)
+        if op.name == "tensor.extract_slice":
+            return self.is_memory(op.operands[0])
+        return not self._is_inside(op)
+
+    def _is_inside(self, op: ir.Operation) -> bool:
+        while op is not None and op.operation != self.forall:
+            op = op.operation.parent
+            if op is None:
+                return False
+        return op is not None
+
+    def of_loop(self, op: ir.Operation, loop: int) -> Axis:
+        return self._axes.get(self._find((op, "loop", loop)), Axis())
+
+    def of(self, value: ir.Value, d: int) -> Axis:
+        return self._axes.get(self._find((value, d)), Axis())
+
+    # The equivalence of dimensions.
+
+    def _find(self, node: Node) -> Node:
+        root = node
+        while self._parent.get(root, root) != root:
+            root = self._parent[root]
+        while node != root:
+            self._parent[node], node = root, self._parent.get(node, root)
+        return root
+
+    def _union(self, a: Node, b: Node) -> None:
+        self._parent.setdefault(a, a)
+        self._parent.setdefault(b, b)
+        a, b = self._find(a), self._find(b)
+        if a != b:
+            self._parent[a] = b
+
+    def _same(self, a: ir.Value, b: ir.Value) -> None:
+        for d in range(a.type.rank):
+            self._union((a, d), (b, d))
+
+    def _block(self, block: ir.Block) -> None:
+        for op in ops_of(block):
+            if op.name == "scf.for":
+                body = for_body(op)
+                arguments, yielded = list(body.arguments)[1:], ops_of(body)[-1].operands
+                for init, inner, new, result in zip(for_inits(op), arguments, yielded, op.results, strict=True):
+                    if isinstance(init.type, ir.RankedTensorType):
+                        for other in (init, new, result):
+                            self._same(inner, other)
+                self._block(body)
+            elif op.name == "tensor.extract_slice":
+                self._slice(op)
+            elif op.name == "tensor.insert_slice":
+                self._same(op.operands[1], op.results[0])
+                for d, kept in enumerate(kept_dims(op, op.operands[0].type)):
+                    self._union((op.operands[0], d), (op.results[0], kept))
+            elif op.name == "tensor.empty":
+                self._known(op.results[0], iter(op.operands))
+            elif is_structured(op):
+                self._structured(op)
+
+    def _slice(self, op: ir.Operation) -> None:
+        result, sizes = op.results[0], slice_sizes(op)
+        for d, kept in enumerate(kept_dims(op, result.type)):
+            self._sizes[(result, d)] = sizes[kept]
+            if not self.is_memory(op.operands[0]):
+                self._union((result, d), (op.operands[0], kept))
+
+    def _known(self, value: ir.Value, dynamic: Iterator[ir.Value]) -> None:
+        for d, size in enumerate(value.type.shape):
+            self._sizes[(value, d)] = next(dynamic) if size == DYNAMIC else size
+
+    def _structured(self, op: ir.Operation) -> None:
+        if any(isinstance(v.type, ir.RankedTensorType) for v in op.results):
+            first = len(op.operands) - len(op.results)
+            for i, (operand, m) in enumerate(zip(op.operands, indexing_maps(op), strict=True)):
+                for d, expression in enumerate(m.results):
+                    loop = dim_position(expression)
+                    if loop is None:
+                        if not (isinstance(expression, ir.AffineConstantExpr) and operand.type.shape[d] == 1):
+                            raise PassError(f"an operand indexed by {expression} is not lowered for GPUs", op)
+                        continue
+                    self._union((op, "loop", loop), (operand, d))
+                    if operand.type.shape[d] != DYNAMIC:
+                        self._sizes.setdefault((operand, d), operand.type.shape[d])
+                    if i >= first:
+                        self._union((operand, d), (op.results[i - first], d))
+        if is_contraction(op):
+            self._contractions.append(op)
+
+    # Roles and sizes.
+
+    def _assign(self) -> None:
+        for node in list(self._parent):
+            self._axes.setdefault(self._find(node), Axis(size=0, extent=0))
+        for node, size in self._sizes.items():
+            if node in self._parent:
+                self._widen(self._axes[self._find(node)], size)
+        for op in self._contractions:
+            loops = contraction_loops(op)
+            assert loops is not None, "a contraction has loops"
+            for role, candidates in ((ROW, loops.m), (COLUMN, loops.n), (COLUMN, loops.k)):
+                wide = [d for d in candidates if self.of_loop(op, d).extent != 1] or candidates[-1:]
+                if len(wide) != 1:
+                    what = f"{len(wide)} loops of a matmul are more than one element wide" if wide else "no loop"
+                    raise PassError(f"{what} where a tile has one dimension: tile all others by 1", op)
+                axis = self.of_loop(op, wide[0])
+                if axis.role not in (BATCH, role):
+                    raise PassError("a dimension is rows of one matmul and columns of another: not lowered yet", op)
+                axis.role = role
+        for node, axis in self._axes.items():
+            if axis.role == BATCH and axis.extent > 1:
+                raise PassError(
+                    f"a dimension of {axis.extent} elements of a tile ({node[0]}) belongs to no matmul's row or "
+                    "column: tile it by 1",
+                    self.forall,
+                )
+
+    def _widen(self, axis: Axis, size: ir.Value | int) -> None:
+        extent = upper_bound(size)
+        if extent is None:
+            raise PassError(
+                "a dimension of a tile has no constant bound: tile it, or make the head sizes static", self.forall
+            )
+        if axis.extent < extent:
+            axis.extent = extent
+        if not isinstance(axis.size, ir.Value):
+            axis.size = size

@@ -1,0 +1,139 @@
+"""Emits matmuls: A in registers ("operand_a"), B in shared memory, the accumulator a fragment.
+
+Hopper's wgmma reads B by a descriptor of its place in shared memory. Everywhere else mma.sync takes B from registers,
+which ldmatrix fills. Layouts: PTX ISA, "Asynchronous warpgroup level matrix shared memory layout" and
+"Warp-level matrix instructions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dialects.mlir import ir
+from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, i64, mul, rem
+
+
+def wgmma(
+    a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n: int, element: str, wait: bool
+) -> list[ir.Value]:
+    """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over.
+
+    Without `wait` the registers must not be touched until `wait_matmuls`.
+
+    One block of assembly, so that nothing comes between the instructions and their registers.
+    """
+    steps = len(a.values) // 4
+    k_major = b.inner == k_dim
+    count = n // 2
+    registers = [f"${i}" for i in range(count)]
+    first_a = count * (1 if accumulator is None else 2)
+    descriptor = f"${first_a + len(a.values)}"
+    lines = ["{", ".reg .b64 d;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
+    for step in range(steps):
+        lines.append(f"add.s64 d, {descriptor}, {_descriptor_step(b, step, k_major)};")
+        lines.append(f"setp.ne.b32 p, {0 if accumulator is None and step == 0 else 1}, 0;")
+        operand = ", ".join(f"${first_a + 4 * step + i}" for i in range(4))
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} "
+            f"{{{', '.join(registers)}}}, {{{operand}}}, d, p, 1, 1, {0 if k_major else 1};"
+        )
+    lines.append("wgmma.commit_group.sync.aligned;")
+    if wait:
+        lines.append("wgmma.wait_group.sync.aligned 0;")
+    lines.append("}")
+    outputs = ["=f"] * count
+    inputs = [] if accumulator is None else [str(i) for i in range(count)]
+    inputs += ["r"] * len(a.values) + ["l"]
+    operands = [*([] if accumulator is None else accumulator.values), *a.values, _descriptor(b, k_major)]
+    return asm("\n".join(lines), ",".join(outputs + inputs), operands, [f32()] * count)
+
+
+def wait_matmuls(values: Sequence[ir.Value], pending: int) -> list[ir.Value]:
+    """The registers of a matmul once at most `pending` later ones are under way."""
+    constraints = ["=f"] * len(values) + [str(i) for i in range(len(values))]
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+    return asm(text, ",".join(constraints), values, [f32()] * len(values))
+
+
+def _descriptor(b: Shared, k_major: bool) -> ir.Value:
+    """The matrix descriptor of a tile with 128-byte swizzle: 8 rows of 128 bytes are a unit, the next is 1024 on.
+
+    K-major: the leading offset is not used. Else it is the distance of the next 64 columns.
+    """
+    address = create("arith.extui", i64(), b.address)
+    place = create(
+        "arith.shrui", i64(), create("arith.andi", i64(), address, constant(i64(), 0x3FFFF)), constant(i64(), 4)
+    )
+    leading = 1 if k_major else b.outer_size * 8
+    return create("arith.ori", i64(), place, constant(i64(), leading << 16 | 64 << 32 | 1 << 62))
+
+
+def _descriptor_step(b: Shared, step: int, k_major: bool) -> int:
+    """How far 16 k are, in units of 16 bytes."""
+    if not k_major:
+        return step * 16 * 8
+    return (step // 4) * b.outer_size * 8 + (step % 4) * 2
+
+
+def mma_sync(
+    a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n: int, element: str, thread: Thread
+) -> list[ir.Value]:
+    """accumulator + A·B of a warp's 16 rows."""
+    if accumulator is None:
+        zero = constant(f32(), 0.0)
+        values = [zero] * (n // 2)
+    else:
+        values = list(accumulator.values)
+    for step in range(len(a.values) // 4):
+        operand = a.values[4 * step : 4 * step + 4]
+        for pair in range(n // 16):
+            fragments = ldmatrix_b(b, k_dim, step, pair, thread)
+            for half in (0, 1):
+                first = 4 * (2 * pair + half)
+                values[first : first + 4] = asm(
+                    f"mma.sync.aligned.m16n8k16.row.col.f32.{element}.{element}.f32 "
+                    "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+                    "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3",
+                    [*operand, *fragments[2 * half : 2 * half + 2], *values[first : first + 4]],
+                    [f32()] * 4,
+                    effects=False,
+                )
+    return values
+
+
+def ldmatrix_b(b: Shared, k_dim: int, step: int, pair: int, thread: Thread) -> list[ir.Value]:
+    """B of 16 k and 16 n: two registers for the first 8 n, two for the others."""
+    matrix, row = div(thread.lane, 8), rem(thread.lane, 8)
+    k_half, n_half = mul(rem(matrix, 2), 8), mul(div(matrix, 2), 8)
+    if b.inner == k_dim:
+        address = b.piece(add(add(n_half, row), 16 * pair), add(k_half, 16 * step))
+    else:
+        address = b.piece(add(add(k_half, row), 16 * step), add(n_half, 16 * pair))
+    return ldmatrix(address, transposed=b.inner != k_dim)
+
+
+def ldmatrix_a(a: Shared, m_dim: int, step: int, thread: Thread) -> list[ir.Value]:
+    """A of a warp's 16 rows and 16 k."""
+    matrix, row = div(thread.lane, 8), rem(thread.lane, 8)
+    m_half, k_half = mul(rem(matrix, 2), 8), add(mul(div(matrix, 2), 8), 16 * step)
+    first = add(mul(thread.warp, 16), m_half)
+    if a.inner != m_dim:
+        return ldmatrix(a.piece(add(first, row), k_half), transposed=False)
+    return ldmatrix(a.piece(add(k_half, row), first), transposed=True)
+
+
+def ldmatrix(address: ir.Value, transposed: bool) -> list[ir.Value]:
+    """Four matrices of 8 × 8; the address of row r of matrix m comes from lane 8·m + r."""
+    kind = ".trans" if transposed else ""
+    text = f"ldmatrix.sync.aligned.m8n8.x4{kind}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    return asm(text, "=r,=r,=r,=r,r", [address], [i32()] * 4)
+
+
+def pack(fragment: Registers, element: str) -> Registers:
+    """A fragment as the left operand of a matmul: its elements in order are those of the operand, two a register."""
+    text = f"cvt.rn.{element}x2.f32 $0, $2, $1;"
+    values = [
+        asm(text, "=r,f,f", fragment.values[i : i + 2], [i32()], effects=False)[0]
+        for i in range(0, len(fragment.values), 2)
+    ]
+    return Registers("operand_a", fragment.shape, values)

@@ -1,0 +1,172 @@
+"""Emits a linalg.generic on tiles in registers: its body once per element that a thread has, reductions over columns.
+
+A value of the body that depends on the row alone, or on the column alone, is emitted once for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dialects.mlir import ir
+from ...dialects.tile import layout_of
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..passes import PassError
+from ..rewriting import defining_op
+from .axes import ops_of
+from .scalars import emit_scalar
+from .thread import Registers, Thread, at, constant, create, f32, i32, places, register_type
+
+ROWS, COLUMNS = 0, 1
+
+NEUTRAL = {
+    "arith.maxnumf": float("-inf"),
+    "arith.maximumf": float("-inf"),
+    "arith.minnumf": float("inf"),
+    "arith.minimumf": float("inf"),
+    "arith.addf": 0.0,
+    "arith.mulf": 1.0,
+}
+
+Place = tuple[int | None, int | None]
+
+
+class Elementwise:
+    """One linalg.generic. `operands`: Registers for tiles, scalars as they are. `outer`: gives scalars from outside."""
+
+    def __init__(self, op: ir.Operation, operands: Sequence[Registers | ir.Value], thread: Thread, outer):
+        self.op, self.operands, self.thread, self.outer = op, list(operands), thread, outer
+        self.body = op.regions[0].blocks[0]
+        self.axes = self._axes_of_loops()
+        self._values: dict[tuple[ir.Value, Place], ir.Value] = {}
+        self._depends: dict[ir.Value, tuple[bool, bool]] = {}
+
+    def _axes_of_loops(self) -> list[int]:
+        """For every loop whether it runs along rows or columns."""
+        axes: dict[int, int] = {}
+        tiles = [*self.op.operands, *self.op.results]
+        maps = indexing_maps(self.op)
+        maps = [*maps, *maps[len(maps) - len(self.op.results) :]]
+        for value, m in zip(tiles, maps, strict=True):
+            along = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "column": (COLUMNS,)}.get(
+                layout_of(value.type) or "", ()
+            )
+            for axis, expression in zip(along, m.results, strict=False):
+                loop = dim_position(expression)
+                if loop is not None and axes.setdefault(loop, axis) != axis:
+                    raise PassError("a dimension is rows of one tile and columns of another", self.op)
+        return [axes.get(loop, COLUMNS) for loop in range(len(iterator_types(self.op)))]
+
+    # Which of row and column a value of the body depends on.
+
+    def depends(self, value: ir.Value) -> tuple[bool, bool]:
+        if value not in self._depends:
+            self._depends[value] = self._find_dependence(value)
+        return self._depends[value]
+
+    def _find_dependence(self, value: ir.Value) -> tuple[bool, bool]:
+        op = defining_op(value)
+        if op is None:
+            layout = layout_of(self.op.operands[value.arg_number].type) if value.owner == self.body else None
+            return layout in ("fragment", "row"), layout in ("fragment", "column")
+        if op.block != self.body:
+            return False, False
+        if op.name == "linalg.index":
+            axis = self.axes[ir.IntegerAttr(op.attributes["dim"]).value]
+            return axis == ROWS, axis == COLUMNS
+        found = [self.depends(v) for v in op.operands]
+        return any(r for r, _ in found), any(c for _, c in found)
+
+    # The value at a place.
+
+    def value(self, value: ir.Value, row: int | None, column: int | None) -> ir.Value:
+        by_row, by_column = self.depends(value)
+        place = (row if by_row else None, column if by_column else None)
+        key = (value, place)
+        if key not in self._values:
+            self._values[key] = self._emit(value, *place)
+        return self._values[key]
+
+    def _emit(self, value: ir.Value, row: int | None, column: int | None) -> ir.Value:
+        op = defining_op(value)
+        if op is None and value.owner == self.body:
+            operand = self.operands[value.arg_number]
+            if isinstance(operand, Registers):
+                return operand.values[at(layout_of(self.op.operands[value.arg_number].type), row, column)]
+            return operand
+        if op is None or op.block != self.body:
+            return self.outer(value)
+        if op.name == "linalg.index":
+            axis = self.axes[ir.IntegerAttr(op.attributes["dim"]).value]
+            return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
+        operands = [self.value(v, row, column) for v in op.operands]
+        results = emit_scalar(op, operands)
+        by_row, by_column = self.depends(value)
+        place = (row if by_row else None, column if by_column else None)
+        for result, emitted in zip(op.results, results, strict=True):
+            self._values[(result, place)] = emitted
+        return self._values[(value, place)]
+
+    # Results.
+
+    def run(self) -> list[Registers]:
+        yielded = list(ops_of(self.body)[-1].operands)
+        kinds = iterator_types(self.op)
+        maps = indexing_maps(self.op)[len(self.op.operands) - len(self.op.results) :]
+        reduced = [d for d, kind in enumerate(kinds) if kind == "reduction"]
+        results: list[Registers | None] = []
+        for result, value, m in zip(self.op.results, yielded, maps, strict=True):
+            layout = layout_of(result.type)
+            mapped = {dim_position(e) for e in m.results}
+            if any(d not in mapped for d in reduced):
+                results.append(None)
+                continue
+            found = [self.value(value, *place) for place in places(layout, Registers.count(result.type))]
+            results.append(Registers(layout or "", tuple(result.type.shape), found))
+        # Reductions last: the elements that they add are there.
+        return [r or self._reduce(number, yielded[number]) for number, r in enumerate(results)]
+
+    def _reduce(self, number: int, value: ir.Value) -> Registers:
+        result = self.op.results[number]
+        if layout_of(result.type) != "row":
+            raise PassError("only reductions over columns, to a value for each row, are lowered for GPUs", self.op)
+        combiner = defining_op(value)
+        accumulator = self.body.arguments[len(self.op.operands) - len(self.op.results) + number]
+        if combiner is None or combiner.name not in NEUTRAL or accumulator not in combiner.operands:
+            raise PassError(f"expects a reduction that ends in one of {', '.join(NEUTRAL)}", self.op)
+        element = combiner.operands[1 if combiner.operands[0] == accumulator else 0]
+        columns = self._columns()
+        init = self.operands[accumulator.arg_number]
+        assert isinstance(init, Registers), "the init of a reduction is a tile"
+        values = []
+        for row in (0, 1):
+            # Four chains, so that they overlap.
+            chains = [self.value(element, row, c) for c in range(min(4, columns))]
+            for c in range(len(chains), columns):
+                chains[c % 4] = self._combine(combiner, chains[c % 4], self.value(element, row, c))
+            while len(chains) > 1:
+                chains = [self._combine(combiner, a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
+            total = chains[0]
+            for distance in (1, 2):
+                total = self._combine(combiner, total, shuffled(total, distance))
+            values.append(self._combine(combiner, init.values[row], total))
+        return Registers("row", tuple(result.type.shape), values)
+
+    def _columns(self) -> int:
+        """How many columns a thread has."""
+        for value in self.op.operands:
+            if layout_of(value.type) == "fragment":
+                return value.type.shape[1] // 4
+            if layout_of(value.type) == "column":
+                return value.type.shape[0] // 4
+        raise PassError("a reduction needs a tile of rows and columns", self.op)
+
+    @staticmethod
+    def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
+        return create(combiner.name, register_type(a.type), a, b)
+
+
+def shuffled(value: ir.Value, distance: int) -> ir.Value:
+    """The value of the thread whose lane differs by `distance` in its bits."""
+    mask, clamp = constant(i32(), -1), constant(i32(), 31)
+    kind = ir.Attribute.parse("#nvvm<shfl_kind bfly>")
+    return create("nvvm.shfl.sync", f32(), mask, value, constant(i32(), distance), clamp, kind=kind)

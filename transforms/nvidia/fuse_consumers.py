@@ -1,0 +1,190 @@
+"""The pass ``fuse-consumers``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.index import Index, Range, Tile, TileBuilder
+from ...dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types
+from ..passes import Pass, remark
+from ..rewriting import defining_op, erase_if_unused
+from .axes import ops_of, slice_offsets, slice_sizes
+
+
+@dataclass(frozen=True)
+class FuseConsumers(Pass):
+    """Moves element-wise ops on the results of a loop over tiles into the loop: they work on the tile::
+
+        %o:2 = scf.forall (%i) … shared_outs(%a = %x, %b = %y) {
+          …
+          scf.forall.in_parallel { parallel_insert_slice %t into %a[%i, 0]… , parallel_insert_slice %l into %b[%i] }
+        }
+        %r = linalg.generic … ins(%o#0, %o#1) outs(%z) { divf, truncf }
+      becomes
+        %r = scf.forall (%i) … shared_outs(%c = %z) {
+          …
+          %u = linalg.generic … ins(%t, %l) …
+          scf.forall.in_parallel { parallel_insert_slice %u into %c[%i, 0] }
+        }
+
+    A kernel then writes what is asked for, and nothing that is only read again.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in ops_of(block):
+                    if inner.name == "scf.forall":
+                        self._fuse_all(inner)
+                    elif inner.name in ("func.func", "builtin.module"):
+                        self.run(inner)
+
+    def _fuse_all(self, forall: ir.Operation) -> None:
+        consumer = _consumer(forall)
+        while consumer is not None:
+            location = consumer.location
+            forall = _Fusion(forall, consumer).run()
+            remark(location, "computed on the tiles of the loop before it")
+            consumer = _consumer(forall)
+
+
+def _consumer(forall: ir.Operation) -> ir.Operation | None:
+    """An op that can move into the loop."""
+    for result in forall.results:
+        for use in result.uses:
+            op = use.owner.operation
+            if op.name == "linalg.generic" and op.block == forall.block and _Fusion(forall, op).is_possible():
+                return op
+    return None
+
+
+class _Fusion:
+    def __init__(self, forall: ir.Operation, consumer: ir.Operation):
+        self.forall, self.consumer = forall, consumer
+        self.body = forall.regions[0].blocks[0]
+        self.terminator = ops_of(self.body)[-1]
+        count = len(forall.results)
+        self.outputs = list(self.body.arguments)[len(self.body.arguments) - count :]
+        self.stores = {store.operands[1]: store for store in ops_of(self.terminator.regions[0].blocks[0])}
+
+    def _store_of(self, value: ir.Value) -> ir.Operation | None:
+        """How a tile is put into the loop's result `value`."""
+        results = list(self.forall.results)
+        return self.stores.get(self.outputs[results.index(value)]) if value in results else None
+
+    def _tile(self, store: ir.Operation) -> Tile:
+        places = zip(slice_offsets(store), slice_sizes(store), strict=True)
+        return tuple(Range(Index.of(offset), Index.of(size)) for offset, size in places)
+
+    def ranges(self) -> Tile | None:
+        """The loops of the consumer that a tile of the loop's results needs; None where that is not one box."""
+        op = self.consumer
+        ranges: list[Range | None] = [None] * len(iterator_types(op))
+        for value, m in zip(op.operands, indexing_maps(op), strict=True):
+            store = self._store_of(value)
+            if store is None:
+                continue
+            if store.operands[0].type.rank != value.type.rank:
+                return None
+            for r, expression in zip(self._tile(store), m.results, strict=True):
+                loop = dim_position(expression)
+                if loop is None or ranges[loop] not in (None, r):
+                    return None
+                ranges[loop] = r
+        found = [r for r in ranges if r is not None]
+        return tuple(found) if len(found) == len(ranges) else None
+
+    def is_possible(self) -> bool:
+        op = self.consumer
+        if len(op.results) != 1 or any(kind != "parallel" for kind in iterator_types(op)):
+            return False
+        last = indexing_maps(op)[-1].results
+        if [dim_position(e) for e in last] != list(range(len(last))) or self.ranges() is None:
+            return False
+        before = set(ops_of(self.forall.block)[: ops_of(self.forall.block).index(self.forall)])
+        for value in op.operands:
+            owner = defining_op(value)
+            if self._store_of(value) is None and owner is not None and owner not in before:
+                sources = [defining_op(v) for v in owner.operands]
+                if owner.name != "tensor.empty" or any(s is not None and s not in before for s in sources):
+                    return False
+                owner.move_before(self.forall)
+        return True
+
+    def run(self) -> ir.Operation:
+        """The new loop."""
+        op, old = self.consumer, self.forall
+        ranges = self.ranges()
+        assert ranges is not None, "is_possible was asked"
+        with ir.InsertionPoint(self.terminator), op.location:
+            builder = TileBuilder(ir.InsertionPoint(old), self.body)
+            tiling = StructuredTiling(op)
+            sizes = {}
+
+            def operand(number: int, tile: Tile) -> ir.Value:
+                value = op.operands[number]
+                store = self._store_of(value)
+                if store is not None:
+                    return store.operands[0]
+                if number == len(op.operands) - 1:
+                    sizes["out"] = tile
+                return builder.slice(value, tile)
+
+            (computed,) = tiling.tile(builder, ranges, operand)
+        return self._rebuilt(computed, sizes["out"])
+
+    def _rebuilt(self, computed: ir.Value, tile: Tile) -> ir.Operation:
+        op, old = self.consumer, self.forall
+        kept = [i for i, r in enumerate(old.results) if any(u.owner.operation != op for u in r.uses)]
+        bounds = len(old.operands) - len(old.results)
+        inits = [old.operands[bounds + i] for i in kept] + [op.operands[len(op.operands) - 1]]
+        attributes = {name: old.attributes[name] for name in old.attributes}
+        segments = list(ir.DenseI32ArrayAttr(attributes["operandSegmentSizes"]))
+        segments[3] = len(inits)
+        attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(segments)
+        with ir.InsertionPoint(old), old.location:
+            operands = [*list(old.operands)[:bounds], *inits]
+            new = ir.Operation.create("scf.forall", [v.type for v in inits], operands, attributes, regions=1)
+        count = len(self.body.arguments) - len(old.results)
+        kinds = [a.type for a in list(self.body.arguments)[:count]] + [v.type for v in inits]
+        block = new.regions[0].blocks.append(*kinds, arg_locs=[old.location] * len(kinds))
+        pairs = list(zip(list(self.body.arguments)[:count], list(block.arguments)[:count], strict=True))
+        pairs += [(self.outputs[i], block.arguments[count + n]) for n, i in enumerate(kept)]
+        # What reads an output that is gone reads what it started as.
+        pairs += [(a, old.operands[bounds + i]) for i, a in enumerate(self.outputs) if i not in kept]
+        out = block.arguments[len(block.arguments) - 1]
+        with ir.InsertionPoint(self.terminator.regions[0].blocks[0]), op.location:
+            insert_parallel(TileBuilder(ir.InsertionPoint(old), self.body), computed, out, tile)
+        gone = [self.stores[a] for i, a in enumerate(self.outputs) if i not in kept]
+        for store in gone:
+            store.erase()
+        for before, after in pairs:
+            before.replace_all_uses_with(after)
+        for inner in ops_of(self.body):
+            block.append(inner)
+        # The tile's init was sliced from the tensor that is now the loop's output.
+        for use in list(inits[-1].uses):
+            if use.owner.operation.name == "tensor.extract_slice" and use.owner.operation.block == block:
+                use.owner.operation.operands[0] = out
+        for n, i in enumerate(kept):
+            old.results[i].replace_all_uses_with(new.results[n])
+        op.results[0].replace_all_uses_with(new.results[len(kept)])
+        op.erase()
+        erase_if_unused(old)
+        return new
+
+
+def insert_parallel(builder: TileBuilder, value: ir.Value, target: ir.Value, tile: Tile) -> None:
+    """A parallel_insert_slice at the insertion point."""
+    offsets, dynamic_offsets = builder.mixed(r.offset for r in tile)
+    sizes, dynamic_sizes = builder.mixed(r.size for r in tile)
+    segments = [1, 1, len(dynamic_offsets), len(dynamic_sizes), 0]
+    attributes = {
+        "static_offsets": ir.DenseI64ArrayAttr.get(offsets),
+        "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
+        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(tile)),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+    }
+    operands = [value, target, *dynamic_offsets, *dynamic_sizes]
+    ir.Operation.create("tensor.parallel_insert_slice", [], operands, attributes)

@@ -1,0 +1,296 @@
+"""Emits what moves tiles: loads and stores between memory and registers, copies from memory to shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import ir
+from ...dialects.tile import layout_of
+from ..passes import PassError
+from .thread import (
+    Registers,
+    Shared,
+    Thread,
+    add,
+    asm,
+    constant,
+    create,
+    div,
+    i1,
+    i32,
+    i64,
+    less,
+    mul,
+    places,
+    pointer,
+    register_type,
+    rem,
+    select,
+    wide,
+)
+
+GLOBAL, SHARED = 1, 3
+CHUNK = 16  # bytes that a thread copies to shared memory at a time, if memory is aligned so
+
+
+@dataclass
+class Memory:
+    """An argument of a kernel that is memory: its first element, and a stride per dimension in elements (i64)."""
+
+    kind: ir.MemRefType
+    pointer: ir.Value
+    strides: list[ir.Value]
+
+    def base(self, offsets: Sequence[ir.Value]) -> ir.Value:
+        """The number of the element at the offsets (i32)."""
+        terms = [mul(wide(o), s) for o, s in zip(offsets, self.strides, strict=True)]
+        return _total(terms)
+
+    @property
+    def element(self) -> ir.Type:
+        return self.kind.element_type
+
+    @property
+    def bytes(self) -> int:
+        return 1 if str(self.element) == "i1" else self.element.width // 8
+
+    @property
+    def stored(self) -> ir.Type:
+        """The element type as it stands in memory."""
+        return ir.IntegerType.get_signless(8) if str(self.element) == "i1" else self.element
+
+    def address(self, element: ir.Value) -> ir.Value:
+        return create(
+            "llvm.getelementptr",
+            pointer(GLOBAL),
+            self.pointer,
+            element,
+            rawConstantIndices=ir.DenseI32ArrayAttr.get([-(2**31)]),
+            elem_type=ir.TypeAttr.get(self.stored),
+        )
+
+
+def _total(terms: Sequence[ir.Value]) -> ir.Value:
+    if not terms:
+        return constant(i64(), 0)
+    total = terms[0]
+    for term in terms[1:]:
+        total = add(total, term)
+    return total
+
+
+@dataclass
+class Access:
+    """Where a tile is in memory, for one thread. `sizes`: valid elements along each dimension of the tile."""
+
+    memory: Memory
+    base: ir.Value
+    strides: list[ir.Value | None]  # per dimension of the tile; None: the tile is the same all along
+    sizes: list[ir.Value]
+    shape: list[int]
+
+    @staticmethod
+    def of(memory: Memory, indices: Sequence[ir.Value], dims: Sequence[int], shape: Sequence[int]) -> Access:
+        rank = memory.kind.rank
+        strides = [memory.strides[d] if d >= 0 else None for d in dims]
+        return Access(memory, memory.base(indices[:rank]), strides, list(indices[rank:]), list(shape))
+
+    def is_full(self, dim: int) -> bool:
+        """Whether it is known that all elements along a dimension are valid."""
+        size = build.constant_value(self.sizes[dim])
+        return self.strides[dim] is None or (size is not None and size >= self.shape[dim])
+
+    def element(self, positions: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
+        """The number of the tile's element at `positions` (i32), and whether it is valid (None: surely)."""
+        place, valid = self.base, None
+        for d, (position, stride) in enumerate(zip(positions, self.strides, strict=True)):
+            if stride is not None:
+                place = add(place, mul(wide(position), stride))
+            if not self.is_full(d):
+                inside = less(position, self.sizes[d])
+                valid = inside if valid is None else create("arith.andi", i1(), valid, inside)
+        return place, valid
+
+
+def positions_of(layout: str | None, place: tuple[int | None, int | None], thread: Thread) -> list[ir.Value]:
+    row, column = place
+    found = []
+    if row is not None:
+        found.append(thread.place(0, row))
+    if column is not None:
+        found.append(thread.place(1, column))
+    return found
+
+
+def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread) -> Registers:
+    """A tile from memory into registers, element by element; 0 where it is not valid."""
+    layout = layout_of(kind)
+    values = []
+    for place in places(layout, Registers.count(kind)):
+        number, valid = access.element(positions_of(layout, place, thread))
+        if valid is not None:
+            number = select(valid, number, access.base)
+        # The base may itself be invalid: then nothing of the tile is, and element 0 of the tensor is read.
+        if valid is not None:
+            number = select(valid, number, constant(i64(), 0))
+        stored = access.memory.stored
+        loaded = create("llvm.load", stored, access.memory.address(number))
+        value = to_register(loaded, access.memory.element)
+        if valid is not None:
+            value = select(valid, value, constant(value.type, 0))
+        values.append(value)
+    return Registers(layout or "", tuple(kind.shape), values)
+
+
+def to_register(value: ir.Value, element: ir.Type) -> ir.Value:
+    if str(element) == "i1":
+        zero = constant(value.type, 0)
+        return create("arith.cmpi", i1(), value, zero, predicate=ir.IntegerAttr.get(i64(), 1))
+    target = register_type(element)
+    return value if value.type == target else create("arith.extf", target, value)
+
+
+def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, thread: Thread) -> None:
+    """A tile from registers to memory, where it is valid; pairs of columns at once where they stand side by side."""
+    layout = layout_of(kind)
+    if layout not in ("fragment", "row"):
+        raise PassError("only tiles of rows are stored to memory", None)
+    element = access.memory.element
+    if str(element) not in ("f16", "bf16", "f32"):
+        raise PassError(f"results of type {element} are not stored by kernels: use f16, bf16 or f32", None)
+    pairs = layout == "fragment" and _pairs_aligned(access)
+    for e, place in enumerate(places(layout, len(tile.values))):
+        if layout == "row" or not pairs:
+            number, valid = access.element(positions_of(layout, place, thread))
+            if layout == "row":  # one thread of a quad
+                first = create("arith.cmpi", i1(), thread.column, thread.zero, predicate=ir.IntegerAttr.get(i64(), 0))
+                valid = first if valid is None else create("arith.andi", i1(), valid, first)
+            _store(access.memory.address(number), [tile.values[e]], element, valid)
+        elif e % 2 == 0:
+            number, valid = access.element(positions_of(layout, place, thread))
+            _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
+
+
+def _pairs_aligned(access: Access) -> bool:
+    """Whether two columns, the first even, are valid together and stand side by side, aligned, in memory."""
+    memory = access.memory.kind
+    last = memory.shape[-1] if memory.rank else 1
+    static = last != ir.ShapedType.get_dynamic_size() and last % 2 == 0
+    size = build.constant_value(access.sizes[1])
+    return static and access.strides[1] is access.memory.strides[-1] and size is not None and size % 2 == 0
+
+
+def _store(address: ir.Value, values: Sequence[ir.Value], element: ir.Type, valid: ir.Value | None) -> None:
+    name = str(element)
+    if name == "f32":
+        constraint, operands, text = ",".join("f" * len(values)), list(values), "f32"
+        instruction = f"st.global{'.v2' if len(values) == 2 else ''}.{text}"
+        source = "{$2, $3}" if len(values) == 2 else "$2"
+    elif len(values) == 2:
+        constraint, source, instruction = "r", "$2", "st.global.b32"
+        operands = asm(f"cvt.rn.{name}x2.f32 $0, $2, $1;", "=r,f,f", values, [i32()], effects=False)
+    else:
+        constraint, source, instruction = "h", "$2", "st.global.b16"
+        half = ir.IntegerType.get_signless(16)
+        operands = asm(f"cvt.rn.{name}.f32 $0, $1;", "=h,f", values, [half], effects=False)
+    flag = create("arith.extui", i32(), valid) if valid is not None else constant(i32(), 1)
+    asm(
+        f"{{ .reg .pred p; setp.ne.b32 p, $1, 0; @p {instruction} [$0], {source}; }}",
+        f"l,r,{constraint}",
+        [address, flag, *operands],
+    )
+
+
+def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: int) -> None:
+    """Asynchronous copies of 16 bytes a thread; what is not valid becomes 0.
+
+    `vector_bytes`: how memory is aligned along the inner dimension; below 16, a piece of 16 bytes takes several copies.
+    """
+    outer, inner = 1 - tile.inner, tile.inner
+    per_row = tile.inner_size // 8
+    total = tile.outer_size * per_row
+    size = access.memory.bytes
+    contiguous = vector_bytes if access.strides[inner] is not None else size
+    step = thread.threads // per_row
+    if thread.threads % per_row == 0 and step % 8 == 0 and tile.outer_size % step == 0:
+        _copy_columns(access, tile, thread, per_row, contiguous)
+        return
+    for first in range(0, total, thread.threads):
+        number = add(thread.number, first)
+        row, column = div(number, per_row), mul(rem(number, per_row), 8)
+        target = tile.piece(row, column)
+        beyond = total - first < thread.threads
+        if beyond:
+            flag = less(number, constant(i32(), total))
+            branch = ir.Operation.create("scf.if", [], [flag], regions=2)
+            with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                _copy_piece(access, outer, inner, row, column, target, contiguous)
+                ir.Operation.create("scf.yield")
+        else:
+            _copy_piece(access, outer, inner, row, column, target, contiguous)
+
+
+def _copy_columns(access: Access, tile: Shared, thread: Thread, per_row: int, vector_bytes: int) -> None:
+    """As above, where a thread's pieces are one below the other: an address follows from the one before.
+
+    (One by one, the parts of them that no iteration changes would be kept in registers across the loop.)
+    """
+    step = thread.threads // per_row
+    row, column = div(thread.number, per_row), mul(rem(thread.number, per_row), 8)
+    target, place = tile.piece(row, column), None
+    stride = access.strides[1 - tile.inner]
+    delta = None if stride is None else mul(stride, step)
+    for number in range(tile.outer_size // step):
+        if place is None:
+            place = _place(access, tile.inner, row, column)
+        elif delta is not None:
+            place = add(place, delta)
+        at = add(row, number * step)
+        below = add(target, number * step * 128)
+        _copy_piece(access, 1 - tile.inner, tile.inner, at, column, below, vector_bytes, place)
+
+
+def _place(access: Access, inner: int, row: ir.Value, column: ir.Value) -> ir.Value:
+    """The number of the element at (row, column), column along the dimension `inner`."""
+    place = access.base
+    for position, stride in zip([row, column] if inner == 1 else [column, row], access.strides, strict=True):
+        if stride is not None:
+            place = add(place, mul(wide(position), stride))
+    return place
+
+
+def _copy_piece(access: Access, outer: int, inner: int, row, column, target, vector_bytes: int, first=None) -> None:
+    """16 bytes of shared memory, from (row, column) of the tile on, where the element's number is `first`."""
+    elements = vector_bytes // access.memory.bytes
+    for part in range(CHUNK // vector_bytes):
+        at = add(column, part * elements)
+        place = first if first is not None and part == 0 else _place(access, inner, row, at)
+        count = constant(i32(), vector_bytes)
+        if not access.is_full(inner):
+            left = mul(add(access.sizes[inner], mul(at, -1)), access.memory.bytes)
+            left = create("arith.maxsi", i32(), left, constant(i32(), 0))
+            count = create("arith.minsi", i32(), left, count)
+        if not access.is_full(outer):
+            count = select(less(row, access.sizes[outer]), count, constant(i32(), 0))
+        if not (access.is_full(inner) and access.is_full(outer)):
+            # Nothing is read through an address when no byte is valid; it is kept within the tensor all the same.
+            some = create("arith.cmpi", i1(), count, constant(i32(), 0), predicate=ir.IntegerAttr.get(i64(), 1))
+            place = select(some, place, constant(i64(), 0))
+        address = access.memory.address(place)
+        _copy_part(address, add(target, part * vector_bytes), count, vector_bytes)
+
+
+def _copy_part(address: ir.Value, target: ir.Value, count: ir.Value, vector_bytes: int) -> None:
+    if vector_bytes >= 4:
+        cache = "cg" if vector_bytes == CHUNK else "ca"
+        text = f"cp.async.{cache}.shared.global [$0], [$1], {vector_bytes}, $2;"
+        asm(text, "r,l,r", [target, address, count])
+        return
+    asm(
+        "{ .reg .pred p; .reg .b16 v; setp.ne.b32 p, $2, 0; mov.b16 v, 0; "
+        "@p ld.global.b16 v, [$1]; st.shared.b16 [$0], v; }",
+        "r,l,r",
+        [target, address, count],
+    )

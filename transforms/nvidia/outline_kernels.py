@@ -1,0 +1,268 @@
+"""The pass ``outline-kernels``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import gpu, ir
+from ..passes import Pass, PassError, option, remark
+from ..rewriting import defining_op, erase_if_unused, ops_in
+from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
+from .tile_body import Memory, TileBody
+
+STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
+
+
+@dataclass(frozen=True)
+class OutlineKernels(Pass):
+    """Makes a kernel of every outermost scf.forall; its tiles get static shapes::
+
+        %r = scf.forall (%i) = (0) to (%n) step (128) shared_outs(%o = %init) -> (tensor<?x64xf16>) {
+          %m = affine.min (128, %n − %i)
+          %q = tensor.extract_slice %arg0[%i, 0] [%m, 64] [1, 1] : …
+          …
+          scf.forall.in_parallel { tensor.parallel_insert_slice %t into %o[%i, 0] [%m, 64] [1, 1] }
+        }
+    becomes
+        %blocks = ⌈%n / 128⌉
+        %in = bufferization.to_buffer %arg0
+        %out = memref.alloc(%n) : memref<?x64xf16>
+        gpu.launch_func @kernels::@attention_0 blocks in (%blocks, 1, 1) … args(%in, %out, %n)
+        %r = bufferization.to_tensor %out
+      and in gpu.module @kernels
+        gpu.func @attention_0(%in: memref<?x64xf16, strided<[?, 1]>>, %out: …, %n: index) kernel {
+          %b = gpu.block_id x
+          %i = arith.muli %b, %c128
+          %q = tile.load(%in, %i, %c0, %m, %c64) : … -> tensor<128x64xf16>
+          …
+          tile.store(%t, %out, %i, %c0, %m, %c64)
+
+    Dimensions of one element that are no row or column are dropped. Rows are padded to `rows`, columns to 16. Padding
+    never reaches a result: what reduces over it takes the neutral element in its place, stores leave it out.
+    """
+
+    rows: int = option("rows of tiles are padded to a multiple of this", 64)
+
+    def run(self, op: ir.Operation) -> None:
+        for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+            foralls = [o for o in ops_of(function.body.blocks[0]) if o.name == "scf.forall"]
+            if not foralls:
+                continue
+            with ir.InsertionPoint(function), function.location:
+                module = gpu.GPUModuleOp(ir.StringAttr.get(f"{function.name.value}_kernels"))
+                module.regions[0].blocks.append()
+            op.attributes["gpu.container_module"] = ir.UnitAttr.get()
+            for number, forall in enumerate(foralls):
+                _Outliner(forall, module.operation, f"{function.name.value}_{number}", self.rows).run()
+            _erase_dead(function.operation)
+
+
+def _erase_dead(function: ir.Operation) -> None:
+    """Erases tensors that only the loops used."""
+    for inner in reversed(ops_in(function)):
+        if inner.name in ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice"):
+            erase_if_unused(inner)
+
+
+class _Outliner:
+    def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, rows: int):
+        self.forall, self.module, self.name = forall, module, name
+        self.axes = Axes(forall)
+        self.rows = rows
+        self.body = forall.regions[0].blocks[0]
+        count = len(forall.results)
+        self.outputs = list(self.body.arguments)[len(self.body.arguments) - count :]
+        self.inductions = list(self.body.arguments)[: len(self.body.arguments) - count]
+        self.stores = ops_of(ops_of(self.body)[-1].regions[0].blocks[0])
+
+    def run(self) -> None:
+        lower, upper, step = (self._bounds(kind) for kind in ("Lower", "Upper", "Step"))
+        self._check_coverage(lower, upper, step)
+        tensors, scalars = self._captured()
+        host = ir.InsertionPoint(self.forall)
+        with host, self.forall.location:
+            kinds = [self._memref(v.type) for v in (*tensors, *self.outputs)]
+            kernel = self._kernel(kinds, tensors, scalars, lower, upper, step)
+            self._launch(kernel, kinds, tensors, scalars, lower, upper, step)
+        remark(self.forall, f"outlined as kernel {self.name}")
+        self.forall.erase()
+
+    # What the loop is.
+
+    def _bounds(self, kind: str) -> list[ir.Value | int]:
+        view = self.forall.opview
+        dynamic = iter(
+            {"Lower": view.dynamicLowerBound, "Upper": view.dynamicUpperBound, "Step": view.dynamicStep}[kind]
+        )
+        static = {"Lower": view.staticLowerBound, "Upper": view.staticUpperBound, "Step": view.staticStep}[kind]
+        return [next(dynamic) if s == DYNAMIC else s for s in static]
+
+    def _check_coverage(self, lower: list, upper: list, step: list) -> None:
+        """Every element of the outputs is written by a block: they start as memory that holds nothing."""
+        shared = list(self.forall.operands)[len(self.forall.operands) - len(self.outputs) :]
+        for store in self.stores:
+            target = store.operands[1]
+            init = shared[self.outputs.index(target)]
+            offsets, sizes = slice_offsets(store), slice_sizes(store)
+            for d, extent in enumerate(_sizes(init)):
+                loop = self.inductions.index(offsets[d]) if offsets[d] in self.inductions else None
+                if loop is None:
+                    covered = offsets[d] == 0 and _equal(sizes[d], extent)
+                else:
+                    covered = lower[loop] == 0 and _equal(upper[loop], extent)
+                if not covered:
+                    raise PassError("the tiles of a result do not cover all of it, which kernels rely on", store)
+        if len(self.stores) != len(self.outputs):
+            raise PassError("expects one parallel_insert_slice for each result of the loop", self.forall)
+
+    def _captured(self) -> tuple[list[ir.Value], list[ir.Value]]:
+        """Tensors in memory and scalars that are no constants which the body reads and that are older than the loop."""
+        tensors: list[ir.Value] = []
+        scalars: list[ir.Value] = []
+        inside = ops_in(self.forall)
+        own = set(inside)
+        used = [v for op in inside for v in op.operands] + list(self.forall.operands)[: -len(self.outputs) or None]
+        for value in used:
+            op = defining_op(value)
+            if op is not None and (op in own or op.name == "arith.constant"):
+                continue
+            if op is None and value.owner.owner.operation != self._function():
+                continue
+            if isinstance(value.type, ir.RankedTensorType):
+                if TileBody.splat(value) is None and value not in tensors and (op is None or op.name != "tensor.empty"):
+                    tensors.append(value)
+            elif value not in scalars:
+                scalars.append(value)
+        return tensors, scalars
+
+    def _function(self) -> ir.Operation:
+        parent = self.forall.parent
+        while parent.operation.name != "func.func":
+            parent = parent.operation.parent
+        return parent.operation
+
+    @staticmethod
+    def _memref(kind: ir.RankedTensorType) -> ir.MemRefType:
+        strides = [STRIDED] * (kind.rank - 1) + [1] * (kind.rank > 0)
+        layout = ir.StridedLayoutAttr.get(0, strides)
+        return ir.MemRefType.get(kind.shape, kind.element_type, layout if kind.rank else None)
+
+    # The kernel.
+
+    def _kernel(self, kinds, tensors, scalars, lower, upper, step) -> ir.Operation:
+        with ir.InsertionPoint(self.module.regions[0].blocks[0]):
+            arguments = [*kinds, *(s.type for s in scalars)]
+            function_type = ir.TypeAttr.get(ir.FunctionType.get(arguments, []))
+            attributes = {
+                "function_type": function_type,
+                "gpu.kernel": ir.UnitAttr.get(),
+                "sym_name": ir.StringAttr.get(self.name),
+            }
+            kernel = ir.Operation.create("gpu.func", [], [], attributes, regions=1)
+            block = kernel.regions[0].blocks.append(*arguments, arg_locs=[self.forall.location] * len(arguments))
+        with ir.InsertionPoint(block):
+            body = TileBody(self.axes, self.rows)
+            places = list(block.arguments)
+            for value, memory in zip((*tensors, *self.outputs), places, strict=False):
+                body.memories[value] = Memory.whole(memory)
+            body.values.update(zip(scalars, places[len(kinds) :], strict=True))
+            self._grid(body, lower, upper, step)
+            body.ops(ops_of(self.body)[:-1])
+            for store in self.stores:
+                body.store(store)
+            ir.Operation.create("gpu.return")
+        return kernel
+
+    def _grid(self, body: TileBody, lower, upper, step) -> None:
+        """The induction variables from the number of the block; the last one runs fastest."""
+        block = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
+        for d in reversed(range(len(self.inductions))):
+            number = block
+            if d:
+                count = _block_count(*(body.index(v) for v in (lower[d], upper[d], step[d])))
+                number = _arith("remui", block, count)
+                block = _arith("divui", block, count)
+            place = _arith("addi", _arith("muli", number, body.index(step[d])), body.index(lower[d]))
+            body.values[self.inductions[d]] = place
+
+    # The host.
+
+    def _launch(self, kernel, kinds, tensors, scalars, lower, upper, step) -> None:
+        shared = list(self.forall.operands)[len(self.forall.operands) - len(self.outputs) :]
+        buffers = [
+            ir.Operation.create("bufferization.to_buffer", [kind], [value], {"read_only": ir.UnitAttr.get()}).result
+            for kind, value in zip(kinds, tensors, strict=False)
+        ]
+        owned = []
+        for init, kind in zip(shared, (v.type for v in self.outputs), strict=True):
+            sizes = [s for s in _sizes(init) if isinstance(s, ir.Value)]
+            plain = ir.MemRefType.get(kind.shape, kind.element_type)
+            segments = ir.DenseI32ArrayAttr.get([len(sizes), 0])
+            new = ir.Operation.create("memref.alloc", [plain], sizes, {"operandSegmentSizes": segments})
+            owned.append(new.result)
+            cast = ir.Operation.create("memref.cast", [self._memref(kind)], [new.result]) if kind.rank else new
+            buffers.append(cast.result)
+        values = [[v if isinstance(v, ir.Value) else build.index(v) for v in part] for part in (lower, upper, step)]
+        blocks = build.index(1)
+        for bounds in zip(*values, strict=True):
+            blocks = _arith("muli", blocks, _block_count(*bounds))
+        one = build.index(1)
+        sizes = [blocks, one, one, one, one, one]
+        operands = [*sizes, *buffers, *scalars]
+        module = ir.StringAttr(self.module.attributes["sym_name"]).value
+        ir.Operation.create(
+            "gpu.launch_func",
+            [],
+            operands,
+            {
+                "kernel": ir.Attribute.parse(f"@{module}::@{self.name}"),
+                "operandSegmentSizes": ir.DenseI32ArrayAttr.get(
+                    [0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, len(buffers) + len(scalars), 0]
+                ),
+            },
+        )
+        for result, buffer in zip(self.forall.results, owned, strict=True):
+            attributes = {"restrict": ir.UnitAttr.get()}
+            tensor = ir.Operation.create("bufferization.to_tensor", [result.type], [buffer], attributes)
+            result.replace_all_uses_with(tensor.result)
+
+
+def _arith(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    return ir.Operation.create(f"arith.{name}", [a.type], [a, b]).result
+
+
+def _block_count(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
+    """⌈(upper − lower) / step⌉"""
+    rounded = _arith("subi", _arith("addi", _arith("subi", upper, lower), step), build.index(1))
+    return _arith("divui", rounded, step)
+
+
+def _sizes(value: ir.Value) -> list[ir.Value | int]:
+    """The sizes of a tensor that is made outside of the loop."""
+    op = defining_op(value)
+    while op is not None and op.name.startswith("linalg.") and op.results:
+        value = op.operands[len(op.operands) - len(op.results) + list(op.results).index(value)]
+        op = defining_op(value)
+    dynamic = iter(op.operands) if op is not None and op.name == "tensor.empty" else None
+    if dynamic is None:
+        return [_dim(value, d) if s == DYNAMIC else s for d, s in enumerate(value.type.shape)]
+    return [next(dynamic) if s == DYNAMIC else s for s in value.type.shape]
+
+
+def _dim(value: ir.Value, d: int) -> ir.Value:
+    raise PassError("a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value))
+
+
+def _equal(a: ir.Value | int, b: ir.Value | int) -> bool:
+    if isinstance(a, ir.Value) and isinstance(b, ir.Value):
+        return a == b or _dim_of(a) == _dim_of(b) is not None
+    constants = [v if isinstance(v, int) else build.constant_value(v) for v in (a, b)]
+    return constants[0] == constants[1] and constants[0] is not None
+
+
+def _dim_of(value: ir.Value) -> tuple[ir.Value, int | float | None] | None:
+    op = defining_op(value)
+    return (
+        (op.operands[0], build.constant_value(op.operands[1])) if op is not None and op.name == "tensor.dim" else None
+    )

@@ -1,0 +1,163 @@
+"""The pass ``stage-loads``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir
+from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, ViewOp, WaitCopiesOp, layout_of
+from ..passes import Pass, PassError
+from ..rewriting import defining_op, is_inside, ops_in
+from .axes import for_body, ops_of
+
+STAGES = 2
+
+
+@dataclass(frozen=True)
+class StageLoads(Pass):
+    """Loads to shared memory become asynchronous copies; those in a loop run one iteration ahead of their use::
+
+        scf.for %j = %lower to %upper step %step {
+          %k = tile.load(%arg1, %j, …) : … -> tensor<64x64xf16, "shared">
+          …
+      becomes
+        %buffer = memref.alloc() : memref<2x64x64xf16, #gpu.address_space<workgroup>>
+        tile.copy_async(%arg1, %buffer, %c0, %lower, …)
+        tile.commit_copies
+        scf.for %j = %lower to %upper step %step {
+          tile.wait_copies {pending = 0}
+          gpu.barrier                                   // the tile is there, and its other stage is read no more
+          %stage = (%j − %lower) / %step mod 2
+          %next = arith.addi %j, %step
+          scf.if %next < %upper { tile.copy_async(%arg1, %buffer, 1 − %stage, %next, …) }
+          tile.commit_copies
+          %k = tile.view(%buffer, %stage)
+          …
+
+    A schedule: what is computed stays as it is.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            _Stager(kernel).run()
+
+
+class _Stager:
+    def __init__(self, kernel: ir.Operation):
+        self.block = kernel.regions[0].blocks[0]
+        self.kernel = kernel
+        self.free: list[ir.Value] = []  # buffers of loops that are over
+
+    def run(self) -> None:
+        self._ops(self.block)
+        for left in ops_in(self.kernel, "tile.load"):
+            if _is_staged(left):
+                raise PassError("a load to shared memory in a loop inside another one is not scheduled yet", left)
+
+    def _ops(self, block: ir.Block) -> None:
+        for op in ops_of(block):
+            if _is_staged(op):
+                with op.location:
+                    self._at_top(op)
+            elif op.name == "scf.if":
+                for inner in (b for region in op.regions for b in region.blocks):
+                    self._ops(inner)
+            elif op.name == "scf.for":
+                loads = [inner for inner in ops_of(for_body(op)) if _is_staged(inner)]
+                if loads:
+                    with op.location:
+                        self._loop(op, loads)
+
+    def _buffer(self, kind: ir.RankedTensorType, stages: int) -> ir.Value:
+        space = ir.Attribute.parse("#gpu.address_space<workgroup>")
+        memref = ir.MemRefType.get([stages, *kind.shape], kind.element_type, memory_space=space)
+        for buffer in self.free:
+            if buffer.type == memref:
+                self.free.remove(buffer)
+                return buffer
+        with ir.InsertionPoint.at_block_begin(self.block):
+            segments = ir.DenseI32ArrayAttr.get([0, 0])
+            return ir.Operation.create("memref.alloc", [memref], [], {"operandSegmentSizes": segments}).result
+
+    def _at_top(self, load: ir.Operation) -> None:
+        buffer = self._buffer(load.results[0].type, 1)
+        with ir.InsertionPoint(load):
+            _copy(load, buffer, build.index(0), load.opview.indices)
+            CommitCopiesOp()
+            _wait()
+            _replace(load, buffer, build.index(0))
+
+    def _loop(self, loop: ir.Operation, loads: list[ir.Operation]) -> None:
+        lower, upper, step = list(loop.operands)[:3]
+        body = for_body(loop)
+        induction = body.arguments[0]
+        reused = len(self.free)
+        buffers = [self._buffer(load.results[0].type, STAGES) for load in loads]
+        with ir.InsertionPoint(loop):
+            if len(self.free) < reused:
+                _barrier()  # the loop before may still read them
+            self._copies(loop, loads, buffers, build.index(0), lower)
+            CommitCopiesOp()
+        with ir.InsertionPoint.at_block_begin(body):
+            _wait()
+            two = build.index(STAGES)
+            stage = arith.remui(arith.divui(arith.subi(induction, lower), step), two)
+            following = arith.addi(induction, step)
+            inside = arith.cmpi(arith.CmpIPredicate.slt, following, upper)
+            branch = ir.Operation.create("scf.if", [], [inside], regions=2)
+            with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                self._copies(loop, loads, buffers, arith.subi(build.index(1), stage), following)
+                ir.Operation.create("scf.yield")
+            CommitCopiesOp()
+        for load, buffer in zip(loads, buffers, strict=True):
+            with ir.InsertionPoint(load):
+                _replace(load, buffer, stage)
+        self.free += buffers
+
+    def _copies(self, loop: ir.Operation, loads, buffers, stage: ir.Value, induction: ir.Value) -> None:
+        """The copies of the iteration whose induction variable is `induction`."""
+        known = {for_body(loop).arguments[0]: induction}
+        for load, buffer in zip(loads, buffers, strict=True):
+            _copy(load, buffer, stage, [_in_iteration(v, loop, known) for v in load.opview.indices])
+
+
+def _is_staged(op: ir.Operation) -> bool:
+    return op.name == "tile.load" and layout_of(op.results[0].type) == "shared"
+
+
+def _copy(load: ir.Operation, buffer: ir.Value, stage: ir.Value, indices: Sequence[ir.Value]) -> None:
+    CopyAsyncOp(load.opview.memory, buffer, [stage, *indices], load.attributes["dims"])
+
+
+def _replace(load: ir.Operation, buffer: ir.Value, stage: ir.Value) -> None:
+    view = ViewOp(buffer, stage, result=load.results[0].type)
+    load.results[0].replace_all_uses_with(view.result)
+    load.erase()
+
+
+def _wait() -> None:
+    WaitCopiesOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0))
+    _barrier()
+
+
+def _barrier() -> None:
+    ir.Operation.create("gpu.barrier")
+
+
+def _in_iteration(value: ir.Value, loop: ir.Operation, known: dict[ir.Value, ir.Value]) -> ir.Value:
+    """The value that an index of the loop's body has in another iteration: the ops that compute it, copied."""
+    if value in known:
+        return known[value]
+    op = defining_op(value)
+    if op is None or not is_inside(op, loop):
+        if op is None and value.owner == for_body(loop):
+            raise PassError("the place of a load depends on what the loop carries: not scheduled", loop)
+        return value
+    operands = [_in_iteration(v, loop, known) for v in op.operands]
+    clone = op.clone().operation
+    for i, v in enumerate(operands):
+        clone.operands[i] = v
+    known.update(zip(op.results, clone.results, strict=True))
+    return known[value]

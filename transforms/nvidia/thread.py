@@ -1,0 +1,217 @@
+"""What one thread of a kernel holds, and how it says so in IR.
+
+Tiles with a layout become lists of scalars. Rows of a tile are spread over warps, 16 a warp; of the 16 × 8 pieces that
+the tensor cores accumulate, thread `lane` has the rows lane/4 and lane/4 + 8, and the columns 2·(lane mod 4) and the
+next one. (PTX ISA, "Matrix fragments for mma.m16n8k16" and "wgmma.mma_async.m64nNk16".)
+
+    element 4·j + r of a fragment:  row 16·warp + lane/4 + 8·(r/2),  column 8·j + 2·(lane mod 4) + r mod 2
+    element h of a row vector:      row 16·warp + lane/4 + 8·h
+    element 2·j + b of a column vector:                              column 8·j + 2·(lane mod 4) + b
+
+Floats of 16 bits are f32 in registers: they are rounded where they go to memory, or to the tensor cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...dialects.mlir import ir
+from ...dialects.tile import layout_of
+
+
+def i32() -> ir.Type:
+    return ir.IntegerType.get_signless(32)
+
+
+def i64() -> ir.Type:
+    return ir.IntegerType.get_signless(64)
+
+
+def i1() -> ir.Type:
+    return ir.IntegerType.get_signless(1)
+
+
+def f32() -> ir.Type:
+    return ir.F32Type.get()
+
+
+def pointer(space: int) -> ir.Type:
+    return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
+
+
+def register_type(kind: ir.Type) -> ir.Type:
+    """What a scalar is in registers: narrow floats are f32, an index is i32."""
+    if isinstance(kind, ir.F16Type | ir.BF16Type):
+        return f32()
+    return i32() if isinstance(kind, ir.IndexType) else kind
+
+
+def create(name: str, kind: ir.Type, /, *operands: ir.Value, **attributes: ir.Attribute) -> ir.Value:
+    return ir.Operation.create(name, [kind], list(operands), attributes).result
+
+
+def constant(kind: ir.Type, value: float) -> ir.Value:
+    is_float = isinstance(kind, ir.FloatType)
+    attribute = ir.FloatAttr.get(kind, value) if is_float else ir.IntegerAttr.get(kind, int(value))
+    return create("arith.constant", kind, value=attribute)
+
+
+def compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
+    return create("arith.cmpi", i1(), a, b, predicate=ir.IntegerAttr.get(i64(), predicate))
+
+
+SLT = 2  # arith's predicate "signed less than"
+
+
+def less(a: ir.Value, b: ir.Value) -> ir.Value:
+    return compare(SLT, a, b)
+
+
+def select(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+    return create("arith.select", a.type, condition, a, b)
+
+
+def add(a: ir.Value, b: ir.Value | int) -> ir.Value:
+    if isinstance(b, int):
+        return a if b == 0 else add(a, constant(a.type, b))
+    return create("arith.addi", a.type, a, b)
+
+
+def mul(a: ir.Value, b: ir.Value | int) -> ir.Value:
+    return create("arith.muli", a.type, a, constant(a.type, b) if isinstance(b, int) else b)
+
+
+def div(a: ir.Value, b: int) -> ir.Value:
+    return create("arith.divui", a.type, a, constant(a.type, b))
+
+
+def rem(a: ir.Value, b: int) -> ir.Value:
+    return create("arith.remui", a.type, a, constant(a.type, b))
+
+
+def xor(a: ir.Value, b: ir.Value) -> ir.Value:
+    return create("arith.xori", a.type, a, b)
+
+
+def wide(value: ir.Value) -> ir.Value:
+    """An i32 as i64."""
+    return create("arith.extsi", i64(), value)
+
+
+def asm(
+    text: str, constraints: str, operands: Sequence[ir.Value], results: Sequence[ir.Type] = (), effects: bool = True
+) -> list[ir.Value]:
+    """PTX; with `effects` it keeps its place among the other ops that have some, and is convergent."""
+    if effects:
+        constraints = ",".join(filter(None, (constraints, "~{memory}")))
+    attributes: dict[str, ir.Attribute] = {
+        "asm_string": ir.StringAttr.get(text),
+        "constraints": ir.StringAttr.get(constraints),
+    }
+    if effects:
+        attributes["has_side_effects"] = ir.UnitAttr.get()
+    if len(results) < 2:
+        return list(ir.Operation.create("llvm.inline_asm", list(results), list(operands), attributes).results)
+    struct = ir.Type.parse(f"!llvm.struct<({', '.join(map(str, results))})>")
+    packed = create("llvm.inline_asm", struct, *operands, **attributes)
+    return [
+        create("llvm.extractvalue", kind, packed, position=ir.DenseI64ArrayAttr.get([i]))
+        for i, kind in enumerate(results)
+    ]
+
+
+@dataclass
+class Registers:
+    """A tile in the registers of a thread, in one of the layouts of the module's docstring."""
+
+    layout: str
+    shape: tuple[int, ...]
+    values: list[ir.Value]
+
+    @staticmethod
+    def count(kind: ir.RankedTensorType) -> int:
+        """How many scalars a thread has of a tile of that type."""
+        layout = layout_of(kind)
+        if layout == "fragment":
+            return kind.shape[1] // 2
+        return (
+            {"row": 2, "column": kind.shape[0] // 4, None: 1}[layout] if layout != "operand_a" else kind.shape[1] // 4
+        )
+
+
+@dataclass
+class Shared:
+    """A tile in shared memory. `inner`: the dimension whose elements stand side by side, in rows of 64 columns.
+
+    Element (o, i), o along the other dimension, is at
+    ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)`` bytes.
+    """
+
+    address: ir.Value
+    shape: tuple[int, ...]
+    inner: int
+
+    @property
+    def outer_size(self) -> int:
+        return self.shape[1 - self.inner]
+
+    @property
+    def inner_size(self) -> int:
+        return self.shape[self.inner]
+
+    @staticmethod
+    def bytes(outer: int, inner: int) -> int:
+        return -(-inner // 64) * outer * 128
+
+    def piece(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
+        """The address of the 16 bytes from (outer, inner) on; inner is a multiple of 8."""
+        block = mul(div(inner, 64), self.outer_size * 128)
+        column = xor(div(rem(inner, 64), 8), rem(outer, 8))
+        return add(add(add(self.address, block), mul(outer, 128)), mul(column, 16))
+
+
+@dataclass
+class Thread:
+    """The thread's numbers, made once at the kernel's start."""
+
+    threads: int
+    number: ir.Value
+    lane: ir.Value
+    warp: ir.Value
+    row: ir.Value  # of its first row in a tile
+    column: ir.Value  # of its first column
+    zero: ir.Value
+    cache: dict[tuple, ir.Value] = field(default_factory=dict)
+
+    @staticmethod
+    def make(threads: int) -> Thread:
+        number = create("nvvm.read.ptx.sreg.tid.x", i32())
+        lane, warp = rem(number, 32), div(number, 32)
+        row = add(mul(warp, 16), div(lane, 4))
+        return Thread(threads, number, lane, warp, row, mul(rem(lane, 4), 2), constant(i32(), 0))
+
+    def place(self, axis: int, number: int) -> ir.Value:
+        """The row (axis 0) of half `number`, or the column (axis 1) of a column vector's element `number`."""
+        return add(self.row, 8 * number) if axis == 0 else add(self.column, 8 * (number // 2) + number % 2)
+
+
+def places(layout: str | None, count: int) -> list[tuple[int | None, int | None]]:
+    """For every scalar of a tile in registers, which of the thread's rows and columns it belongs to."""
+    if layout == "fragment":
+        return [((e % 4) // 2, 2 * (e // 4) + e % 2) for e in range(count)]
+    if layout == "row":
+        return [(e, None) for e in range(count)]
+    if layout == "column":
+        return [(None, e) for e in range(count)]
+    return [(None, None)] * count
+
+
+def at(layout: str | None, row: int | None, column: int | None) -> int:
+    """The number of the scalar at a place: the inverse of `places`."""
+    if layout == "fragment":
+        assert row is not None and column is not None
+        return 4 * (column // 2) + 2 * row + column % 2
+    found = {"row": row, "column": column, None: 0}[layout]
+    assert found is not None
+    return found

@@ -1,0 +1,389 @@
+"""Rewrites the body of a loop over tiles: memrefs with loads and stores for tensors in memory, tiles of static shape.
+
+Used by ``outline-kernels``, whose docstring shows the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, linalg
+from ...dialects.tile import LoadOp, StoreOp
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ..attention import is_contraction
+from ..passes import PassError
+from ..rewriting import defining_op
+from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, slice_offsets
+
+COLUMN_MULTIPLE = 16  # the tensor cores' k for 16-bit operands
+
+# Combiners that a reduction may end in, with the constant that they leave alone.
+NEUTRAL = {
+    "arith.maxnumf": float("-inf"),
+    "arith.maximumf": float("-inf"),
+    "arith.minnumf": float("inf"),
+    "arith.minimumf": float("inf"),
+    "arith.addf": 0.0,
+    "arith.mulf": 1.0,
+}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tensor that lives in memory: which part of a memref. `dims`: the memref's dimension behind each of its own."""
+
+    memref: ir.Value
+    offsets: tuple[ir.Value | int, ...]
+    dims: tuple[int, ...]
+
+    @staticmethod
+    def whole(memref: ir.Value) -> Memory:
+        rank = memref.type.rank
+        return Memory(memref, (0,) * rank, tuple(range(rank)))
+
+
+@dataclass
+class TileBody:
+    """Emits at the insertion point. `values` and `memories` map what was to what is."""
+
+    axes: Axes
+    rows: int
+    values: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    memories: dict[ir.Value, Memory] = field(default_factory=dict)
+    # Tiles whose padding along an axis is known to be 0.
+    zero_padded: set[tuple[ir.Value, int]] = field(default_factory=set)
+
+    # Scalars.
+
+    def index(self, value: ir.Value | int) -> ir.Value:
+        return build.index(value) if isinstance(value, int) else self.scalar(value)
+
+    def scalar(self, value: ir.Value) -> ir.Value:
+        """The new value of a scalar; constants are copied to where they are used."""
+        if value not in self.values:
+            op = defining_op(value)
+            assert op is not None and op.name == "arith.constant", f"{value} was not captured"
+            return op.clone().results[0]
+        return self.values[value]
+
+    def _sum(self, a: ir.Value | int, b: ir.Value | int) -> ir.Value | int:
+        """a + b for an `a` of the kernel and a `b` of the loop's body."""
+        if isinstance(b, int) and b == 0:
+            return a
+        b = self.index(b)
+        return b if a == 0 else arith.addi(a if isinstance(a, ir.Value) else build.index(a), b)
+
+    # Axes.
+
+    def padded(self, axis: Axis) -> int:
+        multiple = COLUMN_MULTIPLE if axis.role == COLUMN else self.rows
+        return -(-axis.extent // multiple) * multiple
+
+    def has_padding(self, axis: Axis) -> bool:
+        return not isinstance(axis.size, int) or axis.size != self.padded(axis)
+
+    def _kept(self, value: ir.Value) -> list[int]:
+        """The dimensions of a tile that are rows or columns."""
+        return [d for d in range(value.type.rank) if self.axes.of(value, d).role != BATCH]
+
+    def _tile_type(self, value: ir.Value) -> ir.RankedTensorType:
+        shape = [self.padded(self.axes.of(value, d)) for d in self._kept(value)]
+        return ir.RankedTensorType.get(shape, value.type.element_type)
+
+    # Memory.
+
+    def memory(self, value: ir.Value) -> Memory:
+        if value in self.memories:
+            return self.memories[value]
+        op = defining_op(value)
+        if op is None or op.name != "tensor.extract_slice":
+            raise PassError("this tensor is used in a loop over tiles, but is no argument, slice or result", op)
+        base, moved = self.memory(op.operands[0]), slice_offsets(op)
+        offsets = list(base.offsets)
+        for d, offset in zip(base.dims, moved, strict=True):
+            offsets[d] = self._sum(offsets[d], offset)
+        dims = tuple(base.dims[d] for d in kept_dims(op, value.type))
+        self.memories[value] = Memory(base.memref, tuple(offsets), dims)
+        return self.memories[value]
+
+    def tile(self, value: ir.Value) -> ir.Value:
+        """The tile that `value` is, loaded where it is in memory."""
+        if value in self.values:
+            return self.values[value]
+        splat = self._splat_behind(value)
+        if splat is not None:
+            kind = self._tile_type(value)
+            dense = ir.DenseElementsAttr.get_splat(kind, splat)
+            return arith.ConstantOp(kind, dense).result
+        op = defining_op(value)
+        if op is not None and op.name == "tensor.empty":
+            return build.empty(self._tile_type(value).shape, value.type.element_type)
+        memory, kept = self.memory(value), self._kept(value)
+        axes = [self.axes.of(value, d) for d in kept]
+        loaded = self._load(memory, axes, [memory.dims[d] for d in kept], self._tile_type(value))
+        self.values[value] = loaded
+        return loaded
+
+    def _load(self, memory: Memory, axes: Sequence[Axis], dims: Sequence[int], kind: ir.Type) -> ir.Value:
+        places = [self.index(o) if isinstance(o, int) else o for o in memory.offsets]
+        places += [self.index(a.size) for a in axes]
+        integer = ir.IntegerType.get_signless(64)
+        attribute = ir.ArrayAttr.get([ir.IntegerAttr.get(integer, d) for d in dims])
+        return LoadOp(memory.memref, places, attribute, result=kind).result
+
+    def _splat_behind(self, value: ir.Value) -> ir.Attribute | None:
+        """The constant that a tensor is filled with, seen through slices."""
+        op = defining_op(value)
+        while op is not None and op.name == "tensor.extract_slice":
+            value = op.operands[0]
+            op = defining_op(value)
+        if value in self.axes.forall.regions[0].blocks[0].arguments:  # a shared output starts as its init
+            inits = list(self.axes.forall.operands)
+            arguments = list(self.axes.forall.regions[0].blocks[0].arguments)
+            value = inits[len(inits) - len(arguments) + arguments.index(value)]
+        return self.splat(value)
+
+    @staticmethod
+    def splat(value: ir.Value) -> ir.Attribute | None:
+        """The constant that a tensor is filled with; None if it is not filled with one."""
+        op = defining_op(value)
+        if op is None or op.name not in ("linalg.fill", "linalg.generic") or len(op.operands) != 2:
+            return None
+        if op.name == "linalg.generic":
+            block = op.regions[0].blocks[0]
+            (yielded,) = ops_of(block)[-1].operands
+            if len(ops_of(block)) != 1 or yielded != block.arguments[0] or len(indexing_maps(op)[0].results):
+                return None
+        constant = defining_op(op.operands[0])
+        return constant.attributes["value"] if constant is not None and constant.name == "arith.constant" else None
+
+    # Ops.
+
+    def ops(self, ops: Sequence[ir.Operation]) -> None:
+        for op in ops:
+            with op.location:
+                self._op(op)
+
+    def _op(self, op: ir.Operation) -> None:
+        results = list(op.results)
+        if op.name == "scf.for":
+            self._for(op)
+        elif op.name == "tensor.extract_slice":
+            if not self.axes.is_memory(op.operands[0]):
+                self._whole(op, op.operands[0], results[0])
+        elif op.name == "tensor.insert_slice":
+            self._whole(op, op.operands[0], results[0], op.operands[0])
+        elif op.name == "tensor.empty" or (op.name == "linalg.generic" and self.splat(results[0]) is not None):
+            pass  # where they are used
+        elif op.name == "linalg.generic":
+            self._generic(op)
+        elif is_structured(op):
+            raise PassError(f"expects linalg.generic, but found '{op.name}': run linalg-generalize-named-ops", op)
+        elif len(op.regions) or any(isinstance(v.type, ir.ShapedType) for v in (*results, *op.operands)):
+            raise PassError(f"'{op.name}' on tiles is not lowered for GPUs yet", op)
+        else:
+            operands = [self.scalar(v) for v in op.operands]
+            clone = op.clone()
+            for i, v in enumerate(operands):
+                clone.operation.operands[i] = v
+            self.values.update(zip(results, clone.operation.results, strict=True))
+
+    def _whole(self, op: ir.Operation, value: ir.Value, result: ir.Value, source: ir.Value | None = None) -> None:
+        """A slice of a tile must be all of it."""
+        full = value if source is None else op.operands[1]
+        zero = all(isinstance(o, int) and o == 0 for o in slice_offsets(op))
+        if (
+            not zero
+            or self._tile_type(value).shape != self._tile_type(result).shape
+            or full.type.rank != result.type.rank
+        ):
+            raise PassError("a part of a tile is taken: tiles of tiles are not lowered for GPUs", op)
+        self.values[result] = self.tile(value)
+
+    def _for(self, op: ir.Operation) -> None:
+        inits = [self.tile(v) if isinstance(v.type, ir.ShapedType) else self.scalar(v) for v in for_inits(op)]
+        bounds = [self.scalar(v) for v in list(op.operands)[:3]]
+        types = [v.type for v in inits]
+        loop = ir.Operation.create("scf.for", types, [*bounds, *inits], regions=1)
+        block = loop.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=[op.location] * (1 + len(types)))
+        old = for_body(op)
+        self.values.update(zip(old.arguments, block.arguments, strict=True))
+        outer = dict(self.values)
+        with ir.InsertionPoint(block):
+            self.ops(ops_of(old)[:-1])
+            yielded = ops_of(old)[-1].operands
+            values = [self.tile(v) if isinstance(v.type, ir.ShapedType) else self.scalar(v) for v in yielded]
+            ir.Operation.create("scf.yield", [], values)
+        self.values = outer  # what was loaded in the loop is not seen behind it
+        self.values.update(zip(op.results, loop.results, strict=True))
+
+    def store(self, op: ir.Operation) -> None:
+        """A parallel_insert_slice."""
+        value, target = op.operands[0], self.memory(op.operands[1])
+        new = self.tile(value)
+        offsets = [self.index(o) for o in slice_offsets(op)]
+        behind, kept = kept_dims(op, value.type), self._kept(value)
+        sizes = [self.index(self.axes.of(value, d).size) for d in kept]
+        integer = ir.IntegerType.get_signless(64)
+        dims = ir.ArrayAttr.get([ir.IntegerAttr.get(integer, behind[d]) for d in kept])
+        StoreOp(new, target.memref, [*offsets, *sizes], dims)
+
+    # Structured ops.
+
+    def _generic(self, op: ir.Operation) -> None:
+        maps, kinds = indexing_maps(op), iterator_types(op)
+        axes = [self.axes.of_loop(op, d) for d in range(len(kinds))]
+        kept = [d for d, axis in enumerate(axes) if axis.role != BATCH]
+        if self._moved(op, maps):
+            return
+        operands = [self._operand(op, i) for i in range(len(op.operands))]
+        if is_contraction(op):
+            operands[0] = self._without_padding(op, operands[0], maps[0], axes, kinds)
+        results = [self._tile_type(v) for v in op.results]
+        new_maps = [self._map(m, kept, v) for m, v in zip(maps, op.operands, strict=True)]
+        new = ir.Operation.create(
+            "linalg.generic",
+            results,
+            operands,
+            {
+                "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new_maps]),
+                "iterator_types": ir.ArrayAttr.get([op.attributes["iterator_types"][d] for d in kept]),
+                "operandSegmentSizes": op.attributes["operandSegmentSizes"],
+            },
+            regions=1,
+        )
+        old = op.regions[0].blocks[0]
+        scalars = [a.type for a in old.arguments]
+        block = new.regions[0].blocks.append(*scalars, arg_locs=[op.location] * len(scalars))
+        self._scalar_body(old, block, kept)
+        if not is_contraction(op):
+            self._mask(op, block, axes, kinds, kept, list(new.results))
+        self.values.update(zip(op.results, new.results, strict=True))
+
+    def _operand(self, op: ir.Operation, number: int) -> ir.Value:
+        value = op.operands[number]
+        if not isinstance(value.type, ir.ShapedType):
+            return self.scalar(value)
+        written = number >= len(op.operands) - len(op.results)
+        if written and not list(op.regions[0].blocks[0].arguments[number].uses):
+            return build.empty(self._tile_type(value).shape, value.type.element_type)
+        return self.tile(value)
+
+    def _map(self, old: ir.AffineMap, kept: list[int], operand: ir.Value) -> ir.AffineMap:
+        results = []
+        for d, expression in enumerate(old.results):
+            loop = dim_position(expression)
+            if loop in kept:
+                results.append(ir.AffineExpr.get_dim(kept.index(loop)))
+            elif self.axes.of(operand, d).role != BATCH:
+                raise PassError("a row or column is read at a fixed place: not lowered for GPUs", defining_op(operand))
+        return ir.AffineMap.get(len(kept), 0, results)
+
+    def _scalar_body(self, old: ir.Block, block: ir.Block, kept: list[int]) -> None:
+        """Copies the body of a generic; indices along dropped loops are 0."""
+        inner = dict(zip(old.arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for op in ops_of(old):
+                if op.name == "linalg.index":
+                    loop = ir.IntegerAttr(op.attributes["dim"]).value
+                    inner[op.results[0]] = linalg.IndexOp(kept.index(loop)).result if loop in kept else build.index(0)
+                    continue
+                operands = [inner[v] if v in inner else self.scalar(v) for v in op.operands]
+                clone = op.clone().operation
+                for i, v in enumerate(operands):
+                    clone.operands[i] = v
+                inner.update(zip(op.results, clone.results, strict=True))
+
+    def _moved(self, op: ir.Operation, maps: Sequence[ir.AffineMap]) -> bool:
+        """A transposition or broadcast of a tile in memory is a load with other dimensions."""
+        block = op.regions[0].blocks[0]
+        source = op.operands[0]
+        if len(op.operands) != 2 or len(ops_of(block)) != 1 or ops_of(block)[0].operands[0] != block.arguments[0]:
+            return False
+        if not isinstance(source.type, ir.ShapedType) or source in self.values or not self.axes.is_memory(source):
+            loaded = defining_op(self.values[source]) if source in self.values else None
+            if loaded is None or loaded.name != "tile.load" or source not in self.memories:
+                return False
+        places = [dim_position(e) for e in maps[0].results]
+        memory, result = self.memory(source), op.results[0]
+        kept = self._kept(result)
+        targets = [dim_position(e) for e in maps[1].results]
+        dims = [memory.dims[places.index(targets[d])] if targets[d] in places else -1 for d in kept]
+        self.values[result] = self._load(memory, [self.axes.of(result, d) for d in kept], dims, self._tile_type(result))
+        return True
+
+    # Padding.
+
+    def _within(self, loop: int, axis: Axis) -> ir.Value:
+        """In the body of a generic: whether the element is no padding along `loop`."""
+        position = linalg.IndexOp(loop).result
+        return arith.cmpi(arith.CmpIPredicate.slt, position, self.index(axis.size))
+
+    def _mask(self, op, block: ir.Block, axes, kinds, kept, results) -> None:
+        """Makes the elements of padding neutral for the reductions of a generic."""
+        loops = [d for d in kept if kinds[d] == "reduction" and self.has_padding(axes[d])]
+        if not loops:
+            return
+        terminator = ops_of(block)[-1]
+        maps = indexing_maps(op)[len(op.operands) - len(op.results) :]
+        for number, m in enumerate(maps):
+            if any(dim_position(e) in loops for e in m.results):
+                continue
+            combiner = defining_op(terminator.operands[number])
+            accumulator = block.arguments[len(op.operands) - len(op.results) + number]
+            if combiner is None or combiner.name not in NEUTRAL or accumulator not in combiner.operands:
+                raise PassError(f"expects a reduction that ends in one of {', '.join(NEUTRAL)}", op)
+            at = 1 if combiner.operands[0] == accumulator else 0
+            element = combiner.operands[at]
+            with ir.InsertionPoint(combiner), op.location:
+                inside = self._within(kept.index(loops[0]), axes[loops[0]])
+                neutral = build.constant(element.type, NEUTRAL[combiner.name])
+                chosen = arith.select(inside, element, neutral)
+            combiner.operands[at] = chosen
+            for other, value in enumerate(terminator.operands):
+                if value == element:  # padding may hold anything, so also this
+                    terminator.operands[other] = chosen
+                    if NEUTRAL[combiner.name] == 0.0:
+                        self.zero_padded.add((results[other], id(axes[loops[0]])))
+
+    def _without_padding(self, op, operand: ir.Value, m: ir.AffineMap, axes, kinds) -> ir.Value:
+        """The left operand of a contraction with 0 where its k loop is padding. What is loaded is 0 there already."""
+        for position, expression in enumerate(m.results):
+            loop = dim_position(expression)
+            axis = axes[loop] if loop is not None else Axis()
+            if loop is None or kinds[loop] == "parallel" or axis.role == BATCH or not self.has_padding(axis):
+                continue
+            if self._is_zero_padded(operand, axis):
+                continue
+            kept = self._kept(op.operands[0])
+            n = len(kept)
+            identity = build.projection(n, range(n))
+            at = kept.index(position)
+
+            def select(x: ir.Value, _: ir.Value, at: int = at, axis: Axis = axis) -> ir.Value:
+                return arith.select(self._within(at, axis), x, build.constant(x.type, 0.0))
+
+            empty = build.empty(operand.type.shape, operand.type.element_type)
+            (operand,) = build.generic([operand], [empty], [identity] * 2, [build.PARALLEL] * n, select)
+        return operand
+
+    def _is_zero_padded(self, value: ir.Value, axis: Axis) -> bool:
+        """Through casts and products with what does not change 0."""
+        op = defining_op(value)
+        if op is None:
+            return False
+        if op.name == "tile.load" or (value, id(axis)) in self.zero_padded:
+            return True
+        if op.name != "linalg.generic" or len(op.results) != 1:
+            return False
+        block = op.regions[0].blocks[0]
+        body = ops_of(block)
+        if (
+            len(body) == 2
+            and body[0].name in ("arith.truncf", "arith.extf")
+            and body[0].operands[0] == block.arguments[0]
+        ):
+            return self._is_zero_padded(op.operands[0], axis)
+        return False

@@ -1,0 +1,441 @@
+"""The pass ``tiles-to-nvvm``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...dialects import build
+from ...dialects.mlir import ir
+from ...dialects.tile import dims_of, layout_of
+from ..attention import contraction_loops, is_contraction
+from ..passes import Pass, PassError, option
+from ..rewriting import defining_op, ops_in
+from . import contraction
+from .axes import for_body, ops_of
+from .elementwise import Elementwise
+from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
+from .overlap_matmuls import ASYNC
+from .scalars import emit_scalar
+from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+ALIGNMENT = 1024  # of buffers: the unit of the swizzle
+SHARED_SYMBOL = "shared_memory"
+
+Value: TypeAlias = "Registers | Shared | Memory | ir.Value"
+
+
+@dataclass(frozen=True)
+class TilesToNvvm(Pass):
+    """Kernels on tiles become what one thread does: llvm.func on registers, op by op, an emitter per op and layout.
+
+    ::
+        %s = linalg.generic … ins(%a, %k) outs(%zero) -> tensor<128x64xf32, "fragment">          { a matmul }
+        %t = linalg.generic … ins(%s, %m) … -> tensor<128x64xf32, "fragment">     { exp(s − m) }
+      becomes, in llvm.func @attention_0(%0: !llvm.ptr<1>, …) attributes {nvvm.kernel, nvvm.maxntid = …}
+        %1 = llvm.inline_asm … "wgmma.mma_async … m64n64k16 …" : (…) -> !llvm.struct<(f32, f32, …)>
+        %2 = llvm.extractvalue %1[0]                     // one of 32 elements that a thread has
+        %3 = arith.subf %2, %m0
+        …
+
+    A kernel's parameters: for each memref a pointer, its dynamic sizes (i32), its strides but the last (i64); scalars.
+    `arch`: sm_90a takes wgmma, all others mma.sync. Rows in memory are taken to be aligned as dense ones are.
+    """
+
+    arch: str = option("the GPU's architecture: sm_80 or later; sm_90a for Hopper's own instructions", "sm_90a")
+    vector_bytes: int = option("largest copy to shared memory of a thread: 16, 8, 4 or 2", 16)
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            with kernel.location:
+                _Kernel(kernel, self).run()
+
+
+class _Kernel:
+    def __init__(self, kernel: ir.Operation, options: TilesToNvvm):
+        self.kernel, self.options = kernel, options
+        self.block = kernel.regions[0].blocks[0]
+        self.name = ir.StringAttr(kernel.attributes["sym_name"]).value
+        self.values: dict[ir.Value, Value] = {}
+        self.inner = self._inner_dims()
+
+    def run(self) -> None:
+        kinds: list[ir.Type] = []
+        for argument in self.block.arguments:
+            kinds += _parameter_types(argument.type)
+        rows = self._rows()
+        threads = rows // 16 * 32
+        function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")
+        with ir.InsertionPoint(self.kernel):
+            new = ir.Operation.create(
+                "llvm.func",
+                [],
+                [],
+                {
+                    "sym_name": ir.StringAttr.get(self.name),
+                    "function_type": ir.TypeAttr.get(function),
+                    "gpu.kernel": ir.UnitAttr.get(),
+                    "nvvm.kernel": ir.UnitAttr.get(),
+                    "nvvm.maxntid": ir.DenseI32ArrayAttr.get([threads]),
+                    "CConv": ir.Attribute.parse("#llvm.cconv<ccc>"),
+                    "linkage": ir.Attribute.parse("#llvm.linkage<external>"),
+                },
+                regions=1,
+            )
+        body = new.regions[0].blocks.append(*kinds, arg_locs=[self.kernel.location] * len(kinds))
+        with ir.InsertionPoint(body):
+            self.thread = Thread.make(threads)
+            self._arguments(list(body.arguments))
+            shared = self._buffers()
+            self.ops(ops_of(self.block)[:-1])
+            ir.Operation.create("llvm.return")
+        new.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32(), 1)
+        self._update_launches(threads, shared)
+        self.kernel.erase()
+
+    # What the kernel is.
+
+    def _rows(self) -> int:
+        """How many rows the tiles have: all the same number."""
+        found = set()
+        for op in ops_in(self.kernel):
+            for value in op.results:
+                if layout_of(value.type) in ("fragment", "row", "operand_a"):
+                    found.add(value.type.shape[0])
+        if len(found) != 1:
+            raise PassError(f"expects tiles of one number of rows in a kernel, but found {sorted(found)}", self.kernel)
+        (rows,) = found
+        if rows % 64 or rows > 512:
+            raise PassError(f"tiles have {rows} rows; expects 64, 128, … up to 512", self.kernel)
+        return rows
+
+    def _inner_dims(self) -> dict[ir.Value, int]:
+        """Per buffer, which dimension of its tiles stands side by side in memory."""
+        inner: dict[ir.Value, int] = {}
+        for op in ops_in(self.kernel, "tile.copy_async"):
+            view = op.opview
+            last = view.memory.type.rank - 1
+            dims = dims_of(view)
+            found = dims.index(last) if last in dims else 1
+            if inner.setdefault(view.staged, found) != found:
+                raise PassError("one buffer takes tiles of different orders in memory", op)
+        return inner
+
+    def _arguments(self, parameters: list[ir.Value]) -> None:
+        for argument in self.block.arguments:
+            kind = argument.type
+            mine, parameters = parameters[: len(_parameter_types(kind))], parameters[len(_parameter_types(kind)) :]
+            if not isinstance(kind, ir.MemRefType):
+                self.values[argument] = mine[0]
+                continue
+            strides = [*mine[1 + sum(s == DYNAMIC for s in kind.shape) :]]
+            if kind.rank:
+                strides.append(constant(i64(), 1))
+            self.values[argument] = Memory(kind, mine[0], strides)
+
+    def _buffers(self) -> int:
+        """Places for all buffers in shared memory; the value is their size in bytes."""
+        buffers = [op for op in ops_of(self.block) if op.name == "memref.alloc"]
+        if not buffers:
+            return 0
+        module = self.kernel.parent.operation
+        if not any(o.name == "llvm.mlir.global" for o in ops_of(module.regions[0].blocks[0])):
+            with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
+                ir.Operation.create(
+                    "llvm.mlir.global",
+                    [],
+                    [],
+                    {
+                        "sym_name": ir.StringAttr.get(SHARED_SYMBOL),
+                        "global_type": ir.TypeAttr.get(ir.Type.parse("!llvm.array<0 x i8>")),
+                        "linkage": ir.Attribute.parse("#llvm.linkage<external>"),
+                        "addr_space": ir.IntegerAttr.get(i32(), SHARED),
+                        "alignment": ir.IntegerAttr.get(i64(), ALIGNMENT),
+                    },
+                    regions=1,
+                )
+        symbol = ir.FlatSymbolRefAttr.get(SHARED_SYMBOL)
+        start = create("llvm.mlir.addressof", pointer(SHARED), global_name=symbol)
+        address = create("llvm.ptrtoint", i32(), start)
+        mask = constant(i32(), -ALIGNMENT)
+        address = create("arith.andi", i32(), add(address, ALIGNMENT - 1), mask)
+        offset = 0
+        for op in buffers:
+            value = op.results[0]
+            kind = ir.MemRefType(value.type)
+            if kind.element_type.width != 16:
+                raise PassError(
+                    f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be f16 or bf16",
+                    op,
+                )
+            stages, *shape = kind.shape
+            inner = self.inner[value]
+            self.values[value] = Shared(add(address, offset), tuple(shape), inner)
+            offset += stages * Shared.bytes(shape[1 - inner], shape[inner])
+        return offset + ALIGNMENT
+
+    def _update_launches(self, threads: int, shared: int) -> None:
+        """Tells the launches how many threads and how much shared memory a block has."""
+        top = self.kernel.parent.operation.parent.operation
+        for launch in ops_in(top, "gpu.launch_func"):
+            if str(launch.attributes["kernel"]).rpartition("@")[2] != self.name:
+                continue
+            with ir.InsertionPoint(launch), launch.location:
+                count = build.index(threads)
+                memory = constant(i32(), shared)
+                operands = list(launch.operands)
+                segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
+                operands[3] = count
+                operands.insert(6, memory)
+                segments[10] = 1
+                attributes = {
+                    "kernel": launch.attributes["kernel"],
+                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+                }
+                ir.Operation.create("gpu.launch_func", [], operands, attributes)
+            launch.erase()
+
+    # Ops.
+
+    def ops(self, ops: Sequence[ir.Operation]) -> None:
+        for op in ops:
+            with op.location:
+                self._op(op)
+
+    def _op(self, op: ir.Operation) -> None:
+        handler = HANDLERS.get(op.name)
+        if handler is not None:
+            results = handler(self, op)
+        elif any(isinstance(v.type, ir.ShapedType) for v in (*op.operands, *op.results)):
+            raise PassError(f"'{op.name}' on tiles is not lowered for GPUs", op)
+        else:
+            results = emit_scalar(op, [self.scalar(v) for v in op.operands])
+        self.values.update(zip(op.results, results, strict=True))
+
+    def scalar(self, value: ir.Value) -> ir.Value:
+        found = self.values[value]
+        assert isinstance(found, ir.Value), f"{value} is no scalar"
+        return found
+
+    def registers(self, value: ir.Value) -> Registers:
+        found = self.values[value]
+        if not isinstance(found, Registers):
+            raise PassError("expects a tile in registers", defining_op(value))
+        return found
+
+    def _constant(self, op: ir.Operation) -> list[Value]:
+        kind = op.results[0].type
+        if not isinstance(kind, ir.RankedTensorType):
+            return emit_scalar(op, [])
+        splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+        number = ir.FloatAttr(splat).value if isinstance(splat, ir.FloatAttr) else ir.IntegerAttr(splat).value
+        value = constant(register_type(kind.element_type), number)
+        return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
+
+    def _empty(self, op: ir.Operation) -> list[Value]:
+        kind = op.results[0].type
+        value = constant(register_type(kind.element_type), 0)
+        return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
+
+    def _for(self, op: ir.Operation) -> list[Value]:
+        inits = [self.values[v] for v in list(op.operands)[3:]]
+        flat = [s for v in inits for s in _flat(v)]
+        bounds = [self.scalar(v) for v in list(op.operands)[:3]]
+        kinds = [v.type for v in flat]
+        loop = ir.Operation.create("scf.for", kinds, [*bounds, *flat], regions=1)
+        block = loop.regions[0].blocks.append(i32(), *kinds, arg_locs=[op.location] * (1 + len(kinds)))
+        body = for_body(op)
+        self.values[body.arguments[0]] = block.arguments[0]
+        self.values.update(zip(list(body.arguments)[1:], _like(inits, list(block.arguments)[1:]), strict=True))
+        with ir.InsertionPoint(block):
+            self.ops(ops_of(body)[:-1])
+            yielded = [s for v in ops_of(body)[-1].operands for s in _flat(self.values[v])]
+            ir.Operation.create("scf.yield", [], yielded)
+        return _like(inits, list(loop.results))
+
+    def _if(self, op: ir.Operation) -> list[Value]:
+        kinds = [k for r in op.results for k in _register_types(r.type)]
+        branch = ir.Operation.create("scf.if", kinds, [self.scalar(op.operands[0])], regions=2)
+        models: list[Value] = []
+        for old, region in zip(op.regions, branch.regions, strict=True):
+            for block in old.blocks:
+                with ir.InsertionPoint(region.blocks.append()):
+                    self.ops(ops_of(block)[:-1])
+                    models = [self.values[v] for v in ops_of(block)[-1].operands]
+                    ir.Operation.create("scf.yield", [], [s for v in models for s in _flat(v)])
+        return _like(models, list(branch.results))
+
+    def _block_id(self, op: ir.Operation) -> list[Value]:
+        return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
+
+    def _barrier(self, op: ir.Operation) -> list[Value]:
+        asm("bar.sync 0;", "", [])
+        return []
+
+    def _commit(self, op: ir.Operation) -> list[Value]:
+        asm("cp.async.commit_group;", "", [])
+        return []
+
+    def _wait(self, op: ir.Operation) -> list[Value]:
+        asm(f"cp.async.wait_group {op.opview.pending.value};", "", [])
+        if self.hopper:  # the tensor cores read what these copies wrote
+            asm("fence.proxy.async.shared::cta;", "", [])
+        return []
+
+    @property
+    def hopper(self) -> bool:
+        return self.options.arch.endswith("a")
+
+    def _access(self, memory: ir.Value, indices: Sequence[ir.Value], dims: list[int], shape: Sequence[int]) -> Access:
+        found = self.values[memory]
+        assert isinstance(found, Memory), "memory is an argument"
+        return Access.of(found, [self.scalar(v) for v in indices], dims, shape)
+
+    def _stage(self, buffer: ir.Value, stage: ir.Value) -> Shared:
+        base = self.values[buffer]
+        assert isinstance(base, Shared), "a buffer is shared memory"
+        size = Shared.bytes(base.outer_size, base.inner_size)
+        return Shared(add(base.address, mul(self.scalar(stage), size)), base.shape, base.inner)
+
+    def _copy(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        stage, *indices = view.indices
+        tile = self._stage(view.staged, stage)
+        access = self._access(view.memory, indices, dims_of(view), tile.shape)
+        kind = view.memory.type
+        last = kind.shape[-1]
+        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC
+        copy_to_shared(access, tile, self.thread, math.gcd(self.options.vector_bytes, 2 * last) if dense else 2)
+        return []
+
+    def _view(self, op: ir.Operation) -> list[Value]:
+        return [self._stage(op.operands[0], op.operands[1])]
+
+    def _load(self, op: ir.Operation) -> list[Value]:
+        view, kind = op.opview, op.results[0].type
+        if layout_of(kind) == "shared":
+            raise PassError("a load to shared memory is not scheduled: run stage-loads before", op)
+        access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        return [load_registers(access, kind, self.thread)]
+
+    def _store(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        kind = view.tile.type
+        access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        store_registers(access, self.registers(view.tile), kind, self.thread)
+        return []
+
+    def _convert(self, op: ir.Operation) -> list[Value]:
+        source, kind = self.values[op.operands[0]], op.results[0].type
+        layout, element = layout_of(kind), str(kind.element_type)
+        if layout == "operand_a" and isinstance(source, Shared):
+            # Rows are dimension 0 of the tile.
+            values = []
+            for step in range(kind.shape[1] // 16):
+                values += contraction.ldmatrix_a(source, 0, step, self.thread)
+            return [Registers("operand_a", tuple(kind.shape), values)]
+        if layout == "operand_a" and isinstance(source, Registers) and element in ("f16", "bf16"):
+            return [contraction.pack(source, element)]
+        raise PassError(f"no way from {op.operands[0].type} to {kind}", op)
+
+    def _generic(self, op: ir.Operation) -> list[Value]:
+        if is_contraction(op):
+            return [self._contraction(op)]
+        operands = [v if isinstance(v, Registers) else self.scalar(o) for o, v in self._found(op.operands)]
+        return list(Elementwise(op, operands, self.thread, self.scalar).run())
+
+    def _found(self, values: Sequence[ir.Value]) -> list[tuple[ir.Value, Value]]:
+        return [(v, self.values[v]) for v in values]
+
+    def _contraction(self, op: ir.Operation) -> Registers:
+        from ...dialects.tiling.structured import dim_position, indexing_maps
+
+        a, b = self.registers(op.operands[0]), self.values[op.operands[1]]
+        if not isinstance(b, Shared):
+            raise PassError("the right operand of a matmul must be in shared memory", op)
+        loops = contraction_loops(op)
+        assert loops is not None and len(loops.k) == 1, "tiles of a matmul have one k loop"
+        k_dim = [dim_position(e) for e in indexing_maps(op)[1].results].index(loops.k[0])
+        zero = defining_op(op.operands[2])
+        fresh = zero is not None and zero.name == "arith.constant" and _is_zero(zero)
+        accumulator = None if fresh else self.registers(op.operands[2])
+        kind = op.results[0].type
+        element = str(op.operands[0].type.element_type)
+        if element not in ("f16", "bf16") or str(op.operands[1].type.element_type) != element:
+            raise PassError("the operands of matmuls on tensor cores must both be f16 or both bf16", op)
+        n = kind.shape[1]
+        if self.hopper:
+            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes)
+        else:
+            values = contraction.mma_sync(a, b, k_dim, accumulator, n, element, self.thread)
+        return Registers("fragment", tuple(kind.shape), values)
+
+    def _wait_matmuls(self, op: ir.Operation) -> list[Value]:
+        tile = self.registers(op.operands[0])
+        if not self.hopper:
+            return [tile]
+        values = contraction.wait_matmuls(tile.values, op.opview.pending.value)
+        return [Registers(tile.layout, tile.shape, values)]
+
+
+HANDLERS = {
+    "arith.constant": _Kernel._constant,
+    "tensor.empty": _Kernel._empty,
+    "memref.alloc": lambda self, op: [self.values[op.results[0]]],
+    "scf.for": _Kernel._for,
+    "scf.if": _Kernel._if,
+    "gpu.block_id": _Kernel._block_id,
+    "gpu.barrier": _Kernel._barrier,
+    "tile.commit_copies": _Kernel._commit,
+    "tile.wait_copies": _Kernel._wait,
+    "tile.copy_async": _Kernel._copy,
+    "tile.view": _Kernel._view,
+    "tile.wait_matmuls": _Kernel._wait_matmuls,
+    "tile.load": _Kernel._load,
+    "tile.store": _Kernel._store,
+    "tile.convert_layout": _Kernel._convert,
+    "linalg.generic": _Kernel._generic,
+}
+
+
+def _parameter_types(kind: ir.Type) -> list[ir.Type]:
+    if not isinstance(kind, ir.MemRefType):
+        return [register_type(kind)]
+    sizes = [i32() for s in kind.shape if s == DYNAMIC]
+    return [pointer(GLOBAL), *sizes, *[i64()] * (kind.rank - 1)]
+
+
+def _register_types(kind: ir.Type) -> list[ir.Type]:
+    """The types of the scalars that a thread has of a value."""
+    if not isinstance(kind, ir.RankedTensorType):
+        return [register_type(kind)]
+    element = i32() if layout_of(kind) == "operand_a" else register_type(kind.element_type)
+    return [element] * Registers.count(kind)
+
+
+def _flat(value: Value) -> list[ir.Value]:
+    if isinstance(value, Registers):
+        return value.values
+    assert isinstance(value, ir.Value), "loops carry tiles in registers and scalars"
+    return [value]
+
+
+def _like(models: Sequence[Value], values: list[ir.Value]) -> list[Value]:
+    """The flat `values`, in the forms of `models`."""
+    found: list[Value] = []
+    for model in models:
+        if isinstance(model, Registers):
+            mine, values = values[: len(model.values)], values[len(model.values) :]
+            found.append(Registers(model.layout, model.shape, mine))
+        else:
+            found.append(values[0])
+            values = values[1:]
+    return found
+
+
+def _is_zero(op: ir.Operation) -> bool:
+    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == 0.0
