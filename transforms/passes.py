@@ -36,6 +36,7 @@ PASSES = (
     "cpu/own-inits",
     "cpu/fold-transposes",
     "cpu/widen-tiles",
+    "cpu/pad-tiles",
     "cpu/lanes-innermost",
     "cpu/protect-arguments",
     "cpu/scratch",
