@@ -1,8 +1,8 @@
 """ONNX: a model compiled as a whole, and a backend as onnx defines them.
 
-    kernel = compile("model.onnx")                    # or an onnx.ModelProto; example_args fix dynamic dimensions
-    out = kernel(q, k, v)                             # numpy arrays, in the order of the model's inputs
-    out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
+kernel = compile("model.onnx")                    # or an onnx.ModelProto; example_args fix dynamic dimensions
+out = kernel(q, k, v)                             # numpy arrays, in the order of the model's inputs
+out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
 """
 
 import os
@@ -16,7 +16,7 @@ from onnx.backend.base import Backend as BackendBase
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from ...dialects.diagnostic import DiagnosedError
-from ..api import CompileError, Kernel, Options, compile_module
+from ..api import CompileError, Kernel, Options, compile_module, make_options
 from ..diagnostics import user_error
 from ..runtime.signature import as_numpy
 from .lowering import first_line
@@ -156,7 +156,7 @@ class Backend(BackendBase):
         """The model, compiled; `kwargs` are options of `compile`."""
         cls._check_device(device)
         try:
-            return Representation(load(model), Options(**kwargs))
+            return Representation(load(model), make_options(kwargs))
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 

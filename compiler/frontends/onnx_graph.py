@@ -1,10 +1,10 @@
 """An ONNX model made ready for import: functions inlined, shapes inferred, what is constant folded.
 
-    Attention(Q, K, V) {is_causal = 1}
-  becomes the function body that the operator's schema defines, of which
-    Shape(K) → Slice → Concat → Reshape, Sqrt(Cast(Shape)), Where(true, …)
-  and all else that hangs on no input is computed here, by onnx's reference evaluator. Index patterns (a causal mask
-  made of ``Range``) stay: as computations on indices they can be told from any other mask.
+  Attention(Q, K, V) {is_causal = 1}
+becomes the function body that the operator's schema defines, of which
+  Shape(K) → Slice → Concat → Reshape, Sqrt(Cast(Shape)), Where(true, …)
+and all else that hangs on no input is computed here, by onnx's reference evaluator. Index patterns (a causal mask
+made of ``Range``) stay: as computations on indices they can be told from any other mask.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from .lowering import first_line
 from .onnx_functions import inlined
 from .onnx_precision import in_single_precision
 
-KEPT = ("Range",)  # patterns of indices, told apart from other tensors by raise-attention
+AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
 FOLDED = 1024  # elements: larger results are computed at run time, unless they come from constants as large
 UNFOLDABLE = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
@@ -33,7 +33,7 @@ def prepared(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = 
     try:
         onnx.checker.check_model(copy)
     except Exception as error:
-        raise user_error(f"is no valid ONNX model: {first_line(error)}") from None
+        raise user_error(f"the model is no valid ONNX model: {first_line(error)}") from None
     _remove_initialized_inputs(copy.graph)
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
@@ -62,9 +62,7 @@ def _set_shapes(graph: GraphProto, shapes: Sequence[Sequence[int] | None]) -> No
             continue
         if kind.HasField("shape"):
             declared = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-            if len(declared) != len(shape) or any(
-                d not in (None, n) for d, n in zip(declared, shape, strict=True)
-            ):
+            if len(declared) != len(shape) or any(d not in (None, n) for d, n in zip(declared, shape, strict=True)):
                 sizes = [d.dim_param or d.dim_value for d in kind.shape.dim]
                 raise user_error(f"input '{value.name}' of the model has shape {sizes}, but is given {list(shape)}")
         value.type.CopyFrom(helper.make_tensor_type_proto(kind.elem_type, list(shape)))
@@ -147,7 +145,7 @@ class _Folding:
 
     def _value(self, node: NodeProto) -> list[np.ndarray] | None:
         """The results of a node, if they are known and small enough to be constants."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in (*KEPT, *UNFOLDABLE):
+        if node.domain not in ("", "ai.onnx") or node.op_type in UNFOLDABLE:
             return None
         if node.op_type in ("Shape", "Size"):
             shape = self._shape(node.input[0])
@@ -162,7 +160,7 @@ class _Folding:
             return None
         if any(a.type == AttributeProto.GRAPH for a in node.attribute):
             return None
-        limit = max([FOLDED, *(self.constants[name].size for name in inputs)])
+        limit = AXES if node.op_type == "Range" else max([FOLDED, *(self.constants[name].size for name in inputs)])
         sizes = [self._shape(name) for name in node.output if name]
         if any(shape is not None and np.prod(shape) > limit for shape in sizes):
             return None
