@@ -76,22 +76,19 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
 def _compile(source: Any, example_args: Sequence[Any] | None, target: str, options: dict[str, Any]) -> "Kernel":
     try:
         tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
-        unknown = sorted(options.keys() - {field.name for field in dataclasses.fields(Options)})
-        if unknown:
-            known = ", ".join(field.name for field in dataclasses.fields(Options))
-            raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
+        chosen = make_options(options)
         check_target(target)
         if callable(source) and not hasattr(source, "operation"):
             from .frontends import compile_traced
 
-            return compile_traced(source, example_args, target, Options(**options), tracing)
+            return compile_traced(source, example_args, target, chosen, tracing)
         if is_onnx(source):
             from .frontends import compile_onnx
 
-            return compile_onnx(source, example_args, target, Options(**options), tracing)
+            return compile_onnx(source, example_args, target, chosen, tracing)
         if tracing:
             raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
-        kernel = _compiled(source, target, Options(**options))
+        kernel = _compiled(source, target, chosen)
         if example_args is not None:
             kernel.signature.bind(example_args)
         return kernel
@@ -136,6 +133,15 @@ def _is_cached(target: str) -> bool:
 
 def _without_locations(module: ir.Module) -> str:
     return print_module(module, generic=True)
+
+
+def make_options(given: dict[str, Any]) -> Options:
+    """The options of those names; a user's error where there is none of a name."""
+    known = [field.name for field in dataclasses.fields(Options)]
+    unknown = sorted(given.keys() - set(known))
+    if unknown:
+        raise user_error(f"unknown option '{unknown[0]}'; the options are: {', '.join(known)}")
+    return Options(**given)
 
 
 def is_onnx(source: Any) -> bool:
