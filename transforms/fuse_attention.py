@@ -100,7 +100,7 @@ def _tell(tiled: Tiled, axes: dict[int, str], softmax: Any, is_attention: bool) 
     loops = []
     for d, size, extent in tiled.steps:
         values = [v for v, c in extent.terms if c == 1 and not extent.const] if len(extent.terms) == 1 else []
-        whole = extent.static if extent.static is not None else formula(values[0]) if values else UNKNOWN
+        whole: Any = extent.static if extent.static is not None else formula(values[0]) if values else UNKNOWN
         loops.append({"axis": axes.get(d, f"dimension {d}"), "tile": size, "extent": whole})
     order = ", ".join(
         f"{loop['axis']}{f' 0…{whole}' if isinstance(whole := loop['extent'], int) else ''} by {loop['tile']}"
