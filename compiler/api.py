@@ -3,7 +3,9 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from ..dialects.assembly import parse_module, print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.passes import PassError
-from . import counts, env, pass_manager
+from . import cache, counts, env, explain, pass_manager
+from .cache import Compiled, Texts
 from .diagnostics import user_error
 from .runtime.signature import Signature
 
@@ -22,6 +25,9 @@ Listener = Callable[[Diagnostic], None]
 TARGETS = ("cpu", "nvidia")
 TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
+# The bindings' Python part is not made for several threads at once; what one has compiled the next one finds.
+COMPILING = threading.RLock()
+CODE = "machine code"  # the name of the time that making it takes
 LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
 
 
@@ -57,32 +63,95 @@ class Options:
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
-    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation) or a traced function into a Kernel.
+    """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation), a traced function or an ONNX model.
 
-    A function or module of torch is traced with `example_args` (and `example_kwargs`; `dynamic_shapes` as
-    torch.export takes them); for anything else `example_args`, where given, are checked against the function's
-    arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what to do.
+    A function or module of torch, or a function of JAX, is traced with `example_args` (and `example_kwargs`; for torch
+    also `dynamic_shapes` as torch.export takes them). An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
+    `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against
+    the function's arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what
+    to do.
     """
+    with COMPILING:
+        return _compile(source, example_args, target, options)
+
+
+def _compile(source: Any, example_args: Sequence[Any] | None, target: str, options: dict[str, Any]) -> "Kernel":
     try:
         tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
-        unknown = sorted(options.keys() - {field.name for field in dataclasses.fields(Options)})
-        if unknown:
-            known = ", ".join(field.name for field in dataclasses.fields(Options))
-            raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
+        chosen = make_options(options)
         check_target(target)
         if callable(source) and not hasattr(source, "operation"):
             from .frontends import compile_traced
 
-            return compile_traced(source, example_args, target, Options(**options), tracing)
+            return compile_traced(source, example_args, target, chosen, tracing)
+        if is_onnx(source):
+            from .frontends import compile_onnx
+
+            return compile_onnx(source, example_args, target, chosen, tracing)
         if tracing:
             raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
-        module = load(source)
-        kernel = compile_module(module, target, Options(**options))
+        kernel = _compiled(source, target, chosen)
         if example_args is not None:
             kernel.signature.bind(example_args)
         return kernel
     except DiagnosedError as error:
         raise CompileError(error.diagnostics) from None
+
+
+def _compiled(source: Any, target: str, options: Options) -> "Kernel":
+    """The kernel of a source that is no function. Text that was compiled before is not even parsed."""
+    if hasattr(source, "operation"):
+        return compile_module(load(source), target, options)
+    text, filename = _text(source)
+    return compile_text(text, filename, target, options)
+
+
+def compile_text(text: str, filename: str, target: str, options: Options) -> "Kernel":
+    """Compiles MLIR text; locations name `filename`. Raises DiagnosedError."""
+    check_target(target)
+    options.check()
+    if not _is_cached(target):
+        return compile_module(load_text(text, filename), target, options)
+    with COMPILING:
+        source = cache.key(text, "source", target, options)
+        found = cache.find_source(source, filename)
+        if found is not None:
+            compiled, said = found
+            compiled = dataclasses.replace(compiled, record=explain.relocated(compiled.record, said))
+            counts.count_cached(compiled.counts)
+            if options.listener is not None:
+                for one in said:
+                    options.listener(one)
+        else:
+            key, compiled, news = _found_or_lowered(load_text(text, filename), target, options)
+            if news is not None or not compiled.told:
+                cache.keep_source(source, key, news or [], filename)
+    return Kernel.of(compiled, target, options)
+
+
+def _is_cached(target: str) -> bool:
+    """Whether kernels for the target are kept. Those for GPUs are not yet: their PTX is compiled by the driver."""
+    return cache.enabled() and target == "cpu"
+
+
+def _without_locations(module: ir.Module) -> str:
+    return print_module(module, generic=True)
+
+
+def make_options(given: dict[str, Any]) -> Options:
+    """The options of those names; a user's error where there is none of a name."""
+    known = [field.name for field in dataclasses.fields(Options)]
+    unknown = sorted(given.keys() - set(known))
+    if unknown:
+        raise user_error(f"unknown option '{unknown[0]}'; the options are: {', '.join(known)}")
+    return Options(**given)
+
+
+def is_onnx(source: Any) -> bool:
+    """Whether `source` is a model of ONNX, or a path to one; onnx itself is not needed to tell."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source).endswith(".onnx")
+    return type(source).__name__ == "ModelProto" and hasattr(source, "opset_import")
 
 
 def _context() -> ir.Context:
@@ -96,10 +165,15 @@ def load(source: Any) -> ir.Module:
     """The module that `source` is (see `compile`), in a context of its own."""
     if hasattr(source, "operation"):
         return _copied(source.operation)
+    return load_text(*_text(source))
+
+
+def _text(source: Any) -> tuple[str, str]:
+    """The text of a path or of text, and the file that its locations name."""
     if isinstance(source, os.PathLike) or (isinstance(source, str) and _looks_like_path(source)):
-        return load_text(read(source), str(source))
+        return read(source), str(source)
     if isinstance(source, str):
-        return load_text(source, "<string>")
+        return source, "<string>"
     raise user_error(f"expects MLIR text, a path or a module, but found {type(source).__name__}")
 
 
@@ -208,38 +282,70 @@ class Snapshots(pass_manager.Hook):
 
 
 def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
-    """Compiles `module` in place. Raises DiagnosedError."""
-    from . import pipelines
-
+    """Compiles `module`, in place unless the kernel is there already. Raises DiagnosedError."""
     check_target(target)
     options.check()
-    threads = options.threads or _default_threads()
+    with COMPILING:
+        if _is_cached(target):
+            _, compiled, _ = _found_or_lowered(module, target, options)
+        else:
+            compiled, _ = _lower(module, target, options)
+    return Kernel.of(compiled, target, options)
+
+
+def _found_or_lowered(module: ir.Module, target: str, options: Options) -> tuple[str, Compiled, list | None]:
+    """What the module compiles to, with its key, and what was said meanwhile: None if it was there already."""
+    key = cache.key(_without_locations(module), "ir", target, options)
+    found = cache.find(key)
+    if found is not None and (options.listener is None or not found.told):
+        counts.count_cached(found.counts)
+        return key, found, None
+    compiled, said = _lower(module, target, options)
+    cache.keep(key, compiled)
+    return key, compiled, said
+
+
+def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, list[Diagnostic]]:
+    """Takes a module through all levels, in place; what was said meanwhile comes with the result."""
+    from . import pipelines
+
     function = find_entry(module, options.entry)
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
     signature = Signature.of(function)
     texts = {"graph": print_module(module)}
-    hooks: list[pass_manager.Hook] = [Snapshots(pipelines.STAGE_AFTER, texts)]
-    from .runtime import cpu
+    said: list[Diagnostic] = []
 
-    types = cpu.Signature.of(module, signature.name)
-    with module.context, module.operation.location, counts.counting() as counting:
-        hooks.append(counting)
+    def tell(found: Diagnostic) -> None:
+        said.append(found)
+        if options.listener is not None:
+            options.listener(found)
+
+    recorder = explain.Recorder()
+    listener = recorder.listener(tell)
+    with module.context, module.operation.location, counts.counting() as counting, recorder:
+        hooks: list[pass_manager.Hook] = [recorder, Snapshots(pipelines.STAGE_AFTER, texts), counting]
         fusion = _fusion(module, target, options)
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
 
             arch = nvidia.choose_arch(options.arch)
-            items = [*fusion, *pipelines.nvidia(arch)]
-            pass_manager.run(items, module, hooks=hooks, listener=options.listener)
+            pass_manager.run([*fusion, *pipelines.nvidia(arch)], module, hooks=hooks, listener=listener)
+            start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
+            recorder.timed(CODE, time.perf_counter() - start)
             texts.update(code)
             runtime = nvidia.NvidiaKernel(image, signature)
         else:
-            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=options.listener)
+            from .runtime import cpu
+
+            types = cpu.Signature.of(module, signature.name)
+            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
+            start = time.perf_counter()
             runtime = cpu.CpuKernel(module, types)
-    return Kernel(signature, target, texts, runtime, threads)
+            recorder.timed(CODE, time.perf_counter() - start)
+    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record), said
 
 
 def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
@@ -268,13 +374,25 @@ class Kernel:
     """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
 
     def __init__(
-        self, signature: Signature, target: str, texts: dict[str, str], runtime: Any, threads: int | None = None
+        self,
+        signature: Signature,
+        target: str,
+        texts: Mapping[str, str],
+        runtime: Any,
+        threads: int | None = None,
+        record: explain.Record | None = None,
     ):
         self.signature = signature
         self.target = target
         self._texts = texts
         self._runtime = runtime
         self._threads = threads
+        self.record = record or {"entries": [], "seconds": []}
+
+    @classmethod
+    def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
+        threads = options.threads or _default_threads()
+        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record)
 
     @property
     def name(self) -> str:
@@ -302,12 +420,7 @@ class Kernel:
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        if self._threads and self.target == "cpu":
-            from .runtime.cpu import set_threads
-
-            set_threads(self._threads)
-        results = self._runtime(*arrays)
-        return list(results) if isinstance(results, tuple) else [] if results is None else [results]
+        return self._runtime.invoke(arrays, self._threads)
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""
@@ -318,6 +431,14 @@ class Kernel:
         if stage not in self._texts:
             raise CompileError(user_error(f"no stage '{stage}'; the stages are: {', '.join(self._texts)}").diagnostics)
         return self._texts[stage]
+
+    def explain(self) -> str:
+        """What was found and fused, with which loops and tiles; what was left and why; warnings; where time went.
+
+        For a kernel that was there already, this is what was said when its graph was compiled first; places are
+        those of that text.
+        """
+        return explain.explanation(self.record, self.name, self.target)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.signature.arguments))

@@ -39,10 +39,11 @@ def count_left(reason: str) -> None:
 
 
 class Counting(Hook):
-    """Counts attentions as the pipeline finds and fuses them."""
+    """Counts attentions as the pipeline finds and fuses them, and what it leaves alone."""
 
     def __init__(self) -> None:
         self.found = 0
+        self.tally: dict[str, Any] = {"found": 0, "compiled": 0, "reasons": []}
 
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
         if failed:
@@ -51,19 +52,33 @@ class Counting(Hook):
             from ..transforms.attention import find_attention
 
             self.found = len(find_attention(module))
+            self.tally["found"] += self.found
             count("found", self.found)
         elif stage.name == "fuse-attention":
+            self.tally["compiled"] += self.found
             count("compiled", self.found)
 
 
 @contextlib.contextmanager
 def counting() -> Iterator[Counting]:
     """Within the block, what passes leave alone is counted; the hook counts the rest."""
+    hook = Counting()
 
     def listen(report: Report) -> None:
         for prefix in LEFT:
             if report.message.startswith(prefix):
-                count_left(report.message.removeprefix(prefix))
+                reason = report.message.removeprefix(prefix)
+                hook.tally["reasons"].append(reason)
+                count_left(reason)
 
     with listening(listen):
-        yield Counting()
+        yield hook
+
+
+def count_cached(tally: dict[str, Any]) -> None:
+    """Counts for a kernel that was there already what was counted when it was compiled."""
+    count("cache_hits")
+    count("found", tally["found"])
+    count("compiled", tally["compiled"])
+    for reason in tally["reasons"]:
+        count_left(reason)

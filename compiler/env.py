@@ -22,7 +22,17 @@ def _flag(text: str) -> bool:
     return text.lower() not in ("", "0", "false", "no", "off")
 
 
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+_positive.__name__ = "a positive integer"
 VARIABLES = (
+    Variable("CACHE", True, _flag, "0: compile every kernel anew"),
+    Variable("CACHE_DIR", "", str, "where compiled kernels are kept; by default attn-opt in the user's cache folder"),
+    Variable("CACHE_LIMIT", 256, _positive, "megabytes on disk, beyond which the kernels unused longest are removed"),
     Variable("THREADS", None, int, "threads that a CPU kernel runs on; by default all that this process may use"),
     Variable("TRACEBACK", False, _flag, "show the Python traceback of an internal error"),
 )

@@ -10,7 +10,7 @@ STAGE_AFTER = {
     "raise-attention": "raised",
     "transform-interpreter": "fused",
     "fuse-attention": "fused",
-    "own-inits": "online",
+    "split-masked-tiles": "online",
     "convert-bufferization-to-memref": "buffers",
     "expand-math": "target",
     "check-lowered": "llvm",
@@ -50,12 +50,21 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "parallel-loops",
         "canonicalize",  # slices of a whole tile fold away
         "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
-        "split-masked-tiles",
+        "exp-to-exp2",
+        "split-masked-tiles",  # after all that looks at the body, of which it makes copies
         # Ops of ours into linalg.
         "decompose-linalg-ext",
         "canonicalize",
         "cse",
         "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
+        # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
+        "linalg-generalize-named-ops",
+        "fold-transposes",
+        "widen-tiles",
+        f"pad-tiles{{vector-bytes={vector_bytes}}}",
+        f"lanes-innermost{{vector-bytes={vector_bytes}}}",
+        "canonicalize",
+        "cse",
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
@@ -68,8 +77,8 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "scratch",
         "buffer-deallocation-pipeline",
         "convert-bufferization-to-memref",
-        # Vectors: named ops become generics, and all of them go through one mechanism.
-        "linalg-generalize-named-ops",
+        # Vectors.
+        "linalg-generalize-named-ops",  # what bufferization made
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",

@@ -12,7 +12,8 @@ from .api import CompileError, Kernel, Options, compile_module
 class Program(Protocol):
     """What a frontend makes of a function; see ``frontends/torch.py``."""
 
-    module: ir.Module
+    @property
+    def module(self) -> ir.Module: ...
 
     def flat(self, args: Any, kwargs: dict[str, Any]) -> list[Any]: ...
 
@@ -37,8 +38,12 @@ class TracedKernel(Kernel):
         try:
             flat = self._program.flat(args, kwargs)
             results = self.run(self.bind(self._program.arguments(flat)))
-            if flat and all(isinstance(a, np.ndarray) for a in flat):
-                return results[0] if len(results) == 1 else tuple(results)
-            return self._program.results(results, flat)
+            return self.returned(results, flat)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
+
+    def returned(self, results: list[np.ndarray], flat: Any) -> Any:
+        """What the function returns, from the kernel's results on the arguments `flat`."""
+        if flat and all(isinstance(a, np.ndarray) for a in flat):
+            return results[0] if len(results) == 1 else tuple(results)
+        return self._program.results(results, flat)

@@ -7,6 +7,7 @@ All of them insert at the current insertion point and take the current location:
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .mlir import arith, ir, linalg, tensor
 
@@ -110,7 +111,7 @@ def zero_filled(value: ir.Value) -> bool:
     return constant_value(fill_op.operands[0]) == 0
 
 
-def constant_value(value: ir.Value) -> int | float | None:
+def constant_value(value: ir.Value) -> Any:
     """The number behind an arith.constant of a scalar; None if `value` is no such constant."""
     op = value.owner
     if not isinstance(op, ir.Operation | ir.OpView) or op.name != "arith.constant":

@@ -38,8 +38,6 @@ def _convert(old: ir.Operation) -> None:
         build.fill(build.constant(element, 0.0), empty),
         empty,
     ]
-    kinds = {
-        name: init.type for name, init in zip(("result", "new_max", "new_accum", "new_scale"), inits, strict=True)
-    }
+    kinds = {name: init.type for name, init in zip(("result", "new_max", "new_accum", "new_scale"), inits, strict=True)}
     old.results[0].replace_all_uses_with(SoftmaxOp(dimension, x, *inits, **kinds).result)
     old.erase()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ..dialects import build
 from ..dialects.mlir import ir, scf, tensor
 from ..dialects.tiling import Index
+from .extents import extent, size_form
 from .linear import DYNAMIC, linear, minima
 from .passes import Pass, remark
 from .rewriting import ancestors, defining_op, ops_in
@@ -53,7 +54,7 @@ class ParallelLoops(Pass):
             if nest:
                 location = op.location
                 _convert(nest)
-                remark(location, f"{len(nest)} loop(s) run in parallel")
+                remark(location, f"{len(nest)} loop(s) run in parallel", kind="parallel", loops=len(nest))
             elif op.name not in ("scf.forall", "scf.parallel"):
                 self.run(op)
 
@@ -362,6 +363,19 @@ def _parallel_insert(source: ir.Value, dest: ir.Value, offsets: list, sizes: lis
     tensor.ParallelInsertSliceOp(source, dest, o, s, [], so, ss, [1] * len(offsets))
 
 
+def _is_whole(value: ir.Value, user: ir.Operation, offsets: list, sizes: list, strides: list) -> bool:
+    """Whether a slice of `value` is all of it; what is inserted must not be sliced or looped over in its turn."""
+    if user.name == "tensor.insert_slice" and any(u.owner.operation.name != "scf.yield" for u in user.results[0].uses):
+        return False
+    part = user.results[0] if user.name == "tensor.extract_slice" else user.operands[0]
+    return (
+        part.type == value.type
+        and all(isinstance(o, int) and o == 0 for o in offsets)
+        and all(isinstance(t, int) and t == 1 for t in strides)
+        and all(size_form(s) == extent(value, d) for d, s in enumerate(sizes))
+    )
+
+
 def _localize(value: ir.Value, final: ir.Value, dims: set[int]) -> ir.Value:
     """Rewrites all slices of `value`, now a tile, and of what becomes of it: offset 0 along `dims`.
 
@@ -376,7 +390,11 @@ def _localize(value: ir.Value, final: ir.Value, dims: set[int]) -> ir.Value:
                 offsets, sizes, strides = slice_parts(user)
                 offsets = [0 if d in dims else o for d, o in enumerate(offsets)]
                 with ir.InsertionPoint(user), user.location:
-                    if user.name == "tensor.extract_slice":
+                    if _is_whole(version, user, offsets, sizes, strides):
+                        new = version if user.name == "tensor.extract_slice" else user.operands[0]
+                        if user.name == "tensor.insert_slice":
+                            final = new if user.results[0] == final else final
+                    elif user.name == "tensor.extract_slice":
                         new = _extract(user.results[0].type, version, offsets, sizes, strides)
                     else:
                         (o, so), (s, ss), (t, st) = _split(offsets), _split(sizes), _split(strides)

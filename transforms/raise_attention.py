@@ -17,6 +17,8 @@ from .raising.rebuilding import rebuild
 from .raising.softmax import NearMiss
 from .rewriting import defining_op, ops_in
 
+MARK = "__root__"  # whoever marks an op means it as it stands
+
 
 @dataclass(frozen=True)
 class RaiseAttention(Pass):
@@ -37,6 +39,7 @@ class RaiseAttention(Pass):
     Every element is traced back to the scalar expression that computes it, so that the order of ops, named or generic
     forms, layouts, reshapes, broadcasts and casts make no difference; see ``transforms/raising``. Uniform factors of
     queries and keys become one of the scores, keys and values repeated for groups of queries are read as they are.
+    Ops marked ``__root__`` are not touched.
     What is almost attention is left alone, with a remark that says why.
     """
 
@@ -44,7 +47,7 @@ class RaiseAttention(Pass):
         candidates = [o for o in ops_in(op, "linalg") if is_sum(o)]
         while candidates:
             candidate = candidates.pop(0)
-            if is_normal(candidate):
+            if MARK in candidate.attributes or is_normal(candidate):
                 continue
             try:
                 end, match = matched_at(candidate)
@@ -70,7 +73,7 @@ class RaiseAttention(Pass):
         except Unreadable as reason:
             remark(end, f"attention is left as it is: {reason}")
             return
-        remark(root, "raised to attention")
+        remark(root, "raised to attention", kind="raised")
         match.result.replace_all_uses_with(value)
         erase_dead(end, candidates)
 

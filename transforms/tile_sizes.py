@@ -5,8 +5,8 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - batch loops get size 1: each iteration is independent, and they feed the cores;
 - queries: 64 rows, a few vector registers of lanes for every element type;
 - keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
-  most one L1 data cache, and keys, values, queries, output and scores half of the L2 cache, the other half being for
-  what streams through;
+  most half of an L1 data cache, through whose other half keys and values stream, and keys, values, queries, output and
+  scores half of the L2 cache;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -14,28 +14,12 @@ Loops stand as batch, queries, keys from outer to inner, so that the outer ones 
 
 from __future__ import annotations
 
-import functools
-import pathlib
-
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
+from .host import cache_bytes
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
-DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
-
-
-@functools.cache
-def cache_bytes(level: int) -> int:
-    """The size of one core's data cache of that level in bytes; a usual one where the system does not tell."""
-    for index in sorted(pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            if (index / "level").read_text().strip() == str(level) and "Instr" not in (index / "type").read_text():
-                text = (index / "size").read_text().strip()
-                return int(text.rstrip("KM")) << {"K": 10, "M": 20}.get(text[-1], 0)
-        except (OSError, ValueError):
-            continue
-    return DEFAULT_CACHES[level]
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -55,7 +39,7 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     keys = MAX_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        if queries * keys * width <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
+        if queries * keys * width <= cache_bytes(1) // 2 and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
     d = loops.k[-1]

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..diagnostics import user_error
 
 if TYPE_CHECKING:
@@ -22,13 +24,38 @@ def compile_traced(
         from .torch import trace
 
         return compile_program(trace(source, example_args, **tracing), target, options)
+    if _is_jax(source, example_args, tracing.get("example_kwargs")):
+        from ..api import compile_module
+        from .jax import JaxKernel
+        from .jax import trace as trace_jax
+
+        if "dynamic_shapes" in tracing:
+            raise user_error("dynamic_shapes is for functions of torch; a function of JAX is compiled for fixed shapes")
+        program = trace_jax(source, example_args, **tracing)
+        return JaxKernel(compile_module(program.module, target, options), program)
     if example_args is None:
         raise user_error("example_args are needed to trace a Python function: a tuple of arrays as it takes")
-    kinds = sorted({f"{type(a).__module__}.{type(a).__name__}" for a in example_args})
+    kinds = sorted({f"{type(a).__module__}.{type(a).__name__}" for a in example_args}) or ["no type"]
     raise user_error(
         f"no frontend traces '{getattr(source, '__name__', type(source).__name__)}' with arguments of "
-        f"{', '.join(kinds)}; pass torch tensors (pip install 'attn-opt[torch]'), MLIR text, a path or a module"
+        f"{', '.join(kinds)}; pass torch tensors (pip install 'attn-opt[torch]'), jax arrays "
+        "(pip install 'attn-opt[jax]'), MLIR text, a path or a module"
     )
+
+
+def compile_onnx(
+    source: Any, example_args: Sequence[Any] | None, target: str, options: "Options", tracing: dict[str, Any]
+) -> "Kernel":
+    """The kernel of an ONNX model."""
+    if tracing:
+        raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
+    try:
+        import onnx  # noqa: F401
+    except ImportError:
+        raise user_error("a model of ONNX needs the package onnx: pip install 'attn-opt[onnx]'") from None
+    from .onnx import compile_onnx as compile_model
+
+    return compile_model(source, example_args, target, options)
 
 
 def _is_torch(source: Any, example_args: Any, example_kwargs: Any) -> bool:
@@ -39,3 +66,14 @@ def _is_torch(source: Any, example_args: Any, example_kwargs: Any) -> bool:
         return True
     leaves, _ = torch.utils._pytree.tree_flatten((example_args, example_kwargs))
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+
+
+def _is_jax(source: Any, example_args: Any, example_kwargs: Any) -> bool:
+    """Whether the arguments are JAX's, or numpy's with JAX at hand: who calls with these has imported it."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return False
+    leaves = jax.tree.leaves((example_args, example_kwargs))
+    if any(isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) for leaf in leaves) or hasattr(source, "lower"):
+        return True
+    return bool(leaves) and all(isinstance(leaf, np.ndarray | np.generic | bool | int | float) for leaf in leaves)

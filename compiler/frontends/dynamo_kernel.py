@@ -103,9 +103,13 @@ class AttentionCall(torch.nn.Module):
         with torch.no_grad():
             program = trace(module, example, dynamic_shapes=shapes)
         for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
-            if isinstance(argument, int) and any(value.shape[d] is not None for d in self._dynamic_dims(argument)):
+            if isinstance(argument, int) and any(
+                (value.shape or ())[d] is not None for d in self._dynamic_dims(argument)
+            ):
                 raise user_error("torch.export knows a single size for what should be any")
-        return compile_program(program, "cpu", self.options) if raise_only(program.module) else None
+        with counts.counting():
+            found = raise_only(program.module)
+        return compile_program(program, "cpu", self.options) if found else None
 
 
 class _Reordered(torch.nn.Module):

@@ -8,6 +8,7 @@ two of them around a softmax, flex_attention too, with its modifications inlined
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -146,7 +147,9 @@ def lower(program: ExportedProgram) -> Lowered:
 
     program = without_flex_attention(program)
     try:
-        program = program.run_decompositions(decompositions())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
+            program = program.run_decompositions(decompositions())
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
     graph = program.graph_module.graph

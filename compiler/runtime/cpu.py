@@ -10,12 +10,15 @@ strides…), results are descriptors that it fills in. Results own memory that t
 place, and it is freed with the last array that looks at it.
 """
 
+import contextlib
 import ctypes
 import ctypes.util
 import functools
+import math
 import os
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ...dialects.mlir import execution_engine, ir
+from . import elf
 
 WORD = 8  # bytes; pointers, sizes and strides are words
 
@@ -43,11 +47,33 @@ def openmp_library() -> str | None:
     return None
 
 
+@functools.cache
+def _openmp() -> ctypes.CDLL | None:
+    path = openmp_library()
+    if path is None:
+        return None
+    library = ctypes.CDLL(path)
+    library.omp_set_num_threads.argtypes = [ctypes.c_int]
+    library.omp_set_num_threads.restype = None
+    return library
+
+
 def set_threads(count: int) -> None:
     """Lets parallel loops use `count` threads from now on; without an OpenMP runtime they use one anyway."""
-    path = openmp_library()
-    if path is not None:
-        ctypes.CDLL(path).omp_set_num_threads(count)
+    library = _openmp()
+    if library is not None:
+        library.omp_set_num_threads(count)
+
+
+@functools.cache
+def symbol_sources() -> list[ctypes.CDLL]:
+    """Where compiled code finds the functions that it calls: the OpenMP runtime, and C's libraries."""
+    openmp = _openmp()
+    found = [ctypes.CDLL(None)] if openmp is None else [openmp, ctypes.CDLL(None)]
+    for name in ("libm.so.6", "libgcc_s.so.1"):
+        with contextlib.suppress(OSError):
+            found.append(ctypes.CDLL(name))
+    return found
 
 
 @dataclass(frozen=True)
@@ -154,78 +180,150 @@ _free.argtypes = [ctypes.c_void_p]
 _free.restype = None
 
 
+def _address(array: np.ndarray) -> int:
+    """The address of the first element: the first field of numpy's PyArrayObject, several times faster than to ask."""
+    return _word_at(id(array) + _HEAD).value or 0
+
+
+_HEAD = object.__basicsize__
+_word_at = ctypes.c_void_p.from_address
+_probe = np.zeros(1)
+if sys.implementation.name != "cpython" or _address(_probe) != _probe.ctypes.data:
+    _address = lambda array: array.ctypes.data  # noqa: E731
+
+
+def c_name(name: str) -> str:
+    """The C interface of the function `name`, which is what `raw_lookup` has a wrapper of."""
+    return "_mlir_ciface_" + name
+
+
 class CpuKernel:
     """A compiled function on numpy arrays. One kernel serves all sizes of its dynamic dimensions, from any thread."""
 
-    def __init__(self, module: ir.Module, signature: Signature):
+    def __init__(self, code: ir.Module | elf.Code, signature: Signature):
         self.signature = signature
-        self._module = module  # the engine refers to it
-        library = openmp_library()
-        self._engine = execution_engine.ExecutionEngine(module, opt_level=3, shared_libs=[library] if library else [])
-        address = self._engine.raw_lookup("_mlir_ciface_" + signature.name)
+        self._code = code  # whose memory the function is in
+        if isinstance(code, elf.Code):
+            address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
+        else:
+            library = openmp_library()
+            self._engine = execution_engine.ExecutionEngine(
+                code, opt_level=3, shared_libs=[library] if library else [], enable_object_dump=True
+            )
+            address = self._engine.raw_lookup(c_name(signature.name))
         if not address:
             raise ValueError(f"the module has no C interface for @{signature.name}; add llvm.emit_c_interface")
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
         self._lay_out()
 
+    @classmethod
+    def load(cls, image: bytes, signature: Signature) -> "CpuKernel":
+        """The kernel whose object file is `image`. Raises elf.LoadError."""
+        return cls(elf.load(image, symbol_sources()), signature)
+
+    def object_file(self) -> bytes:
+        """The object file of a kernel that was compiled from a module, for `load`."""
+        with tempfile.TemporaryDirectory(prefix="attn-opt-") as folder:
+            path = os.path.join(folder, "kernel.o")
+            self._engine.dump_to_object_file(path)
+            with open(path, "rb") as file:
+                return file.read()
+
     def _lay_out(self) -> None:
         """Positions, in words, of everything a call passes: the pointers, the descriptors and scalars, the results."""
         slots, results = self.signature.arguments, self.signature.results
-        self._struct_result = len(results) > 1 or any(r.shape is not None for r in results)
+        struct_result = len(results) > 1 or any(r.shape is not None for r in results)
         n_pointers = len(slots) + (1 if results else 0)
         position = n_pointers + len(slots) + 1
-        self._positions = []
+        self._arguments: list[tuple[int, bool, bool]] = []  # position, whether a tensor, whether of dynamic shape
         for slot in slots:
-            self._positions.append(position)
+            self._arguments.append((position, slot.shape is not None, None in (slot.shape or ())))
             position += slot.words if slot.shape is not None else 1
         self._result_start = position
-        offset, self._result_offsets = 0, []  # in bytes from there, as C lays out a struct
-        for result in results:
+        offset, self._results = 0, []
+        for result in results:  # offsets are as C lays out a struct
             size = result.words * WORD if result.shape is not None else result.dtype.itemsize
             align = WORD if result.shape is not None else result.dtype.itemsize
             offset = -(-offset // align) * align
-            self._result_offsets.append(offset)
+            self._results.append(_Result.of(result, position, offset))
             offset += size
-        self._buffer_type = ctypes.c_int64 * (position + -(-offset // WORD) + 1)
-        self._n_pointers = n_pointers
+        self._words = position + -(-offset // WORD) + 1
+
+        # What of a call's block is the same in every call, but for the block's address: pairs of (word, offset).
+        links = [(0, WORD * n_pointers), (n_pointers, WORD * self._result_start)] if struct_result else []
+        pointer, cell = len(links) // 2, n_pointers + 1
+        for at, tensor, _ in self._arguments:
+            if not tensor:
+                links.append((pointer, WORD * at))
+            else:
+                links += [(cell, WORD * at), (pointer, WORD * cell)]
+            pointer += 1
+            cell += 1
+        if results and not struct_result:
+            links.append((pointer, WORD * self._result_start))
+        self._links = links
+        self._block_type = ctypes.c_int64 * self._words
+        self._idle: list[tuple[Any, int]] = []  # blocks that no call is using
+
+    def _block(self) -> tuple[Any, int]:
+        """A block for the call, with its address."""
+        block = self._block_type()
+        base = ctypes.addressof(block)
+        for word, offset in self._links:
+            block[word] = base + offset
+        for slot, (at, tensor, dynamic) in zip(self.signature.arguments, self._arguments, strict=True):
+            if tensor and not dynamic:  # else by each call
+                shape: Any = slot.shape
+                strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+                block[at + 3 : at + 3 + 2 * len(shape)] = [*shape, *strides]
+        return block, base
 
     def __call__(self, *arrays: Any) -> Any:
+        """The result, a tuple of them, or None; the arguments are checked."""
         slots = self.signature.arguments
         if len(arrays) != len(slots):
             raise TypeError(
                 f"@{self.signature.name} takes {len(slots)} argument(s) ({', '.join(map(str, slots))}), "
                 f"but was called with {len(arrays)}"
             )
-        buffer = self._buffer_type()
-        base = ctypes.addressof(buffer)
-        kept = []
-        pointer = 0
-        if self._struct_result:  # the address of the struct comes first, by one more pointer
-            buffer[0] = base + WORD * self._n_pointers
-            buffer[self._n_pointers] = base + WORD * self._result_start
-            pointer = 1
-        cell = self._n_pointers + 1
-        for i, (slot, value) in enumerate(zip(slots, arrays, strict=True)):
-            position = self._positions[i]
-            if slot.shape is None:
-                scalar = self._scalar(i, slot, value)
-                ctypes.memmove(base + WORD * position, scalar.ctypes.data, scalar.itemsize)
-                buffer[pointer] = base + WORD * position
-            else:
-                array = self._array(i, slot, value)
-                kept.append(array)
-                data, rank, size = array.ctypes.data, array.ndim, array.itemsize
-                strides = [s // size for s in array.strides]
-                buffer[position : position + 3 + 2 * rank] = [data, data, 0, *array.shape, *strides]
-                buffer[cell] = base + WORD * position
-                buffer[pointer] = base + WORD * cell
-            pointer += 1
-            cell += 1
-        if self.signature.results and not self._struct_result:
-            buffer[pointer] = base + WORD * self._result_start
+        checked = [
+            self._scalar(i, slot, value) if slot.shape is None else self._array(i, slot, value)
+            for i, (slot, value) in enumerate(zip(slots, arrays, strict=True))
+        ]
+        results = self.invoke(checked)
+        return results[0] if len(results) == 1 else tuple(results) if results else None
+
+    def invoke(self, arrays: Sequence[np.ndarray], threads: int | None = None) -> list:
+        """The results on arrays that are known to be of the declared types, C-contiguous and aligned.
+
+        From here on parallel loops use `threads`, if it is given.
+        """
+        if threads:
+            set_threads(threads)
+        # Whose memory a result may be: an argument's that is returned as it is, or that of a result before it.
+        try:
+            block, base = self._idle.pop()
+        except IndexError:
+            block, base = self._block()
+        owners: dict[int, Any] = {}
+        for (at, tensor, dynamic), array in zip(self._arguments, arrays):  # noqa: B905 (checked by who called)
+            data = _address(array)
+            if not tensor:
+                ctypes.memmove(base + WORD * at, data, array.itemsize)
+                continue
+            block[at] = block[at + 1] = data
+            owners[data] = array
+            if dynamic:
+                rank = array.ndim
+                block[at + 3 : at + 3 + rank] = array.shape
+                stride = 1
+                for d in range(at + 2 + 2 * rank, at + 2 + rank, -1):
+                    block[d] = stride
+                    stride *= block[d - rank]
         self._function(base)
-        results = self._results(buffer, base, kept)
-        return results[0] if len(results) == 1 else results if results else None
+        results = [result.read(block, base, owners) for result in self._results]
+        self._idle.append((block, base))
+        return results
 
     def _array(self, i: int, slot: Slot, value: Any) -> np.ndarray:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
@@ -255,30 +353,39 @@ class CpuKernel:
         kind = TypeError if expected.startswith(("dtype", "a scalar")) else ValueError
         return kind(f"argument {i} of @{self.signature.name}, {slot}: expected {expected}, but found {found}")
 
-    def _results(self, buffer: Any, base: int, kept: Sequence[np.ndarray]) -> tuple:
-        results = []
-        owners: dict[int, _Memory] = {}
-        arguments = {a.ctypes.data for a in kept}
-        start = base + WORD * self._result_start
-        for slot, offset in zip(self.signature.results, self._result_offsets, strict=True):
-            if slot.shape is None:
-                raw = ctypes.string_at(start + offset, slot.dtype.itemsize)
-                results.append(np.frombuffer(raw, dtype=slot.dtype)[0])
-                continue
-            rank, first = len(slot.shape), self._result_start + offset // WORD
-            words = buffer[first : first + 3 + 2 * rank]
-            allocated, aligned, shift = words[:3]
-            size = slot.dtype.itemsize
-            interface = {
-                "version": 3,
-                "shape": tuple(words[3 : 3 + rank]),
-                "strides": tuple(s * size for s in words[3 + rank :]),
-                "typestr": slot.dtype.str if slot.element != "bf16" else "<V2",
-                "data": (aligned + shift * size, False),
-            }
-            keep = owners.get(allocated) if allocated not in arguments else kept
-            memory = _Memory(interface, 0 if keep is not None else allocated, keep)
-            owners.setdefault(allocated, memory)
-            array = np.asarray(memory)
-            results.append(array.view(slot.dtype) if slot.element == "bf16" else array)
-        return tuple(results)
+
+@dataclass(frozen=True)
+class _Result:
+    """Where a call leaves a result, and what it is."""
+
+    slot: Slot
+    dtype: np.dtype
+    offset: int  # in bytes, from the block's start
+    first: int  # the word there, where the descriptor of a tensor starts
+    rank: int
+    typestr: str
+
+    @classmethod
+    def of(cls, slot: Slot, position: int, offset: int) -> "_Result":
+        offset += WORD * position
+        typestr = "<V2" if slot.element == "bf16" else slot.dtype.str
+        return cls(slot, slot.dtype, offset, offset // WORD, len(slot.shape or ()), typestr)
+
+    def read(self, block: Any, base: int, owners: dict[int, Any]) -> Any:
+        """The result as numpy has it, on the memory that the function allocated, which the first reader owns."""
+        if self.slot.shape is None:
+            return np.frombuffer(ctypes.string_at(base + self.offset, self.dtype.itemsize), dtype=self.dtype)[0]
+        first, rank, size = self.first, self.rank, self.dtype.itemsize
+        allocated, aligned, shift, *extents = block[first : first + 3 + 2 * rank]
+        interface = {
+            "version": 3,
+            "shape": tuple(extents[:rank]),
+            "strides": tuple([s * size for s in extents[rank:]]),
+            "typestr": self.typestr,
+            "data": (aligned + shift * size, False),
+        }
+        owner = owners.get(allocated)
+        memory = _Memory(interface, 0 if owner is not None else allocated, owner)
+        owners.setdefault(allocated, memory)
+        array = np.asarray(memory)
+        return array.view(self.dtype) if self.slot.element == "bf16" else array

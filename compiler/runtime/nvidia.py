@@ -52,9 +52,10 @@ class NvidiaKernel:
         self._elements = [slot.element for slot in signature.arguments]
         self._dtypes = [slot.dtype for slot in signature.results]
 
-    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+    def invoke(self, arguments: Sequence[Any], threads: int | None = None) -> list[Any]:
+        """The results on arguments that are known to fit; `threads` are the CPU's and mean nothing here."""
         try:
-            return tuple(self.kernel(*arguments, elements=self._elements, dtypes=self._dtypes))
+            return list(self.kernel(*arguments, elements=self._elements, dtypes=self._dtypes))
         except cuda.CudaError as error:
             raise user_error(str(error)) from None
 

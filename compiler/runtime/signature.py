@@ -1,6 +1,7 @@
 """What a compiled function takes and returns, and how Python's arrays are bound to it."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,19 +51,45 @@ class Signature:
         """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can."""
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
-        arrays = [_bound(i, value, slot) for i, (value, slot) in enumerate(zip(arguments, self.arguments, strict=True))]
+        slots, _ = self._checks
+        arrays = []
+        for value, (dtype, shape, rank, static, slot) in zip(arguments, slots):  # noqa: B905 (checked above)
+            # Almost always it is what is wanted; all other cases are _bound's.
+            if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank:
+                found = value.shape
+                if found == shape or (static is not None and all(found[d] == size for d, size in static)):
+                    flags = value.flags
+                    if flags.c_contiguous and flags.aligned:
+                        arrays.append(value)
+                        continue
+            arrays.append(_bound(len(arrays), value, slot))
         self.check_dimensions(arrays)
         return arrays
 
     def check_dimensions(self, arrays: Sequence[Any]) -> None:
         """A user's error where dimensions differ that are equal in the graph."""
-        for group, size in zip(self.dimensions.groups, self.dimensions.sizes, strict=True):
-            expected = size_of(arrays[group[0][0]], group[0][1]) if size is None else size
-            why = f"as {_name(*group[0])}" if size is None else "as the graph has it elsewhere"
+        for (first, d0), group, size in self._checks[1]:
+            expected = size_of(arrays[first], d0) if size is None else size
             for i, d in group:
                 found = size_of(arrays[i], d)
                 if found != expected:
+                    why = f"as {_name(first, d0)}" if size is None else "as the graph has it elsewhere"
                     raise user_error(f"{_name(i, d)} must be {expected}, {why}, but is {found}")
+
+    @functools.cached_property
+    def _checks(self) -> tuple[list, list]:
+        """What `bind` checks: of each argument, and of equal dimensions where the types do not say so already."""
+        groups = []
+        for group, size in zip(self.dimensions.groups, self.dimensions.sizes, strict=True):
+            dynamic = [(i, d) for i, d in group if d is None or (self.arguments[i].shape or ())[d] is None]
+            if dynamic and (size is not None or len(group) > 1):
+                groups.append((group[0], dynamic, size))
+        slots = []
+        for slot in self.arguments:
+            shape = slot.shape or ()
+            static = [(d, size) for d, size in enumerate(shape) if size is not None]
+            slots.append((slot.dtype, shape, len(shape), static if None in shape else None, slot))
+        return slots, groups
 
 
 def _name(i: int, d: int | None) -> str:
@@ -78,7 +105,9 @@ def _bound(i: int, value: Any, slot: Slot) -> np.ndarray:
     shape = slot.shape or ()
     if array.ndim != len(shape) or any(s not in (None, n) for s, n in zip(shape, array.shape, strict=True)):
         raise user_error(f"argument {i} must be {slot}, but is an array of shape {array.shape}")
-    return np.ascontiguousarray(array).reshape(array.shape)
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return np.array(array, order="C")
 
 
 def as_numpy(value: Any) -> np.ndarray:

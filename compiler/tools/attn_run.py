@@ -77,7 +77,7 @@ def _run(options: Options, printer: Printer) -> int:
     print(f"{name}: {arrays.describe(signature, inputs, None if given else options.seed)}", flush=True)
 
     start = time.perf_counter()
-    kernel = api.compile_module(api.load_text(text, name), options.target, options.compile_options(printer))
+    kernel = api.compile_text(text, name, options.target, options.compile_options(printer))
     print(f"compiled for {options.target} in {time.perf_counter() - start:.2f} s", flush=True)
     _print_ir(kernel, options.print_ir)
     results = kernel.run(inputs)

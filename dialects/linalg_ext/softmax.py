@@ -8,9 +8,13 @@
 With the initial statistics m0 = −inf and a0 = 0 over the whole dimension, `result` is softmax(x). Over tiles, the
 output of attention follows as O = diag(scale)·O + result·V, and needs no epilogue (Milakov and Gimelshein, "Online
 normalizer calculation for softmax", 2018). A row that is masked so far (m = −inf) has result 0 and scale 0.
+
+With the attribute `exp2` each exp is a power of two: x and m are in units of ln 2.
 """
 
 from typing import Any
+
+import numpy as np
 
 from .. import build
 from ..mlir import arith, ext, ir, math
@@ -20,6 +24,7 @@ from ..tiling.interface import OnlineReduction
 from ..verification import expect, verifier
 from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
+EXP2 = "exp2"
 SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
     "attr-dict `dimension` `(` $dimension `)` `ins` `(` $input `:` type($input) `)` "
@@ -80,6 +85,7 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
     sizes = build.mixed_sizes(x)
     row_sizes = [sizes[i] for i in rows]
     in_place = x.type.element_type == compute and may_overwrite(x, op.output)
+    exp = math.exp2 if EXP2 in op.attributes else math.exp
     infinity = build.constant(compute, float("-inf"))
     zero = build.constant(compute, 0.0)
 
@@ -96,7 +102,7 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
 
     def on_rows(ti: ir.Value, m0: ir.Value, a0: ir.Value, _: ir.Value) -> list[ir.Value]:
         m = arith.maxnumf(m0, ti)
-        alpha = math.exp(arith.subf(m0, shift(m)))
+        alpha = exp(arith.subf(m0, shift(m)))
         return [m, arith.mulf(a0, alpha), alpha]
 
     m0, a0 = (build.convert_elements(v, compute) for v in (op.max, op.accum))
@@ -106,7 +112,7 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
     )
 
     def exponential(xi: ir.Value, mi: ir.Value, li: ir.Value) -> list[ir.Value]:
-        p = math.exp(arith.subf(build.convert(xi, compute), shift(mi)))
+        p = exp(arith.subf(build.convert(xi, compute), shift(mi)))
         return [p, arith.addf(li, p)]
 
     sums = build.fill(zero, build.empty(row_sizes, compute))
@@ -160,6 +166,11 @@ class OnlineSoftmax(LinalgExt.Operation):
         row = [i for i in loops if i != d]
         return [build.projection(len(loops), dims) for dims in (loops, loops, row, row, row)]
 
+    def reference_step(self, operands: list[Any], normalise: bool) -> tuple[Any, ...]:
+        """The values of the results; overwrites the input where nothing else needs it."""
+        exp = np.exp2 if EXP2 in self.attributes else np.exp
+        return softmax_step(take(operands, 0), operands[2], operands[3], self.dimension.value, normalise, exp)
+
     def online_reduction(self) -> OnlineReduction:
         """The running maximum and sum go from tile to tile; results are 0: result, 1: max, 2: accum, 3: scale."""
         return OnlineReduction(self.dimension.value, result=0, carried=((1, 2), (2, 3)), scale=3)
@@ -170,8 +181,7 @@ class SoftmaxOp(OnlineSoftmax, name="softmax", traits=[ext.Pure]):
 
     @staticmethod
     def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
-        """The values of the results; overwrites the input where nothing else needs it."""
-        return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=True)
+        return op.reference_step(operands, normalise=True)
 
     def decompose(self) -> list[ir.Value]:
         """Emits linalg ops that compute the four results; see `decompose_statistics`.

@@ -6,15 +6,14 @@
     result = exp(x − m)
 
 Its user divides by the last `a` once, after the loop over tiles: O = (diag(scale)·O + result·V), then O / a
-(FlashAttention-2, Dao 2023, §3.1). A row that is masked so far (m = −inf) has result 0 and scale 0.
+(FlashAttention-2, Dao 2023, §3.1). A row that is masked so far (m = −inf) has result 0 and scale 0. The attribute
+`exp2` is that of `softmax`.
 """
 
 from typing import Any
 
 from .. import build
 from ..mlir import arith, ext, ir
-from ..reference.arrays import take
-from ..reference.softmax import softmax_step
 from .softmax import OnlineSoftmax, decompose_statistics
 
 
@@ -23,8 +22,7 @@ class UnnormSoftmaxOp(OnlineSoftmax, name="unnorm_softmax", traits=[ext.Pure]):
 
     @staticmethod
     def reference(op: Any, operands: list[Any]) -> tuple[Any, ...]:
-        """The values of the results; overwrites the input where nothing else needs it."""
-        return softmax_step(take(operands, 0), operands[2], operands[3], op.dimension.value, normalise=False)
+        return op.reference_step(operands, normalise=False)
 
     def decompose(self) -> list[ir.Value]:
         """Emits linalg ops that compute the four results; see `decompose_statistics`; to it comes a = b + l."""

@@ -11,10 +11,12 @@ import numpy as np
 BLOCK = 1 << 17
 
 
-def softmax_step(x: np.ndarray, m0: Any, a0: Any, axis: int, normalise: bool) -> tuple[np.ndarray, ...]:
+def softmax_step(
+    x: np.ndarray, m0: Any, a0: Any, axis: int, normalise: bool, exp: Any = np.exp
+) -> tuple[np.ndarray, ...]:
     """result, max, accum and scale of ``linalg_ext.softmax`` (`normalise`) or ``unnorm_softmax``; overwrites `x`.
 
-    A row whose maximum is −inf, which is masked so far, has result 0 and scale 0.
+    A row whose maximum is −inf, which is masked so far, has result 0 and scale 0. `exp` may be np.exp2.
     """
     rows = np.moveaxis(x, axis, -1)
     shape = rows.shape[:-1]
@@ -27,8 +29,8 @@ def softmax_step(x: np.ndarray, m0: Any, a0: Any, axis: int, normalise: bool) ->
             new_m = np.maximum(old_m, part.max(axis=-1, initial=-math.inf))
             finite = np.where(new_m == -math.inf, 0.0, new_m)
             np.subtract(part, finite[..., None], out=part)
-            np.exp(part, out=part)
-            rescale = np.exp(old_m - finite)
+            exp(part, out=part)
+            rescale = exp(old_m - finite)
             new_a = old_a * rescale + part.sum(axis=-1)
             divisor = np.where(new_a == 0.0, 1.0, new_a)
             if normalise:

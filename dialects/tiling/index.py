@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Protocol
 
 from ..mlir import ir
 
@@ -107,6 +108,12 @@ def affine_map(indices: Sequence[Index], values: Sequence[ir.Value]) -> ir.Affin
             expression = expression + ir.AffineExpr.get_dim(values.index(v)) * coefficient
         expressions.append(expression)
     return ir.AffineMapAttr.get(ir.AffineMap.get(len(values), 0, expressions))
+
+
+class Extents(Protocol):
+    """Whoever tells the extent of dimension `d` of a tensor."""
+
+    def dim(self, value: ir.Value, d: int) -> Index: ...
 
 
 class TileBuilder:
@@ -287,7 +294,7 @@ class TileBuilder:
         return ir.Operation.create("tensor.empty", [kind], dynamic).result
 
 
-def reify_dim(builder: TileBuilder, op: ir.Operation, value: ir.Value, d: int) -> Index | None:
+def reify_dim(builder: Extents, op: ir.Operation, value: ir.Value, d: int) -> Index | None:
     """The extent of dimension `d` of the result `value` of `op` from its operands, or None where that is unknown."""
     view, dynamic = op.opview, ir.ShapedType.get_dynamic_size()
     if op.name == "tensor.empty":

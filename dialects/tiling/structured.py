@@ -96,8 +96,8 @@ class StructuredTiling(Tiling):
 
     def tile(self, builder: TileBuilder, tile: Tile, operand: Callable[[int, Tile], ir.Value]) -> list[ir.Value]:
         operands = [
-            operand(i, self.operand_tile(builder, i, tile)) if m.results else self.op.operands[i]
-            for i, m in enumerate(self.maps)
+            operand(i, self.operand_tile(builder, i, tile)) if _is_tensor(self.op.operands[i]) else self.op.operands[i]
+            for i in range(len(self.maps))
         ]
         tiled = getattr(self.op.opview, "tiled", None)
         if tiled is not None:
@@ -170,3 +170,7 @@ def _shift_indices(builder: TileBuilder, clone: ir.Operation, tile: Tile) -> Non
             with ir.InsertionPoint.after(op):
                 shifted = ir.Operation.create("arith.addi", [ir.IndexType.get()], [op.result, builder.value(offset)])
             op.result.replace_all_uses_except(shifted.result, shifted)
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)

@@ -89,6 +89,8 @@ class CollapseShapeTiling(Tiling):
     def tile(self, builder: TileBuilder, tile: Tile, operand: Slicer) -> list[ir.Value]:
         source = self.op.operands[0]
         ranges: list[Range] = []
+        if not tile:  # one element, whose reassociation names no dimension
+            ranges = [Range.everything(Index(1))] * source.type.rank
         for r, dims in zip(tile, _groups(self.op), strict=True):
             ranges += self._expanded(builder, r, [builder.dim(source, d) for d in dims])
         kind = self.op.results[0].type

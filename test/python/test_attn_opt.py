@@ -106,7 +106,9 @@ def test_remarks_are_shown_if_asked_for_and_warnings_always(file, capsys, monkey
     assert "remark: this is so" in capsys.readouterr().err
 
 
-def test_lowering_is_asked_of_the_pipelines(monkeypatch):
+def test_lowering_is_asked_of_the_pipelines():
+    assert "check-lowered" in attn_opt.lowering("cpu")
+    assert "tiles-to-nvvm" in " ".join(attn_opt.lowering("nvidia"))
     with pytest.raises(DiagnosedError, match="--lower-to=abacus"):
         attn_opt.lowering("abacus")
 

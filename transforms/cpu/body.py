@@ -1,12 +1,13 @@
 """Evaluates the scalar body of a structured op on scalars and vectors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
 from .structured import Structured
 
 Point = tuple[int, ...]
+ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpFPredicate.OLT}
 
 
 def register_type(kind: ir.Type) -> ir.Type:
@@ -21,9 +22,11 @@ class BodyEvaluator:
     rounds less often than the body says, never more.
     """
 
-    def __init__(self, op: Structured, lanes: int):
+    def __init__(self, op: Structured, lanes: int, from_numbers: Sequence[ir.Value] = ()):
+        """`from_numbers`: arguments, accumulators, whose initial values are not NaN."""
         self.op = op
         self.lanes = lanes
+        self.from_numbers = from_numbers
         self.cache: dict[tuple, ir.Value] = {}
 
     def evaluate(
@@ -80,6 +83,8 @@ class BodyEvaluator:
             if source == result:
                 return operands[0]
             name = "arith.extf" if ir.FloatType(source).width < ir.FloatType(result).width else "arith.truncf"
+        if name in ORDERED and sources[0] != sources[1] and any(v in self.from_numbers for v in sources):
+            return self._extremum(name, operands, number=0 if sources[0] in self.from_numbers else 1)
         if any(_is_vector(v) for v in operands):
             operands = [self.broadcast(v) for v in operands]
             result = ir.VectorType.get([self.lanes], result)
@@ -87,6 +92,13 @@ class BodyEvaluator:
             {} if name == "math.fma" and name != inner.name else {a: inner.attributes[a] for a in inner.attributes}
         )
         return ir.Operation.create(name, results=[result], operands=operands, attributes=attributes).result
+
+    def _extremum(self, name: str, operands: list[ir.Value], number: int) -> ir.Value:
+        """The larger or smaller of a number and x; the number if x is NaN. One instruction; maxnumf takes three."""
+        if any(_is_vector(v) for v in operands):
+            operands = [self.broadcast(v) for v in operands]
+        x, best = operands[1 - number], operands[number]
+        return arith.select(arith.cmpf(ORDERED[name], x, best), x, best)
 
     def broadcast(self, value: ir.Value) -> ir.Value:
         """A vector of the lanes, from a scalar or a vector."""

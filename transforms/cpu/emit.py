@@ -39,8 +39,10 @@ class Tile:
 class Emitter:
     """Emits one op at the current insertion point."""
 
-    def __init__(self, op: Structured, schedule: Schedule):
+    def __init__(self, op: Structured, schedule: Schedule, initial: dict[int, float | int]):
+        """`initial`: constants that accumulators start from, by operand number; others are read."""
         self.op = op
+        self.constants = initial
         self.schedule = schedule
         self.v = schedule.vector_loop
         self.lanes = schedule.lanes
@@ -50,7 +52,8 @@ class Emitter:
         found = {o.number: combiner(op, o) for o in op.outputs}
         self.combiners: dict[int, Combiner] = {n: c for n, c in found.items() if c is not None}
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
-        self.evaluator = BodyEvaluator(op, self.lanes)
+        numbers = [n for n, value in initial.items() if value == value]  # no NaN
+        self.evaluator = BodyEvaluator(op, self.lanes, [op.body.arguments[n] for n in numbers])
 
     def emit(self) -> None:
         self.memory = {o.number: self._memory(o) for o in self.op.operands}
@@ -179,7 +182,7 @@ class Emitter:
         """Evaluates the body at every point of the register tile; returns the new accumulators."""
         keys = self._accumulator_keys()
         current = dict(zip(keys, accumulators, strict=True))
-        for point in self._offsets(range(self.op.n_loops)):
+        for point in self._in_order():
             values = {}
             for operand in self.op.operands:
                 if not operand.is_read:
@@ -201,6 +204,12 @@ class Emitter:
                 else:
                     self._store(out, value, {d: point[d] for d in out.loops})
         return [current[k] for k in keys]
+
+    def _in_order(self) -> list[Offsets]:
+        """The points of the register tile, so that those which add to one accumulator are far apart."""
+        loops = range(self.op.n_loops)
+        summed = [d for d in loops if not self.op.is_parallel(d)]
+        return sorted(self._offsets(loops), key=lambda point: [point[d] for d in summed])
 
     def _index(self, d: int, point: Offsets) -> ir.Value:
         base = self.indices[d, point[d]]
@@ -250,7 +259,7 @@ class Emitter:
             if not self.op.is_accumulator(out):
                 continue
             for offsets in self._offsets(sorted(out.loops)):
-                self.initial[out.number, offsets] = self._load(out, self._at(out.loops, offsets))
+                self.initial[out.number, offsets] = self._initial(out, self._at(out.loops, offsets))
             for offsets in self._accumulator_offsets(out):
                 at = dict(zip(self._accumulator_loops(out), offsets, strict=True))
                 if self._is_split(out):
@@ -261,6 +270,12 @@ class Emitter:
                     value = self.initial[out.number, tuple(at[d] for d in sorted(out.loops))]
                 result.append(((out.number, offsets), value))
         return result
+
+    def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
+        if out.number not in self.constants:
+            return self._load(out, at)
+        value = build.constant(register_type(out.element), self.constants[out.number])
+        return self.evaluator.broadcast(value) if self.v in out.loops else value
 
     def _store_accumulators(self, keys: Sequence[Key], final: Sequence[ir.Value]) -> None:
         values = dict(zip(keys, final, strict=True))

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ..passes import Pass
+from ..passes import Pass, option
 from ..rewriting import ops_in
-from . import polynomials
+from . import avx512, polynomials
 from .polynomials import Numbers
 
 EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
@@ -20,6 +20,11 @@ EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.rsqrt": polynomials.rsqrt,
 }
 
+WIDE_EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
+    "math.exp": avx512.exp,
+    "math.exp2": avx512.exp2,
+}
+
 
 @dataclass(frozen=True)
 class ExpandMath(Pass):
@@ -31,8 +36,11 @@ class ExpandMath(Pass):
         …                                        # a polynomial of the rest, times a power of two made of bits
 
     On f32 and f64, scalars and vectors; f16 and bf16 are computed in f32. Error bounds stand with each function in
-    `polynomials`. Other functions and types are left to libm, which is called per element.
+    `polynomials`; where the host has AVX-512, exp and exp2 of whole registers are those of `avx512`. Other functions
+    and types are left to libm, which is called per element.
     """
+
+    portable: bool = option("only polynomials, whatever instructions the host has", default=False)
 
     def run(self, op: ir.Operation) -> None:
         for old in ops_in(op, "math."):
@@ -43,6 +51,8 @@ class ExpandMath(Pass):
                 continue
             with ir.InsertionPoint(old), old.location:
                 numbers = Numbers(kind)
+                if not self.portable and old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
+                    expansion = WIDE_EXPANSIONS[old.name]
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
             old.erase()

@@ -22,7 +22,7 @@ import numpy as np
 from ...dialects.mlir import arith, ir, math
 
 # (eˢ − 1 − s)/s² with s = r or r·ln 2, interpolated at Chebyshev nodes of |r| ≤ ln2/2 and |r| ≤ 1/2.
-_EXP = {
+EXP = {
     32: (0.5, 0.16666576989698775, 0.041666554617204574, 0.008363179052722576, 0.001392618358771368),
     64: (
         0.5000000000000001,
@@ -52,6 +52,9 @@ _EXP2 = {
         4.4541345544803623e-10,
     ),
 }
+# Arguments below which the result is 0.
+LEAST_EXP = {32: -86.6, 64: -707.7}
+LEAST_EXP2 = {32: -125.0, 64: -1021.0}
 
 
 class Numbers:
@@ -129,7 +132,7 @@ def _exponential(n: Numbers, x: ir.Value, limits: tuple[float, float], per_unit:
     return n.select("OLT", x, low, n.number(0.0), y)
 
 
-def _ln2_parts(n: Numbers) -> tuple[float, float]:
+def ln2_parts(n: Numbers) -> tuple[float, float]:
     """ln 2 = high + low, where high has enough trailing zeros for k·high to be exact."""
     if n.width == 32:
         return 0.693359375, -2.12194440054690583e-4
@@ -137,21 +140,21 @@ def _ln2_parts(n: Numbers) -> tuple[float, float]:
 
 
 def _reduce_ln2(n: Numbers, x: ir.Value, k: ir.Value) -> ir.Value:
-    high, low = _ln2_parts(n)
+    high, low = ln2_parts(n)
     return math.fma(k, n.number(-low), math.fma(k, n.number(-high), x))
 
 
 def exp(n: Numbers, x: ir.Value) -> ir.Value:
-    limits = (-86.6, 89.0) if n.width == 32 else (-707.7, 710.0)
+    limits = (LEAST_EXP[n.width], 89.0 if n.width == 32 else 710.0)
 
     def series(r: ir.Value) -> ir.Value:
-        return n.polynomial(r, (1.0, 1.0, *_EXP[n.width]))
+        return n.polynomial(r, (1.0, 1.0, *EXP[n.width]))
 
     return _exponential(n, x, limits, np.log2(np.e), lambda v, k: _reduce_ln2(n, v, k), series)
 
 
 def exp2(n: Numbers, x: ir.Value) -> ir.Value:
-    limits = (-125.0, 128.5) if n.width == 32 else (-1021.0, 1024.5)
+    limits = (LEAST_EXP2[n.width], 128.5 if n.width == 32 else 1024.5)
 
     def series(r: ir.Value) -> ir.Value:
         return n.polynomial(r, (1.0, float(np.log(2.0)), *_EXP2[n.width]))
@@ -166,7 +169,7 @@ def expm1(n: Numbers, x: ir.Value) -> ir.Value:
     k, half_power = _split(n, clamped, np.log2(np.e))
     r = _reduce_ln2(n, clamped, k)
     squared = arith.mulf(r, r)
-    p = math.fma(squared, n.polynomial(r, _EXP[n.width]), r)  # eʳ − 1
+    p = math.fma(squared, n.polynomial(r, EXP[n.width]), r)  # eʳ − 1
     # 2ᵏ·(p + 1) − 1 = 2·(h·p + (h − ½)), h = 2^(k−1): exact for k = 0
     y = math.fma(p, half_power, arith.subf(half_power, n.number(0.5)))
     y = arith.mulf(y, n.number(2.0))
@@ -179,7 +182,7 @@ def log(n: Numbers, x: ir.Value) -> ir.Value:
     z = arith.mulf(s, s)
     terms = 5 if n.width == 32 else 11  # |s| ≤ 0.1716
     tail = arith.mulf(z, n.polynomial(z, [2.0 / (2 * i + 3) for i in range(terms)]))
-    high, low = _ln2_parts(n)
+    high, low = ln2_parts(n)
     # log m = 2·s + s·tail; the large parts k·high + 2·s last
     small = math.fma(s, tail, arith.mulf(k, n.number(low)))
     y = arith.addf(math.fma(k, n.number(high), math.fma(s, n.number(2.0), small)), n.number(0.0))

@@ -1,21 +1,7 @@
 """What of the host's instruction set the passes ask for: by feature, not by name."""
 
-import functools
-
+from ..host import host_features
 from .schedule import Target
-
-
-@functools.cache
-def host_features() -> frozenset[str]:
-    """The CPU's features as LLVM and Linux spell them ("avx2", "avx512f", …); empty if they cannot be read."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith(("flags", "Features")):
-                    return frozenset(line.partition(":")[2].split())
-    except OSError:
-        pass
-    return frozenset()
 
 
 def host_target(vector_bytes: int = 0) -> Target:

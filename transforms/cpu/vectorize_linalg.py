@@ -6,6 +6,7 @@ from ...dialects.mlir import ir
 from ..passes import Pass, option, warn
 from ..rewriting import ops_in
 from .emit import Emitter
+from .initial_values import filled_with, find_fills
 from .schedule import check_body, choose
 from .structured import Structured, Unsupported
 from .target import host_target
@@ -28,6 +29,7 @@ class VectorizeLinalg(Pass):
               %0 = math.fma %v, %b0, %acc00 : vector<16xf32>
               …
 
+    Accumulators that were filled with a constant right before start from it in registers.
     Ops with maps that are no projections, or with a body that does not work on vectors, are left, with a warning.
     """
 
@@ -35,13 +37,28 @@ class VectorizeLinalg(Pass):
 
     def run(self, op: ir.Operation) -> None:
         target = host_target(self.vector_bytes)
-        for generic in ops_in(op, "linalg.generic"):
-            try:
-                structured = Structured(generic)
-                check_body(structured)
-                with ir.InsertionPoint(generic), generic.location:
-                    Emitter(structured, choose(structured, target)).emit()
-            except Unsupported as reason:
-                warn(generic, f"runs as scalar loops: {reason}")
+        found = [
+            structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
+        ]
+        fills = [find_fills(structured) for structured in found]
+        dropped = [fill for by_number in fills for fill in by_number.values()]
+        for structured, by_number in zip(found, fills, strict=True):
+            if structured.op in dropped:
                 continue
-            generic.erase()
+            initial = {number: filled_with(fill) for number, fill in by_number.items()}
+            with ir.InsertionPoint(structured.op), structured.op.location:
+                Emitter(structured, choose(structured, target), initial).emit()
+            structured.op.erase()
+        for fill in dropped:
+            fill.erase()
+
+
+def _checked(generic: ir.Operation) -> Structured | None:
+    """What can be vectorised; else None, and a warning."""
+    try:
+        structured = Structured(generic)
+        check_body(structured)
+    except Unsupported as reason:
+        warn(generic, f"runs as scalar loops: {reason}")
+        return None
+    return structured

@@ -24,11 +24,11 @@ from ...dialects.mlir import ir
 from ...dialects.tiling import Index
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import is_contraction
+from ..extents import extent, size_form
 from ..linear import linear
 from ..online_accumulation import is_linear
 from ..parallel_loops import slice_parts
 from ..rewriting import defining_op
-from .extents import extent
 from .fold_diag import diag_factor
 
 RESULT, MAX, ACCUM, SCALE = range(4)
@@ -41,12 +41,21 @@ class Unsuited(Exception):
 
 @dataclass(frozen=True)
 class Level:
-    """One step outwards of what is carried: the loop, its position in the iter_args, the slice read and written."""
+    """One step outwards of what is carried: the loop (scf.for or scf.forall), the position among its results, and the
+    slice that is read and written."""
 
     loop: ir.Operation
     position: int
     offsets: tuple[Index, ...] | None  # None: all of it
     sizes: tuple[Index, ...] | None
+
+    @property
+    def init(self) -> ir.Value:
+        return self.loop.operands[len(self.loop.operands) - len(self.loop.results) + self.position]
+
+    @property
+    def result(self) -> ir.Value:
+        return self.loop.results[self.position]
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ class Accumulation:
 
 
 def _after(levels: Sequence[Level]) -> ir.Value | None:
-    return levels[-1].loop.results[levels[-1].position] if levels else None
+    return levels[-1].result if levels else None
 
 
 def accumulation_of(softmax: ir.Operation) -> Accumulation:
@@ -103,7 +112,7 @@ def accumulation_of(softmax: ir.Operation) -> Accumulation:
 
 def first_value(levels: Sequence[Level]) -> ir.Value:
     """What the outermost loop starts from."""
-    return levels[-1].loop.operands[3 + levels[-1].position]
+    return levels[-1].init
 
 
 # The path from softmax to the matmul.
@@ -239,12 +248,16 @@ def _is_read(op: ir.Operation, number: int) -> bool:
 
 
 def carried_levels(old: ir.Value, new: ir.Value) -> list[Level]:
-    """Through which loops `old` becomes `new`, inner to outer; what they carry is used for nothing else."""
+    """Through which loops `old` becomes `new`, inner to outer; what they carry is used for nothing else.
+
+    The outermost is one that goes from tile to tile, an scf.for: what its results are is final.
+    """
     levels: list[Level] = []
     while (level := _level(old, new)) is not None:
         levels.append(level)
-        loop = level.loop
-        old, new = loop.operands[3 + level.position], loop.results[level.position]
+        old, new = level.init, level.result
+    while levels and levels[-1].loop.name == "scf.forall":
+        levels.pop()
     return levels
 
 
@@ -254,35 +267,49 @@ def _level(old: ir.Value, new: ir.Value) -> Level | None:
     read = defining_op(old)
     if read is not None and read.name == "tensor.extract_slice":
         place, argument = _place(read), read.operands[0]
+        if place is None:
+            return None
     if not isinstance(argument.owner, ir.Block):
         return None
     loop = argument.owner.owner.operation
-    if loop.name != "scf.for" or argument.arg_number == 0:
+    position = argument.arg_number - (len(argument.owner.arguments) - len(loop.results))
+    if loop.name not in ("scf.for", "scf.forall") or position < 0:
         return None
-    position = argument.arg_number - 1
-    uses = list(new.uses)
-    if len(uses) != 1:
-        return None
-    user, allowed = uses[0].owner.operation, [read] if place else []
-    if place is not None:
-        if user.name != "tensor.insert_slice" or uses[0].operand_number != 0 or user.operands[1] != argument:
+    users = _users(argument)
+    readers = set(users)
+    user = _only_user(new)
+    if loop.name == "scf.forall":
+        readers.discard(user)
+        if place is None or user is None or user.name != "tensor.parallel_insert_slice" or len(readers) != 1:
             return None
-        if _place(user) != place:
+        same = user.operands[0] == new and user.operands[1] == argument and _place(user) == place
+        return Level(loop, position, *place) if same and len(users) == 2 else None
+    if place is not None and user is not None and user.name == "tensor.insert_slice":
+        readers.discard(user)
+        if user.operands[0] != new or user.operands[1] != argument or _place(user) != place:
             return None
-        allowed.append(user)
-        uses = list(user.results[0].uses)
-        if len(uses) != 1:
+        new = user.results[0]
+        user = _only_user(new)
+    elif place is not None:  # slices of the whole, which is then replaced as a whole
+        if place != ((Index(0),) * len(place[0]), tuple(extent(argument, d) for d in range(len(place[0])))):
             return None
-        user = uses[0].owner.operation
-    if user.name != "scf.yield" or user.parent.operation != loop or uses[0].operand_number != position:
+        place = None
+    if user is None or user.name != "scf.yield" or user.parent.operation != loop or user.operands[position] != new:
         return None
-    readers = [use.owner.operation for use in argument.uses]
-    if place is not None and any(r not in allowed for r in readers):
-        return None
-    if place is None and len(readers) != 1:
+    if len(readers) != 1 or len(users) > 2:
         return None
     offsets, sizes = place or (None, None)
     return Level(loop, position, offsets, sizes)
+
+
+def _users(value: ir.Value) -> list[ir.Operation]:
+    """An op per use, but for tensor.dim, which reads no element."""
+    return [op for use in value.uses if (op := use.owner.operation).name != "tensor.dim"]
+
+
+def _only_user(value: ir.Value) -> ir.Operation | None:
+    users = _users(value)
+    return users[0] if len(users) == 1 else None
 
 
 def _place(op: ir.Operation) -> tuple[tuple[Index, ...], tuple[Index, ...]] | None:
@@ -294,7 +321,7 @@ def _place(op: ir.Operation) -> tuple[tuple[Index, ...], tuple[Index, ...]] | No
     part = op.results[0] if op.name == "tensor.extract_slice" else op.operands[0]
     if tensor.type.rank != part.type.rank:
         return None
-    return tuple(linear(o) for o in offsets), tuple(linear(s) for s in sizes)
+    return tuple(linear(o) for o in offsets), tuple(size_form(s) for s in sizes)
 
 
 def _check_same_rows(output: Sequence[Level], accum: Sequence[Level], rows: Sequence[int], rank: int) -> None:
@@ -302,8 +329,7 @@ def _check_same_rows(output: Sequence[Level], accum: Sequence[Level], rows: Sequ
     if [level.loop for level in output] != [level.loop for level in accum]:
         raise Unsuited("its statistics and the accumulator of the matmul are not carried by the same loops")
     for of_output, of_accum in zip(output, accum, strict=True):
-        matrix = of_output.loop.operands[3 + of_output.position]
-        vector = of_accum.loop.operands[3 + of_accum.position]
+        matrix, vector = of_output.init, of_accum.init
         for d in range(rank):
             found = _part(of_output, matrix, d)
             wanted = _part(of_accum, vector, rows.index(d)) if d in rows else (Index(0), extent(matrix, d))
@@ -318,17 +344,22 @@ def _part(level: Level, tensor: ir.Value, d: int) -> tuple[Index, Index | None]:
 
 
 def zero_like(value: ir.Value) -> bool:
-    """Whether `value` is zero in every element: a fill, a slice of one, or what iterations of scf.forall see of one."""
+    """Whether `value` is zero in every element."""
+    return filled_with(value, 0.0)
+
+
+def filled_with(value: ir.Value, number: float) -> bool:
+    """Whether every element is `number`: a fill, a slice of one, or what iterations of scf.forall see of one."""
     if isinstance(value.owner, ir.Block):
         loop = value.owner.owner.operation
         if loop.name != "scf.forall":
             return False
         shared = value.arg_number - (len(value.owner.arguments) - len(loop.results))
-        return shared >= 0 and zero_like(loop.operands[len(loop.operands) - len(loop.results) + shared])
+        return shared >= 0 and filled_with(loop.operands[len(loop.operands) - len(loop.results) + shared], number)
     op = value.owner.operation
     if op.name in ("tensor.extract_slice", "tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"):
-        return zero_like(op.operands[0])
+        return filled_with(op.operands[0], number)
     if op.name == "arith.constant":
         attribute = op.attributes["value"]
-        return isinstance(attribute, ir.DenseFPElementsAttr) and attribute.is_splat and not any(set(attribute))
-    return build.zero_filled(value)
+        return isinstance(attribute, ir.DenseFPElementsAttr) and attribute.is_splat and set(attribute) == {number}
+    return op.name == "linalg.fill" and build.constant_value(op.operands[0]) == number

@@ -40,6 +40,7 @@ class DeferDivision(Pass):
             except Unsuited as reason:
                 remark(softmax, f"'{softmax.name}' divides in every tile: {reason}")
             else:
+                remark(softmax, "divides by the sum once per row, after all tiles")
                 _defer(found)
 
 
@@ -69,6 +70,8 @@ def _defer(found: Accumulation) -> None:
     output, accum, after = found.final, found.final_accum, found.outermost
     if accum == softmax.results[2]:
         accum = new.new_accum
+    for name in softmax.attributes:
+        new.operation.attributes[name] = softmax.attributes[name]
     for old, value in zip(softmax.results, new.operation.results, strict=True):
         old.replace_all_uses_with(value)
     softmax.erase()

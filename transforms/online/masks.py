@@ -23,38 +23,13 @@ from typing import Any
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling import Index
-from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types
-from ...dialects.tiling.tensor_ops import kept_dims
+from ...dialects.tiling.structured import indexing_maps
+from ..extents import extent
 from ..linear import linear, minima
 from ..parallel_loops import slice_parts
 from ..rewriting import defining_op, is_inside
-from .extents import extent
+from .positions import Greatest, Local, Quotient, Scalar, element, follow, operand_of
 from .tile_sets import Tiles, TileSets
-
-
-@dataclass(frozen=True)
-class Local:
-    """The index along dimension `dim` of an element of the tile of scores."""
-
-    dim: int
-
-
-@dataclass(frozen=True)
-class Greatest:
-    """The maximum of forms, where it stands in a form."""
-
-    forms: tuple[Index, ...]
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A value in the body of a structured op whose loops are at `loops`; outside of bodies these are empty."""
-
-    value: ir.Value
-    loops: tuple[Index, ...] = ()
-
-    def operand(self, number: int) -> Scalar:
-        return Scalar(self.value.owner.operation.operands[number], self.loops)
 
 
 @dataclass(frozen=True)
@@ -84,6 +59,7 @@ class TileMasks:
         self._x = x
         self._loaded: dict[tuple[ir.Value, tuple[Index, ...]], ir.Value] = {}
         self._conditions: list[Decided] = []
+        self.unknown: list[ir.Operation] = []  # selects of −∞ by a condition that is not understood
         self._seen: set[Scalar] = set()
 
     @property
@@ -92,7 +68,7 @@ class TileMasks:
             Index(0) if size == [Index(1)] else Index(0, frozenset({(Local(d), 1)}))
             for d, size in enumerate(self._sizes)
         ]
-        return self.element(self._x, position)
+        return element(self._x, position)
 
     # Sizes of the tile.
 
@@ -112,103 +88,14 @@ class TileMasks:
         for atom, c in form.terms:
             if isinstance(atom, Local):
                 steps = [(s - 1).scaled(c * sign) for s in self._sizes[atom.dim]] if c * sign > 0 else [Index(0)]
+            elif isinstance(atom, Quotient):
+                way = 1 if c * sign > 0 else -1
+                inner = [self.sets.quotient(e.scaled(way), atom.divisor) for e in self._extremes(atom.form, way)]
+                steps = [q.scaled(c * sign) for q in inner if q is not None]
             else:
                 steps = [Index(0, frozenset({(atom, c * sign)}))]
             found = [f + s for f in found for s in steps]
         return found
-
-    # Positions.
-
-    def element(self, tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
-        """What computes the element of `tensor` at `position`, as far as it can be followed."""
-        if not isinstance(tensor.type, ir.RankedTensorType):
-            return Scalar(tensor)
-        op = defining_op(tensor)
-        if op is None:
-            return None
-        if op.name == "linalg.fill":
-            return Scalar(op.operands[0])
-        if op.name == "tensor.cast":
-            return self.element(op.operands[0], position)
-        if op.name == "tensor.extract_slice":
-            offsets, sizes, strides = slice_parts(op)
-            kept = kept_dims([s if isinstance(s, int) else None for s in sizes], list(op.results[0].type.shape))
-            if not all(isinstance(t, int) for t in strides):
-                return None
-            at = iter(position)
-            places = [
-                (linear(o), next(at).scaled(t) if d in kept else Index(0))
-                for d, (o, t) in enumerate(zip(offsets, strides, strict=True))
-            ]
-            return self.element(op.operands[0], [o + inner for o, inner in places])
-        if op.name == "tensor.expand_shape":
-            return self._of_expanded(op, position)
-        if op.name == "tensor.collapse_shape":
-            return self._of_collapsed(op, position)
-        if is_structured(op) and len(op.regions) and "reduction" not in iterator_types(op):
-            return self._of_structured(op, list(op.results).index(tensor), position)
-        return None
-
-    def _of_expanded(self, op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
-        shape = op.results[0].type.shape
-        source = []
-        for group in op.opview.reassociation:
-            at = Index(0)
-            for d in (ir.IntegerAttr(e).value for e in group):
-                if at != Index(0) and shape[d] < 0:
-                    return None
-                at = (at.scaled(shape[d]) if at != Index(0) else at) + position[d]
-            source.append(at)
-        return self.element(op.operands[0], source)
-
-    def _of_collapsed(self, op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
-        shape = op.operands[0].type.shape
-        source = []
-        for group, at in zip(op.opview.reassociation, position, strict=True):
-            members = [ir.IntegerAttr(e).value for e in group]
-            real = [d for d in members if shape[d] != 1]
-            if len(real) > 1:
-                return None
-            source += [at if d in real else Index(0) for d in members]
-        return self.element(op.operands[0], source)
-
-    def _of_structured(self, op: ir.Operation, number: int, position: Sequence[Index]) -> Scalar | None:
-        maps = indexing_maps(op)
-        output = maps[len(op.operands) - len(op.results) + number]
-        loops: list[Index | None] = [None] * output.n_dims
-        for e, at in zip(output.results, position, strict=True):
-            if not isinstance(e, ir.AffineDimExpr) or loops[e.position] is not None:
-                return None
-            loops[e.position] = at
-        if any(at is None for at in loops):
-            return None
-        body = op.regions[0].blocks[0]
-        return Scalar(body.operations[len(body.operations) - 1].operation.operands[number], tuple(loops))
-
-    def follow(self, scalar: Scalar) -> Scalar | None:
-        """A block argument is an element of an operand; what is no block argument is itself."""
-        while isinstance(scalar.value.owner, ir.Block):
-            place = self._operand(scalar)
-            found = place and self.element(*place)
-            if not found:
-                return None
-            scalar = found
-        return scalar
-
-    def _operand(self, scalar: Scalar) -> tuple[ir.Value, list[Index]] | None:
-        """The tensor and position that a block argument of a structured op's body stands for."""
-        op = scalar.value.owner.owner.operation
-        if not is_structured(op):
-            return None
-        position = []
-        for e in indexing_maps(op)[scalar.value.arg_number].results:
-            if isinstance(e, ir.AffineConstantExpr):
-                position.append(Index(e.value))
-            elif isinstance(e, ir.AffineDimExpr):
-                position.append(scalar.loops[e.position])
-            else:
-                return None
-        return op.operands[scalar.value.arg_number], position
 
     # Integers.
 
@@ -217,7 +104,7 @@ class TileMasks:
             at = Scalar(value, scalar.loops)
             op = defining_op(value)
             if op is None:
-                followed = self.follow(at)
+                followed = follow(at)
                 return self._form(followed) if followed is not None else self._load(at)
             if op.name == "linalg.index":
                 return scalar.loops[ir.IntegerAttr(op.attributes["dim"]).value]
@@ -227,13 +114,31 @@ class TileMasks:
             if op.name in ("arith.maxsi", "arith.minsi"):
                 sign = 1 if op.name == "arith.maxsi" else -1
                 return _greatest(*(self._form(at.operand(i)).scaled(sign) for i in (0, 1))).scaled(sign)
+            if op.name in _DIVISIONS:
+                return self._quotient(op, at)
             return None
 
         return linear(scalar.value, leaf)
 
+    def _quotient(self, op: ir.Operation, scalar: Scalar) -> Index | None:
+        """By a positive constant. What truncates does as ⌊⌋ only where nothing is negative."""
+        divisor = constant_value(op.operands[1])
+        if divisor is None or divisor <= 0:
+            return None
+        divisor = 1 << divisor if op.name in ("arith.shrui", "arith.shrsi") else divisor
+        form = self._form(scalar.operand(0))
+        floors = op.name in ("arith.floordivsi", "arith.shrsi") or self._is_never_negative(form)
+        return Index(0, frozenset({(Quotient(form, divisor), 1)})) if floors else None
+
+    def _is_never_negative(self, form: Index) -> bool:
+        return form.const >= 0 and all(
+            c >= 0 and (isinstance(atom, Local) or (isinstance(atom, ir.Value) and _is_count(atom)))
+            for atom, c in form.terms
+        )
+
     def _load(self, scalar: Scalar) -> Index | None:
         """A number that is loaded, if it is one for all of the loop: a length, say. It is loaded before the loop."""
-        place = self._operand(scalar)
+        place = operand_of(scalar)
         while place is not None and (op := defining_op(place[0])) is not None and op.name == "tensor.extract_slice":
             offsets, sizes, _ = slice_parts(op)
             if not all(s == 1 for s in sizes) or place[0].type.rank != len(sizes):
@@ -260,7 +165,7 @@ class TileMasks:
             return Truth(sets.all, sets.none) if number else Truth(sets.none, sets.all)
         op = defining_op(scalar.value)
         if op is None:
-            followed = self.follow(scalar)
+            followed = follow(scalar)
             return self.truth(followed) if followed is not None else unknown
         if op.name == "arith.cmpi":
             return self._compare(op, scalar)
@@ -285,7 +190,10 @@ class TileMasks:
         if op.operands[0].type == ir.IntegerType.get_signless(1):
             return Truth(self.sets.none, self.sets.none)
         predicate = arith.CmpIPredicate(ir.IntegerAttr(op.attributes["predicate"]).value)
-        difference = self._form(scalar.operand(0)) - self._form(scalar.operand(1))
+        sides = [self._form(scalar.operand(i)) for i in (0, 1)]
+        if all(self._is_never_negative(side) for side in sides):
+            predicate = _SIGNED.get(predicate, predicate)
+        difference = sides[0] - sides[1]
         at_most = functools.partial(self._not_positive, difference)
         at_least = functools.partial(self._not_positive, difference.scaled(-1))
         compare: dict[Any, Callable[[], Truth]] = {
@@ -306,6 +214,13 @@ class TileMasks:
                 parts = [self._not_positive(rest + f.scaled(c)) for f in atom.forms]
                 combine = self._both if c > 0 else self._either
                 return combine(*parts)
+        quotients = [a for a, c in form.terms if isinstance(a, Quotient) and c in (1, -1)]
+        if quotients:  # ⌊f/d⌋ ≤ r if and only if f ≤ d·r + d − 1, and r ≤ ⌊f/d⌋ if and only if d·r ≤ f
+            atom = max(quotients, key=lambda a: abs(a.form.coefficient(self.sets.variable)))
+            rest = form.without(atom).scaled(atom.divisor)
+            if form.coefficient(atom) > 0:
+                return self._not_positive(rest + atom.form - (atom.divisor - 1))
+            return self._not_positive(rest - atom.form)
         always, never = self.sets.none, self.sets.none
         for extreme in self._extremes(form, 1):
             always = self.sets.union(always, self.sets.where_not_positive(extreme))
@@ -318,7 +233,7 @@ class TileMasks:
     def dead(self, scalar: Scalar | None) -> Tiles:
         """Tiles in which the float `scalar` is −∞ in all elements. (Adding to −∞ is taken to give −∞.)"""
         sets = self.sets
-        scalar = scalar and self.follow(scalar)
+        scalar = scalar and follow(scalar)
         if scalar is None:
             return sets.none
         if (number := constant_value(scalar.value)) is not None:
@@ -348,9 +263,9 @@ class TileMasks:
         return self._conditions
 
     def _visit(self, scalar: Scalar | None) -> None:
-        scalar = scalar and self.follow(scalar)
-        op = scalar and defining_op(scalar.value)
-        if not op or scalar in self._seen or not is_inside(op, self.sets.loop):
+        scalar = scalar and follow(scalar)
+        op = defining_op(scalar.value) if scalar is not None else None
+        if scalar is None or op is None or scalar in self._seen or not is_inside(op, self.sets.loop):
             return
         self._seen.add(scalar)
         if op.name == "arith.select":
@@ -359,32 +274,70 @@ class TileMasks:
                 wanted = False if constants[0] is not None else None
             else:
                 wanted = True
-            if wanted is not None:
-                self._decide(op, 0, wanted, scalar)
+            if wanted is not None and not self._decide(op, 0, wanted, scalar) and -math.inf in constants:
+                self.unknown.append(op)
         for i, operand in enumerate(op.operands):
             if isinstance(operand.type, ir.FloatType):
                 self._visit(scalar.operand(i))
 
-    def _decide(self, user: ir.Operation, number: int, wanted: bool, scalar: Scalar) -> None:
+    def _is_of_whole_tile(self, user: ir.Operation, loops: Sequence[Index]) -> bool:
+        """Whether all that the op around `user` computes are elements of the tile, so that what holds there holds."""
+        op = user.parent.operation
+        used = [next(iter(at.terms))[0] if at.is_value else None for at in loops]
+        output = indexing_maps(op)[-1]
+        for d, e in enumerate(output.results):
+            size, atom = extent(op.results[-1], d), used[e.position]
+            if loops[e.position] == Index(0):
+                whole = size == Index(1)
+            else:
+                whole = isinstance(atom, Local) and size is not None and size == extent(self._x, atom.dim)
+            if not whole:
+                return False
+        locals_ = [atom for atom in used if atom is not None]
+        return len(set(locals_)) == len(locals_)
+
+    def _decide(self, user: ir.Operation, number: int, wanted: bool, scalar: Scalar) -> bool:
         """Notes where the operand is `wanted`; of a condition of which that is unknown, where its known parts are."""
         at = scalar.operand(number)
         truth = self.truth(at)
         tiles = truth.always if wanted else truth.never
-        if tiles:
+        if tiles and self._is_of_whole_tile(user, scalar.loops):
             self._conditions.append(Decided(user, number, wanted, tiles))
-            return
-        followed = self.follow(at)
-        op = followed and defining_op(followed.value)
-        if not op or not is_inside(op, self.sets.loop):
-            return
+            return True
+        followed = follow(at)
+        op = defining_op(followed.value) if followed is not None else None
+        if followed is None or op is None or not is_inside(op, self.sets.loop):
+            return False
         if op.name in ("arith.andi", "arith.ori"):
-            for i in (0, 1):
-                self._decide(op, i, wanted, followed)
-        elif op.name == "arith.xori" and (number := constant_value(op.operands[1])) is not None:
-            self._decide(op, 0, wanted != bool(number), followed)
+            left, right = (self._decide(op, i, wanted, followed) for i in (0, 1))
+            return left or right
+        if op.name == "arith.xori" and (flip := constant_value(op.operands[1])) is not None:
+            return self._decide(op, 0, wanted != bool(flip), followed)
+        return False
 
 
+_DIVISIONS = ("arith.floordivsi", "arith.divsi", "arith.divui", "arith.shrui", "arith.shrsi")
+_SIGNED = {
+    arith.CmpIPredicate.ult: arith.CmpIPredicate.slt,
+    arith.CmpIPredicate.ule: arith.CmpIPredicate.sle,
+    arith.CmpIPredicate.ugt: arith.CmpIPredicate.sgt,
+    arith.CmpIPredicate.uge: arith.CmpIPredicate.sge,
+}
 _LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.select")
+
+
+def _is_count(value: ir.Value) -> bool:
+    """Whether an index is a size, or a loop's induction variable that counts from 0 or more."""
+    op = defining_op(value)
+    if op is not None:
+        return op.name == "tensor.dim"
+    loop = value.owner.owner.operation
+    if loop.name == "scf.for" and value.arg_number == 0:
+        low = constant_value(loop.operands[0])
+        return low is not None and low >= 0
+    if loop.name != "scf.forall" or value.arg_number >= len(value.owner.arguments) - len(loop.results):
+        return False
+    return list(loop.attributes["staticLowerBound"])[value.arg_number] >= 0  # a dynamic one is a negative number
 
 
 def _not(a: Truth) -> Truth:

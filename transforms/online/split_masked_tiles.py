@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..formulas import formula
 from ..passes import Pass, remark
 from ..rewriting import ancestors, ops_in
 from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
@@ -42,19 +44,21 @@ class SplitMaskedTiles(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
-            for loop in ancestors(softmax):
-                if loop.name == "scf.for" and _split(loop, softmax):
-                    break
+            loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
+            unknown: list[ir.Operation] = []
+            if loops and not any(_split(loop, softmax, unknown) for loop in loops) and unknown:
+                remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
 
 
-def _split(loop: ir.Operation, softmax: ir.Operation) -> bool:
-    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it."""
+def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation]) -> bool:
+    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones."""
     sets = TileSets(loop)
     if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
         return False
     masks = TileMasks(sets, softmax.operands[0])
     dead = masks.dead(masks.scores)
     decided = masks.conditions(masks.scores)
+    unknown += masks.unknown
     live = sets.all if decided else sets.none
     for one in decided:
         live = sets.intersection(live, one.tiles)
@@ -67,12 +71,15 @@ def _split(loop: ir.Operation, softmax: ir.Operation) -> bool:
         sets.erase_unused()
         return False
     location = softmax.location
+    schedule = [{"from": formula(low), "to": formula(high), "masked": not is_live} for low, high, is_live in parts]
+    depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(softmax)))
     mark(decided)
     _emit(loop, sets, parts)
     sets.erase_unused()
     some = ["skips dead tiles"] if dead else []
     some += ["computes live tiles without the mask"] if any(part[2] for part in parts) else []
-    remark(location, f"{' and '.join(some)}: {len(parts)} loops in place of one")
+    details = {"kind": "split", "step": sets.step, "loops_inside": depth, "parts": schedule}
+    remark(location, f"{' and '.join(some)}: {len(parts)} loops in place of one", **details)
     return True
 
 

@@ -14,13 +14,14 @@ For a loop from 0 to %n by 32, the tiles with %k + 31 ≤ %q are the interval fr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling import Index
 from ..rewriting import ancestors
 
-Bound = int | ir.Value
+Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no number
 Tiles = list[tuple[Bound, Bound]]
 
 
@@ -199,6 +200,15 @@ class TileSets:
         """An SSA value for `bound`, before the loop."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
             return self._value(bound)
+
+    def quotient(self, form: Index, divisor: int) -> Index | None:
+        """⌊form / divisor⌋, computed before the loop; None if it changes in the loop."""
+        if form.static is not None:
+            return Index(form.static // divisor)
+        if not all(isinstance(v, ir.Value) and self.visible(v) for v, _ in form.terms):
+            return None
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            return Index.of(self._apply(form, lambda e: [ir.AffineExpr.get_floor_div(e, divisor)]))
 
     def extract(self, tensor: ir.Value, position: Sequence[Index]) -> ir.Value:
         """The element of an integer tensor, loaded before the loop."""

@@ -60,8 +60,9 @@ def contraction_at(tracer: Tracer, element: Expr, bound: tuple[Var, ...] = ()) -
             pending += factor.args
         elif factor.kind == "element":
             # A product that was stored and summed later is looked into.
-            stepped = tracer.step(tracer.origin(factor)) if not tensors or pending == [] else None
-            if stepped is not None and stepped.name == "arith.mulf" and not tensors and not pending:
+            alone = not tensors and not pending
+            stepped = tracer.step(tracer.origin(factor)) if alone else None
+            if stepped is not None and stepped.name == "arith.mulf":
                 pending.append(stepped)
             else:
                 tensors.append(factor)
@@ -90,7 +91,10 @@ def peel(tracer: Tracer, element: Expr) -> Operand:
         pending = [stepped]
         while pending:
             node = pending.pop()
-            if node.name == "arith.mulf":
+            filled = tracer.step(tracer.origin(node)) if node.kind == "element" else None
+            if filled is not None and not filled.vars:  # a constant or a fill
+                uniform.append(tracer.expand(filled))
+            elif node.name == "arith.mulf":
                 pending += node.args
             elif node.vars:
                 inner.append(node)

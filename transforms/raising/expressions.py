@@ -42,7 +42,7 @@ class Expr:
         return self.payload[0] if self.kind == "op" else ""
 
     @property
-    def number(self) -> float | int | None:
+    def number(self) -> Any:
         """The value of a constant."""
         return self.payload if self.kind == "const" else None
 
@@ -72,9 +72,9 @@ class Expressions:
         self._unique: dict[Any, Expr] = {}
 
     def _make(self, kind: str, payload: Any, args: tuple[Expr, ...], type_: Any, vars_: frozenset[Var]) -> Expr:
-        key = (kind, payload, str(type_), args)
+        key: tuple[Any, ...] = (kind, payload, str(type_), args)
         if isinstance(payload, float):
-            key = (*key, math.copysign(1, payload), payload != payload)
+            key += (math.copysign(1, payload), payload != payload)
         found = self._unique.get(key)
         if found is None:
             found = self._unique[key] = Expr(kind, payload, args, type_, vars_, len(self._unique))

@@ -121,28 +121,30 @@ def _match_operands(
     q = quotient(tracer, whole)
     q = Quotient([*q.num, *around.num, *(tracer.expand(f) for f in product.factors)], [*q.den, *around.den])
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
-    softmaxes = [defining_op(n.payload[0]) for n in inside if n.kind == "element"]
-    softmaxes = [o for o in softmaxes if o is not None and o.name in ("linalg.softmax", "linalg_ext.softmax")]
+    softmaxes = [n for n in inside if n.kind == "element" and _is_softmax(defining_op(n.payload[0]))]
     if not softmaxes and not q.den and not any(n.name in ("math.exp", "math.exp2") for n in inside):
         return None
     seen = [n for f in q.num for n in f.nodes()]
-    for o in softmaxes:
-        (element,) = {n for n in seen if n.kind == "element" and defining_op(n.payload[0]) == o} or {None}
-        if element is not None:
-            source = tracer.make.element(o.operands[0], element.payload[1])
-            seen += tracer.expand(source).nodes()
+    for element in softmaxes:
+        tensor, indices = element.payload
+        seen += tracer.expand(tracer.make.element(defining_op(tensor).operands[0], indices)).nodes()
     for scores, queries, keys in _contractions(tracer, seen, k):
         dependent = dependents(scores.reduction.op)
 
         def is_statistic(e: Expr, dependent=dependent) -> bool:
             return k not in e.vars and any(
-                n.kind == "element" and defining_op(n.payload[0]) in dependent for n in e.nodes()
+                n.kind == "element" and (op := defining_op(n.payload[0])) is not None and op in dependent
+                for n in e.nodes()
             )
 
         softmax = match_softmax(tracer, q, k, is_statistic)
         if softmax is not None and scores.element in set(softmax.scores.nodes()):
             return softmax, scores, queries, keys
     return None
+
+
+def _is_softmax(op: ir.Operation | None) -> bool:
+    return op is not None and op.name in ("linalg.softmax", "linalg_ext.softmax")
 
 
 def _contractions(tracer: Tracer, nodes: list[Expr], k: Var) -> list[tuple[Contraction, Operand, Operand]]:

@@ -127,7 +127,7 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
             raise NearMiss("what is divided by its sum is no exponential")
         return None
     for divisor in q.den:
-        body = _summed(tracer, divisor, k)
+        body = None if k in divisor.vars else _summed(tracer, divisor, k)
         if body is None:
             continue
         inner = quotient(tracer, body)
@@ -280,7 +280,7 @@ def make_not(tracer: Tracer, condition: Expr) -> Expr:
 
 def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Var) -> bool:
     """Whether `condition` says of a row that all its scores are −inf."""
-    if condition.name == "arith.xori" and any(a.number is not None and a.number & 1 for a in condition.args):
+    if condition.name == "arith.xori" and any(a.number for a in condition.args):
         (inner,) = [a for a in condition.args if a.number is None]
         reduction = tracer.reduction(inner) if inner.kind == "element" else None
         if reduction is None or reduction.kind != "any":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ...dialects.mlir import ir
-from ...dialects.tiling import Index
-from ...dialects.tiling.index import reify_dim
-from ..linear import DYNAMIC, linear
+from ..dialects.build import constant_value
+from ..dialects.mlir import ir
+from ..dialects.tiling import Index
+from ..dialects.tiling.index import reify_dim
+from .linear import DYNAMIC, linear
+from .rewriting import defining_op
 
 
 def extent(value: ir.Value, d: int) -> Index | None:
@@ -14,6 +16,19 @@ def extent(value: ir.Value, d: int) -> Index | None:
         return _Reader().dim(value, d)
     except _Unknown:
         return None
+
+
+def size_form(value: ir.Value | int) -> Index:
+    """The linear form of a size; looks through tensor.dim where the extent is known."""
+    return linear(value, _of_dim)
+
+
+def _of_dim(value: ir.Value) -> Index | None:
+    op = defining_op(value)
+    if op is None or op.name != "tensor.dim":
+        return None
+    d = constant_value(op.operands[1])
+    return None if d is None else extent(op.operands[0], int(d))
 
 
 class _Unknown(Exception):
@@ -32,8 +47,7 @@ class _Reader:
         found = reify_dim(self, value.owner.operation, value, d)
         if found is None:
             raise _Unknown
-        # `linear` sees through affine.apply, so that forms which mean the same compare equal.
-        return sum((linear(v).scaled(c) for v, c in found.terms), Index(found.const))
+        return sum((size_form(v).scaled(c) for v, c in found.terms), Index(found.const))
 
     def _of_argument(self, value: ir.Value, d: int) -> Index:
         """Loops carry tensors of the extents that they start from."""

@@ -1,0 +1,321 @@
+"""Compiled kernels that are there already: in this process, and on disk for the next one.
+
+A kernel is found by what it depends on: the graph's IR without locations, the options, the target, the host's
+instruction set and caches, the sources of this package and the bindings. Text that was compiled before is found by
+the text itself, without parsing it. An entry is one file,
+
+    <key>.kernel    magic, sha256 of the rest, sizes; signature, counts and record in JSON, object code, the stages' IR
+    <key>.source    for a source text: the key of its IR, and the remarks that compiling it gave, in JSON
+
+written under another name and renamed, so that readers and writers at once see whole entries only. An entry that is
+damaged, or that this process cannot load, is as good as none: the kernel is compiled again and overwrites it. When the
+folder exceeds its limit, the entries whose last use is longest ago are removed. Nothing but success is kept.
+
+    ATTN_OPT_CACHE=0            compile anew each time
+    ATTN_OPT_CACHE_DIR=DIR      default: $XDG_CACHE_HOME/attn-opt, or ~/.cache/attn-opt
+    ATTN_OPT_CACHE_LIMIT=MB     default: 256
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import struct
+import tempfile
+import threading
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..dialects.diagnostic import Diagnostic
+from ..transforms.host import cache_bytes, host_features
+from . import env
+from .diagnostics import user_error
+from .runtime import cpu, elf
+from .runtime.signature import Signature
+from .shapes import Dimensions
+
+if TYPE_CHECKING:
+    from .api import Options
+
+MAGIC = b"attn-opt kernel 2\n"
+KERNELS_IN_MEMORY = 256
+_SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
+_CHECKSUM = hashlib.sha256().digest_size
+# What does not change the code: it is about the call, or about who listens.
+_FREE_OPTIONS = ("threads", "listener")
+
+
+class Texts(Mapping[str, str]):
+    """The stages' IR by name, in order; compressed until someone reads it."""
+
+    def __init__(self, compressed: dict[str, bytes]):
+        self.compressed = compressed
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> "Texts":
+        return cls({name: zlib.compress(text.encode(), 1) for name, text in texts.items()})
+
+    def __getitem__(self, name: str) -> str:
+        return zlib.decompress(self.compressed[name]).decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.compressed)
+
+    def __len__(self) -> int:
+        return len(self.compressed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What compiling gives. `counts`: see ``counts.Counting``; `told`: whether there was anything to say meanwhile;
+    `record`: see ``explain``."""
+
+    signature: Signature
+    texts: Texts
+    runtime: cpu.CpuKernel
+    counts: dict[str, Any]
+    told: bool
+    record: dict[str, Any]
+
+
+def enabled() -> bool:
+    return _get("CACHE")
+
+
+def key(text: str, kind: str, target: str, options: "Options") -> str:
+    """The name of what `text` compiles to; `kind` tells the texts of the IR from those of sources."""
+    parts = [kind, target, *_environment()]
+    for field in dataclasses.fields(options):
+        if field.name not in _FREE_OPTIONS:
+            value = getattr(options, field.name)
+            plain = value if value is None or isinstance(value, str | bool | int) else tuple(map(int, value))
+            parts.append(f"{field.name}={plain!r}")
+    return hashlib.sha256("\0".join([*parts, text]).encode()).hexdigest()
+
+
+@functools.cache
+def _environment() -> tuple[str, ...]:
+    """What else a kernel depends on: this package, the bindings, the host."""
+    from ..dialects.mlir import execution_engine
+
+    ours = hashlib.sha256()
+    package = os.path.dirname(os.path.dirname(__file__))
+    for folder, inner in (("dialects", True), ("transforms", True), ("compiler", False), ("compiler/runtime", False)):
+        for path in _sources_in(os.path.join(package, folder), inner):
+            ours.update(path.removeprefix(package).encode())
+            with open(path, "rb", buffering=0) as file:
+                ours.update(file.read())
+    with os.scandir(os.path.join(os.path.dirname(execution_engine.__file__ or ""), "_mlir_libs")) as found:
+        theirs = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in found if ".so" in e.name)
+    host = (sorted(host_features()), cache_bytes(1), cache_bytes(2), os.uname().machine, cpu.openmp_library())
+    return MAGIC.decode(), ours.hexdigest(), repr(theirs), repr(host)
+
+
+def _sources_in(folder: str, inner: bool) -> list[str]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    paths = []
+    for entry in entries:
+        if entry.name.endswith(".py"):
+            paths.append(entry.path)
+        elif inner and entry.is_dir():
+            paths += _sources_in(entry.path, inner)
+    return paths
+
+
+# In this process.
+_lock = threading.Lock()
+_kernels: collections.OrderedDict[str, Compiled] = collections.OrderedDict()
+_sources: collections.OrderedDict[str, str] = collections.OrderedDict()
+
+
+def find(key: str) -> Compiled | None:
+    """The kernel of that key, or None."""
+    with _lock:
+        found = _kernels.get(key)
+        if found is not None:
+            _kernels.move_to_end(key)
+    if found is None:
+        found = _read(key)
+        if found is not None:
+            _remember(_kernels, key, found)
+    return found
+
+
+def find_source(source: str, filename: str) -> tuple[Compiled, list[Diagnostic]] | None:
+    """The kernel of a source text by the key of that text, or None; with what was said of the text, in `filename`."""
+    text = _sources.get(source)
+    try:
+        if text is None:
+            text = (_folder() / f"{source}.source").read_bytes().decode()
+        about = json.loads(text)
+        key, said = about["key"], [_diagnostic(one, filename) for one in about["said"]]
+        found = find(key) if len(key) == 2 * _CHECKSUM and key.isalnum() else None
+    except OSError:
+        return None
+    except (ValueError, TypeError, KeyError):  # damaged
+        return None
+    if found is None:
+        return None
+    _remember(_sources, source, text)
+    return found, said
+
+
+def keep(key: str, compiled: Compiled) -> None:
+    """Keeps a kernel that was compiled, here and, where it can be loaded again, on disk."""
+    _remember(_kernels, key, compiled)
+    image = compiled.runtime.object_file()
+    try:
+        elf.load(image, cpu.symbol_sources())
+    except elf.LoadError:
+        return
+    _write(f"{key}.kernel", _packed(compiled, image))
+
+
+def keep_source(source: str, key: str, said: Sequence[Diagnostic], filename: str) -> None:
+    """Keeps that a source text, by its key, has the IR of `key`, and what was said of it."""
+    text = json.dumps({"key": key, "said": [_plain(one, filename) for one in said]})
+    _remember(_sources, source, text)
+    _write(f"{source}.source", text.encode())
+
+
+def _plain(found: Diagnostic, filename: str) -> list:
+    """A diagnostic for JSON. The same text may have another name later."""
+    file = None if found.file == filename else found.file
+    notes = [_plain(note, filename) for note in found.notes]
+    return [found.severity, file, found.line, found.col, found.message, notes]
+
+
+def _diagnostic(plain: list, filename: str) -> Diagnostic:
+    severity, file, line, col, message, notes = plain
+    places = tuple(_diagnostic(note, filename) for note in notes)
+    return Diagnostic(severity, filename if file is None else file, line, col, message, places)
+
+
+def forget() -> None:
+    """Forgets what this process has compiled; what is on disk stays."""
+    with _lock:
+        _kernels.clear()
+        _sources.clear()
+
+
+def _remember(table: collections.OrderedDict, key: str, value: Any) -> None:
+    with _lock:
+        table[key] = value
+        table.move_to_end(key)
+        while len(table) > KERNELS_IN_MEMORY:
+            table.popitem(last=False)
+
+
+# Entries as bytes.
+def _packed(compiled: Compiled, image: bytes) -> bytes:
+    signature = compiled.signature
+    about = {
+        "name": signature.name,
+        "arguments": [(slot.element, slot.shape) for slot in signature.arguments],
+        "results": [(slot.element, slot.shape) for slot in signature.results],
+        "groups": signature.dimensions.groups,
+        "sizes": signature.dimensions.sizes,
+        "counts": compiled.counts,
+        "told": compiled.told,
+        "record": compiled.record,
+        "texts": [(name, len(text)) for name, text in compiled.texts.compressed.items()],
+    }
+    head = json.dumps(about).encode()
+    body = b"".join([_SIZES.pack(len(head), len(image)), head, image, *compiled.texts.compressed.values()])
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _unpacked(data: bytes) -> Compiled:
+    """Raises ValueError or elf.LoadError."""
+    start = len(MAGIC) + _CHECKSUM
+    body = memoryview(data)[start:]
+    if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
+        raise ValueError("damaged")
+    n_head, n_image = _SIZES.unpack_from(body)
+    at = _SIZES.size + n_head
+    about = json.loads(bytes(body[_SIZES.size : at]))
+    image, at = bytes(body[at : at + n_image]), at + n_image
+    texts = {}
+    for name, size in about["texts"]:
+        texts[name], at = bytes(body[at : at + size]), at + size
+
+    def slots(kinds: list) -> tuple[cpu.Slot, ...]:
+        return tuple(cpu.Slot(element, None if shape is None else tuple(shape)) for element, shape in kinds)
+
+    groups = [[(i, d) for i, d in group] for group in about["groups"]]
+    dimensions = Dimensions(groups, about["sizes"])
+    signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions)
+    runtime = cpu.CpuKernel.load(image, cpu.Signature(signature.name, signature.arguments, signature.results))
+    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"])
+
+
+# On disk.
+def _get(name: str) -> Any:
+    try:
+        return env.get(name)
+    except env.VariableError as error:
+        raise user_error(str(error)) from None
+
+
+def _folder() -> pathlib.Path:
+    chosen = _get("CACHE_DIR")
+    if chosen:
+        return pathlib.Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (pathlib.Path(base) if os.path.isabs(base) else pathlib.Path(os.path.expanduser("~/.cache"))) / "attn-opt"
+
+
+def _read(key: str) -> Compiled | None:
+    path = _folder() / f"{key}.kernel"
+    try:
+        found = _unpacked(path.read_bytes())
+        os.utime(path)
+        return found
+    except OSError:
+        return None
+    except (ValueError, elf.LoadError):  # damaged, or of a system that has changed: what is compiled now replaces it
+        return None
+
+
+def _write(name: str, data: bytes) -> None:
+    folder = _folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="new-", delete=False) as file:
+            try:
+                file.write(data)
+                file.close()
+                os.replace(file.name, folder / name)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+        _limit(folder)
+    except OSError as error:
+        if _get("CACHE_DIR"):  # someone wants it there
+            warnings.warn(f"kernels are not cached in {folder}: {error.strerror or error}", stacklevel=2)
+
+
+def _limit(folder: pathlib.Path) -> None:
+    """Removes the files whose last use is longest ago, to three quarters of the limit, where it is exceeded."""
+    files = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            with contextlib.suppress(OSError):  # someone else removed it
+                status = entry.stat()
+                files.append((status.st_mtime_ns, status.st_size, entry.path))
+    limit, total = _get("CACHE_LIMIT") << 20, sum(size for _, size, _ in files)
+    if total <= limit:
+        return
+    for _, size, path in sorted(files):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        total -= size
+        if total <= limit * 3 // 4:
+            return

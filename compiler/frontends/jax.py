@@ -1,0 +1,134 @@
+"""JAX: a function, traced by ``jax.jit`` and compiled as a whole, by way of StableHLO.
+
+    kernel = compile(fn, (q, k, v))          # arguments as fn takes them: arrays, or pytrees of arrays
+    out = kernel(q, k, v)                    # numpy arrays, or jax arrays where it is called with some
+
+Example arguments may be jax or numpy arrays or ``jax.ShapeDtypeStruct``; their values do not matter, their shapes are
+fixed. Arrays that the function closes over (weights) are passed to the kernel at every call, without copies.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...dialects.mlir import ir
+from ..diagnostics import user_error
+from ..traced_kernel import TracedKernel
+from .jax_lowering import lower
+from .lowering import first_line
+
+HOISTED = 256  # elements: smaller constants stay in the graph, where they are folded
+
+
+def trace(
+    source: Callable, example_args: Sequence[Any] | None, example_kwargs: dict[str, Any] | None = None
+) -> "JaxProgram":
+    """The program that `source` is on such arguments, in linalg. A user's error where it cannot be traced."""
+    if example_args is None and example_kwargs is None:
+        raise user_error("example_args are needed to trace a function of JAX: a tuple of arrays as it takes")
+    args, kwargs = example_args if example_args is not None else (), example_kwargs or {}
+    if not isinstance(args, tuple | list):
+        raise user_error(f"example_args must be a tuple of arguments, but is a {type(args).__name__}; write (x,)")
+    name = getattr(source, "__name__", type(source).__name__)
+    structure = jax.tree.structure((tuple(args), kwargs))
+    try:
+        closed, shapes = jax.make_jaxpr(source, return_shape=True)(*args, **kwargs)
+        hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED]
+
+        def flat(large: Sequence[Any], inputs: Sequence[Any]) -> Any:
+            consts = list(closed.consts)
+            for i, value in zip(hoisted, large, strict=True):
+                consts[i] = value
+            return jax.core.eval_jaxpr(closed.jaxpr, consts, *inputs)
+
+        large = [closed.consts[i] for i in hoisted]
+        avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
+        traced = jax.jit(flat, keep_unused=True).trace(large, avals)
+    except Exception as error:
+        raise user_error(
+            f"JAX cannot trace '{name}': {type(error).__name__}: {first_line(error)}",
+            "example_args must be what the function takes, and the function one that jax.jit takes",
+        ) from error
+    module = lower(traced, name)
+    out_leaves, out_structure = jax.tree.flatten(shapes)
+    dtypes = [np.dtype(leaf.dtype) for leaf in out_leaves]
+    inputs = [np.dtype(a.dtype) for a in avals]
+    return JaxProgram(module, structure, inputs, [_as_numpy(c) for c in large], out_structure, dtypes)
+
+
+@dataclasses.dataclass(frozen=True)
+class JaxProgram:
+    """Binds arguments of the traced function to those of its lowered form, and results back.
+
+    The lowered function takes `constants`, then the leaves of the arguments, whose dtypes are `inputs`.
+    """
+
+    module: ir.Module
+    structure: Any
+    inputs: list[np.dtype]
+    constants: list[np.ndarray]
+    out_structure: Any
+    outputs: list[np.dtype]
+
+    def flat(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
+        leaves, structure = jax.tree.flatten((tuple(args), kwargs))
+        if structure != self.structure:
+            raise user_error(
+                f"was traced for {self.structure.num_leaves} arguments in this structure: {self.structure}, "
+                f"but called with {structure}"
+            )
+        return leaves
+
+    def arguments(self, flat: Sequence[Any]) -> list[Any]:
+        """The kernel's arguments, constants among them, on the memory of `flat` where types are the same."""
+        return [_signless(c) for c in self.constants] + [
+            _signless(_converted(value, dtype)) for value, dtype in zip(flat, self.inputs, strict=True)
+        ]
+
+    def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
+        """What the function returns, of jax arrays if there is one among the inputs, else of numpy arrays."""
+        arrays = [array.view(dtype) for array, dtype in zip(arrays, self.outputs, strict=True)]
+        if any(isinstance(value, jax.Array) for value in flat_inputs):
+            return jax.tree.unflatten(self.out_structure, [jax.numpy.asarray(array) for array in arrays])
+        return jax.tree.unflatten(self.out_structure, arrays)
+
+
+class JaxKernel(TracedKernel):
+    """A kernel whose results have the function's structure whatever the arrays are."""
+
+    def returned(self, results: Sequence[np.ndarray], flat: Sequence[Any]) -> Any:
+        return self._program.results(results, flat)
+
+
+def _as_numpy(value: Any) -> Any:
+    """A numpy array on the memory of a jax array (DLPack has no bfloat16 for numpy); others as they are."""
+    if isinstance(value, jax.Array):
+        try:
+            return np.asarray(value)
+        except Exception as error:
+            raise user_error(f"an argument is no readable array: {first_line(error)}") from None
+    return value
+
+
+def _converted(value: Any, dtype: np.dtype) -> Any:
+    """`value` in the type that it was traced with, where jax itself would take it for that type."""
+    array = _as_numpy(value)
+    if isinstance(array, bool | int | float | complex | np.generic):
+        return np.asarray(array, dtype=dtype)
+    if isinstance(array, np.ndarray) and array.dtype != dtype and jax.dtypes.canonicalize_dtype(array.dtype) == dtype:
+        return array.astype(dtype)
+    return array
+
+
+def _signless(array: Any) -> Any:
+    """Unsigned integers as the signed ones of their size: integers of the lowered function have no sign."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "u":
+        return array.view(np.dtype(f"i{array.dtype.itemsize}"))
+    return array
+
+
+__all__ = ["JaxKernel", "JaxProgram", "trace"]

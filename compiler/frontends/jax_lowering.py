@@ -1,0 +1,91 @@
+"""From a traced function of JAX to linalg on tensors.
+
+    jax.jit(fn).trace(…).lower()      StableHLO in jaxlib's MLIR; its CHLO (erf, top-k, …) made StableHLO there
+    serialize / deserialize           a portable artifact carries it over, so that the two versions may differ
+    stablehlo-legalize-to-linalg      in our context; then inline: jnp.where and tril are functions
+
+Matmuls whose result is wider than their operands (``preferred_element_type``) get converted operands first; the
+conversions vanish again where attention is raised.
+"""
+
+import importlib
+from typing import Any
+
+from ...dialects import make_context
+from ...dialects.mlir import PACKAGE, ir
+from ..diagnostics import user_error
+from .lowering import check_lowered, first_line, ops, run
+
+TO_LINALG = (
+    "builtin.module(stablehlo-convert-to-signless,func.func(stablehlo-legalize-to-linalg),"
+    "inline,symbol-dce,canonicalize,cse)"
+)
+IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
+WAY_OUT = "keep it outside of the function that is compiled"
+
+
+def lower(traced: Any, name: str) -> ir.Module:
+    """Linalg on tensors for what ``jax.jit(fn).trace`` gave. A user's error where there is no way."""
+    module = _imported(_artifact(traced, name), name)
+    for op in ops(module):
+        if op.name == "stablehlo.dot_general":
+            _widen(op)
+    run(module, TO_LINALG, WAY_OUT)
+    check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT)
+    return module
+
+
+def _artifact(traced: Any, name: str) -> bytes:
+    """StableHLO as a portable artifact of a version that both sides know."""
+    from jaxlib.mlir import passmanager as jax_passmanager
+    from jaxlib.mlir.dialects import stablehlo as jax_stablehlo
+
+    try:
+        lowered = _lowered(traced)
+        module = lowered.compiler_ir("stablehlo")
+        jax_stablehlo.register_stablehlo_passes()
+        with module.context:
+            jax_passmanager.PassManager.parse(IN_JAX).run(module.operation)
+        version = jax_stablehlo.get_smaller_version(
+            jax_stablehlo.get_current_version(), _stablehlo().get_current_version()
+        )
+        return jax_stablehlo.serialize_portable_artifact(module, version)
+    except Exception as error:
+        raise user_error(f"JAX cannot lower '{name}' to StableHLO: {first_line(error)}") from error
+
+
+def _lowered(traced: Any) -> Any:
+    try:
+        return traced.lower(lowering_platforms=("cpu",))
+    except ValueError:
+        # XLA's CPU backend has no matmuls of f16 that accumulate in f32; we have.
+        return traced.lower(lowering_platforms=("cuda",))
+
+
+def _stablehlo() -> Any:
+    return importlib.import_module(f"{PACKAGE}._mlir_libs._stablehlo")
+
+
+def _imported(artifact: bytes, name: str) -> ir.Module:
+    stablehlo = _stablehlo()
+    stablehlo.register_stablehlo_passes()
+    context = make_context()
+    context.enable_multithreading(False)
+    stablehlo.register_dialect(context)
+    try:
+        return stablehlo.deserialize_portable_artifact(context, artifact)
+    except Exception as error:
+        raise user_error(f"the StableHLO of '{name}' cannot be read: {first_line(error)}") from error
+
+
+def _widen(op: ir.Operation) -> None:
+    """Converts the operands of a matmul to its result's element type; drops the hint which algorithm to use."""
+    if "algorithm" in op.attributes:
+        del op.attributes["algorithm"]
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    for i, operand in enumerate(op.operands):
+        kind = ir.RankedTensorType(operand.type)
+        if kind.element_type != element:
+            with ir.InsertionPoint(op), op.location:
+                wide = ir.RankedTensorType.get(kind.shape, element)
+                op.operands[i] = ir.Operation.create("stablehlo.convert", [wide], [operand]).results[0]

@@ -1,0 +1,56 @@
+"""What frontends share: running upstream passes with the user's errors, and a look at what they left."""
+
+from collections.abc import Container
+from typing import Any
+
+from ...dialects.diagnostic import DiagnosedError
+from ...dialects.mlir import ir, passmanager
+from ..diagnostics import diagnostic, user_error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def run(module: ir.Module, pipeline: str, way_out: str) -> None:
+    """Runs upstream passes. Where they fail: a user's error with their first message and `way_out`."""
+    found: list[tuple[str, str]] = []
+
+    def collect(message: Any) -> bool:
+        found.append((str(message.severity).rpartition(".")[2].lower(), str(message.message)))
+        return True
+
+    handler = module.context.attach_diagnostic_handler(collect)
+    try:
+        with module.context:
+            passmanager.PassManager.parse(pipeline).run(module.operation)
+    except ir.MLIRError as error:
+        told = [m for severity, m in found if severity == "error"] + [d.message for d in error.error_diagnostics]
+        raise user_error(f"no lowering to linalg: {told[0] if told else first_line(error)}; {way_out}") from None
+    finally:
+        handler.detach()
+
+
+def check_lowered(module: ir.Module, dialects: Container[str], way_out: str) -> None:
+    """A user's error for the first op of `dialects`: what came through the passes without being linalg."""
+    for op in ops(module):
+        if op.name.partition(".")[0] in dialects:
+            what = f"'{op.name}'"
+            if "call_target_name" in op.attributes:
+                what += f" of {op.attributes['call_target_name']}"
+            problem = f"{what} has no lowering to linalg; {way_out}"
+            raise DiagnosedError([diagnostic("error", problem, op.location)])
+
+
+def ops(module: ir.Module) -> list[ir.Operation]:
+    """All ops of the module, those with regions before what is in them."""
+    found: list[ir.Operation] = []
+
+    def collect(op: ir.Operation) -> ir.WalkResult:
+        found.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect, ir.WalkOrder.PRE_ORDER)
+    return found

@@ -1,0 +1,208 @@
+"""ONNX: a model compiled as a whole, and a backend as onnx defines them.
+
+kernel = compile("model.onnx")                    # or an onnx.ModelProto; example_args fix dynamic dimensions
+out = kernel(q, k, v)                             # numpy arrays, in the order of the model's inputs
+out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, helper
+from onnx.backend.base import Backend as BackendBase
+from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
+
+from ...dialects.diagnostic import DiagnosedError
+from ..api import CompileError, Kernel, Options, compile_module, make_options
+from ..diagnostics import user_error
+from ..runtime.signature import as_numpy
+from .lowering import first_line
+from .onnx_lowering import Lowered, lower
+
+
+def load(source: Any) -> ModelProto:
+    """The model that `source` is: a ModelProto, its bytes, or a path."""
+    if isinstance(source, ModelProto):
+        return source
+    try:
+        if isinstance(source, bytes):
+            return onnx.load_model_from_string(source)
+        return onnx.load(os.fspath(source))
+    except OSError as error:
+        raise user_error(f"{source}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except Exception as error:
+        name = "the model" if isinstance(source, bytes) else str(source)
+        raise user_error(f"{name} is no ONNX model: {first_line(error)}") from None
+
+
+def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, options: Options) -> "OnnxKernel":
+    """The kernel of a model; for the shapes of `example_args`, where these are given."""
+    model = load(source)
+    shapes = None if example_args is None else [as_numpy(a).shape for a in example_args]
+    if shapes is not None:
+        initialized = {t.name for t in model.graph.initializer}
+        names = [i.name for i in model.graph.input if i.name not in initialized]
+        if len(names) != len(shapes):
+            raise user_error(f"the model has {len(names)} inputs ({', '.join(names)}), but {len(shapes)} are given")
+    lowered = lower(model, shapes)
+    kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered)
+    if example_args is not None:
+        kernel.bind([*example_args])
+    return kernel
+
+
+class OnnxKernel(Kernel):
+    """A kernel that is called with the model's inputs; its weights are passed along."""
+
+    def __init__(self, kernel: Kernel, lowered: Lowered):
+        self.__dict__.update(kernel.__dict__)
+        self.inputs = [value.name for value in lowered.inputs]
+        self.outputs = [value.name for value in lowered.outputs]
+        self._unsigned = [_unsigned(value) for value in lowered.outputs]
+        self._weights = [_signless(w) for w in lowered.weights]
+
+    def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
+        """The model's inputs and weights as arrays that `run` takes, checked."""
+        if len(arguments) != len(self.inputs):
+            found = len(arguments)
+            message = f"the model takes {len(self.inputs)} inputs ({', '.join(self.inputs)}), but {found} were given"
+            raise CompileError(user_error(message).diagnostics)
+        return super().bind([*(_signless(a) for a in arguments), *self._weights])
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results on arrays that `bind` gave."""
+        results = super().run(arrays)
+        return [r if d is None else r.view(d) for r, d in zip(results, self._unsigned, strict=True)]
+
+
+def _signless(array: Any) -> Any:
+    """Unsigned integers as the signed ones of their size: integers of the lowered function have no sign."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "u":
+        return array.view(np.dtype(f"i{array.dtype.itemsize}"))
+    return array
+
+
+def _unsigned(value: onnx.ValueInfoProto) -> np.dtype | None:
+    dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    return dtype if dtype.kind == "u" else None
+
+
+class Representation(BackendRep):
+    """A model that `Backend.prepare` has seen. It is compiled when its inputs' shapes are known, once for each."""
+
+    def __init__(self, model: ModelProto, options: Options):
+        self.model, self.options = model, options
+        self._kernels: dict[Any, OnnxKernel] = {}
+        if not any(_is_dynamic(value) for value in model.graph.input):
+            self._kernels[None] = compile_onnx(model, None, "cpu", options)
+
+    @property
+    def kernels(self) -> list[OnnxKernel]:
+        """The kernels that were compiled so far."""
+        return list(self._kernels.values())
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs, by position and by name. `inputs`: a list in the model's order, a dict by name, or an array."""
+        try:
+            arrays = self._listed(inputs)
+            kernel = self._kernels.get(None)
+            if kernel is None:
+                key = tuple(a.shape for a in arrays)
+                kernel = self._kernels.get(key)
+                if kernel is None:
+                    kernel = self._kernels[key] = compile_onnx(self.model, arrays, "cpu", self.options)
+            results = kernel.run(kernel.bind(arrays))
+        except DiagnosedError as error:
+            raise CompileError(error.diagnostics) from None
+        return namedtupledict("Outputs", kernel.outputs)(*results)
+
+    def _listed(self, inputs: Any) -> list[np.ndarray]:
+        initialized = {t.name for t in self.model.graph.initializer}
+        names = [i.name for i in self.model.graph.input if i.name not in initialized]
+        if isinstance(inputs, dict):
+            for name in names:
+                if name not in inputs:
+                    raise user_error(f"input '{name}' of the model is not given")
+            inputs = [inputs[name] for name in names]
+        elif not isinstance(inputs, list | tuple):
+            inputs = [inputs]
+        return [as_numpy(value) for value in inputs]
+
+
+def _is_dynamic(value: onnx.ValueInfoProto) -> bool:
+    kind = value.type.tensor_type
+    return not kind.HasField("shape") or any(not d.HasField("dim_value") for d in kind.shape.dim)
+
+
+class Backend(BackendBase):
+    """An ``onnx.backend.base.Backend`` on this machine's CPU."""
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether `model` can be lowered; for dynamic shapes that shows with the first inputs only."""
+        if not cls.supports_device(device):
+            return False
+        try:
+            lower(model)
+        except DiagnosedError:
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Representation:
+        """The model, compiled; `kwargs` are options of `compile`."""
+        cls._check_device(device)
+        try:
+            return Representation(load(model), make_options(kwargs))
+        except DiagnosedError as error:
+            raise CompileError(error.diagnostics) from None
+
+    @classmethod
+    def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls, node: NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """The outputs of one node; `inputs` are those that it has, by position or by name."""
+        cls._check_device(device)
+        names = [n for n in dict.fromkeys(node.input) if n]
+        if isinstance(inputs, dict):
+            inputs = [inputs[n] for n in names]
+        arrays = [as_numpy(x) for x in inputs]
+        opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        infos = [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in zip(names, arrays, strict=True)
+        ]
+        outputs = [helper.make_empty_tensor_value_info(n) for n in node.output if n]
+        opsets = [helper.make_opsetid("", opset)]
+        if node.domain:
+            opsets.append(helper.make_opsetid(node.domain, kwargs.pop("domain_version", 1)))
+        model = helper.make_model(helper.make_graph([node], "node", infos, outputs), opset_imports=opsets)
+        inferred = onnx.shape_inference.infer_shapes(model)
+        return cls.run_model(inferred, arrays, device, **kwargs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        try:
+            return Device(device).type == DeviceType.CPU
+        except (AttributeError, ValueError):
+            return False
+
+    @classmethod
+    def _check_device(cls, device: str) -> None:
+        if not cls.supports_device(device):
+            raise CompileError(user_error(f"unknown device '{device}'; the devices are: CPU").diagnostics)
+
+
+prepare = Backend.prepare
+run_model = Backend.run_model
+run_node = Backend.run_node
+supports_device = Backend.supports_device
+is_compatible = Backend.is_compatible
+__all__ = ["Backend", "OnnxKernel", "Representation", "compile_onnx", "load"]

@@ -1,0 +1,121 @@
+"""Operators of ONNX that are defined by a function of others, replaced by its body.
+
+    Y = Attention(Q, K, V) {is_causal = 1}
+  becomes what the schema of Attention says it is, for this node's attributes and these inputs' types:
+    KTranspose = Transpose(K); S = MatMul(Mul(Q, scale), Mul(KTranspose, scale)); …; Y = MatMul(Softmax(…), V)
+
+Function bodies depend on which inputs a node has, also on absent ones, so they are asked for node by node.
+"""
+
+import onnx
+import onnx.inliner
+from onnx import FunctionProto, ModelProto, NodeProto, TypeProto
+
+from ..diagnostics import user_error
+from .lowering import first_line
+
+# By domain; the importer lowers all other operators as they are.
+INLINED = {
+    "": ("Attention", "RMSNormalization", "RotaryEmbedding", "Swish", "LinearAttention", "CausalConvWithState"),
+    "ai.onnx.preview": ("FlexAttention",),
+}
+DOMAIN = "attn_opt.inlined"
+
+
+def inlined(model: ModelProto) -> ModelProto:
+    """`model`, whose shapes were inferred, without functions of its own and without operators of `INLINED`."""
+    try:
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+            model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        return onnx.inliner.inline_local_functions(model) if _make_functions(model) else model
+    except Exception as error:
+        raise user_error(f"the functions of the ONNX model cannot be inlined: {first_line(error)}") from error
+
+
+def _make_functions(model: ModelProto) -> bool:
+    """Gives every node of `INLINED` a function of its own, and calls it. Whether there was any."""
+    versions = {o.domain: o.version for o in model.opset_import}
+    graph = model.graph
+    types = {v.name: v.type for v in (*graph.value_info, *graph.input, *graph.output)}
+    for t in graph.initializer:
+        types[t.name] = onnx.helper.make_tensor_type_proto(t.data_type, list(t.dims))
+    found = False
+    for number, node in enumerate(graph.node):
+        if node.op_type not in INLINED.get(node.domain, ()):
+            continue
+        function = _function(node, versions, types)
+        if function is None:
+            continue
+        function.domain, function.name = DOMAIN, f"{node.op_type}_{number}"
+        known = {o.domain for o in model.opset_import}
+        model.opset_import.extend(o for o in function.opset_import if o.domain not in known)
+        model.functions.append(function)
+        call = onnx.helper.make_node(function.name, list(node.input), list(node.output), node.name, domain=DOMAIN)
+        node.CopyFrom(call)
+        found = True
+    if found:
+        model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+    return found
+
+
+def _function(node: NodeProto, versions: dict[str, int], types: dict[str, TypeProto]) -> FunctionProto | None:
+    """The body of `node` by its schema, its attributes put in; None where there is none."""
+    version = versions[node.domain]
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    inputs = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
+    body = b""
+    if schema.has_context_dependent_function:
+        best = max(v for v in schema.context_dependent_function_opset_versions if v <= versions.get("", version))
+        body = schema.get_context_dependent_function_with_opset_version(best, node.SerializeToString(), inputs)
+    elif schema.has_function:
+        best = max(v for v in schema.function_opset_versions if v <= versions.get("", version))
+        body = schema.get_function_with_opset_version(best)
+    if not body:
+        return None
+    function = FunctionProto.FromString(body)
+    for opset in function.opset_import:  # else the inliner leaves it
+        opset.version = versions.get(opset.domain, opset.version)
+    given = {a.name: a for a in node.attribute}
+    _bind(function.node, given, schema)
+    del function.attribute[:]
+    del function.attribute_proto[:]
+    absent = {f for f, a in zip(function.input, node.input, strict=False) if not a}
+    absent |= set(function.input[len(node.input) :])
+    for inner in function.node:
+        for i, name in enumerate(inner.input):
+            if name in absent:
+                inner.input[i] = ""
+    present = [f for f in function.input if f not in absent]
+    wanted = [f for f, a in zip(function.output, node.output, strict=False) if a]
+    del function.input[:], function.output[:]
+    function.input.extend(present)
+    function.output.extend(wanted)
+    kept = [name for name in node.input if name]
+    del node.input[:]
+    node.input.extend(kept)
+    made = [name for name in node.output if name]
+    del node.output[:]
+    node.output.extend(made)
+    return function
+
+
+def _bind(nodes: list[NodeProto], given: dict, schema: onnx.defs.OpSchema) -> None:
+    """Replaces references to the function's attributes by their values; absent ones by their defaults, or nothing."""
+    for node in nodes:
+        bound = []
+        for attribute in node.attribute:
+            if not attribute.ref_attr_name:
+                bound.append(attribute)
+                continue
+            value = given.get(attribute.ref_attr_name)
+            if value is None:
+                declared = schema.attributes.get(attribute.ref_attr_name)
+                value = declared.default_value if declared is not None and declared.default_value.name else None
+            if value is not None:
+                copy = onnx.AttributeProto()
+                copy.CopyFrom(value)
+                copy.name = attribute.name
+                bound.append(copy)
+        del node.attribute[:]
+        node.attribute.extend(bound)

@@ -1,0 +1,120 @@
+"""From an ONNX model to linalg on tensors.
+
+    onnx_graph.prepared            functions inlined, constants folded
+    torch_mlir's ONNX importer     operators of ONNX as ``torch.operator "onnx.…"``
+    convert-torch-onnx-to-torch    operators of torch
+    the bindings' torch pipeline   linalg on tensors
+
+Weights are arguments of the function that is made, so that they are neither printed nor copied into the code.
+"""
+
+import dataclasses
+import importlib
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import ModelProto, helper, numpy_helper
+
+from ...dialects import make_context
+from ...dialects.diagnostic import DiagnosedError
+from ...dialects.mlir import PACKAGE, ir
+from ..diagnostics import user_error
+from .lowering import check_lowered, first_line, ops, run
+from .onnx_graph import prepared
+
+WAY_OUT = "run that part of the model with another runtime, or replace the node"
+TO_TORCH = "builtin.module(func.func(convert-torch-onnx-to-torch))"
+TO_BACKEND = "builtin.module(torch-lower-to-backend-contract)"
+TO_LINALG = (
+    "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true},canonicalize,cse)"
+)
+ELEMENTS = frozenset(
+    onnx.TensorProto.DataType.Value(name)
+    for name in (
+        *("UNDEFINED", "BOOL", "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"),
+        *("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
+    )
+)
+OPERATOR = re.compile(r'name = "onnx\.([^"]*)"')
+VALUE_TYPE = re.compile(r"!torch\.vtensor<[^>]*>")
+HOISTED = 256  # elements: smaller weights stay in the graph, where they are folded
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A module whose function ``main`` takes the model's inputs, then `weights`."""
+
+    module: ir.Module
+    inputs: list[onnx.ValueInfoProto]
+    outputs: list[onnx.ValueInfoProto]
+    weights: list[np.ndarray]
+
+
+def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = None) -> Lowered:
+    """Linalg on tensors for a model, for inputs of `shapes` where given. A user's error where there is no way."""
+    for value in (*model.graph.input, *model.graph.output):
+        if value.type.WhichOneof("value") not in ("tensor_type", None):
+            kind = value.type.WhichOneof("value").removesuffix("_type")
+            raise user_error(f"'{value.name}' of the model is a {kind}; only tensors are supported")
+        if value.type.tensor_type.elem_type not in ELEMENTS:
+            kind = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+            raise user_error(f"'{value.name}' of the model is a tensor of {kind}, which is not supported")
+    model = prepared(model, shapes)
+    graph = model.graph
+    inputs = list(graph.input)
+    outputs = list(graph.output)
+    weights = _hoisted(graph)
+    module = _imported(model)
+    _to_torch(module, model)
+    run(module, TO_LINALG, WAY_OUT)
+    for op in ops(module):
+        if op.name == "cf.assert":  # sizes that do not match are refused at the call
+            op.erase()
+    run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
+    check_lowered(module, ("torch", "torch_c", "tm_tensor", "ml_program"), WAY_OUT)
+    return Lowered(module, inputs, outputs, weights)
+
+
+def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:
+    """Makes large initializers inputs, and returns their values."""
+    large = [t for t in graph.initializer if np.prod(t.dims) > HOISTED]
+    small = [t for t in graph.initializer if np.prod(t.dims) <= HOISTED]
+    del graph.initializer[:]
+    graph.initializer.extend(small)
+    graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in large)
+    return [numpy_helper.to_array(t) for t in large]
+
+
+def _imported(model: ModelProto) -> ir.Module:
+    torch_dialect = importlib.import_module(f"{PACKAGE}.dialects.torch")
+    onnx_importer = importlib.import_module(f"{PACKAGE}.extras.onnx_importer")
+    context = make_context()
+    context.enable_multithreading(False)
+    torch_dialect.register_dialect(context)
+    model.graph.name = "main"
+    try:
+        info = onnx_importer.ModelInfo(model)
+        module = info.create_module(context=context)
+        onnx_importer.NodeImporter.define_function(info.main_graph, module.operation).import_all()
+    except Exception as error:
+        raise user_error(f"the ONNX graph cannot be imported: {first_line(error)}; {WAY_OUT}") from error
+    return module
+
+
+def _to_torch(module: ir.Module, model: ModelProto) -> None:
+    """Operators of ONNX become torch's. A user's error for one that the lowering does not know."""
+    try:
+        run(module, TO_TORCH, WAY_OUT)
+        run(module, TO_BACKEND, WAY_OUT)
+    except DiagnosedError as error:
+        text = error.diagnostics[0].message
+        found = OPERATOR.search(text)
+        if found is None:
+            raise
+        types = ", ".join(t.replace("!torch.vtensor", "tensor") for t in VALUE_TYPE.findall(text.rpartition(" : (")[2]))
+        node = next((n for n in model.graph.node if n.op_type == found[1]), None)
+        at = "" if node is None else f" (node '{node.name or node.output[0]}')"
+        name = found[1] if node is None or not node.domain else f"{node.domain}.{found[1]}"
+        raise user_error(f"operator {name} of ONNX{at} has no lowering to linalg for {types}; {WAY_OUT}") from None

@@ -1,0 +1,7 @@
+"""Tests keep compiled kernels in a folder of their own: they see none of the user's, and leave none."""
+
+import os
+import tempfile
+
+_folder = tempfile.TemporaryDirectory(prefix="attn-opt-test-")
+os.environ["ATTN_OPT_CACHE_DIR"] = _folder.name

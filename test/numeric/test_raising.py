@@ -1,0 +1,120 @@
+"""raise-attention keeps what a graph computes: before, raised, and raised and fused give the same in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module, print_module
+from attn_opt.dialects.reference import evaluate
+from attn_opt.transforms.fuse_attention import FuseAttention
+from attn_opt.transforms.passes import listening
+from attn_opt.transforms.raise_attention import RaiseAttention
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from written_out import Written
+
+CONTEXT = make_context()
+
+
+def raised(text: str):
+    reports = []
+    module = parse_module(text, "graph.mlir", CONTEXT)
+    with CONTEXT, listening(reports.append):
+        RaiseAttention().run(module.operation)
+    assert module.operation.verify()
+    return module, [r.message for r in reports]
+
+
+def check(graph: Written, seed: int = 0) -> str:
+    text, inputs = graph.text(), graph.inputs(seed)
+    with CONTEXT:
+        expected = evaluate(parse_module(text, "graph.mlir", CONTEXT), inputs)[0]
+        module, messages = raised(text)
+        normal = print_module(module)
+        assert normal.count("linalg_ext.softmax") == 1, f"{messages}\n{text}"
+        np.testing.assert_allclose(evaluate(module, inputs)[0], expected, rtol=1e-12, atol=1e-12, err_msg=normal)
+        FuseAttention().run(module.operation)
+        assert module.operation.verify()
+        assert "scf.for" in print_module(module)
+        np.testing.assert_allclose(evaluate(module, inputs)[0], expected, rtol=1e-12, atol=1e-12)
+    return normal
+
+
+@st.composite
+def graphs(draw):
+    def one_of(*choices):
+        return draw(st.sampled_from(choices))
+
+    size = st.integers(2, 6)
+    divide = one_of("before", "reciprocal", "after")
+    return Written(
+        b=draw(st.integers(1, 3)),
+        h=draw(st.integers(1, 3)),
+        groups=one_of(1, 1, 2),
+        m=draw(st.integers(1, 6)),
+        k=draw(size),
+        d=draw(size),
+        dv=draw(size),
+        matmul=one_of("batch_matmul", "generic", "ext"),
+        transpose=one_of("op", "map"),
+        scale=one_of("q", "k", "both", "scores", "none"),
+        mask=one_of("none", "causal", "bias_mk", "bias_k", "bias_full", "bool", "iota"),
+        maximum=one_of("maximumf", "maxnumf", "select", "reduce", "none"),
+        base=one_of("exp", "exp2"),
+        divide=divide,
+        keep=one_of("map", "expand", "broadcast"),
+        softmax=one_of("written", "written", "linalg"),
+        commuted=draw(st.booleans()),
+        guard=draw(st.booleans()) and divide != "after",
+    )
+
+
+@given(graphs())
+@settings(deadline=None, max_examples=100)
+def test_raised_equals_written_out(graph):
+    check(graph)
+
+
+def test_nothing_is_repeated_for_groups():
+    """Keys and values are read as they are, and the scores have a dimension for the group."""
+    text = check(Written(groups=3, h=2, k=8))
+    assert "tensor<2x6x8x" not in text and "tensor<2x2x3x5x8xf64>" in text
+
+
+def test_the_scale_is_one_factor_of_the_scores():
+    assert check(Written(scale="both")).count("2.500000e-01") == 1
+
+
+def test_a_fully_masked_row_is_zero():
+    graph = Written(mask="bool")
+    inputs = graph.inputs()
+    inputs[3][0, 0, 2, :] = False
+    with CONTEXT:
+        module, _ = raised(graph.text())
+        found = evaluate(module, inputs)[0]
+    assert np.all(found[0, :, 2] == 0) and np.all(np.isfinite(found))
+
+
+def test_raising_twice_changes_nothing():
+    with CONTEXT:
+        module, _ = raised(Written(mask="causal", groups=2).text())
+        once = print_module(module)
+        again, messages = raised(once)
+        assert print_module(again) == once and not messages
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "f16"])
+def test_narrow_floats_are_computed_in_f32(element):
+    """Scores, the chain on them and the output's accumulator are f32, whatever is stored."""
+    text = (
+        Written()
+        .text()
+        .replace("f64", element)
+        .replace("0xFFF0000000000000", {"f32": "0xFF800000", "bf16": "0xFF80", "f16": "0xFC00"}[element])
+    )
+    with CONTEXT:
+        module, _ = raised(text)
+        printed = print_module(module)
+    assert "linalg_ext.softmax dimension(3) ins(" in printed
+    assert "tensor<2x2x5x7xf32>, tensor<2x2x5xf32>" in printed

@@ -1,0 +1,253 @@
+"""torch.compile(…, backend="attn_opt"): attention in kernels, everything else as torch has it."""
+
+import copy
+import math
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
+
+import attn_opt.compiler.frontends.dynamo as dynamo  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from attn_opt.compiler import stats  # noqa: E402
+from models import MODELS, Decoder  # noqa: E402
+from test_torch import close, tensors, wide  # noqa: E402
+from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:flex_attention called")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+
+
+class Counts:
+    """What stats() has counted since this was made."""
+
+    def __init__(self):
+        self.before = stats()
+
+    def __getattr__(self, name):
+        after = stats()
+        if name == "reasons":
+            return [r for r, n in after["reasons"].items() if n > self.before["reasons"].get(r, 0)]
+        return after[name] - self.before[name]
+
+    @property
+    def kernels(self):
+        return self.compiled + self.cache_hits
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="attn_opt", **options)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name):
+    model, args, attentions = MODELS[name]()
+    reference = copy.deepcopy(model).double()
+    counts = Counts()
+    close(compiled(model)(*args), reference(*map(wide, args)))
+    assert (counts.kernels, counts.left) == (attentions, 0)
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+def test_decoding_with_a_cache(rest):
+    """A prompt, then token after token; each new length is a new graph for dynamo."""
+    torch.manual_seed(0)
+    model = Decoder().eval()
+    reference = copy.deepcopy(model)
+    fast = compiled(model, options={"rest": rest})
+    start = 0
+    for length in (7, 1, 1, 3, 4):
+        tokens, positions = torch.randint(0, 50, (1, length)), torch.arange(start, start + length)
+        torch.testing.assert_close(fast(tokens, positions), reference(tokens, positions), rtol=1e-5, atol=1e-5)
+        start += length
+
+
+def test_the_rest_is_called_as_it_is():
+    """Only the attention is taken out of the graph; reshapes of its inputs go with it."""
+    calls = []
+
+    def spy(graph, inputs, **keywords):
+        result = dynamo.backend(graph, inputs, **keywords)
+        calls.extend(str(n.target) for n in graph.graph.nodes if n.op.startswith("call"))
+        return result
+
+    def block(x, w):
+        q, k, v = (x @ w).view(2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return torch.relu(out.transpose(1, 2).reshape(2, 9, 32))
+
+    x, w = tensors((2, 9, 32), (32, 96))
+    close(torch.compile(block, backend=spy)(x, w), block(x.double(), w.double()))
+    assert [c for c in calls if "attention" in c] == ["attention_0"]
+    assert not any(name in str(calls) for name in ("softmax", "permute", "scaled_dot_product"))
+
+
+def test_one_kernel_for_equal_layers():
+    def layers(x):
+        for _ in range(4):
+            x = x + F.scaled_dot_product_attention(x, x, x)
+        return x
+
+    counts = Counts()
+    compiled(layers)(*tensors((2, 3, 11, 8)))
+    assert (counts.compiled, counts.cache_hits) == (1, 3)
+
+
+def test_new_sizes():
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    fast, counts = compiled(attention), Counts()
+    for n in (5, 9, 33, 70, 12):
+        args = tensors((2, 3, n, 8), (2, 3, n, 8), (2, 3, n, 8))
+        close(fast(*args), attention(*map(wide, args)))
+    assert counts.compiled == 2, "one for the first size and one for all others"
+
+
+def test_sizes_that_happen_to_be_equal():
+    def attention(q, k):
+        return (q @ k.mT).softmax(-1) @ k
+
+    fast = compiled(attention, dynamic=True)
+    for m, n in ((8, 8), (8, 12), (5, 8)):
+        args = tensors((2, m, 8), (2, n, 8))
+        close(fast(*args), attention(*map(wide, args)))
+
+
+def test_graph_break():
+    def two(x):
+        x = F.scaled_dot_product_attention(x, x, x)
+        torch._dynamo.graph_break()
+        return F.scaled_dot_product_attention(x, x, x)
+
+    counts = Counts()
+    (x,) = tensors((2, 3, 6, 8))
+    close(compiled(two)(x), two(x.double()))
+    assert counts.kernels == 2
+
+
+@pytest.mark.parametrize("kind", ["score_mod", "plain"])
+def test_flex_attention(kind):
+    def attention(q):
+        modification = (lambda s, b, h, i, j: s - (i - j).abs()) if kind == "score_mod" else None
+        return flex_attention(q, q, q, score_mod=modification)
+
+    (q,) = tensors((1, 2, 32, 16))
+    counts = Counts()
+    found = compiled(attention)(q)
+    scores = q.double() @ q.double().mT / 4
+    if kind == "score_mod":
+        i = torch.arange(32)
+        scores = scores - (i[:, None] - i).abs()
+    close(found, scores.softmax(-1) @ q.double())
+    assert counts.kernels == 1
+
+
+def test_gradients_stay_with_torch():
+    (x,) = tensors((2, 3, 6, 8))
+    x.requires_grad_()
+    fast, counts = compiled(lambda q: F.scaled_dot_product_attention(q, q, q)), Counts()
+    dynamo._warned.clear()
+    with torch.enable_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            fast(x).sum().backward()
+            torch._dynamo.reset()
+    assert x.grad is not None and counts.compiled == 0 and dynamo.GRADIENT in counts.reasons
+    assert sum("needs a gradient" in str(w.message) for w in told) == 1
+    with torch.no_grad():
+        close(fast(x), F.scaled_dot_product_attention(*(x.double().detach(),) * 3))
+    assert counts.kernels == 1
+
+
+def weights_too(q):
+    p = (q @ q.mT).softmax(-1)
+    return p @ q, p
+
+
+def wrong_axis(q):
+    return (q @ q.mT).softmax(-2) @ q
+
+
+def written_between(q):
+    s = q @ q.mT
+    q.add_(1)
+    return s.softmax(-1) @ q
+
+
+def with_dropout(q):
+    return F.scaled_dot_product_attention(q, q, q, dropout_p=0.99)
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (weights_too, "its scores or probabilities are used elsewhere too"),
+        (wrong_axis, "it is normalised along another dimension"),
+        (written_between, "memory is written to between its matmuls"),
+    ],
+)
+def test_left_alone(function, reason):
+    (q,) = tensors((2, 3, 6, 8))
+    counts = Counts()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, expected = compiled(function)(q.clone()), function(q.double())
+    for a, b in zip(*((x,) if isinstance(x, torch.Tensor) else x for x in (found, expected)), strict=True):
+        close(a, b)
+    assert counts.compiled == 0 and any(reason in r for r in counts.reasons)
+
+
+def test_dropout_is_left_alone():
+    counts = Counts()
+    (q,) = tensors((2, 3, 6, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = compiled(with_dropout)(q)
+    assert counts.compiled == 0 and (found == 0).any()
+
+
+def test_writes_to_the_scores_and_before_them():
+    def function(q, cache, row):
+        cache[:, :, 3] = row
+        s = torch.matmul(q, cache.transpose(-1, -2))
+        s /= math.sqrt(8)
+        s.masked_fill_(torch.arange(9) > 6, -math.inf)
+        return torch.softmax(s, -1) @ cache
+
+    q, cache, row = tensors((2, 3, 6, 8), (2, 3, 9, 8), (2, 3, 8))
+    counts = Counts()
+    mine, theirs = cache.clone(), cache.double()
+    close(compiled(function)(q, mine, row), function(q.double(), theirs, row.double()))
+    close(mine, theirs)
+    assert counts.kernels == 1
+
+
+def test_layout_of_the_result():
+    """Torch's own attention returns a transposed layout, on which a view may rely."""
+
+    def function(x):
+        q = x.view(2, 6, 3, 8).transpose(1, 2)
+        return F.scaled_dot_product_attention(q, q, q).transpose(1, 2).view(2, 6, 24)
+
+    (x,) = tensors((2, 6, 24))
+    close(compiled(function)(x), function(x.double()))
+
+
+def test_bfloat16():
+    args = tensors((2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 8), dtype=torch.bfloat16)
+    found = compiled(F.scaled_dot_product_attention)(*args)
+    close(found, F.scaled_dot_product_attention(*map(wide, args)), torch.bfloat16)
+
+
+def test_bad_options():
+    for options in ({"rest": "somebody"}, {"tile": 3}):
+        with pytest.raises(Exception, match=r"rest must be one of|unknown option"):
+            compiled(lambda x: x + 1, options=options)(torch.zeros(2))

@@ -1,0 +1,202 @@
+"""Functions of JAX: attention is found in them however it is written, and the numbers are float64's."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from attn_opt.compiler.api import CompileError, compile
+from attn_opt.compiler.counts import stats
+
+jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
+jnp = jax.numpy
+attention = jax.nn.dot_product_attention
+
+B, T, S, N, H = 2, 21, 37, 4, 8  # batch, queries, keys, heads, head size
+FLOATS = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+TOLERANCE = {"f32": 1e-5, "f16": 1e-2, "bf16": 1e-2}
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(np.float32)
+
+
+def qkv(heads: int = N) -> tuple[np.ndarray, ...]:
+    return random(B, T, N, H), random(B, S, heads, H, seed=1), random(B, S, heads, H, seed=2)
+
+
+def mask(*shape: int) -> np.ndarray:
+    kept = np.random.default_rng(3).random(shape) > 0.3
+    kept[..., 0] = True
+    return kept
+
+
+def check(fn, args, dtype: str = "f32", attentions: int = 1):
+    """Compiles, counts the attentions, and compares with the function itself on float64."""
+    leaves, structure = jax.tree.flatten(args)
+    leaves = [np.asarray(x) for x in leaves]
+    args = jax.tree.unflatten(structure, [x.astype(FLOATS[dtype]) if x.dtype == np.float32 else x for x in leaves])
+    before = stats()
+    kernel = compile(fn, args)
+    after = stats()
+    assert after["compiled"] - before["compiled"] == attentions
+    assert after["left"] == before["left"]
+    results = kernel(*args)
+    exact = jax.tree.map(lambda x: x.astype(np.float64) if x.dtype == FLOATS[dtype] else x, args)
+    with jax.enable_x64(True):
+        expected = fn(*exact)
+    found, found_structure = jax.tree.flatten(results)
+    wanted, wanted_structure = jax.tree.flatten(expected)
+    assert found_structure == wanted_structure
+    for a, b in zip(found, map(np.asarray, wanted), strict=True):
+        error = np.abs(a.astype(np.float64) - b).max() / np.abs(b).max()
+        assert error < TOLERANCE[dtype]
+    return kernel
+
+
+DOT_PRODUCT = {
+    "plain": (lambda q, k, v: attention(q, k, v), qkv()),
+    "causal": (lambda q, k, v: attention(q, k, v, is_causal=True), qkv()),
+    "scale": (lambda q, k, v: attention(q, k, v, scale=0.3), qkv()),
+    "mask": (lambda q, k, v, m: attention(q, k, v, mask=m), (*qkv(), mask(B, 1, T, S))),
+    "bias": (lambda q, k, v, b: attention(q, k, v, bias=b), (*qkv(), random(1, N, T, S))),
+    "window": (lambda q, k, v: attention(q, k, v, local_window_size=(9, 30)), qkv()),
+    "grouped": (lambda q, k, v: attention(q, k, v, is_causal=True), qkv(heads=2)),
+    "one key head": (lambda q, k, v: attention(q, k, v), qkv(heads=1)),
+    "lengths": (
+        lambda q, k, v, a, b: attention(q, k, v, query_seq_lengths=a, key_value_seq_lengths=b),
+        (*qkv(), np.array([T, 9], np.int32), np.array([S, 11], np.int32)),
+    ),
+    "no batch": (lambda q, k, v: attention(q, k, v), tuple(x[0] for x in qkv())),
+}
+
+
+@pytest.mark.parametrize("name", DOT_PRODUCT)
+def test_dot_product_attention(name):
+    check(*DOT_PRODUCT[name])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("name", ["plain", "mask", "grouped"])
+def test_dot_product_attention_in_half_precision(name, dtype):
+    check(*DOT_PRODUCT[name], dtype)
+
+
+def by_hand(q, k, v):
+    scores = jnp.einsum("btnh,bsnh->bnts", q, k) / jnp.sqrt(q.shape[-1]).astype(q.dtype)
+    return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(scores, axis=-1), v)
+
+
+def softcap_divided_last(q, k, v):
+    q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
+    scores = 30 * jnp.tanh(q @ k.swapaxes(-1, -2) * 0.2 / 30)
+    e = jnp.exp(scores - scores.max(-1, keepdims=True))
+    return e @ v / e.sum(-1, keepdims=True)
+
+
+def flax_style(q, k, v, m):
+    q = q / jnp.sqrt(q.shape[-1]).astype(q.dtype)
+    weights = jnp.einsum("...qhd,...khd->...hqk", q, k)
+    weights = jnp.where(m, weights, jnp.finfo(weights.dtype).min)
+    weights = jax.nn.softmax(weights).astype(q.dtype)
+    return jnp.einsum("...hqk,...khd->...qhd", weights, v)
+
+
+def alibi(q, k, v):
+    scores = jnp.einsum("btnh,bsnh->bnts", q, k) * H**-0.5
+    distance = jnp.arange(S)[None, :] - jnp.arange(T)[:, None]
+    scores = scores + distance * (2.0 ** -jnp.arange(1, N + 1))[:, None, None].astype(q.dtype)
+    return jnp.einsum("bnts,bsnh->btnh", jax.nn.softmax(scores), v)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("fn", [by_hand, softcap_divided_last, flax_style, alibi])
+def test_written_out(fn, dtype):
+    check(fn, (*qkv(), mask(B, 1, T, S)) if fn is flax_style else qkv(), dtype)
+
+
+def test_vmap_and_jit():
+    check(jax.jit(jax.vmap(lambda q, k, v: jax.nn.softmax(q @ k.T) @ v)), tuple(x[:, :, 0] for x in qkv()))
+
+
+def block(weights, x):
+    heads = lambda y: y.reshape(*y.shape[:2], N, H)  # noqa: E731
+    normed = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+    q, k, v = (heads(normed @ weights[name]) for name in "qkv")
+    x = x + attention(q, k, v, is_causal=True).reshape(x.shape) @ weights["o"]
+    hidden = jax.nn.gelu(x @ weights["up"], approximate=False)
+    return {"x": x + hidden @ weights["down"], "cache": (k, v)}
+
+
+def block_weights() -> dict[str, np.ndarray]:
+    sizes = {**dict.fromkeys("qkvo", (N * H, N * H)), "up": (N * H, 50), "down": (50, N * H)}
+    return {name: random(*shape, seed=i) / 8 for i, (name, shape) in enumerate(sizes.items())}
+
+
+def test_block_with_pytrees():
+    check(block, (block_weights(), random(B, T, N * H)))
+
+
+def test_closed_over_weights_are_arguments_of_the_kernel():
+    weights = {name: jnp.asarray(value) for name, value in block_weights().items()}
+    kernel = check(lambda x: block(weights, x), (random(B, T, N * H),))
+    assert len(kernel.signature.arguments) == 1 + len(weights)
+
+
+def test_key_value_cache():
+    def step(q, k, v, keys, values, position):
+        keys = jax.lax.dynamic_update_slice_in_dim(keys, k, position, 1)
+        values = jax.lax.dynamic_update_slice_in_dim(values, v, position, 1)
+        seen = (jnp.arange(S) <= position)[None, None, None]
+        return attention(q, keys, values, mask=seen), keys, values
+
+    q, k, v = qkv()
+    check(step, (q[:, :1], k[:, :1], v[:, :1], k, v, np.int32(7)))
+
+
+def test_arrays_of_jax_come_back_as_such():
+    q, k, v = map(jnp.asarray, qkv())
+    kernel = compile(by_hand, (q, k, v))
+    assert isinstance(kernel(q, k, v), jax.Array)
+    assert isinstance(kernel(*qkv()), np.ndarray)
+    np.testing.assert_allclose(kernel(q, k, v), by_hand(q, k, v), rtol=1e-4, atol=1e-5)
+
+
+def test_shapes_without_values():
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in qkv()]
+    np.testing.assert_allclose(compile(by_hand, shapes)(*qkv()), by_hand(*qkv()), rtol=1e-4, atol=1e-5)
+
+
+def test_unsigned_integers_and_numbers():
+    table = random(7, 3)
+    kernel = compile(lambda i, scale: (jnp.asarray(table)[i] * scale, i + 1), (np.array([1, 6], np.uint8), 2.0))
+    rows, following = kernel(np.array([1, 6], np.uint8), 2.0)
+    np.testing.assert_allclose(rows, table[[1, 6]] * 2)
+    assert following.dtype == np.uint8
+    assert following.tolist() == [2, 7]
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "options", "message"),
+    [
+        (by_hand, None, {}, "example_args are needed"),
+        (by_hand, qkv()[:2], {}, "JAX cannot trace 'by_hand': TypeError"),
+        (by_hand, (np.zeros((2, 3), np.float32),) * 3, {}, "JAX cannot trace 'by_hand'"),
+        (jnp.sort, (np.zeros(3, np.float32),), {}, "'stablehlo.sort' has no lowering to linalg"),
+        (by_hand, qkv(), {"dynamic_shapes": {}}, "dynamic_shapes is for functions of torch"),
+        (lambda x: float(x) + 1, (np.float32(1),), {}, "JAX cannot trace '<lambda>': ConcretizationTypeError"),
+    ],
+)
+def test_errors(fn, args, options, message):
+    with pytest.raises(CompileError, match=message) as caught:
+        compile(fn, args, **options)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_errors_of_calls():
+    kernel = compile(by_hand, qkv())
+    q, k, v = qkv()
+    with pytest.raises(CompileError, match="was traced for 3 arguments"):
+        kernel(q, k)
+    with pytest.raises(CompileError, match="argument 0 must be tensor<2x21x4x8xf32>"):
+        kernel(q[:1], k, v)
+    with pytest.raises(CompileError, match="but is an array of float16"):
+        kernel(q.astype(np.float16), k, v)

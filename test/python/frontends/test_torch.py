@@ -1,0 +1,245 @@
+"""compile() on functions and modules of torch, against torch in float64."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
+
+import torch.nn.functional as F  # noqa: E402
+from attn_opt.compiler import CompileError, compile  # noqa: E402
+from models import MODELS  # noqa: E402
+from torch.export import Dim  # noqa: E402
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2, torch.float16: 1e-2}
+
+
+def tensors(*shapes, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(*s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes)
+
+
+def wide(value):
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def close(found, expected, dtype=torch.float32):
+    assert found.shape == expected.shape and found.dtype == dtype
+    error = (found.double() - expected).abs().max() / expected.abs().max()
+    assert error < TOLERANCE[dtype], error
+
+
+def check(function, args, raised=1, **options):
+    kernel = compile(function, args, **options)
+    with torch.no_grad():
+        close(kernel(*args), function(*map(wide, args)), args[0].dtype)
+    assert kernel.ir("raised").count("linalg_ext.softmax") == raised
+    return kernel
+
+
+def sdpa(**keywords):
+    return lambda q, k, v, *mask: F.scaled_dot_product_attention(q, k, v, *mask, **keywords)
+
+
+SHAPES = ((2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 6))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("keywords", [{}, {"is_causal": True}, {"scale": 0.3}], ids=str)
+def test_sdpa(keywords, dtype):
+    check(sdpa(**keywords), tensors(*SHAPES, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(9, 13), (1, 13), (2, 1, 9, 13), (1, 4, 1, 13), (2, 4, 9, 13)], ids=str)
+@pytest.mark.parametrize("kind", ["float", "bool"])
+def test_sdpa_mask(kind, shape):
+    mask = tensors(shape)[0]
+    check(sdpa(), (*tensors(*SHAPES), mask > -1 if kind == "bool" else mask))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [(6, 3), (6, 1)])
+def test_sdpa_groups(heads, causal):
+    q, k, v = tensors((2, heads[0], 9, 8), (2, heads[1], 13, 8), (2, heads[1], 13, 6))
+    kernel = check(sdpa(enable_gqa=True, is_causal=causal), (q, k, v))
+    assert "2x6x13x" not in kernel.ir("raised")
+
+
+def test_sdpa_ranks():
+    check(sdpa(), tensors((9, 8), (13, 8), (13, 6)))
+    check(sdpa(), tensors((3, 9, 8), (3, 13, 8), (3, 13, 6)))
+    check(sdpa(), tensors((1, 1, 1, 8), (1, 1, 13, 8), (1, 1, 13, 6)))
+
+
+def test_sdpa_fully_masked_rows_are_zero():
+    q, k, v = tensors(*SHAPES)
+    mask = torch.ones(9, 13, dtype=torch.bool)
+    mask[4] = False
+    kernel = compile(sdpa(), (q, k, v, mask))
+    assert torch.all(kernel(q, k, v, mask)[:, :, 4] == 0)
+
+
+def test_sdpa_dropout_is_left_alone():
+    q, k, v = tensors(*SHAPES)
+    with pytest.raises(CompileError, match="no lowering"):
+        compile(sdpa(dropout_p=0.5), (q, k, v))
+
+
+def stable(q, k, v):
+    s = q @ k.mT
+    e = torch.exp(s - s.amax(-1, keepdim=True))
+    return (e @ v) / e.sum(-1, keepdim=True)
+
+
+def reciprocal(q, k, v):
+    s = q @ k.mT
+    e = torch.exp2((s - s.max(-1, keepdim=True).values) * math.log2(math.e))
+    return (e * e.sum(-1, keepdim=True).reciprocal()) @ v
+
+
+def einsums(q, k, v):
+    s = torch.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(q.shape[-1])
+    return torch.einsum("bhqk,bhkd->bqhd", s.softmax(-1), v)
+
+
+def softcap_and_window(q, k, v):
+    i, j = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+    s = torch.tanh(q @ k.mT / 5) * 5 - 0.1 * (i - j).abs()
+    return torch.where((i >= j - 3) & (i - j < 4), s, -math.inf).softmax(-1) @ v
+
+
+def alibi(q, k, v):
+    slopes = torch.exp2(-8 * torch.arange(1, q.shape[1] + 1) / q.shape[1])
+    bias = slopes[:, None, None] * (torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None])
+    return (q @ k.mT * 0.3 + bias).softmax(-1) @ v
+
+
+def by_lse(q, k, v):
+    s = q @ k.mT
+    return torch.exp(s - torch.logsumexp(s, -1, keepdim=True)) @ v
+
+
+def in_place(q, k, v):
+    s = torch.matmul(q, k.transpose(-1, -2))
+    s /= math.sqrt(q.shape[-1])
+    s.masked_fill_(torch.arange(k.shape[-2]) > 9, -math.inf)
+    return F.softmax(s, -1) @ v
+
+
+@pytest.mark.parametrize(
+    "function", [stable, reciprocal, einsums, softcap_and_window, alibi, by_lse, in_place], ids=lambda f: f.__name__
+)
+def test_written_by_hand(function):
+    check(function, tensors(*SHAPES))
+
+
+def test_flex_attention():
+    bias, documents = tensors((4,))[0].double(), torch.arange(32) // 12
+
+    def score_mod(score, b, h, i, j):
+        return score + bias[h] * (i - j)
+
+    def mask_mod(b, h, i, j):
+        return (i >= j) & (documents[i] == documents[j])
+
+    mask = create_block_mask(mask_mod, None, None, 32, 32, device="cpu", BLOCK_SIZE=16)
+
+    def attention(q, k, v):
+        return flex_attention(q, k, v, score_mod=score_mod, block_mask=mask, enable_gqa=True)
+
+    q, k, v = tensors((2, 4, 32, 16), (2, 2, 32, 16), (2, 2, 32, 16))
+    kernel = compile(attention, (q, k, v))
+    rows, columns = torch.arange(32)[:, None], torch.arange(32)
+    allowed = (rows >= columns) & (documents[:, None] == documents)
+    scores = q.double() @ k.double().repeat_interleave(2, 1).mT / 4 + bias[:, None, None] * (rows - columns)
+    expected = torch.where(allowed, scores, -math.inf).softmax(-1) @ v.double().repeat_interleave(2, 1)
+    close(kernel(q, k, v), expected)
+    assert "32x32xi1" not in kernel.ir("raised")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_dynamic_sizes(causal):
+    batch, queries, keys = Dim("batch"), Dim("queries"), Dim("keys")
+    shapes = ({0: batch, 2: queries}, {0: batch, 2: keys}, {0: batch, 2: keys})
+
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+    kernel = compile(attention, tensors((2, 4, 9, 8), (2, 2, 13, 8), (2, 2, 13, 8)), dynamic_shapes=shapes)
+    for b, m, n in ((2, 9, 13), (1, 70, 70), (3, 1, 129)):
+        args = tensors((b, 4, m, 8), (b, 2, n, 8), (b, 2, n, 8))
+        close(kernel(*args), attention(*map(wide, args)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name):
+    model, args, attentions = MODELS[name]()
+    kernel = compile(model, args)
+    with torch.no_grad():
+        found = kernel(*args)
+        expected = model.double()(*map(wide, args))
+    close(found, expected)
+    assert kernel.ir("raised").count("linalg_ext.softmax") == attentions
+
+
+def test_arguments_and_results_keep_their_structure():
+    def function(inputs, *, scale):
+        q, k = inputs["q"], inputs["k"]
+        return {"out": (q @ k.mT * scale).softmax(-1) @ k, "sum": (q + 1,)}
+
+    q, k = tensors((9, 8), (13, 8))
+    kernel = compile(function, ({"q": q, "k": k},), example_kwargs={"scale": torch.tensor(0.3)})
+    found = kernel({"q": q, "k": k}, scale=torch.tensor(0.5))
+    close(found["out"], (q.double() @ k.double().mT * 0.5).softmax(-1) @ k.double())
+    close(found["sum"][0], q.double() + 1)
+
+
+def test_numpy_in_numpy_out():
+    args = tensors(*SHAPES)
+    kernel = compile(sdpa(), args)
+    found = kernel(*(a.numpy() for a in args))
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, kernel(*args).numpy())
+
+
+def branches(q, k, v):
+    return q if q.sum() > 0 else k
+
+
+@pytest.mark.parametrize(
+    "function, args, options, message",
+    [
+        (sdpa(), None, {}, "no frontend|example_args are needed"),
+        (sdpa(), tensors(*SHAPES)[:2], {}, "torch.export cannot trace"),
+        (branches, tensors(*SHAPES), {}, "torch.export cannot trace 'branches'"),
+        (lambda x: torch.sort(x).values, tensors((5, 7)), {}, "no lowering"),
+        (sdpa(), tensors(*SHAPES), {"tiles": 1}, "unknown option 'tiles'"),
+        (lambda x: x, (object(),), {}, "no frontend traces"),
+    ],
+)
+def test_what_cannot_be_traced(function, args, options, message):
+    with pytest.raises(CompileError, match=message):
+        compile(function, args, **options)
+
+
+def test_calls_that_do_not_fit():
+    q, k, v = tensors(*SHAPES)
+    kernel = compile(sdpa(), (q, k, v))
+    for args, message in (
+        ((q, k), "was traced for"),
+        ((q, k, v.double()), "must be"),
+        ((q, k, v[:, :, 1:]), "must be"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            kernel(*args)
+
+
+def test_the_core_imports_no_torch():
+    code = "import sys; from attn_opt.compiler import compile, stats; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,251 @@
+"""Kernels that are there already: found by what they depend on, safe whatever happens to the folder."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from attn_opt.compiler import CompileError, cache, compile, stats
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+
+ATTENTION = """
+func.func @attention(%q: tensor<?x16xf32>, %k: tensor<24x16xf32>, %v: tensor<24x16xf32>) -> tensor<?x16xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %inf = arith.constant 0xFF800000 : f32
+  %m = tensor.dim %q, %c0 : tensor<?x16xf32>
+  %se = tensor.empty(%m) : tensor<?x24xf32>
+  %s0 = linalg.fill ins(%zero : f32) outs(%se : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %s = linalg.matmul
+    indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+    ins(%q, %k : tensor<?x16xf32>, tensor<24x16xf32>) outs(%s0 : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %r = tensor.empty(%m) : tensor<?xf32>
+  %m0 = linalg.fill ins(%inf : f32) outs(%r : tensor<?xf32>) -> tensor<?xf32>
+  %a0 = linalg.fill ins(%zero : f32) outs(%r : tensor<?xf32>) -> tensor<?xf32>
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<?x24xf32>)
+    outs(%se, %m0, %a0, %r : tensor<?x24xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+    : tensor<?x24xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+  %oe = tensor.empty(%m) : tensor<?x16xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%oe : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %o = linalg.matmul ins(%p#0, %v : tensor<?x24xf32>, tensor<24x16xf32>)
+    outs(%o0 : tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+"""
+ADD = """
+func.func @add(%a: tensor<?x5xf32>) -> tensor<?x5xf32> {
+  %0 = linalg.add ins(%a, %a : tensor<?x5xf32>, tensor<?x5xf32>) outs(%a : tensor<?x5xf32>) -> tensor<?x5xf32>
+  return %0 : tensor<?x5xf32>
+}
+"""
+PROCESS = """
+import json, sys, time
+import numpy as np
+from attn_opt.compiler import compile, stats
+import attn_opt.compiler.api
+text = sys.stdin.read()
+start = time.process_time()  # other processes may keep this one waiting
+kernel = compile(text)
+seconds = time.process_time() - start
+rng = np.random.default_rng(0)
+q, k, v = (rng.standard_normal(s, dtype=np.float32) for s in ((7, 16), (24, 16), (24, 16)))
+print(json.dumps([stats()["cache_hits"], seconds, kernel(q, k, v).tolist(), kernel.stages(), len(kernel.ir("llvm"))]))
+"""
+
+
+def start(text):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROCESS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdin.write(text)
+    process.stdin.close()
+    return process
+
+
+def answer(process):
+    out, error = process.stdout.read(), process.stderr.read()
+    assert process.wait() == 0, error
+    return json.loads(out)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path / "cache"))
+    cache.forget()
+    yield tmp_path / "cache"
+    cache.forget()
+
+
+def hits(work):
+    before = stats()["cache_hits"]
+    work()
+    return stats()["cache_hits"] - before
+
+
+def entries(folder):
+    return sorted(folder.glob("*.kernel"))
+
+
+def test_a_second_process_finds_the_kernel_in_10_ms(folder):
+    first, second = answer(start(ATTENTION)), answer(start(ATTENTION))
+    assert (first[0], second[0]) == (0, 1)
+    assert second[2:] == first[2:]
+    assert min(second[1], answer(start(ATTENTION))[1]) < 0.01 < first[1]
+
+
+def test_processes_at_once_agree_and_leave_whole_entries(folder):
+    answers = [answer(process) for process in [start(ATTENTION) for _ in range(3)]]
+    assert all(a[2:] == answers[0][2:] for a in answers)
+    assert len(entries(folder)) == 1 and not list(folder.glob("new-*"))
+    assert answer(start(ATTENTION))[0] == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+        lambda data: b"something else".ljust(len(data)),
+    ],
+)
+def test_damaged_entries_are_replaced(folder, damage):
+    compile(ADD)
+    (entry,) = entries(folder)
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole))
+    cache.forget()
+    x = np.ones((2, 5), np.float32)
+    assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 0
+    assert len(entry.read_bytes()) == len(whole)
+    cache.forget()
+    assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"../../etc/passwd", b"\xff" * 64, b"0" * 64])
+def test_damaged_sources_are_replaced(folder, damage):
+    compile(ADD)
+    (source,) = folder.glob("*.source")
+    source.write_bytes(damage)
+    cache.forget()
+    compile(ADD)
+    assert hits(lambda: (cache.forget(), compile(ADD))) == 1
+
+
+def test_whatever_changes_the_code_changes_the_entry(folder):
+    compile(ATTENTION)
+    assert hits(lambda: compile(ATTENTION)) == 1
+    assert hits(lambda: compile(ATTENTION, threads=1)) == 1
+    for text, options in (
+        (ATTENTION, {"fuse": False}),
+        (ATTENTION, {"tile_sizes": [8, 0, 8]}),
+        (ATTENTION, {"tile_sizes": [8, 0, 4], "tile_interchange": [0, 1, 2]}),
+        (ATTENTION.replace("24", "25"), {}),
+        (ATTENTION.replace("f32", "f64").replace("0xFF800000", "0xFFF0000000000000"), {}),
+    ):
+        assert hits(lambda text=text, options=options: compile(text, **options)) == 0
+        assert hits(lambda text=text, options=options: (cache.forget(), compile(text, **options))) == 1
+
+
+def test_the_host_and_the_sources_are_part_of_the_key(folder, monkeypatch):
+    compile(ADD)
+    monkeypatch.setattr(cache, "_environment", lambda: ("another machine",))
+    assert hits(lambda: compile(ADD)) == 0
+
+
+def test_names_and_comments_do_not_matter(folder):
+    compile(ADD)
+    assert hits(lambda: compile("// a comment\n" + ADD.replace("%0", "%sum"))) == 1
+    assert hits(lambda: compile(parse_module(ADD, "elsewhere.mlir", make_context()))) == 1
+
+
+def test_ir_of_a_kernel_that_was_found(folder):
+    texts = (kernel := compile(ATTENTION)).stages(), [kernel.ir(stage) for stage in kernel.stages()]
+    cache.forget()
+    again = compile(ATTENTION)
+    assert (again.stages(), [again.ir(stage) for stage in again.stages()]) == texts
+    with pytest.raises(CompileError, match="no stage 'nope'; the stages are: graph"):
+        again.ir("nope")
+
+
+def test_checks_of_a_kernel_that_was_found(folder):
+    compile(ATTENTION)
+    cache.forget()
+    kernel = compile(ATTENTION)
+    x = np.zeros((24, 16), np.float32)
+    with pytest.raises(CompileError, match="argument 1 must be tensor<24x16xf32>"):
+        kernel(x, x[1:], x)
+
+
+def test_failures_are_not_kept(folder):
+    text = "func.func @f(%a: memref<4xf32>) { return }"
+    for _ in range(2):
+        with pytest.raises(CompileError, match="memref"):
+            compile(text)
+    assert not entries(folder)
+
+
+def test_what_there_was_to_say_is_said_again(folder, tmp_path):
+    """At its place in the file, which may have another name or be another text by then."""
+
+    def remarks(text, name):
+        (tmp_path / name).write_text(text)
+        heard = []
+        compile(tmp_path / name, listener=heard.append)
+        return [str(one).replace(str(tmp_path), "") for one in heard]
+
+    first = remarks(ATTENTION, "a.mlir")
+    assert len(first) > 0 and all(one.startswith("/a.mlir:") for one in first)
+    cache.forget()
+    assert hits(lambda: compile(ATTENTION)) == 1
+    assert remarks(ATTENTION, "b.mlir") == [one.replace("a.mlir", "b.mlir") for one in first]
+    moved = remarks("\n" + ATTENTION, "a.mlir")
+    assert len(moved) == len(first) and moved != first
+
+
+def test_it_can_be_turned_off(folder, monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE", "0")
+    assert hits(lambda: (compile(ADD), compile(ADD))) == 0
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path / "file"))
+    cache.forget()
+    x = np.ones((2, 5), np.float32)
+    with pytest.warns(UserWarning, match="kernels are not cached in"):
+        np.testing.assert_array_equal(compile(ADD)(x), x + x)
+
+
+def test_the_folder_is_bounded_and_keeps_what_is_used(folder, monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE_LIMIT", "1")
+    compile(ADD)
+    for i in range(5):  # files that were used before
+        cache._write(f"{i}.kernel", bytes(300 << 10))
+    total = sum(path.stat().st_size for path in folder.iterdir())
+    assert total <= 1 << 20
+    assert (folder / "4.kernel").exists() and not (folder / "0.kernel").exists()
+
+
+def test_a_bad_limit_is_an_error(folder, monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE_LIMIT", "-3")
+    with pytest.raises(CompileError, match="ATTN_OPT_CACHE_LIMIT=-3: expects a positive integer"):
+        compile(ADD)
+
+
+def test_in_one_process_it_is_compiled_once_by_many_threads(folder):
+    import threading
+
+    kernels = []
+    threads = [threading.Thread(target=lambda: kernels.append(compile(ADD))) for _ in range(4)]
+    assert hits(lambda: [*map(threading.Thread.start, threads), *map(threading.Thread.join, threads)]) == 3
+    x = np.ones((2, 5), np.float32)
+    for kernel in kernels:
+        np.testing.assert_array_equal(kernel(x), x + x)

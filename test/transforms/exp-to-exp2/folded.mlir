@@ -1,0 +1,81 @@
+// RUN: attn-opt %s --split-input-file --verify-diagnostics --exp-to-exp2 | FileCheck %s
+// RUN: attn-opt %s --split-input-file --exp-to-exp2 --decompose-linalg-ext | FileCheck %s --check-prefix=LINALG
+
+// log2(e) goes into the scale, through the mask; the maximum that is returned is multiplied by ln 2.
+// CHECK-LABEL: func.func @scaled_and_masked
+// CHECK:       %[[SCALE:.*]] = arith.constant 0.180336878 : f32
+// CHECK:       arith.mulf %{{.*}}, %[[SCALE]] : f32
+// CHECK:       %[[P:.*]]:4 = linalg_ext.softmax {exp2} dimension(1)
+// CHECK:       %[[LN2:.*]] = arith.constant 0.693147182 : f32
+// CHECK:       %[[M:.*]] = linalg.generic {{.*}} ins(%[[P]]#1 : tensor<4xf32>)
+// CHECK:         arith.mulf %{{.*}}, %[[LN2]] : f32
+// CHECK:       return %[[P]]#0, %[[M]], %[[P]]#2
+// LINALG-LABEL: func.func @scaled_and_masked
+// LINALG-COUNT-2: math.exp2
+#id = affine_map<(i, j) -> (i, j)>
+func.func @scaled_and_masked(%s: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %scale = arith.constant 0.125 : f32
+  %e0 = tensor.empty() : tensor<4x8xf32>
+  %e1 = tensor.empty() : tensor<4xf32>
+  %m = linalg.fill ins(%minus_inf : f32) outs(%e1 : tensor<4xf32>) -> tensor<4xf32>
+  %a = linalg.fill ins(%zero : f32) outs(%e1 : tensor<4xf32>) -> tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<4x8xf32>) outs(%e0 : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %late = arith.cmpi sgt, %j, %i : index
+    %y = arith.mulf %in, %scale : f32
+    %z = arith.select %late, %minus_inf, %y : f32
+    linalg.yield %z : f32
+  } -> tensor<4x8xf32>
+  %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %e1 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  return %p#0, %p#1, %p#2 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Never through tanh.
+// CHECK-LABEL: func.func @capped
+// CHECK:       linalg_ext.softmax dimension(1)
+// LINALG-LABEL: func.func @capped
+// LINALG-NOT:   math.exp2
+#id = affine_map<(i, j) -> (i, j)>
+func.func @capped(%s: tensor<4x8xf32>, %a: tensor<4xf32>) -> tensor<4x8xf32> {
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %scale = arith.constant 0.125 : f32
+  %e0 = tensor.empty() : tensor<4x8xf32>
+  %m = linalg.fill ins(%minus_inf : f32) outs(%a : tensor<4xf32>) -> tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<4x8xf32>) outs(%e0 : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %y = arith.mulf %in, %scale : f32
+    %z = math.tanh %y : f32
+    linalg.yield %z : f32
+  } -> tensor<4x8xf32>
+  // expected-remark @+1 {{'linalg_ext.softmax' stays with exp: the result of 'math.tanh' would have to be multiplied by log2(e)}}
+  %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %a : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  return %p#0 : tensor<4x8xf32>
+}
+
+// -----
+
+// A bias that is loaded would need a multiplication of its own.
+// CHECK-LABEL: func.func @biased
+// CHECK:       linalg_ext.softmax dimension(1)
+#id = affine_map<(i, j) -> (i, j)>
+func.func @biased(%s: tensor<4x8xf32>, %bias: tensor<4x8xf32>, %a: tensor<4xf32>) -> tensor<4x8xf32> {
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %scale = arith.constant 0.125 : f32
+  %e0 = tensor.empty() : tensor<4x8xf32>
+  %m = linalg.fill ins(%minus_inf : f32) outs(%a : tensor<4xf32>) -> tensor<4xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%s, %bias : tensor<4x8xf32>, tensor<4x8xf32>) outs(%e0 : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %b: f32, %out: f32):
+    %y = arith.mulf %in, %scale : f32
+    %z = arith.addf %y, %b : f32
+    linalg.yield %z : f32
+  } -> tensor<4x8xf32>
+  // expected-remark @+1 {{'linalg_ext.softmax' stays with exp: an argument would have to be multiplied by log2(e)}}
+  %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %a : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  return %p#0 : tensor<4x8xf32>
+}

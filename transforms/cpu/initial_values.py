@@ -1,0 +1,85 @@
+"""Constants that buffers hold when a structured op starts to accumulate into them: fills right before it."""
+
+from ...dialects.build import constant_value
+from ...dialects.mlir import ir
+from ..rewriting import defining_op
+from .scratch import VIEWS
+from .structured import NO_LOOP, Operand, Structured
+
+ALLOCATIONS = ("memref.alloc", "memref.alloca")
+WITHOUT_MEMORY = ("affine", "arith", "math", "index")
+
+
+def find_fills(op: Structured) -> dict[int, ir.Operation]:
+    """The fills right before `op` of its accumulators, by operand number.
+
+    Nothing comes between the two that might touch the buffer, and no other operand is a view of it. Who drops the fill
+    has to write every element of the accumulator, from `filled_with` on.
+    """
+    candidates = [out for out in op.outputs if op.is_accumulator(out) and NO_LOOP not in out.dims]
+    if not candidates:
+        return {}
+    operations = [o.operation for o in op.op.block.operations]
+    before = operations[: operations.index(op.op)]
+    found = {out.number: _fill_before(op.op, before, out) for out in candidates}
+    return {number: fill for number, fill in found.items() if fill is not None}
+
+
+def filled_with(fill: ir.Operation) -> float | int:
+    value = constant_value(fill.operands[0])
+    assert value is not None
+    return value
+
+
+def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> ir.Operation | None:
+    root = _origin(out.value)
+    made = defining_op(root)
+    if made is None or made.name not in ALLOCATIONS:
+        return None
+    if not all(_is_apart(v, root) for i, v in enumerate(op.operands) if i != out.number):
+        return None
+    for other in reversed(before):
+        if is_fill(other) and other.operands[1] == out.value:
+            return other
+        if not _leaves(other, root):
+            return None
+    return None
+
+
+def is_fill(op: ir.Operation) -> bool:
+    """True for a linalg.generic on buffers that writes one constant everywhere."""
+    if op.name != "linalg.generic" or len(op.operands) != 2 or op.results:
+        return False
+    if constant_value(op.operands[0]) is None:
+        return False
+    block = op.regions[0].blocks[0]
+    return len(block.operations) == 1 and block.operations[0].operation.operands[0] == block.arguments[0]
+
+
+def _leaves(op: ir.Operation, root: ir.Value) -> bool:
+    """True if the op does not touch the memory of `root`."""
+    if op.name in VIEWS or op.name in ALLOCATIONS or op.name == "memref.dim":
+        return True
+    if op.name in ("linalg.generic", "memref.copy"):
+        return all(_is_apart(v, root) for v in op.operands)
+    return not op.regions and op.name.split(".")[0] in WITHOUT_MEMORY
+
+
+def _is_apart(value: ir.Value, root: ir.Value) -> bool:
+    """True if `value` is no buffer, or none that shares memory with the allocation `root`."""
+    if not isinstance(value.type, ir.MemRefType):
+        return True
+    origin = _origin(value)
+    op = defining_op(origin)
+    if op is None:
+        return origin.owner.owner.operation.name == "func.func"
+    return op.name in ALLOCATIONS and origin != root
+
+
+def _origin(value: ir.Value) -> ir.Value:
+    """The value at the start of a chain of views."""
+    op = defining_op(value)
+    while op is not None and op.name in VIEWS:
+        value = op.operands[0]
+        op = defining_op(value)
+    return value

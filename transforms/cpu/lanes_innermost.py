@@ -1,0 +1,224 @@
+"""The pass ``lanes-innermost``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import ir, tensor
+from ...dialects.tiling.structured import indexing_maps
+from ..passes import Pass, option
+from ..rewriting import is_inside, ops_in
+from .dimension_classes import Dim, DimensionClasses
+from .rows import reads_again, shared_rows
+from .target import host_target
+from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
+from .widen_tiles import widen_argument
+
+
+@dataclass(frozen=True)
+class LanesInnermost(Pass):
+    """Lays the tiles of a parallel loop out so that the rows that its matmuls share are contiguous::
+
+        scf.forall (%i) … {
+          scf.for %k … iter_args(%o) {
+            linalg.generic {S[m, n] += Q[m, d]·K[n, d]} ins(%q, %k) outs(%s : tensor<64x128xf32>)
+            …
+            linalg.generic {O[m, v] += P[m, n]·V[n, v]} ins(%p, %v) outs(%o : tensor<64x80xf32>)
+    becomes
+        scf.forall (%i) … {
+          %qt = transpose of %q                                     # once per block of queries
+          scf.for %k … iter_args(%o) {
+            linalg.generic {S[n, m] += Q[d, m]·K[n, d]} ins(%qt, %k) outs(%s : tensor<128x64xf32>)
+            …
+            linalg.generic {O[v, m] += P[n, m]·V[n, v]} ins(%p, %v) outs(%o : tensor<80x64xf32>)
+          }
+          transpose of the loop's result
+
+    With queries as lanes, statistics of rows are vectors, their maxima and sums need no reduction across lanes, and of
+    keys and values single elements are broadcast, so that these need no packing. The rows are those dimensions that
+    are parallel in every contraction of the loop and lacking in one of its inputs. Whatever else is computed from them,
+    masks from indices included, follows. Tensors from outside of the loop are read as they stand by element-wise ops.
+    """
+
+    vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
+
+    def run(self, op: ir.Operation) -> None:
+        lanes = host_target(self.vector_bytes).vector_bytes // 4
+        for loop in ops_in(op, "scf.forall"):
+            classes = DimensionClasses(loop)
+            rows = shared_rows(classes, lanes)
+            if rows is not None:
+                _Layout(loop, classes, rows).apply()
+
+
+class _Layout:
+    """Changes the types of one parallel loop's tensors, and the ops that touch them, in place."""
+
+    def __init__(self, loop: ir.Operation, classes: DimensionClasses, rows: Dim):
+        self.loop = loop
+        self.classes = classes
+        self.rows = rows
+        self.ops = ops_in(loop)
+        self.copies: dict[tuple[ir.Value, ir.Type], ir.Value] = {}
+        self.orders: dict[ir.Value, list[int]] = {}
+        for value in tile_values(loop):
+            order = self._order(value)
+            if order is not None and not classes.is_repeated(value) and can_change(value, loop):
+                self.orders[value] = order
+
+    def _order(self, value: ir.Value) -> list[int] | None:
+        """The dimensions of `value` with the rows last; None if they are there already, or it has none."""
+        position = self.classes.position(value, self.rows)
+        if position is None or position == value.type.rank - 1:
+            return None
+        return [d for d in range(value.type.rank) if d != position] + [position]
+
+    def apply(self) -> None:
+        for op in self.ops:
+            self._adapt_operands(op)
+        for value, order in self.orders.items():
+            value.set_type(permuted_type(value.type, order))
+
+    # --- ops, before the types change
+
+    def _adapt_operands(self, op: ir.Operation) -> None:
+        if op.name == "linalg.generic":
+            self._generic(op)
+        elif op.name == "tensor.empty":
+            order = self.orders.get(op.results[0])
+            if order is not None:
+                _permute_sizes(op, 0, order)
+        elif op.name == "tensor.extract_slice":
+            self._slice(op, [op.operands[0]], self.orders.get(op.results[0]))
+        elif op.name == "tensor.insert_slice":
+            self._slice(op, list(op.operands)[:2], self.orders.get(op.results[0]))
+        elif op.name == "tensor.dim":
+            self._dim(op)
+        elif op.name in CARRYING:
+            for result, other in carried_pairs(op):
+                self._convert_uses(op, result, other)
+        elif op.name != "scf.yield":
+            for number, operand in enumerate(op.operands):
+                if operand in self.orders:
+                    op.operands[number] = self._with_order(operand, None, op)
+
+    def _generic(self, op: ir.Operation) -> None:
+        maps = indexing_maps(op)
+        n_inputs = len(op.operands) - len(op.results)
+        for number, operand in enumerate(list(op.operands)):
+            if number >= n_inputs:
+                order = self.orders.get(op.results[number - n_inputs])
+                is_read = bool(list(op.regions[0].blocks[0].arguments[number].uses))
+                op.operands[number] = self._with_order(operand, order, op, is_read)
+            elif operand in self.orders:
+                order = self.orders[operand]
+            else:
+                order = self._order(operand) if reads_again(op, maps[number]) else None
+                if order is None:
+                    op.operands[number] = self._with_order(operand, None, op)
+                else:
+                    element = build.compute_type(operand.type.element_type)
+                    op.operands[number] = self._with_order(operand, order, op, element=element)
+                    widen_argument(op, number)
+            if order is not None:
+                old = maps[number]
+                maps[number] = ir.AffineMap.get(old.n_dims, 0, [old.results[d] for d in order])
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+
+    def _slice(self, op: ir.Operation, tensors: Sequence[ir.Value], order: list[int] | None) -> None:
+        for number, operand in enumerate(tensors):
+            op.operands[number] = self._with_order(operand, order, op)
+        if order is None:
+            return
+        dynamic = ir.ShapedType.get_dynamic_size()
+        position = len(tensors)
+        for name in ("static_offsets", "static_sizes", "static_strides"):
+            static = list(op.attributes[name])
+            end = position + static.count(dynamic)
+            values = iter(list(op.operands)[position:end])
+            mixed = [next(values) if s == dynamic else s for s in static]
+            mixed = [mixed[d] for d in order]
+            for value in mixed:
+                if isinstance(value, ir.Value):
+                    op.operands[position] = value
+                    position += 1
+            op.attributes[name] = ir.DenseI64ArrayAttr.get([dynamic if isinstance(x, ir.Value) else x for x in mixed])
+
+    def _dim(self, op: ir.Operation) -> None:
+        order = self.orders.get(op.operands[0])
+        if order is None:
+            return
+        d = build.constant_value(op.operands[1])
+        with ir.InsertionPoint(op), op.location:
+            if isinstance(d, int):
+                op.operands[1] = build.index(order.index(d))
+            else:
+                op.operands[0] = self._with_order(op.operands[0], None, op)
+
+    def _convert_uses(self, op: ir.Operation, result: ir.Value, other: ir.Value) -> None:
+        """Makes what a loop starts from, or a region yields, have the layout of the result."""
+        order = self.orders.get(result)
+        if self.orders.get(other) == order:
+            return
+        for user, number in carried_uses(op, result, other):
+            user.operands[number] = self._with_order(other, order, user)
+
+    # --- copies
+
+    def _with_order(
+        self,
+        value: ir.Value,
+        order: list[int] | None,
+        user: ir.Operation,
+        is_read: bool = True,
+        element: ir.Type | None = None,
+    ) -> ir.Value:
+        """`value` in the layout `order`, copied in front of `user` if it has another one; the copy is of `element`."""
+        own = self.orders.get(value)
+        if own == order:
+            return value
+        kind = value.type  # of the identity layout: types change at the end
+        element = element or kind.element_type
+        user = before(user)
+        with ir.InsertionPoint(user), user.location:
+            known = self.copies.get((value, element)) if order is not None and is_read else None
+            if known is not None and is_inside(user, known.owner.operation.parent):
+                return known
+            place = hoisted(value, user, self.loop) if order is not None and is_read else user
+        with ir.InsertionPoint(place), user.location:
+            n = kind.rank
+            stored = own or list(range(n))
+            wanted = order or list(range(n))
+            sizes = self._sizes(value, stored)
+            init = build.empty([sizes[d] for d in wanted], element)
+            if not is_read:
+                return init
+            source = build.projection(n, stored)
+            target = build.projection(n, wanted)
+            (copy,) = build.generic(
+                [value], [init], [source, target], [build.PARALLEL] * n, lambda x, _: build.convert(x, element)
+            )
+        if order is not None and place != user:
+            self.copies[value, element] = copy
+        return copy
+
+    def _sizes(self, value: ir.Value, stored: list[int]) -> list[int | ir.Value]:
+        """The sizes by dimension of the identity layout; tensor.dim counts in the one it will have."""
+        kind = value.type
+        return [
+            tensor.dim(value, build.index(stored.index(d))) if kind.is_dynamic_dim(d) else kind.get_dim_size(d)
+            for d in range(kind.rank)
+        ]
+
+
+def permuted_type(kind: ir.RankedTensorType, order: Sequence[int]) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type, kind.encoding)
+
+
+def _permute_sizes(op: ir.Operation, first: int, order: Sequence[int]) -> None:
+    """Puts the dynamic sizes of a tensor.empty, from operand `first` on, into the new order of dimensions."""
+    kind = op.results[0].type
+    values = iter(list(op.operands)[first:])
+    sizes = {d: next(values) for d in range(kind.rank) if kind.is_dynamic_dim(d)}
+    for number, d in enumerate(d for d in order if d in sizes):
+        op.operands[first + number] = sizes[d]

@@ -1,0 +1,176 @@
+"""The pass ``exp-to-exp2``."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.build import constant_value
+from ...dialects.linalg_ext.softmax import EXP2
+from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import is_structured, iterator_types
+from ..attention import is_contraction
+from ..online_accumulation import RESHAPES
+from ..passes import Pass, remark
+from ..rewriting import defining_op, ops_in, single_use
+from .accumulation import MAX, SOFTMAXES, carried_levels, filled_with, first_value, zero_like
+
+LOG2_E = math.log2(math.e)
+LARGEST = {32: (2 - 2**-23) * 2.0**127, 64: sys.float_info.max}
+BOTH_OPERANDS = ("arith.addf", "arith.subf", "arith.maxnumf", "arith.maximumf", "arith.minnumf", "arith.minimumf")
+SEEN_THROUGH = ("arith.extf", "arith.negf")
+
+
+@dataclass(frozen=True)
+class ExpToExp2(Pass):
+    """Takes powers of 2 in place of e, with log2(e) folded into a scale that the scores have already::
+
+        %x = linalg.generic … { select(visible, s · 0.125, −∞) }
+        %p:4 = linalg_ext.unnorm_softmax dimension(1) ins(%x) …
+    becomes
+        %x = linalg.generic … { select(visible, s · 0.18033688, −∞) }
+        %p:4 = linalg_ext.unnorm_softmax {exp2} dimension(1) ins(%x) …
+
+    exp(x − m) = exp2(x·log2 e − m·log2 e) holds for whatever x is; what is needed is that all of x is multiplied, at no
+    cost. The factor goes backwards through what is homogeneous: sums, differences, maxima, select, −∞ and 0, a product
+    through one of its factors, matmuls into an operand, until it meets constants. A bias that is loaded, tanh, or
+    whatever else stops it: then the softmax stays. Constants of f16 and bf16 would round the scale: they stop it too.
+
+    The running maximum, which is carried in units of ln 2, starts from −∞; where its last value is used, that is
+    multiplied by ln 2, so that it means what it meant. The sum of the exponentials is what it was.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES and EXP2 not in o.attributes]:
+            levels = carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])
+            first = first_value(levels) if levels else softmax.operands[1 + MAX]
+            scaling = Scaling(LOG2_E)
+            if not filled_with(first, -math.inf):
+                remark(softmax, f"'{softmax.name}' stays with exp: its maximum does not start from −inf")
+            elif not scaling.of_tensor(softmax.operands[0]):
+                remark(softmax, f"'{softmax.name}' stays with exp: {scaling.obstacle}")
+            else:
+                scaling.apply()
+                softmax.attributes[EXP2] = ir.UnitAttr.get(softmax.context)
+                final = levels[-1].result if levels else softmax.results[MAX]
+                _scale_uses(final, math.log(2))
+                remark(softmax, "computes exp2, with log2(e) in the constants before it")
+
+
+class Scaling:
+    """Multiplying a value by a positive factor by changing constants alone; `apply` does what was found to do it."""
+
+    def __init__(self, factor: float):
+        self.factor = factor
+        self.obstacle = ""
+        self._edits: list[Callable[[], None]] = []
+
+    def apply(self) -> None:
+        for edit in self._edits:
+            edit()
+
+    def _first_of(self, *ways: Callable[[], bool]) -> bool:
+        for way in ways:
+            before = len(self._edits)
+            if way():
+                return True
+            del self._edits[before:]
+        return False
+
+    def _blocked(self, reason: str) -> bool:
+        self.obstacle = reason
+        return False
+
+    def of_tensor(self, value: ir.Value) -> bool:
+        """Whether the tensor, which must be used once, can be scaled."""
+        op = defining_op(value)
+        if op is None:
+            return self._blocked("an argument would have to be multiplied by log2(e)")
+        if op.name == "linalg.fill" and constant_value(op.operands[0]) in (0.0, -math.inf):
+            return True
+        if not single_use(value):
+            return self._blocked(f"what '{op.name}' computes on the way to it is used elsewhere too")
+        if op.name in RESHAPES:
+            return self.of_tensor(op.operands[0])
+        if is_contraction(op) and zero_like(op.operands[2]):
+            return self._first_of(lambda: self.of_tensor(op.operands[0]), lambda: self.of_tensor(op.operands[1]))
+        if not is_structured(op) or not len(op.regions) or len(op.results) != 1 or "reduction" in iterator_types(op):
+            return self._blocked(f"'{op.name}' would have to be multiplied by log2(e)")
+        body = op.regions[0].blocks[0]
+        return self.of_operand(op, body.operations[len(body.operations) - 1].operation, 0)
+
+    def of_operand(self, owner: ir.Operation, user: ir.Operation, number: int) -> bool:
+        """Whether the scalar that is operand `number` of `user`, in the body of `owner`, can be scaled there."""
+        value = user.operands[number]
+        constant = constant_value(value)
+        if constant is not None:
+            return constant in (0.0, -math.inf, math.inf) or self._of_constant(user, number, self.factor)
+        if not single_use(value):
+            return self._blocked("a score is used more than once on the way to it")
+        op = defining_op(value)
+        if op is None:
+            if value.owner != owner.regions[0].blocks[0]:
+                return self._blocked("an argument would have to be multiplied by log2(e)")
+            tensor = owner.operands[value.arg_number]
+            if not isinstance(tensor.type, ir.RankedTensorType):
+                return self._blocked("a scalar would have to be multiplied by log2(e)")
+            return self.of_tensor(tensor)
+        if op.name in SEEN_THROUGH:
+            return self.of_operand(owner, op, 0)
+        if op.name in BOTH_OPERANDS:
+            return self.of_operand(owner, op, 0) and self.of_operand(owner, op, 1)
+        if op.name == "arith.select":
+            return self.of_operand(owner, op, 1) and self.of_operand(owner, op, 2)
+        if op.name == "arith.mulf":
+            order = (0, 1) if constant_value(op.operands[0]) is not None else (1, 0)
+            return self._first_of(*(lambda i=i: self._factor(owner, op, i) for i in order))
+        if op.name == "arith.divf":
+            if constant_value(op.operands[1]) is not None:
+                return self._of_constant(op, 1, 1 / self.factor)
+            return self.of_operand(owner, op, 0)
+        return self._blocked(f"the result of '{op.name}' would have to be multiplied by log2(e)")
+
+    def _factor(self, owner: ir.Operation, op: ir.Operation, number: int) -> bool:
+        """As `of_operand`; but that a factor is 0 or infinite says nothing about the product."""
+        constant = constant_value(op.operands[number])
+        return (
+            self._of_constant(op, number, self.factor) if constant is not None else self.of_operand(owner, op, number)
+        )
+
+    def _of_constant(self, user: ir.Operation, number: int, factor: float) -> bool:
+        kind, constant = user.operands[number].type, constant_value(user.operands[number])
+        if build.is_narrow(kind):
+            return self._blocked(f"a constant of {kind} would be rounded")
+        if not abs(constant * factor) <= LARGEST[kind.width]:
+            return self._blocked(f"the constant {constant} times log2(e) is beyond the range of {kind}")
+
+        def edit() -> None:
+            with ir.InsertionPoint(user), user.location:
+                user.operands[number] = build.constant(kind, constant * factor)
+
+        self._edits.append(edit)
+        return True
+
+
+def _scale_uses(value: ir.Value, factor: float) -> None:
+    """Lets all users of the tensor `value` use it multiplied by `factor`."""
+    users = list(value.uses)
+    if not users:
+        return
+    kind = value.type
+    compute = build.compute_type(kind.element_type)
+    with ir.InsertionPoint.after(value.owner.operation), value.owner.operation.location:
+        number = build.constant(compute, factor)
+        identity = build.projection(kind.rank, range(kind.rank))
+        (scaled,) = build.generic(
+            [value],
+            [build.empty(build.mixed_sizes(value), kind.element_type)],
+            [identity, identity],
+            [build.PARALLEL] * kind.rank,
+            lambda m, _: build.convert(arith.mulf(build.convert(m, compute), number), kind.element_type),
+        )
+    for use in users:
+        use.owner.operation.operands[use.operand_number] = scaled

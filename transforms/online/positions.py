@@ -1,0 +1,148 @@
+"""Following an element of a tensor backwards, with its position, to the scalar that computes it.
+
+Positions are linear forms: of SSA values, the offsets of tiles, and of `Local` d, the element's index in the tile that
+is looked at. Functions that are not linear stand in forms as atoms of their own, `Greatest` and `Quotient`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling import Index
+from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.tensor_ops import kept_dims
+from ..linear import linear
+from ..parallel_loops import slice_parts
+from ..rewriting import defining_op
+
+
+@dataclass(frozen=True)
+class Local:
+    """The index along dimension `dim` of an element of the tile of scores."""
+
+    dim: int
+
+
+@dataclass(frozen=True)
+class Greatest:
+    """The maximum of forms, where it stands in a form."""
+
+    forms: tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """⌊form / divisor⌋, where it stands in a form."""
+
+    form: Index
+    divisor: int
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A value in the body of a structured op whose loops are at `loops`; outside of bodies these are empty."""
+
+    value: ir.Value
+    loops: tuple[Index, ...] = ()
+
+    def operand(self, number: int) -> Scalar:
+        return Scalar(self.value.owner.operation.operands[number], self.loops)
+
+
+def element(tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
+    """What computes the element of `tensor` at `position`, as far as it can be followed."""
+    if not isinstance(tensor.type, ir.RankedTensorType):
+        return Scalar(tensor)
+    op = defining_op(tensor)
+    if op is None:
+        return None
+    if op.name == "linalg.fill":
+        return Scalar(op.operands[0])
+    if op.name == "tensor.cast":
+        return element(op.operands[0], position)
+    if op.name == "tensor.extract_slice":
+        offsets, sizes, strides = slice_parts(op)
+        kept = kept_dims([s if isinstance(s, int) else None for s in sizes], list(op.results[0].type.shape))
+        if not all(isinstance(t, int) for t in strides):
+            return None
+        at = iter(position)
+        places = [
+            (linear(o), next(at).scaled(t) if d in kept else Index(0))
+            for d, (o, t) in enumerate(zip(offsets, strides, strict=True))
+        ]
+        return element(op.operands[0], [o + inner for o, inner in places])
+    if op.name == "tensor.expand_shape":
+        return _of_expanded(op, position)
+    if op.name == "tensor.collapse_shape":
+        return _of_collapsed(op, position)
+    if is_structured(op) and len(op.regions) and "reduction" not in iterator_types(op):
+        return _of_structured(op, list(op.results).index(tensor), position)
+    return None
+
+
+def _of_expanded(op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
+    shape = op.results[0].type.shape
+    source = []
+    for group in op.opview.reassociation:
+        at = Index(0)
+        for d in (ir.IntegerAttr(e).value for e in group):
+            if at != Index(0) and shape[d] < 0:
+                return None
+            at = (at.scaled(shape[d]) if at != Index(0) else at) + position[d]
+        source.append(at)
+    return element(op.operands[0], source)
+
+
+def _of_collapsed(op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
+    shape = op.operands[0].type.shape
+    source = []
+    for group, at in zip(op.opview.reassociation, position, strict=True):
+        members = [ir.IntegerAttr(e).value for e in group]
+        real = [d for d in members if shape[d] != 1]
+        if len(real) > 1:
+            return None
+        source += [at if d in real else Index(0) for d in members]
+    return element(op.operands[0], source)
+
+
+def _of_structured(op: ir.Operation, number: int, position: Sequence[Index]) -> Scalar | None:
+    maps = indexing_maps(op)
+    output = maps[len(op.operands) - len(op.results) + number]
+    loops: list[Index | None] = [None] * output.n_dims
+    for e, at in zip(output.results, position, strict=True):
+        if not isinstance(e, ir.AffineDimExpr) or loops[e.position] is not None:
+            return None
+        loops[e.position] = at
+    if any(at is None for at in loops):
+        return None
+    body = op.regions[0].blocks[0]
+    return Scalar(body.operations[len(body.operations) - 1].operation.operands[number], tuple(loops))
+
+
+def follow(scalar: Scalar) -> Scalar | None:
+    """A block argument is an element of an operand; what is no block argument is itself."""
+    while isinstance(scalar.value.owner, ir.Block):
+        place = operand_of(scalar)
+        found = place and element(*place)
+        if not found:
+            return None
+        scalar = found
+    return scalar
+
+
+def operand_of(scalar: Scalar) -> tuple[ir.Value, list[Index]] | None:
+    """The tensor and position that a block argument of a structured op's body stands for."""
+    op = scalar.value.owner.owner.operation
+    if not is_structured(op):
+        return None
+    position = []
+    for e in indexing_maps(op)[scalar.value.arg_number].results:
+        if isinstance(e, ir.AffineConstantExpr):
+            position.append(Index(e.value))
+        elif isinstance(e, ir.AffineDimExpr):
+            position.append(scalar.loops[e.position])
+        else:
+            return None
+    return op.operands[scalar.value.arg_number], position
