@@ -61,6 +61,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "linalg-generalize-named-ops",
         "fold-transposes",
         "widen-tiles",
+        f"pad-tiles{{vector-bytes={vector_bytes}}}",
         f"lanes-innermost{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",

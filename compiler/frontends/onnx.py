@@ -16,7 +16,7 @@ from onnx.backend.base import Backend as BackendBase
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from ...dialects.diagnostic import DiagnosedError
-from ..api import CompileError, Kernel, Options, compile_module
+from ..api import CompileError, Kernel, Options, compile_module, make_options
 from ..diagnostics import user_error
 from ..runtime.signature import as_numpy
 from .lowering import first_line
@@ -156,7 +156,7 @@ class Backend(BackendBase):
         """The model, compiled; `kwargs` are options of `compile`."""
         cls._check_device(device)
         try:
-            return Representation(load(model), Options(**kwargs))
+            return Representation(load(model), make_options(kwargs))
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 

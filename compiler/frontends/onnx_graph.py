@@ -21,7 +21,7 @@ from .lowering import first_line
 from .onnx_functions import inlined
 from .onnx_precision import in_single_precision
 
-KEPT = ("Range",)  # patterns of indices, told apart from other tensors by raise-attention
+AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
 FOLDED = 1024  # elements: larger results are computed at run time, unless they come from constants as large
 UNFOLDABLE = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
@@ -33,7 +33,7 @@ def prepared(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = 
     try:
         onnx.checker.check_model(copy)
     except Exception as error:
-        raise user_error(f"is no valid ONNX model: {first_line(error)}") from None
+        raise user_error(f"the model is no valid ONNX model: {first_line(error)}") from None
     _remove_initialized_inputs(copy.graph)
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
@@ -146,7 +146,7 @@ class _Folding:
 
     def _value(self, node: NodeProto) -> list[np.ndarray] | None:
         """The results of a node, if they are known and small enough to be constants."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in (*KEPT, *UNFOLDABLE):
+        if node.domain not in ("", "ai.onnx") or node.op_type in UNFOLDABLE:
             return None
         if node.op_type in ("Shape", "Size"):
             shape = self._shape(node.input[0])
@@ -161,7 +161,7 @@ class _Folding:
             return None
         if any(a.type == AttributeProto.GRAPH for a in node.attribute):
             return None
-        limit = max([FOLDED, *(self.constants[name].size for name in inputs)])
+        limit = AXES if node.op_type == "Range" else max([FOLDED, *(self.constants[name].size for name in inputs)])
         sizes = [self._shape(name) for name in node.output if name]
         if any(shape is not None and np.prod(shape) > limit for shape in sizes):
             return None

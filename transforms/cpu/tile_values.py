@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...dialects.mlir import ir
-from ..rewriting import is_inside, ops_in
+from ..rewriting import ancestors, defining_op, is_inside, ops_in
 
 CARRYING = ("scf.for", "scf.if")
 
@@ -64,3 +64,30 @@ def carried_uses(op: ir.Operation, result: ir.Value, other: ir.Value) -> Iterato
 def before(user: ir.Operation) -> ir.Operation:
     """The op in front of which a copy for `user` can stand."""
     return user.parent.operation if user.name == "tensor.parallel_insert_slice" else user
+
+
+def hoisted(value: ir.Value, user: ir.Operation, loop: ir.Operation) -> ir.Operation:
+    """The op to put a copy of `value` in front of: the outermost loop inside of `loop` in which it does not change.
+
+    A slice of something from outside is moved along.
+    """
+    made = defining_op(value)
+    place = user
+    for around in ancestors(user):
+        if around == loop or around.name != "scf.for":
+            break
+        if made is not None and is_inside(made, around):
+            if made.name != "tensor.extract_slice" or any(_is_of(v, around) for v in made.operands):
+                break
+            made.move_before(around)
+        elif made is None and _is_of(value, around):
+            break
+        place = around
+    return place
+
+
+def _is_of(value: ir.Value, loop: ir.Operation) -> bool:
+    """True if `value` is made inside of `loop`."""
+    owner = value.owner
+    holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
+    return holder == loop or is_inside(holder, loop)
