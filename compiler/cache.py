@@ -94,7 +94,7 @@ def key(text: str, kind: str, target: str, options: "Options") -> str:
     for field in dataclasses.fields(options):
         if field.name not in _FREE_OPTIONS:
             value = getattr(options, field.name)
-            plain = value if value is None or isinstance(value, str | bool | int) else tuple(map(int, value))
+            plain = value if value is None or isinstance(value, str | bool | int | float) else tuple(map(int, value))
             parts.append(f"{field.name}={plain!r}")
     return hashlib.sha256("\0".join([*parts, text]).encode()).hexdigest()
 
