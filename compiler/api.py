@@ -65,8 +65,9 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
 
     A function or module of torch, or a function of JAX, is traced with `example_args` (and `example_kwargs`; for torch
     also `dynamic_shapes` as torch.export takes them). An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
-    `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against the function's
-    arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what to do.
+    `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against
+    the function's arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what
+    to do.
     """
     with COMPILING:
         return _compile(source, example_args, target, options)

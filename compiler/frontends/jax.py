@@ -59,7 +59,7 @@ def trace(
     return JaxProgram(module, structure, inputs, [_as_numpy(c) for c in large], out_structure, dtypes)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class JaxProgram:
     """Binds arguments of the traced function to those of its lowered form, and results back.
 

@@ -140,8 +140,9 @@ class _Folding:
         kind = self.types.get(name)
         if kind is None or not kind.HasField("shape"):
             return None
-        sizes = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
-        return None if None in sizes else sizes
+        if any(not d.HasField("dim_value") for d in kind.shape.dim):
+            return None
+        return [d.dim_value for d in kind.shape.dim]
 
     def _value(self, node: NodeProto) -> list[np.ndarray] | None:
         """The results of a node, if they are known and small enough to be constants."""
