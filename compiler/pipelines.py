@@ -60,6 +60,8 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
         "fold-transposes",
+        "widen-tiles",
+        f"pad-tiles{{vector-bytes={vector_bytes}}}",
         f"lanes-innermost{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",
@@ -143,6 +145,7 @@ def nvidia(arch: str = "sm_90a") -> list[str]:
         "assign-layouts",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
+        *(["overlap-matmuls"] if arch == "sm_90a" else []),
         "stage-loads",
         "canonicalize",
         "cse",

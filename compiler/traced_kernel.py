@@ -12,7 +12,8 @@ from .api import CompileError, Kernel, Options, compile_module
 class Program(Protocol):
     """What a frontend makes of a function; see ``frontends/torch.py``."""
 
-    module: ir.Module
+    @property
+    def module(self) -> ir.Module: ...
 
     def flat(self, args: Any, kwargs: dict[str, Any]) -> list[Any]: ...
 

@@ -54,7 +54,7 @@ class ParallelLoops(Pass):
             if nest:
                 location = op.location
                 _convert(nest)
-                remark(location, f"{len(nest)} loop(s) run in parallel")
+                remark(location, f"{len(nest)} loop(s) run in parallel", kind="parallel", loops=len(nest))
             elif op.name not in ("scf.forall", "scf.parallel"):
                 self.run(op)
 

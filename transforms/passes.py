@@ -35,6 +35,8 @@ PASSES = (
     "parallel-loops",
     "cpu/own-inits",
     "cpu/fold-transposes",
+    "cpu/widen-tiles",
+    "cpu/pad-tiles",
     "cpu/lanes-innermost",
     "cpu/protect-arguments",
     "cpu/scratch",
@@ -48,6 +50,7 @@ PASSES = (
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
     "nvidia/assign-layouts",
+    "nvidia/overlap-matmuls",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
 )
@@ -71,11 +74,15 @@ def location_of(op: Any) -> ir.Location | None:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Something to tell the user that is no error: severity is "warning" or "remark"."""
+    """Something to tell the user that is no error: severity is "warning" or "remark".
+
+    `details` say the same as plain data (JSON), for explanations and pictures; most reports have none.
+    """
 
     severity: str
     message: str
     location: ir.Location | None
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 _listeners: list[Callable[[Report], None]] = []
@@ -86,9 +93,9 @@ def warn(op: Any, message: str) -> None:
     _tell(Report("warning", message, location_of(op)))
 
 
-def remark(op: Any, message: str) -> None:
-    """Tells whoever listens what was done or left alone, and why, at `op`'s location."""
-    _tell(Report("remark", message, location_of(op)))
+def remark(op: Any, message: str, **details: Any) -> None:
+    """Tells whoever listens what was done or left alone, and why, at `op`'s location; `details`: see Report."""
+    _tell(Report("remark", message, location_of(op), details))
 
 
 def _tell(report: Report) -> None:

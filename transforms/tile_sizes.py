@@ -5,8 +5,8 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - batch loops get size 1: each iteration is independent, and they feed the cores;
 - queries: 64 rows, a few vector registers of lanes for every element type;
 - keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
-  most one L1 data cache, and keys, values, queries, output and scores half of the L2 cache, the other half being for
-  what streams through;
+  most half of an L1 data cache, through whose other half keys and values stream, and keys, values, queries, output and
+  scores half of the L2 cache;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -39,7 +39,7 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     keys = MAX_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        if queries * keys * width <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
+        if queries * keys * width <= cache_bytes(1) // 2 and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
     d = loops.k[-1]

@@ -140,7 +140,7 @@ class _Folding:
         kind = self.types.get(name)
         if kind is None or not kind.HasField("shape"):
             return None
-        if any(not d.HasField("dim_value") for d in kind.shape.dim):
+        if not all(d.HasField("dim_value") for d in kind.shape.dim):
             return None
         return [d.dim_value for d in kind.shape.dim]
 

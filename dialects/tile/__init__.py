@@ -2,7 +2,7 @@
 
 from .dialect import LAYOUTS, Tile, dims_of, layout_of, with_layout
 from .movement import ConvertLayoutOp, LoadOp, StoreOp
-from .staging import CommitCopiesOp, CopyAsyncOp, ViewOp, WaitCopiesOp, staged_tile
+from .staging import CommitCopiesOp, CopyAsyncOp, ViewOp, WaitCopiesOp, WaitMatmulsOp, staged_tile
 
 __all__ = [
     "LAYOUTS",
@@ -14,6 +14,7 @@ __all__ = [
     "Tile",
     "ViewOp",
     "WaitCopiesOp",
+    "WaitMatmulsOp",
     "dims_of",
     "layout_of",
     "staged_tile",

@@ -70,6 +70,22 @@ class WaitCopiesOp(Tile.Operation, name="wait_copies"):
     verify_invariants = staticmethod(verifier(lambda op: None))
 
 
+def verify_wait_matmuls(op: ir.OpView) -> None:
+    expect_tile("the value", op.value.type)
+    expect(op.value.type == op.result.type, f"expects the value's type {op.value.type}, but found {op.result.type}")
+
+
+class WaitMatmulsOp(Tile.Operation, name="wait_matmuls"):
+    """The result of a matmul marked ``tile.async``, as soon as at most `pending` later ones are under way."""
+
+    value: ext.Operand[Any]
+    pending: ir.IntegerAttr
+    result: ext.Result[Any]
+
+    assembly_format = "$value attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_wait_matmuls))
+
+
 def verify_view(op: ir.OpView) -> None:
     expect_memory("the buffer", op.buffer.type)
     expect_tile("the result", op.result.type)

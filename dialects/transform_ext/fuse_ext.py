@@ -35,12 +35,8 @@ def verify_tiling(op: ir.OpView) -> None:
     expect(found == tiled, f"expects a loop handle for each of the {tiled} nonzero tile sizes, but found {found}")
 
 
-TILING_FORMAT = "$handles attr-dict (`:` functional-type)?"
-TILING_DEFAULTS = {"tile_sizes": "[]", "tile_interchange": "[]"}
-
-
-class FuseExtOp(TransformExt.Operation, name="fuse_ext"):
-    """See the module. `handles`: the root, then the stops. `produced`: the root's tile, then the loops."""
+class TilingOp(TransformExt.Operation):
+    """What `fuse_ext` and `tile_ext` share. `handles`: root, then stops. `produced`: the root's tile, then loops."""
 
     tile_sizes: ir.ArrayAttr
     tile_interchange: ir.ArrayAttr
@@ -48,7 +44,12 @@ class FuseExtOp(TransformExt.Operation, name="fuse_ext"):
     produced: Sequence[ext.Result[Any]]
 
     consumed_operands = 1
+    assembly_format = "$handles attr-dict (`:` functional-type)?"
+    assembly_defaults = {"tile_sizes": "[]", "tile_interchange": "[]"}  # noqa: RUF012 (annotations are fields here)
+
+
+class FuseExtOp(TilingOp, name="fuse_ext"):
+    """See the module."""
+
     assembly_name = "transform.structured.fuse_ext"
-    assembly_format = TILING_FORMAT
-    assembly_defaults = TILING_DEFAULTS
     verify_invariants = staticmethod(verifier(verify_tiling))

@@ -209,6 +209,17 @@ def build(name: str, b: int, h: int, m: int, n: int, d: int, v: int) -> tuple[st
     return text.format(**sizes), [rng.standard_normal([int(s) for s in shape]) for shape in shapes]
 
 
+def check(text: str, inputs: list[np.ndarray], sizes, order, tolerance: float) -> None:
+    with CONTEXT:
+        expected = evaluate(parse_module(text, "graph.mlir", CONTEXT), inputs)
+        module = parse_module(text, "graph.mlir", CONTEXT)
+        FuseAttention(sizes, tuple(order)).run(module.operation)
+        assert module.operation.verify()
+        found = evaluate(module, inputs)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=print_module(module))
+
+
 @pytest.mark.parametrize("name", PRODUCERS)
 @given(
     shape=st.tuples(*(st.integers(1, 4) for _ in range(6))),
@@ -218,13 +229,7 @@ def build(name: str, b: int, h: int, m: int, n: int, d: int, v: int) -> tuple[st
 @settings(deadline=None, max_examples=25)
 def test_producers_fused(name, shape, sizes, order):
     text, inputs = build(name, *shape)
-    with CONTEXT:
-        expected = evaluate(parse_module(text, "graph.mlir", CONTEXT), inputs)
-        module = parse_module(text, "graph.mlir", CONTEXT)
-        FuseAttention(sizes, tuple(order)).run(module.operation)
-        assert module.operation.verify()
-        found = evaluate(module, inputs)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-11, atol=1e-11, err_msg=print_module(module))
+    check(text, inputs, sizes, order, 1e-11)
 
 
 @pytest.mark.parametrize("name", sorted(set(PRODUCERS) - {"gathered_bias", "collapsed_rows"}))
@@ -270,11 +275,4 @@ def test_root_with_two_results(shape, sizes, order):
     text = ROOTS.format(m=m, n=n, d=d)
     rng = np.random.default_rng(2)
     inputs = [rng.standard_normal((m, n)), rng.standard_normal((n, d))]
-    with CONTEXT:
-        expected = evaluate(parse_module(text, "graph.mlir", CONTEXT), inputs)
-        module = parse_module(text, "graph.mlir", CONTEXT)
-        FuseAttention(sizes, tuple(order)).run(module.operation)
-        assert module.operation.verify()
-        found = evaluate(module, inputs)
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12, err_msg=print_module(module))
+    check(text, inputs, sizes, order, 1e-12)

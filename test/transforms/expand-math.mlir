@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --expand-math | FileCheck %s
+// RUN: attn-opt %s --expand-math="portable=true" | FileCheck %s
 
 // CHECK-LABEL: func.func @exp2
 // CHECK-NOT: math.exp2

@@ -1,7 +1,8 @@
 """exp and exp2 by instructions of AVX-512, on vectors of 512 bits, in the place of those of `polynomials`.
 
 `vreduce` gives x − ⌊x⌋, `vscalef` p·2^⌊n⌋ with right limits, `vrange` the nearer to zero of two numbers, or the one
-that is a number. No argument has to be clamped: half the instructions of the portable form.
+that is a number. No argument has to be clamped: half the instructions of the portable form. As there, what is next to
+the subnormal numbers becomes 0: to multiply by these takes a hundred times as long.
 
     exp2(x) = p(x − ⌊x⌋)·2^⌊x⌋
     exp(x)  = p(r)·2^n,  n = round(x·log2(e)), r = x − n·ln2 in two parts, at most 1/2 (where n is infinite, r is NaN)
@@ -9,7 +10,7 @@ that is a number. No argument has to be clamped: half the instructions of the po
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, math
-from .polynomials import EXP, Numbers, ln2_parts
+from .polynomials import EXP, LEAST_EXP, LEAST_EXP2, Numbers, ln2_parts
 from .target import host_features
 
 WIDTH = 512
@@ -58,7 +59,8 @@ def has_exponentials(kind: ir.Type) -> bool:
 
 def exp2(n: Numbers, x: ir.Value) -> ir.Value:
     rest = _call(n, "reduce", x, immediate=ROUND_DOWN)
-    return _call(n, "scalef", n.polynomial(rest, (1.0, *_EXP2[n.width])), x)
+    y = _call(n, "scalef", n.polynomial(rest, (1.0, *_EXP2[n.width])), x)
+    return n.select("OLT", x, n.number(LEAST_EXP2[n.width]), n.number(0.0), y)
 
 
 def exp(n: Numbers, x: ir.Value) -> ir.Value:
@@ -67,7 +69,8 @@ def exp(n: Numbers, x: ir.Value) -> ir.Value:
     high, low = ln2_parts(n)
     rest = math.fma(k, n.number(-low), math.fma(k, n.number(-high), x))
     rest = _call(n, "range", rest, n.number(0.5), immediate=SMALLER_MAGNITUDE)
-    return _call(n, "scalef", n.polynomial(rest, (1.0, *_EXP[n.width])), k)
+    y = _call(n, "scalef", n.polynomial(rest, (1.0, *_EXP[n.width])), k)
+    return n.select("OLT", x, n.number(LEAST_EXP[n.width]), n.number(0.0), y)
 
 
 def _call(n: Numbers, name: str, *operands: ir.Value, immediate: int | None = None) -> ir.Value:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..rewriting import ops_in
+from .tile_values import CARRYING, carried_pairs
 
 Dim = tuple[ir.Value, int]
 
@@ -79,7 +80,7 @@ class DimensionClasses:
             if len(ranks) == 1:
                 for a, b in same_shape_pairs(op):
                     self._same(a, b)
-        elif op.name in ("scf.for", "scf.if"):
+        elif op.name in CARRYING:
             for a, b in carried_pairs(op):
                 self._same(a, b)
 
@@ -87,22 +88,6 @@ class DimensionClasses:
 def same_shape_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     tensors = [v for v in [*op.operands, *op.results] if isinstance(v.type, ir.RankedTensorType)]
     yield from itertools.pairwise(tensors)
-
-
-def carried_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """Values of scf.for and scf.if that are one tensor: a result, and what is carried or yielded for it."""
-    if op.name == "scf.for":
-        body = op.regions[0].blocks[0]
-        end = body.operations[len(body.operations) - 1].operation
-        for i, result in enumerate(op.results):
-            yield result, op.operands[3 + i]
-            yield result, body.arguments[1 + i]
-            yield result, end.operands[i]
-    else:
-        for region in op.regions:
-            for block in region.blocks:
-                end = block.operations[len(block.operations) - 1].operation
-                yield from zip(op.results, end.operands, strict=False)
 
 
 def _loops(op: ir.Operation) -> Iterator[tuple[ir.Value, list[int | None]]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ..passes import Pass
+from ..passes import Pass, option
 from ..rewriting import ops_in
 from . import avx512, polynomials
 from .polynomials import Numbers
@@ -40,6 +40,8 @@ class ExpandMath(Pass):
     and types are left to libm, which is called per element.
     """
 
+    portable: bool = option("only polynomials, whatever instructions the host has", default=False)
+
     def run(self, op: ir.Operation) -> None:
         for old in ops_in(op, "math."):
             expansion = EXPANSIONS.get(old.name)
@@ -49,7 +51,7 @@ class ExpandMath(Pass):
                 continue
             with ir.InsertionPoint(old), old.location:
                 numbers = Numbers(kind)
-                if old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
+                if not self.portable and old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
                     expansion = WIDE_EXPANSIONS[old.name]
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)

@@ -1,18 +1,18 @@
 """The pass ``lanes-innermost``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import ir
+from ...dialects.mlir import ir, tensor
 from ...dialects.tiling.structured import indexing_maps
-from ..linear import upper_bound
 from ..passes import Pass, option
-from ..rewriting import ancestors, defining_op, is_inside, ops_in
-from .dimension_classes import Dim, DimensionClasses, carried_pairs
+from ..rewriting import is_inside, ops_in
+from .dimension_classes import Dim, DimensionClasses
+from .rows import reads_again, shared_rows
 from .target import host_target
-
-CARRYING = ("scf.for", "scf.if")
+from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
+from .widen_tiles import widen_argument
 
 
 @dataclass(frozen=True)
@@ -46,60 +46,9 @@ class LanesInnermost(Pass):
         lanes = host_target(self.vector_bytes).vector_bytes // 4
         for loop in ops_in(op, "scf.forall"):
             classes = DimensionClasses(loop)
-            rows = _rows(classes, lanes)
+            rows = shared_rows(classes, lanes)
             if rows is not None:
                 _Layout(loop, classes, rows).apply()
-
-
-def is_contraction(generic: ir.Operation) -> bool:
-    return len(generic.operands) > len(generic.results) + 1 and any(
-        "reduction" in str(t) for t in generic.attributes["iterator_types"]
-    )
-
-
-def _rows(classes: DimensionClasses, lanes: int) -> Dim | None:
-    """The class of dimensions to be innermost, if there is one, and it fills vectors."""
-    candidates: dict[Dim, int] | None = None
-    for generic in filter(is_contraction, classes.generics):
-        if len(generic.operands) != 3:
-            continue
-        reused = _reused_along(generic, classes)
-        if candidates is None:
-            candidates = dict.fromkeys(reused, 0)
-        candidates = {c: n for c, n in candidates.items() if c in reused}
-    fitting = [c for c in candidates or () if (_extent(classes, c) or lanes) >= lanes]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _reused_along(generic: ir.Operation, classes: DimensionClasses) -> list[Dim]:
-    """The classes of the parallel loops along which the op reads the same elements of an input again."""
-    kinds = [str(t) for t in generic.attributes["iterator_types"]]
-    maps = indexing_maps(generic)[: len(generic.operands) - len(generic.results)]
-    return [
-        class_
-        for loop, class_ in classes.loop_classes(generic).items()
-        if "parallel" in kinds[loop] and any(not m_uses(m, loop) for m in maps)
-    ]
-
-
-def m_uses(map_: ir.AffineMap, loop: int) -> bool:
-    return any(e == ir.AffineExpr.get_dim(loop) for e in map_.results)
-
-
-def _extent(classes: DimensionClasses, class_: Dim) -> int | None:
-    """How far tiles reach along the class, at most, as the results of the region's ops tell."""
-    for generic in classes.generics:
-        for value in generic.operands:
-            d = classes.position(value, class_)
-            if d is None:
-                continue
-            if not value.type.is_dynamic_dim(d):
-                return value.type.get_dim_size(d)
-            made = defining_op(value)
-            if made is not None and made.name == "tensor.empty":
-                before = sum(value.type.is_dynamic_dim(i) for i in range(d))
-                return upper_bound(made.operands[before])
-    return None
 
 
 class _Layout:
@@ -110,18 +59,12 @@ class _Layout:
         self.classes = classes
         self.rows = rows
         self.ops = ops_in(loop)
-        self.copies: dict[ir.Value, ir.Value] = {}
+        self.copies: dict[tuple[ir.Value, ir.Type], ir.Value] = {}
         self.orders: dict[ir.Value, list[int]] = {}
-        for value in self._values():
+        for value in tile_values(loop):
             order = self._order(value)
-            if order is not None and self._is_flexible(value):
+            if order is not None and not classes.is_repeated(value) and can_change(value, loop):
                 self.orders[value] = order
-
-    def _values(self) -> Iterator[ir.Value]:
-        for op in self.ops:
-            yield from op.results
-            if op.name == "scf.for":
-                yield from op.regions[0].blocks[0].arguments
 
     def _order(self, value: ir.Value) -> list[int] | None:
         """The dimensions of `value` with the rows last; None if they are there already, or it has none."""
@@ -129,27 +72,6 @@ class _Layout:
         if position is None or position == value.type.rank - 1:
             return None
         return [d for d in range(value.type.rank) if d != position] + [position]
-
-    def _is_flexible(self, value: ir.Value) -> bool:
-        """True if the op that makes `value` can make it in another layout."""
-        if self.classes.is_repeated(value):
-            return False
-        if isinstance(value.owner, ir.Block):
-            owner = value.owner.owner.operation
-            return owner.name == "scf.for" and is_inside(owner, self.loop)
-        op = value.owner.operation
-        if op.name in ("linalg.generic", "tensor.empty", *CARRYING):
-            return True
-        if op.name in ("tensor.extract_slice", "tensor.insert_slice"):
-            base = op.operands[1 if op.name == "tensor.insert_slice" else 0]
-            same_rank = base.type.rank == value.type.rank == op.operands[0].type.rank
-            return same_rank and self._is_inside(base) and self._is_flexible(base)
-        return False
-
-    def _is_inside(self, value: ir.Value) -> bool:
-        owner = value.owner
-        holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
-        return is_inside(holder, self.loop)
 
     def apply(self) -> None:
         for op in self.ops:
@@ -191,17 +113,17 @@ class _Layout:
             elif operand in self.orders:
                 order = self.orders[operand]
             else:
-                order = self._order(operand) if self._is_packed(op, maps[number]) else None
-                op.operands[number] = self._with_order(operand, order, op)
+                order = self._order(operand) if reads_again(op, maps[number]) else None
+                if order is None:
+                    op.operands[number] = self._with_order(operand, None, op)
+                else:
+                    element = build.compute_type(operand.type.element_type)
+                    op.operands[number] = self._with_order(operand, order, op, element=element)
+                    widen_argument(op, number)
             if order is not None:
                 old = maps[number]
                 maps[number] = ir.AffineMap.get(old.n_dims, 0, [old.results[d] for d in order])
         op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
-
-    def _is_packed(self, op: ir.Operation, map_: ir.AffineMap) -> bool:
-        """True if a contraction reads the elements of this input more than once."""
-        kinds = [str(t) for t in op.attributes["iterator_types"]]
-        return is_contraction(op) and any("parallel" in kinds[d] and not m_uses(map_, d) for d in range(map_.n_dims))
 
     def _slice(self, op: ir.Operation, tensors: Sequence[ir.Value], order: list[int] | None) -> None:
         for number, operand in enumerate(tensors):
@@ -238,77 +160,55 @@ class _Layout:
         order = self.orders.get(result)
         if self.orders.get(other) == order:
             return
-        for use in list(other.uses):
-            user, number = use.owner.operation, use.operand_number
-            is_init = user == op and number - 3 == result.result_number
-            is_yield = user.name == "scf.yield" and user.parent.operation == op and number == result.result_number
-            if is_init or is_yield:
-                user.operands[number] = self._with_order(other, order, user)
+        for user, number in carried_uses(op, result, other):
+            user.operands[number] = self._with_order(other, order, user)
 
     # --- copies
 
     def _with_order(
-        self, value: ir.Value, order: list[int] | None, user: ir.Operation, is_read: bool = True
+        self,
+        value: ir.Value,
+        order: list[int] | None,
+        user: ir.Operation,
+        is_read: bool = True,
+        element: ir.Type | None = None,
     ) -> ir.Value:
-        """`value` in the layout `order`, copied in front of `user` if it has another one."""
+        """`value` in the layout `order`, copied in front of `user` if it has another one; the copy is of `element`."""
         own = self.orders.get(value)
         if own == order:
             return value
         kind = value.type  # of the identity layout: types change at the end
-        if user.name == "tensor.parallel_insert_slice":
-            user = user.parent.operation  # in whose region no other op may stand
+        element = element or kind.element_type
+        user = before(user)
         with ir.InsertionPoint(user), user.location:
-            if order is not None and value in self.copies and is_read:
-                return self.copies[value]
-            place = self._hoisted(value, user) if order is not None and is_read else user
+            known = self.copies.get((value, element)) if order is not None and is_read else None
+            if known is not None and is_inside(user, known.owner.operation.parent):
+                return known
+            place = hoisted(value, user, self.loop) if order is not None and is_read else user
         with ir.InsertionPoint(place), user.location:
             n = kind.rank
             stored = own or list(range(n))
             wanted = order or list(range(n))
             sizes = self._sizes(value, stored)
-            init = build.empty([sizes[d] for d in wanted], kind.element_type)
+            init = build.empty([sizes[d] for d in wanted], element)
             if not is_read:
                 return init
             source = build.projection(n, stored)
             target = build.projection(n, wanted)
-            (copy,) = build.generic([value], [init], [source, target], [build.PARALLEL] * n, lambda x, _: x)
+            (copy,) = build.generic(
+                [value], [init], [source, target], [build.PARALLEL] * n, lambda x, _: build.convert(x, element)
+            )
         if order is not None and place != user:
-            self.copies[value] = copy
+            self.copies[value, element] = copy
         return copy
 
     def _sizes(self, value: ir.Value, stored: list[int]) -> list[int | ir.Value]:
         """The sizes by dimension of the identity layout; tensor.dim counts in the one it will have."""
-        from ...dialects.mlir import tensor
-
         kind = value.type
         return [
             tensor.dim(value, build.index(stored.index(d))) if kind.is_dynamic_dim(d) else kind.get_dim_size(d)
             for d in range(kind.rank)
         ]
-
-    def _hoisted(self, value: ir.Value, user: ir.Operation) -> ir.Operation:
-        """The op to put a copy of `value` in front of: the outermost loop in which it does not change."""
-        made = defining_op(value)
-        place = user
-        for loop in ancestors(user):
-            if loop == self.loop or loop.name != "scf.for":
-                break
-            if made is not None and is_inside(made, loop):
-                movable = made.name == "tensor.extract_slice" and not any(_is_of(v, loop) for v in made.operands)
-                if not movable:
-                    break
-                made.move_before(loop)
-            elif made is None and _is_of(value, loop):
-                break
-            place = loop
-        return place
-
-
-def _is_of(value: ir.Value, loop: ir.Operation) -> bool:
-    """True if `value` is made inside of `loop`."""
-    owner = value.owner
-    holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
-    return holder == loop if isinstance(owner, ir.Block) and holder == loop else is_inside(holder, loop)
 
 
 def permuted_type(kind: ir.RankedTensorType, order: Sequence[int]) -> ir.RankedTensorType:

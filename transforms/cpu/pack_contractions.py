@@ -8,11 +8,16 @@ from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
+from ..tile_sizes import cache_bytes
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
-from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, Target, choose, reuse
+from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, choose, reuse
 from .scratch import ALIGNMENT, FRAMES, element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
+
+COPIED = 256  # the most rows, and columns, of a copied block
+LINE = 64  # bytes of a line of the cache
+PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,8 @@ class PackContractions(Pass):
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
 
     @functools.cached_property
-    def _shared(self) -> list[tuple[ir.Operation, ir.Operation]]:
-        """The frames that have memory for panels, and its alloca."""
+    def _shared(self) -> list[tuple[ir.Operation, str, ir.Operation]]:
+        """The frames that have memory for panels, for what, and its alloca."""
         return []
 
     def run(self, op: ir.Operation) -> None:
@@ -50,11 +55,45 @@ class PackContractions(Pass):
                 structured = Structured(generic)
             except Unsupported:
                 continue
-            packing = _packing(structured, target)
-            if packing is not None:
+            schedule = choose(structured, target)
+            copied = _copying(structured, schedule)
+            if copied is not None:
                 with ir.InsertionPoint(generic), generic.location:
-                    self._pack(structured, packing, choose(structured, target))
+                    new = self._copy(structured, copied)
                 generic.erase()
+                structured = Structured(new)
+            packing = _packing(structured, schedule)
+            if packing is not None:
+                generic = structured.op
+                with ir.InsertionPoint(generic), generic.location:
+                    self._pack(structured, packing, schedule)
+                generic.erase()
+
+    def _copy(self, op: Structured, copied: Operand) -> ir.Operation:
+        """Copies blocks of an operand whose elements are broadcast, in their order, with lines apart in the cache."""
+        element = _packed_type(op, copied)
+        dims = [d for d in copied.dims if d != NO_LOOP]
+        steps = dict.fromkeys(dims[-2:], COPIED)
+        with loop_nest(op, [(d, steps.get(d, 1)) for d in dims]) as blocks:
+            extents = [blocks[d].extent if d in blocks else op.sizes[d] for d in dims[-2:]]
+            shape = [min(COPIED, op.sizes[d] or COPIED) for d in dims[-2:]]
+            per_line = LINE // (element_bytes(element) or 1)
+            pitch = (-(-shape[-1] // per_line) | 1) * per_line  # an odd number of lines: rows fall on all sets
+            panel = self._panel(op.op, [*shape[:-1], pitch], element, "copy")
+            layout = ir.StridedLayoutAttr.get(0, [pitch, 1][-len(shape) :])
+            tile = subview(panel, layout, [0] * len(shape), extents)
+            n = len(dims)
+            source = [ir.AffineExpr.get_constant(0) if d == NO_LOOP else None for d in copied.dims]
+            for d, position in zip(dims, [i for i, e in enumerate(source) if e is None], strict=True):
+                source[position] = ir.AffineExpr.get_dim(dims.index(d))
+            kinds = [build.REDUCTION] * (n - len(shape)) + [build.PARALLEL] * len(shape)
+            maps = [ir.AffineMap.get(n, 0, source), build.projection(n, range(n - len(shape), n))]
+            build.generic([part_of(copied, blocks)], [tile], maps, kinds, lambda x, _: build.convert(x, element))
+            values = [tile if o is copied else part_of(o, blocks) for o in op.operands]
+            maps = indexing_maps(op)
+            maps[copied.number] = build.projection(op.n_loops, dims[-len(shape) :])
+            _retype(op, copied, element)
+            return with_operands(op, values, maps).operation
 
     def _pack(self, op: Structured, packed: Operand, schedule: Schedule) -> None:
         v = schedule.vector_loop
@@ -66,7 +105,7 @@ class PackContractions(Pass):
         depth = min(depth, op.sizes[k] or depth)
         others = [(d, 1) for d in packed.dims if d not in (NO_LOOP, v, k)]
 
-        panel = self._panel(op.op, [depth, width], element)
+        panel = self._panel(op.op, [depth, width], element, "panel")
         with loop_nest(op, [*others, (v, width), (k, depth)]) as blocks:
             for d in (v, k):
                 size = op.sizes[d]
@@ -101,25 +140,56 @@ class PackContractions(Pass):
             _retype(op, packed, element)
             with_operands(op, values, maps)
 
-    def _panel(self, op: ir.Operation, shape: list[int], element: ir.Type) -> ir.Value:
-        """A buffer on the stack of the function or parallel task around `op`; contractions take turns in it."""
+    def _panel(self, op: ir.Operation, shape: list[int], element: ir.Type, role: str) -> ir.Value:
+        """A buffer on the stack of the function or parallel task around `op`; those of a role take turns in it."""
         frame = next(a for a in ancestors(op) if a.name in FRAMES)
         needed = math.prod(shape) * (element_bytes(element) or 1)
-        storage = next((alloca for other, alloca in self._shared if other == frame), None)
+        storage = next((a for f, r, a in self._shared if f == frame and r == role), None)
         if storage is None or storage.results[0].type.get_dim_size(0) < needed:
             flat = ir.MemRefType.get([max(needed, self.panel_bytes)], ir.IntegerType.get_signless(8))
             with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]), op.location:
                 storage = memref.AllocaOp(flat, [], [], alignment=ALIGNMENT).operation
-            self._shared.append((frame, storage))
+            self._shared.append((frame, role, storage))
         return memref.ViewOp(ir.MemRefType.get(shape, element), storage.results[0], build.index(0), []).result
 
 
-def _packing(op: Structured, target: Target) -> Operand | None:
+def _copying(op: Structured, schedule: Schedule) -> Operand | None:
+    """The operand whose elements are broadcast, if a copy pays: it is narrow, or its lines fall on few sets."""
+    v = schedule.vector_loop
+    if len(op.outputs) != 1 or v == NO_LOOP or not op.is_parallel(v):
+        return None
+    for operand in op.operands:
+        if operand.is_output or operand.is_scalar or v in operand.loops or reuse(op, operand) < ROWS_TO_PACK:
+            continue
+        dims = [d for d in operand.dims if d != NO_LOOP]
+        summed = [d for d in dims if not op.is_parallel(d)]
+        if not summed or operand.stride_kind(dims[-1]) != "unit":
+            continue
+        if _packed_type(op, operand) != operand.element:
+            return operand
+        if summed[-1] != dims[-1] and _thrashes(op, operand, summed[-1]):
+            return operand
+    return None
+
+
+def _thrashes(op: Structured, operand: Operand, loop: int) -> bool:
+    """True if the lines that a walk along `loop` touches do not stay in the L1 cache until their next element is due.
+
+    A way of the cache holds a page; what is a multiple of it apart falls on one set.
+    """
+    pitch = operand.strides[operand.dims.index(loop)]
+    if pitch < 0:
+        return True
+    lines = max(1, pitch * (element_bytes(operand.element) or 1) // LINE)
+    sets = (PAGE // LINE) // math.gcd(lines, PAGE // LINE)
+    return (op.sizes[loop] or LIKELY_SIZE) > sets * (cache_bytes(1) // PAGE) * 3 // 4
+
+
+def _packing(op: Structured, schedule: Schedule) -> Operand | None:
     """The operand to pack, if packing pays."""
     if len(op.outputs) != 1 or all(op.is_parallel(d) for d in range(op.n_loops)):
         return None
     inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
-    schedule = choose(op, target)
     v = schedule.vector_loop
     if v == NO_LOOP or not op.is_parallel(v) or len(inputs) < 2:
         return None

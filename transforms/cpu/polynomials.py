@@ -52,6 +52,9 @@ _EXP2 = {
         4.4541345544803623e-10,
     ),
 }
+# Arguments below which the result is 0.
+LEAST_EXP = {32: -86.6, 64: -707.7}
+LEAST_EXP2 = {32: -125.0, 64: -1021.0}
 
 
 class Numbers:
@@ -142,7 +145,7 @@ def _reduce_ln2(n: Numbers, x: ir.Value, k: ir.Value) -> ir.Value:
 
 
 def exp(n: Numbers, x: ir.Value) -> ir.Value:
-    limits = (-86.6, 89.0) if n.width == 32 else (-707.7, 710.0)
+    limits = (LEAST_EXP[n.width], 89.0 if n.width == 32 else 710.0)
 
     def series(r: ir.Value) -> ir.Value:
         return n.polynomial(r, (1.0, 1.0, *EXP[n.width]))
@@ -151,7 +154,7 @@ def exp(n: Numbers, x: ir.Value) -> ir.Value:
 
 
 def exp2(n: Numbers, x: ir.Value) -> ir.Value:
-    limits = (-125.0, 128.5) if n.width == 32 else (-1021.0, 1024.5)
+    limits = (LEAST_EXP2[n.width], 128.5 if n.width == 32 else 1024.5)
 
     def series(r: ir.Value) -> ir.Value:
         return n.polynomial(r, (1.0, float(np.log(2.0)), *_EXP2[n.width]))

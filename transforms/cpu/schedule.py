@@ -9,6 +9,7 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
 ROWS_TO_PACK = 16  # uses of an element from which on it pays to copy it to where it is contiguous
+STEPS = 4  # of a contraction's sum per iteration: short loops end before their end can be predicted
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,9 @@ def choose(op: Structured, target: Target) -> Schedule:
             unroll[vector] = min(4, vectors)
         else:
             unroll[vector], unroll[reuse] = _register_tile(vectors, op.sizes[vector], _size(op, reuse), budget)
-            import os
-
-            if "RT" in os.environ and _size(op, reuse) > 1:
-                a, b, c = map(int, os.environ["RT"].split(","))
-                unroll[vector] = min(a, vectors)
-                unroll[reuse] = b
-                unroll[reductions[-1]] = c
         inner = [vector] + ([reuse] if reuse is not None else [])
+        if reuse is not None and _size(op, reductions[-1]) >= 4 * STEPS:
+            unroll[reductions[-1]] = STEPS
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
         rows = [d for d in parallel if _size(op, d) >= 4]

@@ -7,12 +7,18 @@ which ldmatrix fills. Layouts: PTX ISA, "Asynchronous warpgroup level matrix sha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dialects.mlir import ir
 from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, i64, mul, rem
 
 
-def wgmma(a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n: int, element: str) -> list[ir.Value]:
-    """accumulator + A·B of a warpgroup's 64 rows, waited for. `k_dim`: B's dimension that is summed over.
+def wgmma(
+    a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n: int, element: str, wait: bool
+) -> list[ir.Value]:
+    """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over.
+
+    Without `wait` the registers must not be touched until `wait_matmuls`.
 
     One block of assembly, so that nothing comes between the instructions and their registers.
     """
@@ -31,12 +37,22 @@ def wgmma(a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n:
             f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} "
             f"{{{', '.join(registers)}}}, {{{operand}}}, d, p, 1, 1, {0 if k_major else 1};"
         )
-    lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;", "}"]
+    lines.append("wgmma.commit_group.sync.aligned;")
+    if wait:
+        lines.append("wgmma.wait_group.sync.aligned 0;")
+    lines.append("}")
     outputs = ["=f"] * count
     inputs = [] if accumulator is None else [str(i) for i in range(count)]
     inputs += ["r"] * len(a.values) + ["l"]
     operands = [*([] if accumulator is None else accumulator.values), *a.values, _descriptor(b, k_major)]
     return asm("\n".join(lines), ",".join(outputs + inputs), operands, [f32()] * count)
+
+
+def wait_matmuls(values: Sequence[ir.Value], pending: int) -> list[ir.Value]:
+    """The registers of a matmul once at most `pending` later ones are under way."""
+    constraints = ["=f"] * len(values) + [str(i) for i in range(len(values))]
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+    return asm(text, ",".join(constraints), values, [f32()] * len(values))
 
 
 def _descriptor(b: Shared, k_major: bool) -> ir.Value:

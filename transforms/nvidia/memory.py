@@ -213,6 +213,10 @@ def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: i
     total = tile.outer_size * per_row
     size = access.memory.bytes
     contiguous = vector_bytes if access.strides[inner] is not None else size
+    step = thread.threads // per_row
+    if thread.threads % per_row == 0 and step % 8 == 0 and tile.outer_size % step == 0:
+        _copy_columns(access, tile, thread, per_row, contiguous)
+        return
     for first in range(0, total, thread.threads):
         number = add(thread.number, first)
         row, column = div(number, per_row), mul(rem(number, per_row), 8)
@@ -228,16 +232,41 @@ def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: i
             _copy_piece(access, outer, inner, row, column, target, contiguous)
 
 
-def _copy_piece(access: Access, outer: int, inner: int, row, column, target, vector_bytes: int) -> None:
-    """16 bytes of shared memory, from (row, column) of the tile on."""
+def _copy_columns(access: Access, tile: Shared, thread: Thread, per_row: int, vector_bytes: int) -> None:
+    """As above, where a thread's pieces are one below the other: an address follows from the one before.
+
+    (One by one, the parts of them that no iteration changes would be kept in registers across the loop.)
+    """
+    step = thread.threads // per_row
+    row, column = div(thread.number, per_row), mul(rem(thread.number, per_row), 8)
+    target, place = tile.piece(row, column), None
+    stride = access.strides[1 - tile.inner]
+    delta = None if stride is None else mul(stride, step)
+    for number in range(tile.outer_size // step):
+        if place is None:
+            place = _place(access, tile.inner, row, column)
+        elif delta is not None:
+            place = add(place, delta)
+        at = add(row, number * step)
+        below = add(target, number * step * 128)
+        _copy_piece(access, 1 - tile.inner, tile.inner, at, column, below, vector_bytes, place)
+
+
+def _place(access: Access, inner: int, row: ir.Value, column: ir.Value) -> ir.Value:
+    """The number of the element at (row, column), column along the dimension `inner`."""
+    place = access.base
+    for position, stride in zip([row, column] if inner == 1 else [column, row], access.strides, strict=True):
+        if stride is not None:
+            place = add(place, mul(wide(position), stride))
+    return place
+
+
+def _copy_piece(access: Access, outer: int, inner: int, row, column, target, vector_bytes: int, first=None) -> None:
+    """16 bytes of shared memory, from (row, column) of the tile on, where the element's number is `first`."""
     elements = vector_bytes // access.memory.bytes
     for part in range(CHUNK // vector_bytes):
         at = add(column, part * elements)
-        positions = [row, at] if inner == 1 else [at, row]
-        place = access.base
-        for position, stride in zip(positions, access.strides, strict=True):
-            if stride is not None:
-                place = add(place, mul(wide(position), stride))
+        place = first if first is not None and part == 0 else _place(access, inner, row, at)
         count = constant(i32(), vector_bytes)
         if not access.is_full(inner):
             left = mul(add(access.sizes[inner], mul(at, -1)), access.memory.bytes)
@@ -245,9 +274,10 @@ def _copy_piece(access: Access, outer: int, inner: int, row, column, target, vec
             count = create("arith.minsi", i32(), left, count)
         if not access.is_full(outer):
             count = select(less(row, access.sizes[outer]), count, constant(i32(), 0))
-        # Nothing is read through an address when no byte is valid; it is kept within the tensor all the same.
-        some = create("arith.cmpi", i1(), count, constant(i32(), 0), predicate=ir.IntegerAttr.get(i64(), 1))
-        place = select(some, place, constant(i64(), 0))
+        if not (access.is_full(inner) and access.is_full(outer)):
+            # Nothing is read through an address when no byte is valid; it is kept within the tensor all the same.
+            some = create("arith.cmpi", i1(), count, constant(i32(), 0), predicate=ir.IntegerAttr.get(i64(), 1))
+            place = select(some, place, constant(i64(), 0))
         address = access.memory.address(place)
         _copy_part(address, add(target, part * vector_bytes), count, vector_bytes)
 

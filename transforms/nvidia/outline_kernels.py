@@ -175,14 +175,20 @@ class _Outliner:
         return kernel
 
     def _grid(self, body: TileBody, lower, upper, step) -> None:
-        """The induction variables from the number of the block; the last one runs fastest."""
+        """The induction variables from the number of the block; the last one runs fastest, and backwards.
+
+        Blocks start in the order of their numbers: under a causal mask the last rows, which have most to do, go first.
+        """
         block = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
+        last = len(self.inductions) - 1
         for d in reversed(range(len(self.inductions))):
             number = block
-            if d:
+            if d or d == last:
                 count = _block_count(*(body.index(v) for v in (lower[d], upper[d], step[d])))
-                number = _arith("remui", block, count)
-                block = _arith("divui", block, count)
+                number = _arith("remui", block, count) if d else block
+                block = _arith("divui", block, count) if d else block
+                if d == last:
+                    number = _arith("subi", _arith("subi", count, build.index(1)), number)
             place = _arith("addi", _arith("muli", number, body.index(step[d])), body.index(lower[d]))
             body.values[self.inductions[d]] = place
 

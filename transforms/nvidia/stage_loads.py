@@ -51,18 +51,24 @@ class _Stager:
         self.free: list[ir.Value] = []  # buffers of loops that are over
 
     def run(self) -> None:
-        for op in ops_of(self.block):
+        self._ops(self.block)
+        for left in ops_in(self.kernel, "tile.load"):
+            if _is_staged(left):
+                raise PassError("a load to shared memory in a loop inside another one is not scheduled yet", left)
+
+    def _ops(self, block: ir.Block) -> None:
+        for op in ops_of(block):
             if _is_staged(op):
                 with op.location:
                     self._at_top(op)
+            elif op.name == "scf.if":
+                for inner in (b for region in op.regions for b in region.blocks):
+                    self._ops(inner)
             elif op.name == "scf.for":
                 loads = [inner for inner in ops_of(for_body(op)) if _is_staged(inner)]
                 if loads:
                     with op.location:
                         self._loop(op, loads)
-        for left in ops_in(self.kernel, "tile.load"):
-            if _is_staged(left):
-                raise PassError("a load to shared memory in a loop inside another one is not scheduled yet", left)
 
     def _buffer(self, kind: ir.RankedTensorType, stages: int) -> ir.Value:
         space = ir.Attribute.parse("#gpu.address_space<workgroup>")

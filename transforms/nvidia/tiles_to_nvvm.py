@@ -17,6 +17,7 @@ from . import contraction
 from .axes import for_body, ops_of
 from .elementwise import Elementwise
 from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
+from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
 
@@ -256,15 +257,16 @@ class _Kernel:
         return _like(inits, list(loop.results))
 
     def _if(self, op: ir.Operation) -> list[Value]:
-        if op.results:
-            raise PassError("a branch that yields values is not lowered for GPUs", op)
-        branch = ir.Operation.create("scf.if", [], [self.scalar(op.operands[0])], regions=2)
+        kinds = [k for r in op.results for k in _register_types(r.type)]
+        branch = ir.Operation.create("scf.if", kinds, [self.scalar(op.operands[0])], regions=2)
+        models: list[Value] = []
         for old, region in zip(op.regions, branch.regions, strict=True):
             for block in old.blocks:
                 with ir.InsertionPoint(region.blocks.append()):
                     self.ops(ops_of(block)[:-1])
-                    ir.Operation.create("scf.yield")
-        return []
+                    models = [self.values[v] for v in ops_of(block)[-1].operands]
+                    ir.Operation.create("scf.yield", [], [s for v in models for s in _flat(v)])
+        return _like(models, list(branch.results))
 
     def _block_id(self, op: ir.Operation) -> list[Value]:
         return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
@@ -366,10 +368,17 @@ class _Kernel:
             raise PassError("the operands of matmuls on tensor cores must both be f16 or both bf16", op)
         n = kind.shape[1]
         if self.hopper:
-            values = contraction.wgmma(a, b, k_dim, accumulator, n, element)
+            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes)
         else:
             values = contraction.mma_sync(a, b, k_dim, accumulator, n, element, self.thread)
         return Registers("fragment", tuple(kind.shape), values)
+
+    def _wait_matmuls(self, op: ir.Operation) -> list[Value]:
+        tile = self.registers(op.operands[0])
+        if not self.hopper:
+            return [tile]
+        values = contraction.wait_matmuls(tile.values, op.opview.pending.value)
+        return [Registers(tile.layout, tile.shape, values)]
 
 
 HANDLERS = {
@@ -384,6 +393,7 @@ HANDLERS = {
     "tile.wait_copies": _Kernel._wait,
     "tile.copy_async": _Kernel._copy,
     "tile.view": _Kernel._view,
+    "tile.wait_matmuls": _Kernel._wait_matmuls,
     "tile.load": _Kernel._load,
     "tile.store": _Kernel._store,
     "tile.convert_layout": _Kernel._convert,
@@ -396,6 +406,14 @@ def _parameter_types(kind: ir.Type) -> list[ir.Type]:
         return [register_type(kind)]
     sizes = [i32() for s in kind.shape if s == DYNAMIC]
     return [pointer(GLOBAL), *sizes, *[i64()] * (kind.rank - 1)]
+
+
+def _register_types(kind: ir.Type) -> list[ir.Type]:
+    """The types of the scalars that a thread has of a value."""
+    if not isinstance(kind, ir.RankedTensorType):
+        return [register_type(kind)]
+    element = i32() if layout_of(kind) == "operand_a" else register_type(kind.element_type)
+    return [element] * Registers.count(kind)
 
 
 def _flat(value: Value) -> list[ir.Value]:

@@ -1,0 +1,233 @@
+"""Measures contenders on a graph in one run: interleaved rounds, medians, next to what the machine can do."""
+
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graphs import Attention
+from . import peers, roofs
+from .worker import Job
+
+# Thread pools wait actively for a while after their last work (libiomp5: 0.2 s); the next contender waits for that.
+SETTLE = 0.25
+CHECKED_FLOPS = 3e10  # beyond that much work a part of the rows is checked
+TOLERANCES = {"f16": 5e-3, "bf16": 3e-2, "f32": 1e-5, "f64": 1e-12}
+Progress = Callable[[str], None]
+
+
+@dataclasses.dataclass
+class Result:
+    """One contender on one graph. `times`: the medians of the rounds, in seconds; empty if it was `skipped`."""
+
+    name: str
+    times: list[float]
+    compile_s: float | None = None
+    error: float | None = None
+    passed: bool | None = None
+    skipped: str = ""  # why
+    failed: str = ""  # why
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.times)
+
+
+@dataclasses.dataclass
+class Measured:
+    """All contenders on one graph, ours first. Peaks in FLOP/s by what they are measured with, reading in bytes/s."""
+
+    graph: Attention
+    threads: int
+    results: list[Result]
+    peaks: dict[str, float]
+    reading: float | None
+    rows: int | None  # how many queries of each head were checked
+
+    @property
+    def ours(self) -> Result:
+        return self.results[0]
+
+    @property
+    def peak(self) -> float | None:
+        return max(self.peaks.values(), default=None)
+
+    def bound(self) -> tuple[float, str] | None:
+        """The least seconds that this machine needs for the work, and what it would be waiting for."""
+        if self.peak is None or self.reading is None:
+            return None
+        compute, memory = self.graph.flops() / self.peak, self.graph.bytes() / self.reading
+        return (compute, "compute") if compute >= memory else (memory, "memory")
+
+    def ratio(self, result: Result) -> float | None:
+        """How many times as fast as `result` ours is: the median over the rounds of one run."""
+        if not result.times or not self.ours.times:
+            return None
+        return statistics.median(b / a for a, b in zip(self.ours.times, result.times, strict=True))
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        bound = self.bound()
+        results = []
+        for result in self.results:
+            found = {key: value for key, value in dataclasses.asdict(result).items() if value not in ("", None)}
+            if result.error is not None and not np.isfinite(result.error):
+                found["error"] = str(result.error)  # JSON has no infinity
+            if result.times:
+                found["seconds"] = result.seconds
+                found["gflops"] = self.graph.flops() / result.seconds / 1e9
+                found["ours_times_as_fast"] = self.ratio(result)
+                if bound:
+                    found["fraction_of_roof"] = bound[0] / result.seconds
+            results.append(found)
+        return {
+            "graph": dataclasses.asdict(self.graph),
+            "threads": self.threads,
+            "flops": self.graph.flops(),
+            "bytes": self.graph.bytes(),
+            "peaks_gflops": {name: value / 1e9 for name, value in self.peaks.items()},
+            "reading_gb_s": None if self.reading is None else self.reading / 1e9,
+            "limited_by": bound[1] if bound else None,
+            "checked_queries": self.rows,
+            "results": results,
+        }
+
+
+class Worker:
+    """The parent's end of a worker process."""
+
+    def __init__(self, job: Job):
+        self.job = job
+        variables = {**os.environ, **peers.environment(job.threads)}
+        # The child imports this package from where we have it.
+        variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=variables,
+        )
+        self.about = self._ask(json.dumps(dataclasses.asdict(job)))
+        self.times: list[float] = []
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        assert self.process.stdin and self.process.stdout
+        try:
+            print(line, file=self.process.stdin, flush=True)
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if answer:
+            return json.loads(answer)
+        _, said = self.process.communicate()
+        last = said.strip().split("\n")[-1]
+        return {"failed": f"its process ended with status {self.process.returncode}{': ' + last if last else ''}"[:500]}
+
+    @property
+    def alive(self) -> bool:
+        return not {"failed", "skipped"} & self.about.keys()
+
+    def round(self, seconds: float) -> None:
+        answer = self._ask(str(seconds))
+        if "times" in answer:
+            self.times.append(statistics.median(answer["times"]))
+        else:
+            self.about.update(answer)
+            self.times = []
+
+    @property
+    def best_rate(self) -> float:
+        """For roofs: work per second in the fastest round."""
+        return self.about["work"] / min(self.times)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def measure(
+    graph: Attention,
+    contenders: Sequence[str] = (),
+    *,
+    threads: int = 1,
+    with_roofs: bool = False,
+    validate: bool = True,
+    rounds: int = 5,
+    seconds: float = 0.3,
+    init: str = "uniform",
+    seed: int = 0,
+    progress: Progress = lambda what: None,
+) -> Measured:
+    """Ours and `contenders` on a graph; see Measured."""
+    with tempfile.TemporaryDirectory(prefix="attn-bench-") as folder:
+        rows, expected = None, None
+        if validate:
+            progress("reference in float64")
+            rows, expected = _expected(graph, init, seed, folder)
+        common: dict[str, Any] = {"threads": threads, "init": init, "seed": seed, "expected": expected}
+        jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
+        if with_roofs:
+            jobs += [Job("peak", element, threads) for element in dict.fromkeys((graph.element, "f32"))]
+            jobs.append(Job("reading", "reading", threads, size=min(max(graph.bytes(), 1 << 20), 1 << 30)))
+        workers: list[Worker] = []
+        try:
+            for job in jobs:
+                progress(f"{job.name}: preparing" if job.kind == "contender" else f"{job.kind} of the machine")
+                workers.append(Worker(job))
+            for number in range(rounds):
+                for worker in workers:
+                    if worker.alive:
+                        progress(f"round {number + 1} of {rounds}: {worker.job.name}")
+                        if threads > 1:
+                            time.sleep(SETTLE)
+                        worker.round(seconds)
+        finally:
+            for worker in workers:
+                worker.close()
+    return _measured(graph, threads, workers, rows)
+
+
+def _expected(graph: Attention, init: str, seed: int, folder: str) -> tuple[int, str]:
+    """The right results of queries spread over all, in a file; with how many they are."""
+    per_row = graph.flops() / graph.queries
+    count = min(graph.queries, max(16, int(CHECKED_FLOPS / max(per_row, 1))))
+    rows = np.unique(np.linspace(0, graph.queries - 1, count).astype(int))
+    out, lse = graph.reference(graph.inputs(init, seed), rows)
+    path = os.path.join(folder, "expected.npz")
+    np.savez(path, rows=rows, out=out, lse=lse)
+    return len(rows), path
+
+
+def _measured(graph: Attention, threads: int, workers: Sequence[Worker], rows: int | None) -> Measured:
+    results, peaks, reading = [], {}, None
+    for worker in workers:
+        about, job = worker.about, worker.job
+        if job.kind == "contender":
+            error = about.get("error")
+            limit = TOLERANCES[graph.element]
+            results.append(
+                Result(
+                    job.name,
+                    worker.times,
+                    about.get("compile_s"),
+                    error,
+                    None if error is None else error <= limit,
+                    about.get("skipped", ""),
+                    about.get("failed", ""),
+                )
+            )
+        elif worker.times and job.kind == "peak":
+            peaks[roofs.peak_name(job.name)] = worker.best_rate
+        elif worker.times:
+            reading = worker.best_rate
+    return Measured(graph, threads, results, peaks, reading, rows)

@@ -1,0 +1,138 @@
+"""What was measured, as text for people."""
+
+from collections.abc import Sequence
+
+from ..graphs import Attention
+from .measure import Measured, Result
+
+
+def duration(seconds: float) -> str:
+    """Three digits and a unit."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def describe(graph: Attention) -> str:
+    """One line that says what is computed."""
+    heads = f"{graph.heads}" if graph.kv == graph.heads else f"{graph.heads}/{graph.kv}"
+    size = f"{graph.head_size}" if graph.d_v == graph.head_size else f"{graph.head_size}/{graph.d_v}"
+    length = f"{graph.queries}" if graph.queries == graph.keys else f"{graph.queries}×{graph.keys}"
+    parts = [f"b {graph.batch}", f"h {heads}", f"s {length}", f"d {size}", graph.element]
+    if (graph.input_layout, graph.output_layout) != ("bhsd", "bhsd"):
+        parts.append(f"{graph.input_layout} → {graph.output_layout}")
+    lower, upper = graph.window
+    if lower is not None or upper is not None:
+        low, high = ("−∞" if lower is None else str(lower)), ("∞" if upper is None else str(upper))
+        parts.append(f"{low} ≤ j − i ≤ {high}")
+    flags = {
+        "bias": graph.bias,
+        f"softcap {graph.softcap:g}": bool(graph.softcap),
+        "alibi": graph.alibi,
+        "v by columns": graph.values_transposed,
+        "lse": graph.lse,
+    }
+    return ", ".join(parts + [name for name, there in flags.items() if there])
+
+
+def _verdict(measured: Measured, result: Result) -> str:
+    if result.skipped:
+        return f"skipped: {result.skipped}"
+    if result.failed:
+        return f"FAILED: {result.failed}"
+    if result.error is None:
+        return "not checked"
+    return f"{result.error:.1e} {'PASS' if result.passed else 'FAIL'}"
+
+
+def case(measured: Measured) -> list[str]:
+    """A table of one case, a line for each contender."""
+    graph, bound = measured.graph, measured.bound()
+    work = f"{graph.flops() / 1e9:.3g} GFLOP, {graph.bytes() / 1e6:.3g} MB"
+    threads = f"{measured.threads} thread{'s' if measured.threads > 1 else ''}"
+    lines = [f"{describe(graph)}: {work}; cpu, {threads}"]
+    lines += [f"  {roof}" for roof in roofs(measured)]
+    head = f"{'':<13}{'time':>10}{'GFLOP/s':>10}{'GB/s':>8}"
+    if bound:
+        head += f"{'of roof':>9}"
+    lines.append(f"{head}{'ours is':>10}   error")
+    for result in measured.results:
+        if not result.times:
+            lines.append(f"{result.name:<13}{_verdict(measured, result)}")
+            continue
+        seconds = result.seconds
+        line = f"{result.name:<13}{duration(seconds):>10}{graph.flops() / seconds / 1e9:>10.1f}"
+        line += f"{graph.bytes() / seconds / 1e9:>8.1f}"
+        if bound:
+            line += f"{bound[0] / seconds:>9.0%}"
+        ratio = measured.ratio(result)
+        shown = "" if result is measured.ours or ratio is None else f"{ratio:.2f}×"
+        lines.append(f"{line}{shown:>10}   {_verdict(measured, result)}")
+    if measured.rows is not None and measured.rows < graph.queries:
+        lines.append(f"checked: {measured.rows} of {graph.queries} queries of each head")
+    return lines
+
+
+def roofs(measured: Measured) -> list[str]:
+    """What the machine can do, and what limits this case."""
+    bound = measured.bound()
+    if bound is None or measured.reading is None:
+        return []
+    peaks = ", ".join(f"{name} {value / 1e9:.0f} GFLOP/s" for name, value in measured.peaks.items())
+    return [
+        f"this machine: {peaks}, reading {measured.reading / 1e9:.1f} GB/s; limited by {bound[1]}, {duration(bound[0])}"
+    ]
+
+
+def row(measured: Measured, label: str, first: bool) -> list[str]:
+    """A line of a sweep's table, after its head if it is the first one."""
+    lines = []
+    if first:
+        lines.append(describe(measured.graph))
+        head = f"{'case':<24}{'time':>10}{'GFLOP/s':>10}"
+        head += f"{'of roof':>9}" if measured.bound() else ""
+        head += "".join(f"{'× ' + result.name:>15}" for result in measured.results[1:])
+        lines.append(f"{head}   error")
+    ours, bound = measured.ours, measured.bound()
+    if not ours.times:
+        return [*lines, f"{label:<24}{_verdict(measured, ours)}"]
+    line = f"{label:<24}{duration(ours.seconds):>10}{measured.graph.flops() / ours.seconds / 1e9:>10.1f}"
+    line += f"{bound[0] / ours.seconds:>9.0%}" if bound else ""
+    for result in measured.results[1:]:
+        ratio = measured.ratio(result)
+        line += f"{'–' if ratio is None else f'{ratio:.2f}':>15}"
+    return [*lines, f"{line}   {_verdict(measured, ours)}"]
+
+
+def notes(all_measured: Sequence[Measured]) -> list[str]:
+    """What was left out of a sweep's table, and the machine."""
+    said: dict[str, None] = {}
+    for measured in all_measured:
+        for result in measured.results[1:]:
+            if not result.times:
+                said[f"{result.name} {_verdict(measured, result)}"] = None
+    last = [line for measured in all_measured[-1:] for line in roofs(measured)[:1]]
+    return [*said, *(line.partition("; limited")[0] for line in last)]
+
+
+def markdown(rows: Sequence[tuple[str, Measured]], peers: Sequence[str]) -> list[str]:
+    """A table for a README: our rate, the part of the roof, and how many times as fast as each peer ours is."""
+    lines = [
+        f"| case | GFLOP/s | of roof | {' | '.join(f'× {peer}' for peer in peers)} |",
+        "| --- | --- | --- |" + " --- |" * len(peers),
+    ]
+    for label, measured in rows:
+        by_name = {result.name: result for result in measured.results}
+        cells = [label]
+        if measured.ours.times:
+            bound = measured.bound()
+            cells.append(f"{measured.graph.flops() / measured.ours.seconds / 1e9:.0f}")
+            cells.append(f"{bound[0] / measured.ours.seconds:.2f} ({bound[1]})" if bound else "–")
+        else:
+            cells += ["failed", "–"]
+        for peer in peers:
+            ratio = measured.ratio(by_name[peer]) if peer in by_name else None
+            cells.append("–" if ratio is None else f"{ratio:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines

@@ -1,0 +1,108 @@
+"""A process that holds one contender and times it when told to: ``python -m attn_opt.compiler.bench.worker``.
+
+One process each, so that thread pools, allocators and environment variables of one contender do not touch another's,
+and so that a crash ends one contender only. Jobs come as lines of JSON on standard input: first the contender, then for
+each round how long to measure. Answers are lines of JSON on standard output, which nothing else may write to.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graphs import Attention
+from . import peers, roofs
+
+WARM_UP = 0.05  # calls shorter than this are made once before each round, which wakes threads and caches
+MOST_CALLS = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a worker does. `kind`: contender, peak or reading. `expected`: a file of some rows of the right results."""
+
+    kind: str
+    name: str
+    threads: int
+    graph: dict[str, Any] | None = None
+    init: str = "uniform"
+    seed: int = 0
+    expected: str | None = None
+    size: int = 0
+
+    def prepare(self) -> tuple[Callable[[], Any], dict[str, Any]]:
+        """What to time, and what is known beforehand."""
+        if self.kind == "peak":
+            call, flops = roofs.peak(self.name, self.threads)
+            return call, {"work": flops}
+        if self.kind == "reading":
+            call, size = roofs.reading(self.size, self.threads)
+            return call, {"work": size}
+        window = (self.graph or {}).get("window", (None, None))
+        graph = Attention(**{**(self.graph or {}), "window": tuple(window)})
+        inputs = graph.inputs(self.init, self.seed)
+        start = time.perf_counter()
+        call, results = peers.CONTENDERS[self.name](graph, inputs, self.threads)
+        found = call()
+        about = {"compile_s": time.perf_counter() - start}
+        if self.expected:
+            about["error"] = error(results(found), np.load(self.expected))
+        return call, about
+
+
+def error(found: list[np.ndarray], expected: Any) -> float:
+    """The largest error over the largest magnitude of a result; −∞ must be where it is expected."""
+    worst = 0.0
+    for name, result in zip(("out", "lse"), found, strict=False):
+        right, part = expected[name], result[:, :, expected["rows"]].astype(np.float64)
+        finite = np.isfinite(right)
+        if not np.array_equal(part[~finite], right[~finite], equal_nan=True) or not np.isfinite(part[finite]).all():
+            return float("inf")
+        scale = np.abs(right[finite]).max(initial=0.0) or 1.0
+        worst = max(worst, float(np.abs(part[finite] - right[finite]).max(initial=0.0) / scale))
+    return worst
+
+
+def timed(call: Callable[[], Any], seconds: float) -> list[float]:
+    """The times of calls in a row, for about that many seconds, of one at least."""
+    start = time.perf_counter()
+    call()
+    first = time.perf_counter() - start
+    times = [] if first < WARM_UP else [first]
+    while not times or (sum(times) < seconds and len(times) < MOST_CALLS):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed
+
+    def answer(**what: Any) -> None:
+        print(json.dumps(what), file=answers, flush=True)
+
+    try:
+        call, about = Job(**json.loads(sys.stdin.readline())).prepare()
+    except peers.Unsupported as reason:
+        return answer(skipped=str(reason))
+    except ImportError as missing:
+        return answer(skipped=f"not installed ({missing.name or missing})")
+    except MemoryError:
+        return answer(skipped="not enough memory")
+    except Exception as failure:
+        first = str(failure).strip().split("\n")[0]
+        return answer(failed=f"{type(failure).__name__}: {first}"[:500])
+    answer(**about)
+    for line in sys.stdin:
+        answer(times=timed(call, float(line)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The pass ``widen-tiles``."""
+
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir
+from ..passes import Pass
+from ..rewriting import defining_op, erase_if_unused, ops_in
+from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, tile_values
+
+
+@dataclass(frozen=True)
+class WidenTiles(Pass):
+    """Keeps in f32 what a parallel loop computes in tiles of f16 or bf16, statistics and accumulators included::
+
+        %s = linalg.generic … ins(%q, %k : tensor<64x64xbf16>, …) outs(%0 : tensor<64x128xbf16>) {
+        ^bb0(%a: bf16, %b: bf16, %c: bf16): … %r = arith.truncf %sum : f32 to bf16   yield %r }
+    becomes
+        %s = linalg.generic … ins(%q, %k : tensor<64x64xbf16>, …) outs(%0 : tensor<64x128xf32>) {
+        ^bb0(%a: bf16, %b: bf16, %c: f32): … yield %sum }
+
+    What comes from outside of the loop stays as it is, what leaves it is rounded there, once.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for loop in ops_in(op, "scf.forall"):
+            _Widening(loop).apply()
+
+
+class _Widening:
+    def __init__(self, loop: ir.Operation):
+        self.loop = loop
+        self.wide = {v for v in tile_values(loop) if can_change(v, loop) and build.is_narrow(v.type.element_type)}
+
+    def apply(self) -> None:
+        for op in ops_in(self.loop):
+            if op.name == "linalg.generic":
+                self._generic(op)
+            elif op.name in ("tensor.extract_slice", "tensor.insert_slice"):
+                tensors = 2 if op.name == "tensor.insert_slice" else 1
+                for number in range(tensors):
+                    op.operands[number] = self._as(op.operands[number], op.results[0] in self.wide, op)
+            elif op.name in CARRYING:
+                for result, other in carried_pairs(op):
+                    if (result in self.wide) != (other in self.wide):
+                        for user, number in carried_uses(op, result, other):
+                            user.operands[number] = self._as(other, result in self.wide, user)
+            elif op.name not in ("scf.yield", "tensor.dim", "tensor.empty"):
+                for number, operand in enumerate(op.operands):
+                    if operand in self.wide:
+                        op.operands[number] = self._as(operand, False, op)
+        for value in self.wide:
+            value.set_type(wide_type(value.type))
+
+    def _generic(self, op: ir.Operation) -> None:
+        n_inputs = len(op.operands) - len(op.results)
+        for number, operand in enumerate(list(op.operands)):
+            if not isinstance(operand.type, ir.ShapedType):
+                if build.is_narrow(operand.type):
+                    with ir.InsertionPoint(op), op.location:
+                        op.operands[number] = build.convert(operand, ir.F32Type.get())
+                    widen_argument(op, number)
+            elif number < n_inputs:
+                if operand in self.wide:
+                    widen_argument(op, number)
+            else:
+                wide = op.results[number - n_inputs] in self.wide
+                is_read = bool(list(op.regions[0].blocks[0].arguments[number].uses))
+                op.operands[number] = self._as(operand, wide, op, is_read)
+                if wide:
+                    widen_argument(op, number)
+                    widen_yield(op, number - n_inputs)
+
+    def _as(self, value: ir.Value, wide: bool, user: ir.Operation, is_read: bool = True) -> ir.Value:
+        """`value` in f32, or in its own type; converted in front of `user` if it is not."""
+        if (value in self.wide) == wide or not build.is_narrow(value.type.element_type):
+            return value
+        kind = value.type
+        element = ir.F32Type.get() if wide else kind.element_type
+        with ir.InsertionPoint(before(user)), user.location:
+            init = build.empty(build.mixed_sizes(value), element)
+            if not is_read:
+                return init
+            (copy,) = self._converted(value, init, element)
+        return copy
+
+    def _converted(self, value: ir.Value, init: ir.Value, element: ir.Type) -> list[ir.Value]:
+        n = value.type.rank
+        maps = [build.projection(n, range(n))] * 2
+        copy = build.generic([value], [init], maps, [build.PARALLEL] * n, lambda x, _: build.convert(x, element))
+        if value in self.wide:  # its type changes at the end: so far the op yields what it reads
+            op = copy[0].owner.operation
+            widen_argument(op, 0)
+        return copy
+
+
+def widen_argument(generic: ir.Operation, number: int) -> None:
+    """Makes the body take f32 for a narrow argument."""
+    argument = generic.regions[0].blocks[0].arguments[number]
+    narrow, f32 = argument.type, ir.F32Type.get(generic.context)
+    if not build.is_narrow(narrow):
+        return
+    uses = [(u.owner.operation, u.operand_number) for u in argument.uses]
+    argument.set_type(f32)
+    rounded = None
+    for user, position in uses:
+        if user.name == "arith.extf" and user.results[0].type == f32:
+            user.results[0].replace_all_uses_with(argument)
+            user.erase()
+            continue
+        if rounded is None:
+            with ir.InsertionPoint.at_block_begin(generic.regions[0].blocks[0]), generic.location:
+                rounded = arith.truncf(narrow, argument)
+        user.operands[position] = rounded
+
+
+def widen_yield(generic: ir.Operation, number: int) -> None:
+    """Makes the body yield f32 for a narrow result."""
+    block = generic.regions[0].blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    value, f32 = end.operands[number], ir.F32Type.get(generic.context)
+    if not build.is_narrow(value.type):
+        return
+    made = defining_op(value)
+    if made is not None and made.name == "arith.truncf" and made.operands[0].type == f32:
+        end.operands[number] = made.operands[0]
+        erase_if_unused(made)
+    else:
+        with ir.InsertionPoint(end), generic.location:
+            end.operands[number] = arith.extf(f32, value)
+
+
+def wide_type(kind: ir.RankedTensorType) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(kind.shape, ir.F32Type.get(kind.context), kind.encoding)

@@ -1,0 +1,225 @@
+"""The pass ``overlap-matmuls``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir
+from ...dialects.tile import WaitMatmulsOp
+from ..attention import is_contraction
+from ..passes import Pass, option, remark
+from ..rewriting import defining_op, is_inside, ops_in
+from .axes import for_body, for_inits, ops_of
+
+ASYNC = "tile.async"
+REGISTERS, OTHER_REGISTERS = 255, 60
+
+
+@dataclass(frozen=True)
+class OverlapMatmuls(Pass):
+    """In loops with two matmuls, the second runs an iteration late, so that it overlaps with what stands between them::
+
+        %o = scf.for %j = %lower to %upper step %step iter_args(%o0 = %init, …) {
+          %s  = matmul(%q, %k[%j])
+          %p, %alpha = softmax of %s, …
+          %o1 = %o0 · %alpha
+          %o2 = matmul(%p, %v[%j]) + %o1
+          scf.yield %o2, …
+      becomes
+        %s, %p0, %alpha, %o1 = … the same for %lower, up to the second matmul
+        %o, %p = scf.for %j = %lower + %step to %upper step %step iter_args(%o0 = %o1, %p0 = …, …) {
+          %s  = matmul(%q, %k[%j])              {tile.async}
+          %o1 = matmul(%p0, %v[%j − %step]) + %o0   {tile.async}
+          %s1 = tile.wait_matmuls %s {pending = 1}
+          %p, %alpha = softmax of %s1, …           // while the second matmul runs
+          %o2 = tile.wait_matmuls %o1 {pending = 0}
+          %o3 = %o2 · %alpha
+          scf.yield %o3, %p, …
+        }
+        %r = matmul(%p, %v[%upper − %step]) + %o
+
+    all in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
+    (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
+
+    Done where the output has more than `min-columns` columns, below which the longer way costs more than it hides, and
+    where a thread's registers hold it: scores, output, both left operands and what else there is.
+    """
+
+    min_columns: int = option("least number of columns of the second matmul, less one", 64)
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            for loop in [o for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]:
+                plan = _Plan.of(loop)
+                if plan is not None and plan.columns > self.min_columns and plan.registers <= REGISTERS:
+                    location = loop.location
+                    plan.rewrite()
+                    remark(location, "the second matmul of an iteration overlaps with the next iteration's softmax")
+
+
+@dataclass
+class _Plan:
+    """What is done late: `second`, and `rescale`, what its accumulator goes through; `carried`: which result it is."""
+
+    loop: ir.Operation
+    first: ir.Operation
+    second: ir.Operation
+    rescale: list[ir.Operation]
+    carried: int
+
+    @staticmethod
+    def of(loop: ir.Operation) -> _Plan | None:
+        body = for_body(loop)
+        ops = ops_of(body)
+        matmuls = [o for o in ops if is_contraction(o)]
+        if len(matmuls) != 2 or any(len(o.regions) and o.name != "linalg.generic" for o in ops):
+            return None
+        first, second = matmuls
+        yielded = list(ops[-1].operands)
+        if yielded.count(second.results[0]) != 1 or len(list(second.results[0].uses)) != 1:
+            return None
+        carried = yielded.index(second.results[0])
+        argument = body.arguments[carried + 1]
+        rescale: list[ir.Operation] = []
+        reached = {argument}
+        for op in ops:
+            if op not in (second, ops[-1]) and any(v in reached for v in op.operands):
+                rescale.append(op)
+                reached.update(op.results)
+        # The accumulator goes to the second matmul and nowhere else; its left operand does not come from it.
+        for value in reached:
+            for use in value.uses:
+                user = use.owner.operation
+                if user not in rescale and (user != second or use.operand_number != 2):
+                    return None
+        if any(is_contraction(o) or len(o.results) != 1 for o in rescale) or second.operands[2] not in reached:
+            return None
+        return _Plan(loop, first, second, rescale, carried)
+
+    @property
+    def columns(self) -> int:
+        return self.second.results[0].type.shape[1]
+
+    @property
+    def registers(self) -> int:
+        """Of a thread: fragments have a register for two columns, left operands one for four; the rest is a guess."""
+        scores = self.first.results[0].type.shape[1]
+        depth = self.first.operands[0].type.shape[1]
+        return scores // 2 + self.columns // 2 + scores // 4 + depth // 4 + OTHER_REGISTERS
+
+    def rewrite(self) -> None:
+        loop = self.loop
+        lower, upper, step = list(loop.operands)[:3]
+        inits = for_inits(loop)
+        with ir.InsertionPoint(loop), loop.location:
+            some = arith.cmpi(arith.CmpIPredicate.slt, lower, upper)
+            branch = ir.Operation.create("scf.if", [v.type for v in inits], [some], regions=2)
+            with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                results = self._iterations(lower, upper, step, inits)
+                ir.Operation.create("scf.yield", [], results)
+            with ir.InsertionPoint(branch.regions[1].blocks.append()):
+                ir.Operation.create("scf.yield", [], inits)
+        for old, new in zip(loop.results, branch.results, strict=True):
+            old.replace_all_uses_with(new)
+        loop.erase()
+
+    def _late(self) -> set[ir.Operation]:
+        """The ops of the second matmul's part that nothing else needs: it, its right operand, its accumulator's way."""
+        late = {self.second, *self.rescale}
+        right = defining_op(self.second.operands[1])
+        if right is not None and is_inside(right, self.loop) and len(list(right.results[0].uses)) == 1:
+            late.add(right)
+        return late
+
+    def _early(self, values: dict[ir.Value, ir.Value]) -> None:
+        """Copies everything up to the second matmul's left operand."""
+        late = self._late()
+        for op in ops_of(for_body(self.loop))[:-1]:
+            if op not in late:
+                _copy(op, values)
+
+    def _iterations(self, lower: ir.Value, upper: ir.Value, step: ir.Value, inits) -> list[ir.Value]:
+        body = for_body(self.loop)
+        yielded = list(ops_of(body)[-1].operands)
+        values: dict[ir.Value, ir.Value] = dict(zip(body.arguments, [lower, *inits], strict=True))
+        self._early(values)
+        for op in self.rescale:
+            _copy(op, values)
+        left, accumulator = values[self.second.operands[0]], values.get(self.second.operands[2])
+        carried = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
+        start = arith.addi(lower, step)
+        types = [*(v.type for v in carried), left.type]
+        loop = ir.Operation.create("scf.for", types, [start, upper, step, *carried, left], regions=1)
+        block = loop.regions[0].blocks.append(lower.type, *types, arg_locs=[self.loop.location] * (1 + len(types)))
+        with ir.InsertionPoint(block):
+            self._steady(block, step, yielded)
+        values = {body.arguments[0]: self._last(lower, upper, step)}
+        final = list(loop.results)
+        values[self.second.operands[0]] = final[-1]
+        values[self.second.operands[2]] = final[self.carried]
+        final[self.carried] = self._second(values)
+        return final[:-1]
+
+    def _last(self, lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
+        """The induction variable of the last iteration."""
+        count = arith.divui(arith.subi(arith.subi(upper, lower), build.index(1)), step)
+        return arith.addi(lower, arith.muli(count, step))
+
+    def _second(self, values: dict[ir.Value, ir.Value]) -> ir.Value:
+        """The second matmul and its right operand, with `values` for the iteration that they belong to."""
+        _needed(self.second.operands[1], self.loop, values)
+        _copy(self.second, values)
+        return values[self.second.results[0]]
+
+    def _steady(self, block: ir.Block, step: ir.Value, yielded: list[ir.Value]) -> None:
+        body = for_body(self.loop)
+        arguments = list(block.arguments)
+        values = dict(zip(body.arguments, arguments[: len(body.arguments)], strict=True))
+        late, second = self._late(), None
+        before: dict[ir.Value, ir.Value] = {body.arguments[0]: arith.subi(arguments[0], step)}
+        before[self.second.operands[0]] = arguments[-1]
+        before[self.second.operands[2]] = arguments[self.carried + 1]
+        # The left operand's registers are read until the second matmul is done: the next one's come after.
+        packing = defining_op(self.second.operands[0])
+        packed = packing is not None and packing.name == "tile.convert_layout" and is_inside(packing, self.loop)
+        for op in ops_of(body)[:-1]:
+            if op in late or (packed and op == packing):
+                continue
+            _copy(op, values)
+            if op == self.first:
+                values[op.results[0]].owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
+                second = self._second(before)
+                second.owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
+                values[op.results[0]] = _wait(values[op.results[0]], 1)
+        values[body.arguments[self.carried + 1]] = _wait(second, 0)
+        for op in [*([packing] if packed else []), *self.rescale]:
+            _copy(op, values)
+        accumulator = values[self.second.operands[2]]
+        new = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
+        ir.Operation.create("scf.yield", [], [*new, values[self.second.operands[0]]])
+
+
+def _wait(value: ir.Value, pending: int) -> ir.Value:
+    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), pending)
+    return WaitMatmulsOp(value, count, result=value.type).result
+
+
+def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """A copy of `op` at the insertion point, on what `values` says; also for what its region reads."""
+    clone = op.clone().operation
+    for inner in [clone, *ops_in(clone)]:
+        for i, v in enumerate(inner.operands):
+            if v in values:
+                inner.operands[i] = values[v]
+    values.update(zip(op.results, clone.results, strict=True))
+
+
+def _needed(value: ir.Value, loop: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Copies the ops of the loop's body that `value` comes from, as far as `values` has them not."""
+    op = defining_op(value)
+    if value in values or op is None or not is_inside(op, loop):
+        return
+    for operand in op.operands:
+        _needed(operand, loop, values)
+    _copy(op, values)
