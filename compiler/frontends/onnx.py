@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnx
+
+try:
+    import onnx
+except ImportError as error:
+    raise ImportError("models of ONNX need the package onnx: pip install 'attn-opt[onnx]'") from error
 from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend as BackendBase
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict

@@ -53,7 +53,11 @@ def test_the_suite_is_there():
     assert set(CANNOT_PASS) <= set(CASES)
 
 
-@pytest.mark.parametrize("name", CASES)
+# A case's expanded twin is the function body that the operator becomes here anyway.
+PARAMETERS = [pytest.param(name, marks=pytest.mark.slow if "_expanded" in name else ()) for name in CASES]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_case(name, request):
     from attn_opt.compiler.frontends.onnx import Backend
 
