@@ -4,7 +4,7 @@ A kernel is found by what it depends on: the graph's IR without locations, the o
 instruction set and caches, the sources of this package and the bindings. Text that was compiled before is found by
 the text itself, without parsing it. An entry is one file,
 
-    <key>.kernel    magic, sha256 of the rest, sizes; signature, counts and record in JSON, object code, the stages' IR
+    <key>.kernel    magic, sha256 of the rest, sizes; then signature, counts and record in JSON, code, the stages' IR
     <key>.source    for a source text: the key of its IR, and the remarks that compiling it gave, in JSON
 
 written under another name and renamed, so that readers and writers at once see whole entries only. An entry that is
