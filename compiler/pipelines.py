@@ -65,6 +65,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         f"lanes-innermost{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",
+        "fuse-reductions",
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into

@@ -38,6 +38,7 @@ PASSES = (
     "cpu/widen-tiles",
     "cpu/pad-tiles",
     "cpu/lanes-innermost",
+    "cpu/fuse-reductions",
     "cpu/protect-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
