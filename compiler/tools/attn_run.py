@@ -85,7 +85,9 @@ def _run(options: Options, printer: Printer) -> int:
     if options.outputs:
         arrays.write(options.outputs, results)
 
-    passed, flops, table, times = True, None, [], {}
+    passed, flops = True, None
+    table: list[dict[str, str]] = []
+    times: dict[str, str] = {}
     if options.check:
         expected, flops = checking.reference(graph, signature.name, inputs)
         if options.tolerance is None:

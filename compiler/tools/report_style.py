@@ -15,9 +15,12 @@ header, main { max-width: 1500px; margin: 0 auto; padding: 0 24px }
 header { padding-top: 26px } h1 { font-size: 24px; margin: 0 } h2 { font-size: 17px; margin: 0 0 10px }
 h3 { font-size: 15px; margin: 0 0 6px } .soft, figcaption { color: var(--soft) } .place { overflow-wrap: anywhere }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;
-  margin: 16px 0 } ul { margin: 4px 0; padding-left: 20px } li { margin: 2px 0 }
+  margin: 16px 0 }
+ol { margin: 4px 0 12px; padding-left: 24px }
+p { margin: 4px 0 12px } ul { margin: 4px 0; padding-left: 20px } li { margin: 2px 0 }
 .chips { display: flex; flex-wrap: wrap; gap: 8px; margin: 12px 0 0 } .chip { border: 1px solid var(--line);
-  background: var(--card); border-radius: 99px; padding: 2px 12px } .good { color: var(--good) } .bad { color: var(--bad) }
+  background: var(--card); border-radius: 99px; padding: 2px 12px } .good { color: var(--good) }
+.bad { color: var(--bad) }
 .warn { color: var(--warn) } b.good, b.bad { font-weight: 600 }
 .found { display: grid; grid-template-columns: minmax(300px, 1fr) minmax(320px, auto); gap: 28px; align-items: start }
 .found + .found { border-top: 1px solid var(--line); margin-top: 18px; padding-top: 18px }
@@ -26,7 +29,8 @@ figure { margin: 0 } figcaption { font-size: 13px; max-width: 520px; margin-top:
 table { border-collapse: collapse } th { text-align: left; font-weight: 500; color: var(--soft); font-size: 13px }
 th, td { padding: 4px 18px 4px 0; border-bottom: 1px solid var(--line) } .n { text-align: right;
   font-variant-numeric: tabular-nums } code, pre, .ir { font: 12.5px/1.5 ui-monospace, "DejaVu Sans Mono", monospace }
-.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 16px } .two section { margin: 0 }
+.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 16px }
+.two section { margin: 0 }
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 12px; align-items: center }
 .bar { height: 12px; border-radius: 3px; background: var(--accent); min-width: 1px } details { margin-top: 12px }
 summary { cursor: pointer; color: var(--soft) }
@@ -45,7 +49,8 @@ svg.plane { max-width: 100%; height: auto } .tile.live { fill: var(--live) } .ti
 .ir { border: 1px solid var(--line); border-radius: 6px; overflow: auto; height: 72vh; counter-reset: line; tab-size: 2;
   padding: 8px 0; background: var(--bg) } .ir div { counter-increment: line; white-space: pre; padding-right: 12px;
   width: max-content; min-width: 100% } .ir div::before { content: counter(line); display: inline-block; width: 4.2em;
-  padding-right: 1.2em; text-align: right; color: var(--comment); opacity: .75 } .ir div:hover { background: var(--dead) }
+  padding-right: 1.2em; text-align: right; color: var(--comment); opacity: .75 }
+.ir div:hover { background: var(--dead) }
 .o { color: var(--op) } .v { color: var(--value) } .t { color: var(--type) } .d { color: var(--number) }
 .c { color: var(--comment) } .s { color: var(--string) } .k { color: var(--keyword) }
 """
