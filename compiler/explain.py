@@ -151,16 +151,25 @@ def at(entry: dict[str, Any]) -> str:
     return f"{file}:{line}" if line else file or "an unknown place"
 
 
+def parallel(entry: dict[str, Any]) -> set[int]:
+    """Which of the loops of what was fused run in parallel, 0 the outermost."""
+    found = [e["details"] for e in entry["also"] if e["details"].get("kind") == "parallel"]
+    return {place for one in found for place in range(one["around"], one["around"] + one["loops"])}
+
+
+def extent(loop: dict[str, Any]) -> str:
+    """How far a loop goes, as text."""
+    return str(loop["extent"]) if isinstance(loop["extent"], int) else "all"
+
+
 def loop_lines(entry: dict[str, Any]) -> list[str]:
     """The loops of what was fused, from outer to inner."""
-    n_parallel = next((e["details"]["loops"] for e in entry["also"] if e["details"].get("kind") == "parallel"), 0)
     loops = entry["details"]["loops"]
     width = max((len(loop["axis"]) for loop in loops), default=0)
     lines = []
     for i, loop in enumerate(loops):
-        extent = loop["extent"] if isinstance(loop["extent"], int) else "all"
-        line = f"{i + 1}. {loop['axis']:<{width}}  {extent} by {loop['tile']}"
-        lines.append(line + ("  in parallel" if i < n_parallel else ""))
+        line = f"{i + 1}. {loop['axis']:<{width}}  {extent(loop)} by {loop['tile']}"
+        lines.append(line + ("  in parallel" if i in parallel(entry) else ""))
     return lines
 
 

@@ -122,13 +122,13 @@ class Job:
         text = self.chunks[number]
         verifier = Verifier(text, self.name) if self.options.verify_diagnostics else None
         listener: Listener = verifier or self.printer
+        if self.watch:
+            listener, hooks = self.watch.module(text, len(stages), self.options.printing, listener, hooks)
         output = None
         try:
             self.progress.at(number, -1)
             module = parse_module(text, self.name, listener=listener)
             follow = _Follow(self.progress, number)
-            if self.watch:
-                listener, hooks = self.watch.module(len(stages), self.options.printing, listener, hooks)
             with self.watch.recorder if self.watch else contextlib.nullcontext():
                 run(stages, module, hooks=[follow, *hooks], listener=listener, verify_each=self.options.verify_each)
             output = self.options.printing.text(module.operation)

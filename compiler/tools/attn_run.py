@@ -86,8 +86,8 @@ def _run(options: Options, printer: Printer) -> int:
         arrays.write(options.outputs, results)
 
     passed, flops = True, None
-    table: list[Any] = []
-    times: dict[str, Any] = {}
+    table: list[dict[str, str]] = []
+    times: dict[str, str] = {}
     if options.check:
         expected, flops = checking.reference(graph, signature.name, inputs)
         if options.tolerance is None:

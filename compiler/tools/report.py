@@ -52,14 +52,10 @@ class Report:
 class Levels(Hook):
     """Keeps the text of the module where a level of the IR ends, or after each pass where there are few."""
 
-    def __init__(self, options: PrintOptions, n_passes: int):
+    def __init__(self, text: str, options: PrintOptions, n_passes: int):
         self.options = options
         self.each = n_passes <= FEW_PASSES
-        self.texts: list[tuple[str, str]] = []
-
-    def before(self, stage: Stage, module: ir.Operation) -> None:
-        if not self.texts:
-            self.texts.append(("input", self.options.text(module)))
+        self.texts = [("input", text)]
 
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
         level = STAGE_AFTER.get(stage.name)
@@ -78,10 +74,10 @@ class Watch:
         self.levels: list[Levels] = []
 
     def module(
-        self, n_passes: int, options: PrintOptions, listener: Listener, hooks: list[Hook]
+        self, text: str, n_passes: int, options: PrintOptions, listener: Listener, hooks: list[Hook]
     ) -> tuple[Listener, list[Hook]]:
-        """The listener and the hooks for the next module."""
-        levels = Levels(options, n_passes)
+        """The listener and the hooks for the next module, which is `text`."""
+        levels = Levels(text, options, n_passes)
         self.levels.append(levels)
         return self.recorder.listener(listener), [self.recorder, levels, *hooks]
 
@@ -93,7 +89,7 @@ class Watch:
             texts += [(prefix + level, text) for level, text in levels.texts]
         first = ", ".join(stage.name for stage in stages[:FEW_PASSES])
         more = f" and {len(stages) - FEW_PASSES} more" if len(stages) > FEW_PASSES else ""
-        return Report(name, f"passes: {first or 'none'}{more}", self.recorder.record, texts or [("input", "")])
+        return Report(name, f"passes: {first or 'none'}{more}", self.recorder.record, texts)
 
 
 def page(report: Report) -> str:
@@ -151,8 +147,13 @@ def _found(report: Report) -> str:
 
 def _attention(one: dict[str, Any], shapes: Sequence[Sequence[int]] | None) -> str:
     details = one["details"]
+    parallel = explain.parallel(one)
+    loop_items = (
+        f"<li>{_e(loop['axis'])}: {_e(explain.extent(loop))} by {loop['tile']}{', in parallel' * (i in parallel)}</li>"
+        for i, loop in enumerate(tile_picture.with_sizes(one, shapes)["details"]["loops"])
+    )
     what = "Attention" if details["attention"] else "Loop nest"
-    lines = "".join(f"<li>{_e(line.partition('. ')[2])}</li>" for line in explain.loop_lines(one))
+    lines = "".join(loop_items)
     loops = f"<h3>Loops, from outer to inner</h3><ol>{lines}</ol>" if lines else "<p>No loops.</p>"
     inside = ", ".join(f"<code>{_e(name)}</code>" for name in details["fused"]) or "nothing"
     notes = "".join(
@@ -233,7 +234,7 @@ def _time(record: explain.Record) -> str:
     groups: dict[str, float] = {}
     for i, (name, value) in enumerate(seconds):
         end = next((j for j in ends if j >= i), None)
-        level = f"to {STAGE_AFTER[seconds[end][0]]}" if end is not None else name
+        level = STAGE_AFTER[seconds[end][0]] if end is not None else name
         groups[level] = groups.get(level, 0.0) + value
     parts = [_bars(groups.items())] if len(groups) < len(seconds) else []
     passes = _bars(seconds)

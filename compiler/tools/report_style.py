@@ -15,10 +15,12 @@ header, main { max-width: 1500px; margin: 0 auto; padding: 0 24px }
 header { padding-top: 26px } h1 { font-size: 24px; margin: 0 } h2 { font-size: 17px; margin: 0 0 10px }
 h3 { font-size: 15px; margin: 0 0 6px } .soft, figcaption { color: var(--soft) } .place { overflow-wrap: anywhere }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;
-  margin: 16px 0 } ul { margin: 4px 0; padding-left: 20px } li { margin: 2px 0 }
+  margin: 16px 0 }
+ol { margin: 4px 0 12px; padding-left: 24px }
+p { margin: 4px 0 12px } ul { margin: 4px 0; padding-left: 20px } li { margin: 2px 0 }
 .chips { display: flex; flex-wrap: wrap; gap: 8px; margin: 12px 0 0 } .chip { border: 1px solid var(--line);
-  background: var(--card); border-radius: 99px; padding: 2px 12px }
-.good { color: var(--good) } .bad { color: var(--bad) }
+  background: var(--card); border-radius: 99px; padding: 2px 12px } .good { color: var(--good) }
+.bad { color: var(--bad) }
 .warn { color: var(--warn) } b.good, b.bad { font-weight: 600 }
 .found { display: grid; grid-template-columns: minmax(300px, 1fr) minmax(320px, auto); gap: 28px; align-items: start }
 .found + .found { border-top: 1px solid var(--line); margin-top: 18px; padding-top: 18px }

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...transforms.formulas import Formula, evaluated, loops_in
+from ..explain import parallel
 
 MOST_TILES = 96  # along an axis; of more, the first ones are drawn
 LARGEST, SMALLEST = 400.0, 110.0  # of the plane, in pixels
 MARGIN_LEFT, MARGIN_TOP = 92.0, 46.0
 NUMBERED = 21.0  # pixels that a tile needs for its number
+NUMBER_HEIGHT = 13.0  # the last tiles may be smaller than the others, and have none
 ARROWS = 3  # outer steps whose way is drawn
 
 LIVE, MASKED, DEAD, PLAIN = "live", "masked", "dead", "plain"
-Sizes = Callable[[int, int], int | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +32,14 @@ class Axis:
     def tiles(self) -> int:
         return max(1, -(-self.extent // self.tile))
 
+    @property
+    def shown(self) -> int:
+        return min(self.tiles, MOST_TILES)
+
 
 @dataclasses.dataclass(frozen=True)
 class Plane:
-    """`kinds`: for each tile of the queries, for each of the keys, what is computed; `sampled`: sizes are made up."""
+    """`kinds`: for each shown tile of the queries, for each of the keys, what is done; `sampled`: sizes are made up."""
 
     queries: Axis
     keys: Axis
@@ -43,6 +48,9 @@ class Plane:
 
     @property
     def outer(self) -> Axis:
+        """The axis of which each tile has an order of its own: the outer loop, or the only parallel one."""
+        if self.queries.parallel != self.keys.parallel:
+            return self.queries if self.queries.parallel else self.keys
         places = {axis: 99 if axis.place is None else axis.place for axis in (self.queries, self.keys)}
         return min(places, key=lambda axis: places[axis])
 
@@ -50,9 +58,25 @@ class Plane:
         return sum(row.count(kind) for row in self.kinds)
 
 
+def _size(found: list, shapes: Sequence[Sequence[int]]) -> int | None:
+    if found[0] != "dim":
+        return None
+    argument, d = found[1:]
+    return shapes[argument][d] if argument < len(shapes) and d < len(shapes[argument]) else None
+
+
+def with_sizes(fused: dict[str, Any], shapes: Sequence[Sequence[int]] | None) -> dict[str, Any]:
+    """What was fused, with the extents of its loops for arguments of these shapes, as far as they are known."""
+    loops = []
+    for loop in fused["details"]["loops"]:
+        known = evaluated(loop["extent"], lambda found: _size(found, shapes or ()))
+        loops.append(loop if known is None else {**loop, "extent": known})
+    return {**fused, "details": {**fused["details"], "loops": loops}}
+
+
 def plane_of(fused: dict[str, Any], shapes: Sequence[Sequence[int]] | None = None) -> Plane | None:
     """The plane of what was fused (see ``explain.fused``), for arguments of these shapes; None if it is no plane."""
-    loops = fused["details"]["loops"]
+    loops = with_sizes(fused, shapes)["details"]["loops"]
     if not fused["details"]["attention"] or not any(loop["axis"] in ("queries", "keys") for loop in loops):
         return None
     sample = 5 * max(loop["tile"] for loop in loops) + max(1, max(loop["tile"] for loop in loops) // 2)
@@ -60,22 +84,20 @@ def plane_of(fused: dict[str, Any], shapes: Sequence[Sequence[int]] | None = Non
 
     def leaf(found: list) -> int | None:
         nonlocal used_sample
-        if found[0] == "dim" and shapes is not None:
-            argument, d = found[1:]
-            return shapes[argument][d] if argument < len(shapes) and d < len(shapes[argument]) else None
+        if shapes is not None:
+            return _size(found, shapes)
         if found[0] == "dim":
             used_sample = True
             return sample
         return None
 
-    n_parallel = next((e["details"]["loops"] for e in fused["also"] if e["details"].get("kind") == "parallel"), 0)
     axes: dict[str, Axis] = {}
     for place, loop in enumerate(loops):
         extent = evaluated(loop["extent"], leaf)
         if extent is None:
             extent, used_sample = sample, True
         if loop["axis"] in ("queries", "keys"):
-            axes[loop["axis"]] = Axis(loop["axis"], extent, loop["tile"], place, place < n_parallel)
+            axes[loop["axis"]] = Axis(loop["axis"], extent, loop["tile"], place, place in parallel(fused))
     given = next(iter(axes.values()))
     for name in ("queries", "keys"):
         axes.setdefault(name, Axis(name, given.extent, given.extent, None, False))
@@ -83,7 +105,7 @@ def plane_of(fused: dict[str, Any], shapes: Sequence[Sequence[int]] | None = Non
     split = next((e["details"] for e in fused["also"] if e["details"].get("kind") == "split"), None)
     kinds = _kinds(queries, keys, split, leaf) if split else None
     if kinds is None:
-        kinds = [[PLAIN] * keys.tiles for _ in range(queries.tiles)]
+        kinds = [[PLAIN] * keys.shown for _ in range(queries.shown)]
     return Plane(queries, keys, kinds, used_sample)
 
 
@@ -100,8 +122,8 @@ def _kinds(
     bounds: list[Formula] = [part[end] for part in split["parts"] for end in ("from", "to")]
     if any(step != across.tile for bound in bounds for step in loops_in(bound)):
         return None
-    table = [[DEAD] * keys.tiles for _ in range(queries.tiles)]
-    for i in range(across.tiles):
+    table = [[DEAD] * keys.shown for _ in range(queries.shown)]
+    for i in range(across.shown):
 
         def at(found: list, offset: int = i * across.tile) -> int | None:
             return offset if found[0] == "loop" else leaf(found)
@@ -110,7 +132,7 @@ def _kinds(
             low, high = evaluated(part["from"], at), evaluated(part["to"], at)
             if low is None or high is None:
                 return None
-            for j in range(along.tiles):
+            for j in range(along.shown):
                 if low <= j * along.tile < high:
                     q, k = (i, j) if along is keys else (j, i)
                     table[q][k] = MASKED if part["masked"] else LIVE
@@ -120,13 +142,14 @@ def _kinds(
 def caption(plane: Plane) -> str:
     """One or two sentences on the picture."""
     q, k = plane.queries, plane.keys
-    total = q.tiles * k.tiles
+    total = q.shown * k.shown
     text = f"{q.extent} queries × {k.extent} keys in {q.tiles} × {k.tiles} tiles of {q.tile} × {k.tile}"
     if plane.count(PLAIN):
         text += "; all of them are computed alike."
     else:
         dead, masked = plane.count(DEAD), plane.count(MASKED)
-        text += f": {dead} dead and skipped ({100 * dead / total:.0f} %), {masked} with the mask, "
+        text += "" if total == q.tiles * k.tiles else f"; of the first {q.shown} × {k.shown}"
+        text += f": {dead} dead and skipped ({100 * dead / total:.0f}\u00a0%), {masked} with the mask, "
         text += f"{plane.count(LIVE)} without it."
     if plane.sampled:
         text += " Sizes are dynamic; these are an example."
@@ -142,7 +165,7 @@ class _Drawing:
     def __init__(self, plane: Plane):
         self.plane = plane
         q, k = plane.queries, plane.keys
-        self.rows, self.columns = min(q.tiles, MOST_TILES), min(k.tiles, MOST_TILES)
+        self.rows, self.columns = q.shown, k.shown
         shown_q, shown_k = min(q.extent, self.rows * q.tile), min(k.extent, self.columns * k.tile)
         scale = LARGEST / max(shown_q, shown_k, 1)
         self.width, self.height = max(SMALLEST, shown_k * scale), max(SMALLEST, shown_q * scale)
@@ -195,6 +218,8 @@ class _Drawing:
                 for j in inner:
                     number += 1
                     x, y = self._middle(outer, j, by_rows)
+                    if not self._has_room(outer, j, by_rows):
+                        continue
                     self.parts.append(f'<text class="number" x="{x:.1f}" y="{y + 4:.1f}">{number}</text>')
             elif inner and outer < ARROWS:
                 start, end = self._middle(outer, inner[0], by_rows), self._middle(outer, inner[-1], by_rows)
@@ -209,6 +234,10 @@ class _Drawing:
     def _middle(self, outer: int, inner: int, by_rows: bool) -> tuple[float, float]:
         i, j = (outer, inner) if by_rows else (inner, outer)
         return (self.x[j] + self.x[j + 1]) / 2, (self.y[i] + self.y[i + 1]) / 2
+
+    def _has_room(self, outer: int, inner: int, by_rows: bool) -> bool:
+        i, j = (outer, inner) if by_rows else (inner, outer)
+        return self.y[i + 1] - self.y[i] >= NUMBER_HEIGHT and self.x[j + 1] - self.x[j] >= NUMBER_HEIGHT
 
     def _line(self, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
         self.parts.append(

@@ -123,7 +123,7 @@ def test_damaged_entries_are_replaced(folder, damage):
     cache.forget()
     x = np.ones((2, 5), np.float32)
     assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 0
-    assert entry.read_bytes() != damage(whole)
+    assert cache._unpacked(entry.read_bytes()).texts == cache._unpacked(whole).texts
     cache.forget()
     assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 1
 
