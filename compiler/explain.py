@@ -87,8 +87,7 @@ def relocated(record: Record, said: Sequence[Diagnostic]) -> Record:
     if len(said) != len(record["entries"]):
         return record
     places = {
-        tuple(entry["place"]): [one.file, one.line, one.col]
-        for entry, one in zip(record["entries"], said, strict=True)
+        tuple(entry["place"]): [one.file, one.line, one.col] for entry, one in zip(record["entries"], said, strict=True)
     }
     record = copy.deepcopy(record)
     for entry in record["entries"]:
@@ -170,9 +169,7 @@ def explanation(record: Record, name: str, target: str) -> str:
     lines = [f"{name} for {target}: {_count(found)}"]
     for one in found:
         what = "attention" if one["details"]["attention"] else "loop nest"
-        raised = any(
-            e["details"].get("kind") == "raised" and e["place"] == one["place"] for e in record["entries"]
-        )
+        raised = any(e["details"].get("kind") == "raised" and e["place"] == one["place"] for e in record["entries"])
         lines += ["", f"{what} at {at(one)}" + (", found in its written-out form" if raised else "")]
         lines.append("  loops from outer to inner" if one["details"]["loops"] else "  no loops")
         lines += [f"    {line}" for line in loop_lines(one)]
