@@ -4,7 +4,7 @@ A kernel is found by what it depends on: the graph's IR without locations, the o
 instruction set and caches, the sources of this package and the bindings. Text that was compiled before is found by
 the text itself, without parsing it. An entry is one file,
 
-    <key>.kernel    magic, sha256 of the rest, sizes; then signature, counts and record in JSON, object code, the stages' IR
+    <key>.kernel    magic, sha256 of the rest, sizes; then signature, counts and record in JSON, code, the stages' IR
     <key>.source    for a source text: the key of its IR, and the remarks that compiling it gave, in JSON
 
 written under another name and renamed, so that readers and writers at once see whole entries only. An entry that is
@@ -94,7 +94,7 @@ def key(text: str, kind: str, target: str, options: "Options") -> str:
     for field in dataclasses.fields(options):
         if field.name not in _FREE_OPTIONS:
             value = getattr(options, field.name)
-            plain = value if value is None or isinstance(value, str | bool | int) else tuple(map(int, value))
+            plain = value if value is None or isinstance(value, str | bool | int | float) else tuple(map(int, value))
             parts.append(f"{field.name}={plain!r}")
     return hashlib.sha256("\0".join([*parts, text]).encode()).hexdigest()
 

@@ -7,7 +7,8 @@
 
 A record is plain data, so that it can be kept with a compiled kernel:
 
-    {"entries": [{"pass": "fuse-attention", "severity": "remark", "place": ["f.mlir", 3, 8], "message": …, "details": {…}}],
+    {"entries": [{"pass": "fuse-attention", "severity": "remark", "place": ["f.mlir", 3, 8], "message": …,
+                  "details": {…}}],
      "seconds": [["raise-attention", 0.0021], …]}
 """
 

@@ -5,6 +5,7 @@ A formula is a number, or a list that starts with what it is::
     ["dim", 0, 1]              dimension 1 of the function's argument 0
     ["loop", 64]               the induction variable of a loop around, by its step
     ["add", a, b], ["mul", …], ["floordiv", …], ["ceildiv", …], ["mod", …], ["min", …], ["max", …]
+    ["lt", a, b], ["le", …], ["eq", …], ["ne", …]; ["select", condition, a, b]
     ["unknown"]                whatever else
 
 `evaluated` gives its number back, where all that it is made of is known.
@@ -31,10 +32,20 @@ _BINARY = (
 _ARITH = {
     "arith.addi": "add",
     "arith.muli": "mul",
+    "arith.select": "select",
     "arith.minsi": "min",
     "arith.minui": "min",
     "arith.maxsi": "max",
     "arith.maxui": "max",
+}
+# By the predicate of arith.cmpi: the name, and whether the sides change places.
+_COMPARISONS = {
+    0: ("eq", False),
+    1: ("ne", False),
+    2: ("lt", False),
+    3: ("le", False),
+    4: ("lt", True),
+    5: ("le", True),
 }
 _FOLDED: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
@@ -44,6 +55,11 @@ _FOLDED: dict[str, Callable[..., int]] = {
     "mod": lambda a, b: a % b,
     "min": min,
     "max": max,
+    "lt": lambda a, b: int(a < b),
+    "le": lambda a, b: int(a <= b),
+    "eq": lambda a, b: int(a == b),
+    "ne": lambda a, b: int(a != b),
+    "select": lambda condition, a, b: a if condition else b,
 }
 
 
@@ -64,6 +80,10 @@ def formula(value: ir.Value | int) -> Formula:
         return results[0] if len(results) == 1 else [op.name.removeprefix("affine."), *results]
     if op.name in _ARITH:
         return [_ARITH[op.name], *(formula(v) for v in op.operands)]
+    if op.name == "arith.cmpi" and op.attributes["predicate"].value in _COMPARISONS:
+        name, swapped = _COMPARISONS[op.attributes["predicate"].value]
+        sides = [formula(v) for v in op.operands]
+        return [name, *(reversed(sides) if swapped else sides)]
     if op.name == "arith.index_cast":
         return formula(op.operands[0])
     if op.name == "tensor.dim":

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..dialects.diagnostic import place_of
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
-from .attention import Attention, attention_at, contraction_loops, find_attention, is_contraction
-from .formulas import UNKNOWN, formula
+from .attention import Attention, attention_at, find_attention
 from .graph import backward_slice
 from .nvidia.tile_sizes import choose_gpu_tile_sizes
 from .parallel_loops import parallel_nest
-from .passes import Pass, PassError, option, remark, warn
+from .passes import Pass, PassError, option, warn
+from .schedule import Schedule
 from .tile_and_fuse import Tiled, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
@@ -61,11 +59,10 @@ class FuseAttention(Pass):
             return
         stops = marked_ops(op, STOP)
         for root, attention in zip(roots, found, strict=True):
-            axes = _axes(root)
-            softmax = place_of(attention.softmax.location) if attention else None
+            schedule = Schedule.of(root)
             tiled = self._fuse(root, attention, stops, keep_producers=bool(marked and self.tile_sizes))
             mark_parallel(tiled.loops)
-            _tell(tiled, axes, softmax, attention is not None)
+            schedule.tell(tiled)
 
     def _fuse(
         self, root: ir.Operation, attention: Attention | None, stops: list[ir.Operation], keep_producers: bool
@@ -83,32 +80,6 @@ class FuseAttention(Pass):
         if attention is not None and not keep_producers:
             stops = stops + expensive_producers(attention)
         return tile_and_fuse(root, sizes, order, stops)
-
-
-def _axes(root: ir.Operation) -> dict[int, str]:
-    """What the loops of an attention's second matmul go over."""
-    loops = contraction_loops(root) if is_contraction(root) else None
-    if loops is None:
-        return {}
-    names = (("batch", loops.batch), ("queries", loops.m), ("columns", loops.n), ("keys", loops.k))
-    return {d: name for name, dims in names for d in dims}
-
-
-def _tell(tiled: Tiled, axes: dict[int, str], softmax: Any, is_attention: bool) -> None:
-    """The remark on what was fused, with the schedule."""
-    inside = [name for name in dict.fromkeys(tiled.fused) if name not in ("tensor.empty", "linalg.fill")]
-    loops = []
-    for d, size, extent in tiled.steps:
-        values = [v for v, c in extent.terms if c == 1 and not extent.const] if len(extent.terms) == 1 else []
-        whole = extent.static if extent.static is not None else formula(values[0]) if values else UNKNOWN
-        loops.append({"axis": axes.get(d, f"dimension {d}"), "tile": size, "extent": whole})
-    order = ", ".join(
-        f"{loop['axis']}{f' 0…{whole}' if isinstance(whole := loop['extent'], int) else ''} by {loop['tile']}"
-        for loop in loops
-    )
-    message = f"tiled into {len(tiled.loops)} loops, fused with {', '.join(inside) or 'nothing'}"
-    message += f"; from outer to inner: {order}" if order else ""
-    remark(tiled.root, message, kind="fused", attention=is_attention, loops=loops, fused=inside, softmax=softmax)
 
 
 def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:

@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
-from attn_opt.compiler.bench import peers, table
+from attn_opt.compiler.bench import peers, roofs, table
 from attn_opt.compiler.bench.measure import Measured, Result
+from attn_opt.compiler.bench.worker import timed
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.tools import attn_bench
 from attn_opt.compiler.tools.attn_bench_options import parse_options
@@ -154,6 +155,21 @@ def test_plots(tmp_path, capsys):
         return
     assert attn_bench.main([*SMALL, f"--plot={path}"]) == 0
     assert "<svg" in path.read_text()
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys((*roofs.kinds("bf16"), "f64 FMA")))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_peaks_are_of_the_order_of_what_computers_do(kind, threads):
+    call, flops = roofs.peak(kind, threads)
+    (seconds, *_) = timed(call, 0.0)
+    assert 1e8 < flops / seconds < 1e15
+
+
+def test_reading_reads_all():
+    call, size = roofs.reading(1 << 20, 2)
+    assert 1 << 20 <= size <= 1 << 21
+    (seconds, *_) = timed(call, 0.0)
+    assert 1e7 < size / seconds < 1e14
 
 
 def test_ratios_are_medians_of_rounds():

@@ -123,7 +123,7 @@ def test_damaged_entries_are_replaced(folder, damage):
     cache.forget()
     x = np.ones((2, 5), np.float32)
     assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 0
-    assert len(entry.read_bytes()) == len(whole)
+    assert entry.read_bytes() != damage(whole)
     cache.forget()
     assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 1
 

@@ -42,18 +42,21 @@ class OverlapMatmuls(Pass):
     all in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
     (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
 
-    Done where the output has more than `min-columns` columns, below which the longer way costs more than it hides, and
-    where a thread's registers hold it: scores, output, both left operands and what else there is.
+    Done where the output has more than `min-columns` columns, below which the longer way costs more than it hides;
+    where a thread's registers hold it: scores, output, both left operands and what else there is; and where a kernel
+    has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost more.
     """
 
     min_columns: int = option("least number of columns of the second matmul, less one", 64)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            for loop in [o for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]:
-                plan = _Plan.of(loop)
+            plans = [_Plan.of(o) for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]
+            if len(plans) != 1:
+                continue
+            for plan in plans:
                 if plan is not None and plan.columns > self.min_columns and plan.registers <= REGISTERS:
-                    location = loop.location
+                    location = plan.loop.location
                     plan.rewrite()
                     remark(location, "the second matmul of an iteration overlaps with the next iteration's softmax")
 
