@@ -28,7 +28,8 @@ WAY_OUT = "run that part of the model with another runtime, or replace the node"
 TO_TORCH = "builtin.module(func.func(convert-torch-onnx-to-torch))"
 TO_BACKEND = "builtin.module(torch-lower-to-backend-contract)"
 TO_LINALG = (
-    "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true},canonicalize,cse)"
+    "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true},canonicalize,"
+    "func.func(math-expand-ops{ops=fpowi}),canonicalize,cse)"  # as products: LLVM has no vectors of that power
 )
 ELEMENTS = frozenset(
     onnx.TensorProto.DataType.Value(name)

@@ -196,6 +196,15 @@ def test_arrays_of_jax_come_back_as_such():
     np.testing.assert_allclose(kernel(q, k, v), by_hand(q, k, v), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_arrays_of_jax_are_not_copied(dtype):
+    q, k, v = (jnp.asarray(x.astype(FLOATS[dtype])) for x in qkv())
+    kernel = compile(by_hand, (q, k, v))
+    bound = kernel.bind(kernel._program.arguments([q, k, v]))
+    for array, given in zip(bound, (q, k, v), strict=True):
+        assert array.ctypes.data == given.unsafe_buffer_pointer()
+
+
 def test_shapes_without_values():
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in qkv()]
     np.testing.assert_allclose(compile(by_hand, shapes)(*qkv()), by_hand(*qkv()), rtol=1e-4, atol=1e-5)

@@ -169,6 +169,32 @@ def test_functions_of_the_model_are_inlined():
     assert stats()["compiled"] - before["compiled"] == 1
 
 
+def test_models_of_old_versions():
+    # Until version 12, softmax was over all dimensions from its axis on.
+    x = random(2, 3, 4)
+    e = np.exp(x.reshape(2, 12))
+    expected = (e / e.sum(1, keepdims=True)).reshape(x.shape)
+    assert_close(compile(model("g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax<axis=1>(x) }", 11))(x), [expected])
+
+
+@pytest.mark.parametrize("exponent", [2, 5, -1, 0.5])
+def test_powers(exponent):
+    source = model("g (float[3,8] x) => (float[3,8] y) { a = Abs(x) y = Pow(a, n) }", n=np.array(exponent, np.float32))
+    x = random(3, 8)
+    assert_close(compile(source)(x), [np.abs(x) ** exponent])
+
+
+def test_an_empty_past():
+    source = model(
+        """g (float[1,2,3,8] q, float[1,2,3,8] k, float[1,2,3,8] v, float[1,2,0,8] past_k, float[1,2,0,8] past_v)
+        => (float[1,2,3,8] y, float[1,2,3,8] k_all, float[1,2,3,8] v_all) {
+        y, k_all, v_all = Attention<is_causal=1>(q, k, v, , past_k, past_v) }""",
+        23,
+    )
+    inputs = [random(1, 2, 3, 8, seed=i) for i in range(3)] + [random(1, 2, 0, 8)] * 2
+    assert_close(compile(source)(*inputs), reference(source, inputs))
+
+
 class TestBackend:
     def test_open_sizes_are_compiled_for_each_shape(self):
         from attn_opt.compiler.frontends.onnx import Backend
