@@ -46,6 +46,7 @@ PASSES = (
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/outline-parallel",
+    "cpu/single-iterations",
     "cpu/check-lowered",
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
