@@ -47,6 +47,7 @@ PASSES = (
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/outline-parallel",
+    "cpu/single-iterations",
     "cpu/dynamic-schedule",
     "cpu/check-lowered",
     "nvidia/fuse-consumers",
