@@ -131,6 +131,7 @@ def nvidia(arch: str = "sm_90a") -> list[str]:
         "parallel-loops",
         "canonicalize",
         "defer-division",
+        "exp-to-exp2",
         "split-masked-tiles",
         "decompose-linalg-ext",
         "canonicalize",
