@@ -118,7 +118,8 @@ def test_processes_at_once_agree_and_leave_whole_entries(folder):
 def test_damaged_entries_are_replaced(folder, damage):
     compile(ADD)
     (entry,) = entries(folder)
-    entry.write_bytes(damage(entry.read_bytes()))
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole))
     cache.forget()
     x = np.ones((2, 5), np.float32)
     assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 0
