@@ -1,6 +1,7 @@
 # make demo    set up, then compile, run and check an example, showing each stage
 # make test    set up, then all checks: lint, types, lit, pytest
-# Other targets: setup, check (the same as test), lint, format, types, lit, pytest, test-slow, clean.
+# make bench   the table of the README, measured on this machine
+# Other targets: setup, check (the same as test), lint, format, types, lit, pytest, test-slow, test-frontends, clean.
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ MAKE_VENV := $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
 NO_VENV := attn-opt needs a virtual environment, which $(PYTHON) cannot create here; \
 	on Debian or Ubuntu: sudo apt install python3-venv
 
-.PHONY: setup demo test check lint format types lit pytest test-slow clean
+.PHONY: setup demo bench test check lint format types lit pytest test-slow setup-frontends test-frontends clean
 
 setup: $(VENV)/.installed
 
@@ -29,6 +30,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 demo: setup
 	$(BIN)/attn-run examples/attention.mlir --print-ir graph --print-ir fused --bench
+
+bench: setup
+	$(BIN)/python bench/table.py
 
 test: lint types lit pytest
 check: test
@@ -58,6 +62,21 @@ pytest: setup
 test-slow: setup
 	$(BIN)/pytest --quiet -m slow
 
+# The frontends' tests need their frameworks, which are large: an environment of its own.
+FRAMEWORKS := torch==2.13.0 onnx==1.23.2 jax==0.10.2
+
+setup-frontends: $(VENV)-frontends/.installed
+
+$(VENV)-frontends/.installed: requirements.lock pyproject.toml Makefile
+	@$(PYTHON) -m venv --clear $(VENV)-frontends
+	@echo "setting up $(VENV)-frontends: $(FRAMEWORKS)"
+	$(VENV)-frontends/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock $(FRAMEWORKS)
+	$(VENV)-frontends/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-frontends: setup-frontends
+	$(VENV)-frontends/bin/pytest --quiet test/python/frontends
+
 clean:
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(VENV)-frontends build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

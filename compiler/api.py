@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..dialects.assembly import parse_module, print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.passes import PassError
-from . import cache, counts, env, pass_manager
+from . import cache, counts, env, explain, pass_manager
 from .cache import Compiled, Texts
 from .diagnostics import user_error
 from .runtime.signature import Signature
@@ -26,6 +27,7 @@ TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
 # The bindings' Python part is not made for several threads at once; what one has compiled the next one finds.
 COMPILING = threading.RLock()
+CODE = "machine code"  # the name of the time that making it takes
 LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
 
 
@@ -76,22 +78,19 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
 def _compile(source: Any, example_args: Sequence[Any] | None, target: str, options: dict[str, Any]) -> "Kernel":
     try:
         tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
-        unknown = sorted(options.keys() - {field.name for field in dataclasses.fields(Options)})
-        if unknown:
-            known = ", ".join(field.name for field in dataclasses.fields(Options))
-            raise user_error(f"unknown option '{unknown[0]}'; the options are: {known}")
+        chosen = make_options(options)
         check_target(target)
         if callable(source) and not hasattr(source, "operation"):
             from .frontends import compile_traced
 
-            return compile_traced(source, example_args, target, Options(**options), tracing)
+            return compile_traced(source, example_args, target, chosen, tracing)
         if is_onnx(source):
             from .frontends import compile_onnx
 
-            return compile_onnx(source, example_args, target, Options(**options), tracing)
+            return compile_onnx(source, example_args, target, chosen, tracing)
         if tracing:
             raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
-        kernel = _compiled(source, target, Options(**options))
+        kernel = _compiled(source, target, chosen)
         if example_args is not None:
             kernel.signature.bind(example_args)
         return kernel
@@ -118,6 +117,7 @@ def compile_text(text: str, filename: str, target: str, options: Options) -> "Ke
         found = cache.find_source(source, filename)
         if found is not None:
             compiled, said = found
+            compiled = dataclasses.replace(compiled, record=explain.relocated(compiled.record, said))
             counts.count_cached(compiled.counts)
             if options.listener is not None:
                 for one in said:
@@ -136,6 +136,15 @@ def _is_cached(target: str) -> bool:
 
 def _without_locations(module: ir.Module) -> str:
     return print_module(module, generic=True)
+
+
+def make_options(given: dict[str, Any]) -> Options:
+    """The options of those names; a user's error where there is none of a name."""
+    known = [field.name for field in dataclasses.fields(Options)]
+    unknown = sorted(given.keys() - set(known))
+    if unknown:
+        raise user_error(f"unknown option '{unknown[0]}'; the options are: {', '.join(known)}")
+    return Options(**given)
 
 
 def is_onnx(source: Any) -> bool:
@@ -307,13 +316,15 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
     texts = {"graph": print_module(module)}
     said: list[Diagnostic] = []
 
-    def listener(found: Diagnostic) -> None:
+    def tell(found: Diagnostic) -> None:
         said.append(found)
         if options.listener is not None:
             options.listener(found)
 
-    with module.context, module.operation.location, counts.counting() as counting:
-        hooks: list[pass_manager.Hook] = [Snapshots(pipelines.STAGE_AFTER, texts), counting]
+    recorder = explain.Recorder()
+    listener = recorder.listener(tell)
+    with module.context, module.operation.location, counts.counting() as counting, recorder:
+        hooks: list[pass_manager.Hook] = [recorder, Snapshots(pipelines.STAGE_AFTER, texts), counting]
         fusion = _fusion(module, target, options)
         runtime: Any
         if target == "nvidia":
@@ -321,7 +332,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
 
             arch = nvidia.choose_arch(options.arch)
             pass_manager.run([*fusion, *pipelines.nvidia(arch)], module, hooks=hooks, listener=listener)
+            start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
+            recorder.timed(CODE, time.perf_counter() - start)
             texts.update(code)
             runtime = nvidia.NvidiaKernel(image, signature)
         else:
@@ -329,8 +342,10 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
 
             types = cpu.Signature.of(module, signature.name)
             pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
+            start = time.perf_counter()
             runtime = cpu.CpuKernel(module, types)
-    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said)), said
+            recorder.timed(CODE, time.perf_counter() - start)
+    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record), said
 
 
 def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
@@ -359,18 +374,25 @@ class Kernel:
     """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
 
     def __init__(
-        self, signature: Signature, target: str, texts: Mapping[str, str], runtime: Any, threads: int | None = None
+        self,
+        signature: Signature,
+        target: str,
+        texts: Mapping[str, str],
+        runtime: Any,
+        threads: int | None = None,
+        record: explain.Record | None = None,
     ):
         self.signature = signature
         self.target = target
         self._texts = texts
         self._runtime = runtime
         self._threads = threads
+        self.record = record or {"entries": [], "seconds": []}
 
     @classmethod
     def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
         threads = options.threads or _default_threads()
-        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads)
+        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record)
 
     @property
     def name(self) -> str:
@@ -409,6 +431,14 @@ class Kernel:
         if stage not in self._texts:
             raise CompileError(user_error(f"no stage '{stage}'; the stages are: {', '.join(self._texts)}").diagnostics)
         return self._texts[stage]
+
+    def explain(self) -> str:
+        """What was found and fused, with which loops and tiles; what was left and why; warnings; where time went.
+
+        For a kernel that was there already, this is what was said when its graph was compiled first; places are
+        those of that text.
+        """
+        return explain.explanation(self.record, self.name, self.target)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.signature.arguments))

@@ -4,7 +4,7 @@ A kernel is found by what it depends on: the graph's IR without locations, the o
 instruction set and caches, the sources of this package and the bindings. Text that was compiled before is found by
 the text itself, without parsing it. An entry is one file,
 
-    <key>.kernel    magic, sha256 of the rest, sizes; then signature and counts in JSON, object code, the stages' IR
+    <key>.kernel    magic, sha256 of the rest, sizes; then signature, counts and record in JSON, code, the stages' IR
     <key>.source    for a source text: the key of its IR, and the remarks that compiling it gave, in JSON
 
 written under another name and renamed, so that readers and writers at once see whole entries only. An entry that is
@@ -43,7 +43,7 @@ from .shapes import Dimensions
 if TYPE_CHECKING:
     from .api import Options
 
-MAGIC = b"attn-opt kernel 1\n"
+MAGIC = b"attn-opt kernel 2\n"
 KERNELS_IN_MEMORY = 256
 _SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
 _CHECKSUM = hashlib.sha256().digest_size
@@ -73,13 +73,15 @@ class Texts(Mapping[str, str]):
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What compiling gives. `counts`: see ``counts.Counting``; `told`: whether there was anything to say meanwhile."""
+    """What compiling gives. `counts`: see ``counts.Counting``; `told`: whether there was anything to say meanwhile;
+    `record`: see ``explain``."""
 
     signature: Signature
     texts: Texts
     runtime: cpu.CpuKernel
     counts: dict[str, Any]
     told: bool
+    record: dict[str, Any]
 
 
 def enabled() -> bool:
@@ -92,7 +94,7 @@ def key(text: str, kind: str, target: str, options: "Options") -> str:
     for field in dataclasses.fields(options):
         if field.name not in _FREE_OPTIONS:
             value = getattr(options, field.name)
-            plain = value if value is None or isinstance(value, str | bool | int) else tuple(map(int, value))
+            plain = value if value is None or isinstance(value, str | bool | int | float) else tuple(map(int, value))
             parts.append(f"{field.name}={plain!r}")
     return hashlib.sha256("\0".join([*parts, text]).encode()).hexdigest()
 
@@ -222,6 +224,7 @@ def _packed(compiled: Compiled, image: bytes) -> bytes:
         "sizes": signature.dimensions.sizes,
         "counts": compiled.counts,
         "told": compiled.told,
+        "record": compiled.record,
         "texts": [(name, len(text)) for name, text in compiled.texts.compressed.items()],
     }
     head = json.dumps(about).encode()
@@ -250,7 +253,7 @@ def _unpacked(data: bytes) -> Compiled:
     dimensions = Dimensions(groups, about["sizes"])
     signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions)
     runtime = cpu.CpuKernel.load(image, cpu.Signature(signature.name, signature.arguments, signature.results))
-    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"])
+    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"])
 
 
 # On disk.

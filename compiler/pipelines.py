@@ -95,7 +95,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "func.func(llvm-request-c-wrappers)",  # before private functions come
         # Threads. Bodies in functions of their own, so that their scratch is in a frame of its own.
         "outline-parallel",
-        *(["convert-scf-to-openmp", "dynamic-schedule"] if parallel else []),
+        *(["single-iterations", "convert-scf-to-openmp", "dynamic-schedule"] if parallel else []),
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
         "convert-vector-to-scf",
         "expand-strided-metadata",
@@ -131,6 +131,7 @@ def nvidia(arch: str = "sm_90a") -> list[str]:
         "parallel-loops",
         "canonicalize",
         "defer-division",
+        "exp-to-exp2",
         "split-masked-tiles",
         "decompose-linalg-ext",
         "canonicalize",

@@ -25,6 +25,8 @@ paths = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").spli
 for variable in ("HOME", "ATTN_OPT_CACHE_DIR"):
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]  # noqa: F821
+if "ATTN_OPT_CACHE_DIR" not in os.environ:  # leave the user's kernels alone
+    config.environment["ATTN_OPT_CACHE"] = "0"  # noqa: F821
 
 python = f"env PYTHONPATH='{os.pathsep.join(paths)}' '{sys.executable}'"
 tools = {

@@ -11,7 +11,8 @@ from .attention import Attention, attention_at, find_attention
 from .graph import backward_slice
 from .nvidia.tile_sizes import choose_gpu_tile_sizes
 from .parallel_loops import parallel_nest
-from .passes import Pass, PassError, option, remark, warn
+from .passes import Pass, PassError, option, warn
+from .schedule import Schedule
 from .tile_and_fuse import Tiled, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
@@ -58,10 +59,10 @@ class FuseAttention(Pass):
             return
         stops = marked_ops(op, STOP)
         for root, attention in zip(roots, found, strict=True):
+            schedule = Schedule.of(root)
             tiled = self._fuse(root, attention, stops, keep_producers=bool(marked and self.tile_sizes))
             mark_parallel(tiled.loops)
-            inside = [name for name in dict.fromkeys(tiled.fused) if name not in ("tensor.empty", "linalg.fill")]
-            remark(tiled.root, f"tiled into {len(tiled.loops)} loops, fused with {', '.join(inside) or 'nothing'}")
+            schedule.tell(tiled)
 
     def _fuse(
         self, root: ir.Operation, attention: Attention | None, stops: list[ir.Operation], keep_producers: bool

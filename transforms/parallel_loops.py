@@ -53,8 +53,9 @@ class ParallelLoops(Pass):
             nest = parallel_nest(op.opview) if op.name == "scf.for" else []
             if nest:
                 location = op.location
+                details = {"loops": len(nest), "around": sum(a.name == "scf.for" for a in ancestors(op))}
                 _convert(nest)
-                remark(location, f"{len(nest)} loop(s) run in parallel")
+                remark(location, f"{len(nest)} loop(s) run in parallel", kind="parallel", **details)
             elif op.name not in ("scf.forall", "scf.parallel"):
                 self.run(op)
 

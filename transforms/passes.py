@@ -47,6 +47,7 @@ PASSES = (
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/outline-parallel",
+    "cpu/single-iterations",
     "cpu/dynamic-schedule",
     "cpu/check-lowered",
     "nvidia/fuse-consumers",
@@ -76,11 +77,15 @@ def location_of(op: Any) -> ir.Location | None:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Something to tell the user that is no error: severity is "warning" or "remark"."""
+    """Something to tell the user that is no error: severity is "warning" or "remark".
+
+    `details` say the same as plain data (JSON), for explanations and pictures; most reports have none.
+    """
 
     severity: str
     message: str
     location: ir.Location | None
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 _listeners: list[Callable[[Report], None]] = []
@@ -91,9 +96,9 @@ def warn(op: Any, message: str) -> None:
     _tell(Report("warning", message, location_of(op)))
 
 
-def remark(op: Any, message: str) -> None:
-    """Tells whoever listens what was done or left alone, and why, at `op`'s location."""
-    _tell(Report("remark", message, location_of(op)))
+def remark(op: Any, message: str, **details: Any) -> None:
+    """Tells whoever listens what was done or left alone, and why, at `op`'s location; `details`: see Report."""
+    _tell(Report("remark", message, location_of(op), details))
 
 
 def _tell(report: Report) -> None:

@@ -73,7 +73,7 @@ class RaiseAttention(Pass):
         except Unreadable as reason:
             remark(end, f"attention is left as it is: {reason}")
             return
-        remark(root, "raised to attention")
+        remark(root, "raised to attention", kind="raised")
         match.result.replace_all_uses_with(value)
         erase_dead(end, candidates)
 

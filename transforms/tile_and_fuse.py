@@ -38,11 +38,15 @@ from .passes import PassError, remark, warn
 
 @dataclass
 class Tiled:
-    """What tiling leaves behind: the root's tile, the loops from outer to inner, and which producers went inside."""
+    """What tiling leaves behind: the root's tile, the loops from outer to inner, and which producers went inside.
+
+    `steps`: for each loop the dimension of the root, the tile size and the extent.
+    """
 
     root: ir.Operation
     loops: list[ir.Operation]
     fused: list[str] = field(default_factory=list)
+    steps: list[tuple[int, int, Index]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +137,7 @@ class _Fusion:
         loops = self.nest.carry(self.carried)
         fold_whole_slices(loops)
         self._replace(loops[0])
-        return Tiled(new_root, loops, names)
+        return Tiled(new_root, loops, names, [(d, size, self.extents[d]) for d, size in self.steps.items()])
 
     # The root.
 

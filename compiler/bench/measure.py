@@ -177,12 +177,14 @@ def measure(
         common: dict[str, Any] = {"threads": threads, "init": init, "seed": seed, "expected": expected}
         jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
         if with_roofs:
-            jobs += [Job("peak", element, threads) for element in dict.fromkeys((graph.element, "f32"))]
+            jobs += [Job("peak", kind, threads) for kind in roofs.kinds(graph.element)]
             jobs.append(Job("reading", "reading", threads, size=min(max(graph.bytes(), 1 << 20), 1 << 30)))
         workers: list[Worker] = []
         try:
             for job in jobs:
-                progress(f"{job.name}: preparing" if job.kind == "contender" else f"{job.kind} of the machine")
+                progress(
+                    f"{job.name}: preparing" if job.kind == "contender" else f"{job.kind} of the machine: {job.name}"
+                )
                 workers.append(Worker(job))
             for number in range(rounds):
                 for worker in workers:
@@ -227,7 +229,7 @@ def _measured(graph: Attention, threads: int, workers: Sequence[Worker], rows: i
                 )
             )
         elif worker.times and job.kind == "peak":
-            peaks[roofs.peak_name(job.name)] = worker.best_rate
+            peaks[job.name] = worker.best_rate
         elif worker.times:
             reading = worker.best_rate
     return Measured(graph, threads, results, peaks, reading, rows)

@@ -4,9 +4,12 @@
     reading:       eight vector sums over an array, split over the threads in blocks
 
 They are MLIR modules that take the same way to machine code as attention does. f16 is computed in f32 by the CPUs that
-we know of, and has its roof; bf16 has the dot products of pairs (AVX512-BF16) where the host has them.
+we know of, and has its roof; bf16 has the dot products of pairs (AVX512-BF16) and of tiles (AMX) where the host has
+them, and f32's roof where it has none or slow ones.
 """
 
+import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +19,7 @@ from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...transforms.host import host_features
 from .. import pass_manager, pipelines
+from ..graphs import Attention
 from ..runtime import cpu
 
 ACCUMULATORS, STEPS = 24, 20_000
@@ -39,17 +43,29 @@ def _vector_bytes() -> int:
     return 64 if "avx512f" in features else 32 if "avx2" in features else 16
 
 
-def peak_name(element: str) -> str:
-    """What the peak of inputs of that type is measured with."""
+def kinds(element: str) -> list[str]:
+    """The ways to multiply and add inputs of that type that this CPU has."""
+    found = ["f64 FMA" if element == "f64" else "f32 FMA"]
     if element == "bf16" and "avx512_bf16" in host_features():
-        return "bf16 dot"
-    return "f64 FMA" if element == "f64" else "f32 FMA"
+        found.append("bf16 dot")
+    if element == "bf16" and "amx_bf16" in host_features() and allow_tiles():
+        found.append("bf16 AMX")
+    return found
 
 
-def peak(element: str, threads: int) -> Roof:
-    """The most multiply-adds that this CPU does on inputs of that type, with accumulators of f32 (of f64: f64)."""
-    dot = peak_name(element) == "bf16 dot"
-    acc = "f64" if element == "f64" else "f32"
+def allow_tiles() -> bool:
+    """Asks Linux for this process's leave to use AMX's tile registers (arch_prctl, ARCH_REQ_XCOMP_PERM)."""
+    return sys.platform == "linux" and ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0
+
+
+def peak(kind: str, threads: int) -> Roof:
+    """The most that this CPU multiplies and adds in that way (see `kinds`), with accumulators of f32 (of f64: f64)."""
+    return _tiles(threads) if kind == "bf16 AMX" else _registers(kind, threads)
+
+
+def _registers(kind: str, threads: int) -> Roof:
+    dot = kind == "bf16 dot"
+    acc = "f64" if kind == "f64 FMA" else "f32"
     lanes = _vector_bytes() // (8 if acc == "f64" else 4)
     vector = f"vector<{lanes}x{acc}>"
     factor = f"vector<{2 * lanes}xbf16>" if dot else vector
@@ -90,6 +106,40 @@ func.func @peak(%out: memref<?x{lanes}x{acc}>, %steps: index) {{
         kernel.invoke([out, steps_array], threads)
 
     return call, flops
+
+
+def _tiles(threads: int) -> Roof:
+    """AMX: two tiles of A times two of B into four, over and over. A product's three tiles must differ."""
+    acc, factor, chain = "!x86.amx.tile<16x16xf32>", "!x86.amx.tile<16x32xbf16>", 32
+    offsets = "\n".join(f"%c{16 * i} = arith.constant {16 * i} : index" for i in range(4))
+    loads = [f"%f{i} = x86.amx.tile_load %x[%c{16 * i}, %c0] : memref<64x32xbf16> into {factor}" for i in range(4)]
+    zeros = [f"%n{c}_0 = x86.amx.tile_zero : {acc}" for c in range(4)]
+    steps = [
+        f"%n{c}_{i + 1} = x86.amx.tile_mulf %f{c // 2}, %f{2 + c % 2}, %n{c}_{i} : {factor}, {factor}, {acc}"
+        for i in range(chain)
+        for c in range(4)
+    ]
+    stores = [
+        f"x86.amx.tile_store %out[%t, %c{16 * c}, %c0], %n{c}_{chain} : memref<?x64x16xf32>, {acc}" for c in range(4)
+    ]
+    body = "\n".join([*zeros, *loads, *steps, *stores])
+    kernel = _kernel(f"""
+func.func @peak(%out: memref<?x64x16xf32>, %x: memref<64x32xbf16>, %steps: index) {{
+  {offsets}
+  %c1 = arith.constant 1 : index
+  %threads = memref.dim %out, %c0 : memref<?x64x16xf32>
+  scf.parallel (%t) = (%c0) to (%threads) step (%c1) {{
+    scf.for %i = %c0 to %steps step %c1 {{
+      {body}
+    }}
+    scf.reduce
+  }}
+  return
+}}""")
+    out, x = np.zeros((threads, 64, 16), np.float32), np.zeros((64, 32), Attention(element="bf16").dtype)
+    rounds = np.array(STEPS // chain)
+    flops = threads * int(rounds) * chain * 4 * 2 * 16 * 16 * 32
+    return lambda: kernel.invoke([out, x, rounds], threads), flops
 
 
 def reading(size: int, threads: int) -> Roof:

@@ -17,6 +17,7 @@ import numpy as np
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
 from ..traced_kernel import TracedKernel
+from .jax_loops import evaluate
 from .jax_lowering import lower
 from .lowering import first_line
 
@@ -33,6 +34,12 @@ def trace(
     if not isinstance(args, tuple | list):
         raise user_error(f"example_args must be a tuple of arguments, but is a {type(args).__name__}; write (x,)")
     name = getattr(source, "__name__", type(source).__name__)
+    if any(
+        jax.dtypes.issubdtype(getattr(x, "dtype", None), jax.dtypes.extended) for x in jax.tree.leaves((args, kwargs))
+    ):
+        raise user_error(
+            "an example argument is a key of jax.random: draw the numbers outside and pass them as an array"
+        )
     structure = jax.tree.structure((tuple(args), kwargs))
     try:
         closed, shapes = jax.make_jaxpr(source, return_shape=True)(*args, **kwargs)
@@ -42,9 +49,9 @@ def trace(
             consts = list(closed.consts)
             for i, value in zip(hoisted, large, strict=True):
                 consts[i] = value
-            return jax.core.eval_jaxpr(closed.jaxpr, consts, *inputs)
+            return evaluate(closed.jaxpr, consts, inputs)
 
-        large = [closed.consts[i] for i in hoisted]
+        large = [_as_numpy(closed.consts[i]) for i in hoisted]
         avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
         traced = jax.jit(flat, keep_unused=True).trace(large, avals)
     except Exception as error:
@@ -56,10 +63,10 @@ def trace(
     out_leaves, out_structure = jax.tree.flatten(shapes)
     dtypes = [np.dtype(leaf.dtype) for leaf in out_leaves]
     inputs = [np.dtype(a.dtype) for a in avals]
-    return JaxProgram(module, structure, inputs, [_as_numpy(c) for c in large], out_structure, dtypes)
+    return JaxProgram(module, structure, inputs, large, out_structure, dtypes)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class JaxProgram:
     """Binds arguments of the traced function to those of its lowered form, and results back.
 

@@ -1,5 +1,6 @@
 """From a traced function of JAX to linalg on tensors.
 
+    jax_loops.evaluate                scans written out
     jax.jit(fn).trace(…).lower()      StableHLO in jaxlib's MLIR; its CHLO (erf, top-k, …) made StableHLO there
     serialize / deserialize           a portable artifact carries it over, so that the two versions may differ
     stablehlo-legalize-to-linalg      in our context; then inline: jnp.where and tril are functions
@@ -22,6 +23,12 @@ TO_LINALG = (
 )
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
 WAY_OUT = "keep it outside of the function that is compiled"
+HINTS = {
+    "stablehlo.while": "of loops only scan and fori_loop with a fixed, small number of iterations are written out; "
+    "random numbers must be drawn outside of the function",
+    "stablehlo.case": "choose between values by jnp.where instead of lax.cond",
+    "stablehlo.scatter": "write by jax.lax.dynamic_update_slice or jnp.where instead of x.at[…]",
+}
 
 
 def lower(traced: Any, name: str) -> ir.Module:
@@ -31,7 +38,7 @@ def lower(traced: Any, name: str) -> ir.Module:
         if op.name == "stablehlo.dot_general":
             _widen(op)
     run(module, TO_LINALG, WAY_OUT)
-    check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT)
+    check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
     return module
 
 

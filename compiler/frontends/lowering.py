@@ -1,6 +1,7 @@
 """What frontends share: running upstream passes with the user's errors, and a look at what they left."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ...dialects.diagnostic import DiagnosedError
@@ -33,14 +34,19 @@ def run(module: ir.Module, pipeline: str, way_out: str) -> None:
         handler.detach()
 
 
-def check_lowered(module: ir.Module, dialects: Container[str], way_out: str) -> None:
-    """A user's error for the first op of `dialects`: what came through the passes without being linalg."""
+def check_lowered(
+    module: ir.Module, dialects: Container[str], way_out: str, hints: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """A user's error for the first op of `dialects`: what came through the passes without being linalg.
+
+    `hints` has other ways out, by the names of ops.
+    """
     for op in ops(module):
         if op.name.partition(".")[0] in dialects:
             what = f"'{op.name}'"
             if "call_target_name" in op.attributes:
                 what += f" of {op.attributes['call_target_name']}"
-            problem = f"{what} has no lowering to linalg; {way_out}"
+            problem = f"{what} has no lowering to linalg; {hints.get(op.name, way_out)}"
             raise DiagnosedError([diagnostic("error", problem, op.location)])
 
 

@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnx
+
+try:
+    import onnx
+except ImportError as error:
+    raise ImportError("models of ONNX need the package onnx: pip install 'attn-opt[onnx]'") from error
 from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend as BackendBase
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from ...dialects.diagnostic import DiagnosedError
-from ..api import CompileError, Kernel, Options, compile_module
+from ..api import CompileError, Kernel, Options, compile_module, make_options
 from ..diagnostics import user_error
 from ..runtime.signature import as_numpy
 from .lowering import first_line
@@ -156,7 +160,7 @@ class Backend(BackendBase):
         """The model, compiled; `kwargs` are options of `compile`."""
         cls._check_device(device)
         try:
-            return Representation(load(model), Options(**kwargs))
+            return Representation(load(model), make_options(kwargs))
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 

@@ -74,6 +74,8 @@ def _function(node: NodeProto, versions: dict[str, int], types: dict[str, TypePr
     if not body:
         return None
     function = FunctionProto.FromString(body)
+    for opset in function.opset_import:  # else the inliner leaves it
+        opset.version = versions.get(opset.domain, opset.version)
     given = {a.name: a for a in node.attribute}
     _bind(function.node, given, schema)
     del function.attribute[:]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.shape_inference
+import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ..diagnostics import user_error
@@ -21,7 +22,8 @@ from .lowering import first_line
 from .onnx_functions import inlined
 from .onnx_precision import in_single_precision
 
-KEPT = ("Range",)  # patterns of indices, told apart from other tensors by raise-attention
+AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
+OLDEST = 13  # the first version of the standard operators that is taken as it is
 FOLDED = 1024  # elements: larger results are computed at run time, unless they come from constants as large
 UNFOLDABLE = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
@@ -33,7 +35,8 @@ def prepared(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = 
     try:
         onnx.checker.check_model(copy)
     except Exception as error:
-        raise user_error(f"is no valid ONNX model: {first_line(error)}") from None
+        raise user_error(f"the model is no valid ONNX model: {first_line(error)}") from None
+    copy = _updated(copy)
     _remove_initialized_inputs(copy.graph)
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
@@ -45,6 +48,16 @@ def prepared(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = 
             break
         copy = _inferred(copy)
     return _inferred(in_single_precision(copy))
+
+
+def _updated(model: ModelProto) -> ModelProto:
+    """A model of an old version as one of `OLDEST`, whose operators the importer knows; as it is, if that fails."""
+    if all(o.version >= OLDEST for o in model.opset_import if o.domain in ("", "ai.onnx")):
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, OLDEST)
+    except Exception:
+        return model
 
 
 def _remove_initialized_inputs(graph: GraphProto) -> None:
@@ -146,7 +159,7 @@ class _Folding:
 
     def _value(self, node: NodeProto) -> list[np.ndarray] | None:
         """The results of a node, if they are known and small enough to be constants."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in (*KEPT, *UNFOLDABLE):
+        if node.domain not in ("", "ai.onnx") or node.op_type in UNFOLDABLE:
             return None
         if node.op_type in ("Shape", "Size"):
             shape = self._shape(node.input[0])
@@ -161,7 +174,7 @@ class _Folding:
             return None
         if any(a.type == AttributeProto.GRAPH for a in node.attribute):
             return None
-        limit = max([FOLDED, *(self.constants[name].size for name in inputs)])
+        limit = AXES if node.op_type == "Range" else max([FOLDED, *(self.constants[name].size for name in inputs)])
         sizes = [self._shape(name) for name in node.output if name]
         if any(shape is not None and np.prod(shape) > limit for shape in sizes):
             return None

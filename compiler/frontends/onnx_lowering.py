@@ -9,6 +9,8 @@ Weights are arguments of the function that is made, so that they are neither pri
 """
 
 import dataclasses
+import importlib
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +18,7 @@ import onnx
 from onnx import ModelProto, helper, numpy_helper
 
 from ...dialects import make_context
+from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
 from .lowering import check_lowered, first_line, ops, run
@@ -25,8 +28,18 @@ WAY_OUT = "run that part of the model with another runtime, or replace the node"
 TO_TORCH = "builtin.module(func.func(convert-torch-onnx-to-torch))"
 TO_BACKEND = "builtin.module(torch-lower-to-backend-contract)"
 TO_LINALG = (
-    "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true},canonicalize,cse)"
+    "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true},canonicalize,"
+    "func.func(math-expand-ops{ops=fpowi}),canonicalize,cse)"  # as products: LLVM has no vectors of that power
 )
+ELEMENTS = frozenset(
+    onnx.TensorProto.DataType.Value(name)
+    for name in (
+        *("UNDEFINED", "BOOL", "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"),
+        *("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
+    )
+)
+OPERATOR = re.compile(r'name = "onnx\.([^"]*)"')
+VALUE_TYPE = re.compile(r"!torch\.vtensor<[^>]*>")
 HOISTED = 256  # elements: smaller weights stay in the graph, where they are folded
 
 
@@ -46,16 +59,16 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
         if value.type.WhichOneof("value") not in ("tensor_type", None):
             kind = value.type.WhichOneof("value").removesuffix("_type")
             raise user_error(f"'{value.name}' of the model is a {kind}; only tensors are supported")
+        if value.type.tensor_type.elem_type not in ELEMENTS:
+            kind = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+            raise user_error(f"'{value.name}' of the model is a tensor of {kind}, which is not supported")
     model = prepared(model, shapes)
     graph = model.graph
     inputs = list(graph.input)
     outputs = list(graph.output)
     weights = _hoisted(graph)
     module = _imported(model)
-    _check_known(module, before=True)
-    run(module, TO_TORCH, WAY_OUT)
-    _check_known(module)
-    run(module, TO_BACKEND, WAY_OUT)
+    _to_torch(module, model)
     run(module, TO_LINALG, WAY_OUT)
     for op in ops(module):
         if op.name == "cf.assert":  # sizes that do not match are refused at the call
@@ -76,8 +89,6 @@ def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:
 
 
 def _imported(model: ModelProto) -> ir.Module:
-    import importlib
-
     torch_dialect = importlib.import_module(f"{PACKAGE}.dialects.torch")
     onnx_importer = importlib.import_module(f"{PACKAGE}.extras.onnx_importer")
     context = make_context()
@@ -93,12 +104,18 @@ def _imported(model: ModelProto) -> ir.Module:
     return module
 
 
-def _check_known(module: ir.Module, before: bool = False) -> None:
-    """A user's error for operators that the lowering does not know."""
-    for op in ops(module):
-        if op.name != "torch.operator":
-            continue
-        name = ir.StringAttr(op.attributes["name"]).value
-        if not before:
-            types = ", ".join(str(v.type) for v in op.operands)
-            raise user_error(f"operator {name.removeprefix('onnx.')} of ONNX has no lowering for ({types}); {WAY_OUT}")
+def _to_torch(module: ir.Module, model: ModelProto) -> None:
+    """Operators of ONNX become torch's. A user's error for one that the lowering does not know."""
+    try:
+        run(module, TO_TORCH, WAY_OUT)
+        run(module, TO_BACKEND, WAY_OUT)
+    except DiagnosedError as error:
+        text = error.diagnostics[0].message
+        found = OPERATOR.search(text)
+        if found is None:
+            raise
+        types = ", ".join(t.replace("!torch.vtensor", "tensor") for t in VALUE_TYPE.findall(text.rpartition(" : (")[2]))
+        node = next((n for n in model.graph.node if n.op_type == found[1]), None)
+        at = "" if node is None else f" (node '{node.name or node.output[0]}')"
+        name = found[1] if node is None or not node.domain else f"{node.domain}.{found[1]}"
+        raise user_error(f"operator {name} of ONNX{at} has no lowering to linalg for {types}; {WAY_OUT}") from None

@@ -11,6 +11,7 @@ import ctypes
 import dataclasses
 import functools
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,7 +74,10 @@ class Driver:
             raise CudaError("no NVIDIA GPU is on this machine; use the target cpu")
 
     def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.library, name)(*arguments)
+        self.check(name, getattr(self.library, name)(*arguments))
+
+    def check(self, name: str, status: int) -> None:
+        """Raises for a status that is no success."""
         if status:
             text = ctypes.c_char_p()
             self.library.cuGetErrorString(status, ctypes.byref(text))
@@ -171,7 +175,7 @@ class TorchArrays:
         return Array(value.data_ptr(), tuple(value.shape), value.stride(), element, value)
 
     def contiguous(self, value: Any) -> Any:
-        return value.contiguous()
+        return value.clone(memory_format=self.torch.contiguous_format)
 
     def empty(self, shape: tuple[int, ...], element: str) -> Array:
         return self.view(self.torch.empty(shape, dtype=self.types[element], device="cuda"), element)
@@ -196,7 +200,7 @@ class CupyArrays:
         return Array(value.data.ptr, tuple(value.shape), strides, element, value)
 
     def contiguous(self, value: Any) -> Any:
-        return self.cupy.ascontiguousarray(value)
+        return self.cupy.array(value, order="C")
 
     def empty(self, shape: tuple[int, ...], element: str) -> Array:
         if element == "bf16":
@@ -242,7 +246,7 @@ class CudaKernel:
     def __init__(self, image: Image):
         self.image = image
         self._functions: dict[str, ctypes.c_void_p] = {}
-        self._formulas: dict[str, Callable[[int, int], int]] = {}
+        self._plans: dict[Any, Plan] = {}
         self._module = ctypes.c_void_p()
 
     def load(self) -> None:
@@ -277,53 +281,105 @@ class CudaKernel:
             library.view(v, e) if hasattr(v, "shape") and len(v.shape) else v
             for v, e in zip(arguments, elements, strict=True)
         ]
-        stream = library.stream()
-        for step in self.image.program.steps:
+        key = tuple((v.shape, v.strides) if isinstance(v, Array) else v for v in values)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = Plan(self, values)
+        arrays = plan.run(values, library)
+        return [library.result(arrays[n], dtype) for n, dtype in zip(self.image.program.results, dtypes, strict=True)]
+
+
+class Plan:
+    """A kernel's program for arguments of known shapes and strides: what to allocate and what to launch is settled."""
+
+    def __init__(self, kernel: CudaKernel, arguments: Sequence[Any]):
+        self.allocations: list[tuple[int, tuple[int, ...], str]] = []
+        self.launches: list[Launch] = []
+        self._lock = threading.Lock()  # launches are described in memory that calls share
+        values = list(arguments)
+        for step in kernel.image.program.steps:
             operands = [values[n] for n in step.operands]
+            result: Any = None
             if step.kind == "constant":
-                values.append(step.detail)
+                result = step.detail
             elif step.kind == "dim":
-                values.append(operands[0].shape[operands[1]])
+                result = operands[0].shape[operands[1]]
             elif step.kind == "arithmetic":
-                values.append(self._formula(step.detail)(*operands))
+                result = _formula(step.detail)(*operands)
             elif step.kind == "alloc":
                 element, shape = step.detail
                 sizes = iter(operands)
-                values.append(library.empty(tuple(next(sizes) if s is None else s for s in shape), element))
+                shape = tuple(next(sizes) if s is None else s for s in shape)
+                self.allocations.append((len(values), shape, element))
+                result = Array(0, shape, contiguous_strides(shape), element)
             else:
-                self._launch(step.detail, operands, library, stream)
-                values.append(None)
-        return [library.result(values[n], dtype) for n, dtype in zip(self.image.program.results, dtypes, strict=True)]
+                self.launches.append(Launch(kernel, step, operands))
+            values.append(result)
 
-    def _formula(self, text: str) -> Callable[[int, int], int]:
-        if text not in self._formulas:
-            self._formulas[text] = eval(f"lambda a, b: {text}")  # one of runtime.program.ARITHMETIC
-        return self._formulas[text]
+    def run(self, arguments: Sequence[Any], library: Any) -> dict[int, Any]:
+        """Launches on the library's stream; the arrays by their number in the program."""
+        arrays = dict(enumerate(arguments))
+        for number, shape, element in self.allocations:
+            arrays[number] = library.empty(shape, element)
+        stream = ctypes.c_void_p(library.stream())
+        with self._lock:
+            for launch in self.launches:
+                launch.run(arrays, library, stream)
+        return arrays
 
-    def _launch(self, detail: Any, operands: list[Any], library: Any, stream: int) -> None:
-        name, threads, shared, kinds = detail
+
+class Launch:
+    """One launch, its parameters laid out as the driver wants them; each call fills in the pointers."""
+
+    def __init__(self, kernel: CudaKernel, step: Any, operands: Sequence[Any]):
+        name, threads, shared, kinds = step.detail
         blocks, *parameters = operands
-        function = self.function(name, shared)
+        self.blocks = blocks
         words: list[Any] = []
-        kept: list[Any] = []
-        for value, kind in zip(parameters, kinds, strict=True):
+        self.arrays: list[tuple[int, Any, Any]] = []  # its number, where its pointer goes, what it must be like
+        for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
             if isinstance(kind, str):
                 words.append(_SCALARS[kind](value))
                 continue
             element, dynamic, rank, last = kind
-            value = aligned(value, element, rank, last, library)
-            kept.append(value)
-            words.append(ctypes.c_uint64(value.pointer))
+            first = len(words)
+            strides = value.strides if fits(value, element, rank, last) else contiguous_strides(value.shape)
+            words.append(ctypes.c_uint64(0))
             words += [ctypes.c_int32(value.shape[d]) for d in dynamic]
-            words += [ctypes.c_int64(s) for s in value.strides[:-1]]
-        if not blocks:
-            return
-        pointers = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
+            words += [ctypes.c_int64(s) for s in strides[:-1]]
+            self.arrays.append((number, words[first], (element, rank, last)))
+        self.pointers = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
+        self.words = words
         size = ctypes.c_uint
-        driver().call(
-            "cuLaunchKernel", function, size(blocks), size(1), size(1), size(threads), size(1), size(1),
-            size(shared), ctypes.c_void_p(stream), pointers, None,
-        )  # fmt: skip
+        function = kernel.function(name, shared)
+        grid = (size(blocks), size(1), size(1), size(threads), size(1), size(1), size(shared))
+        self.fixed = (function, *grid)
+        self.launch = driver().library.cuLaunchKernel
+
+    def run(self, arrays: dict[int, Any], library: Any, stream: Any) -> None:
+        for number, word, (element, rank, last) in self.arrays:
+            array = arrays[number]
+            dense = fits(array, element, rank, last)
+            if dense and array.pointer % alignment(element, last):
+                if array.strides != contiguous_strides(array.shape):
+                    raise CudaError(
+                        f"an argument of shape {array.shape} starts at an address that is no multiple of "
+                        f"{alignment(element, last)}, and is no dense array that could be copied: copy it before"
+                    )
+                dense = False
+            if not dense:
+                array = copied(array, element, last, library)
+                arrays[-1 - number] = array  # kept until the launch
+            word.value = array.pointer
+        if self.blocks:
+            status = self.launch(*self.fixed, stream, self.pointers, None)
+            if status:
+                driver().check("cuLaunchKernel", status)
+
+
+@functools.cache
+def _formula(text: str) -> Callable[[int, int], int]:
+    return eval(f"lambda a, b: {text}")  # one of runtime.program.ARITHMETIC
 
 
 _SCALARS = {"index": ctypes.c_int32, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
@@ -334,20 +390,22 @@ def alignment(element: str, last: int | None) -> int:
     return math.gcd(16, BYTES[element] * last) if last else BYTES[element]
 
 
-def aligned(array: Array, element: str, rank: int, last: int | None, library: Any) -> Array:
-    """`array` as kernels take it: unit stride in the inner dimension, rows aligned. Else a copy, which is slow."""
-    needed = alignment(element, last)
-    size = BYTES[element]
-    good = array.pointer % needed == 0 and (not rank or array.strides[-1] == 1 or array.shape[-1] == 1)
-    for stride, extent in zip(array.strides[:-1], array.shape[:-1], strict=True):
-        good = good and (extent == 1 or stride * size % needed == 0)
-    if good:
-        return array
+def fits(array: Array, element: str, rank: int, last: int | None) -> bool:
+    """Whether kernels take an array of such strides: dense in the inner dimension, rows aligned."""
+    needed, size = alignment(element, last), BYTES[element]
+    if rank and array.strides[-1] != 1 and array.shape[-1] != 1:
+        return False
+    pairs = zip(array.strides[:-1], array.shape[:-1], strict=True)
+    return all(extent == 1 or stride * size % needed == 0 for stride, extent in pairs)
+
+
+def copied(array: Array, element: str, last: int | None, library: Any) -> Array:
+    """A dense copy of an array that kernels do not take as it is."""
     import warnings
 
     warnings.warn(
         f"an argument of shape {array.shape} with strides {array.strides} is copied before the kernel runs: its rows "
-        f"must be dense and aligned to {needed} bytes",
-        stacklevel=5,
+        f"must be dense and aligned to {alignment(element, last)} bytes",
+        stacklevel=6,
     )
     return library.view(library.contiguous(array.owner), array.element)

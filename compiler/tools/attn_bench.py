@@ -73,9 +73,6 @@ class Bar:
 
 
 def _run(options: Options) -> int:
-    from .. import api
-
-    api.check_target(options.target)
     threads = options.threads or default_threads()
     if options.plot is not None:
         from ..bench import plot

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
@@ -91,13 +91,20 @@ class Job:
     name: str
     chunks: list[str]
     progress: Progress = dataclasses.field(default_factory=Progress)
+    watch: Any = None  # report.Watch, if a report is asked for
 
     def run(self) -> int:
         """Does it; the value is the exit status."""
+        if self.options.report:
+            from .report import Watch
+
+            self.watch = Watch()
         with self._context():
             stages = plan(_pipeline(self.options))  # tells of unknown passes before anything else
             hooks, timing = _hooks(self.options)
             outputs = [self._process(number, stages, hooks) for number in range(len(self.chunks))]
+        if self.watch:
+            self.watch.report(self.name, stages).write(self.options.report)
         if timing:
             print(timing.table(), file=sys.stderr)
         _write(self.options.output, "// -----\n\n".join(output for output in outputs if output is not None))
@@ -115,12 +122,15 @@ class Job:
         text = self.chunks[number]
         verifier = Verifier(text, self.name) if self.options.verify_diagnostics else None
         listener: Listener = verifier or self.printer
+        if self.watch:
+            listener, hooks = self.watch.module(text, len(stages), self.options.printing, listener, hooks)
         output = None
         try:
             self.progress.at(number, -1)
             module = parse_module(text, self.name, listener=listener)
             follow = _Follow(self.progress, number)
-            run(stages, module, hooks=[follow, *hooks], listener=listener, verify_each=self.options.verify_each)
+            with self.watch.recorder if self.watch else contextlib.nullcontext():
+                run(stages, module, hooks=[follow, *hooks], listener=listener, verify_each=self.options.verify_each)
             output = self.options.printing.text(module.operation)
         except PassFailure:
             pass  # told as it happened

@@ -48,6 +48,7 @@ watching:
   --print-ir-after=NAME,...      print the IR after these passes (also --mlir-print-ir-after)
   --print-ir-before-all, --print-ir-after-all, --print-ir-after-change, --print-ir-after-failure
   --dump-stages DIR              write the IR after each pass to DIR/NN-NAME.mlir
+  --report FILE.html             write a page: what was found, fused and left, the tiles, the levels of the IR, times
   --remarks                      show remarks: what passes did or left alone, and why (warnings are always shown)
   --timing                       tell how long each pass took
 
@@ -70,6 +71,7 @@ class Options:
     remarks: bool = False
     timing: bool = False
     dump_stages: str = ""
+    report: str = ""
     print_before: set[str] | None = dataclasses.field(default_factory=set)  # None: all
     print_after: set[str] | None = dataclasses.field(default_factory=set)
     print_after_change: bool = False
@@ -104,6 +106,7 @@ _VALUES = (
     "pass-pipeline",
     "lower-to",
     "dump-stages",
+    "report",
     "print-ir-before",
     "print-ir-after",
     "mlir-elide-elementsattrs-if-larger",
@@ -175,6 +178,8 @@ def _set_value(options: Options, name: str, value: str) -> None:
         options.lower_to = value
     elif name == "dump-stages":
         options.dump_stages = value
+    elif name == "report":
+        options.report = value
     elif name == "mlir-elide-elementsattrs-if-larger":
         if not value.isdigit():
             raise user_error(f"option '--{name}' expects a number, but found '{value}'")

@@ -74,7 +74,8 @@ def _run(options: Options, printer: Printer) -> int:
     given = options.inputs
     inputs = arrays.read(given, signature) if given else arrays.random(signature, options.sizes, options.seed)
     inputs = signature.bind(inputs)
-    print(f"{name}: {arrays.describe(signature, inputs, None if given else options.seed)}", flush=True)
+    seed = None if given else options.seed
+    print(f"{name}: {arrays.describe(signature, inputs, seed)}", flush=True)
 
     start = time.perf_counter()
     kernel = api.compile_text(text, name, options.target, options.compile_options(printer))
@@ -85,16 +86,31 @@ def _run(options: Options, printer: Printer) -> int:
         arrays.write(options.outputs, results)
 
     passed, flops = True, None
+    table: list[dict[str, str]] = []
+    times: dict[str, str] = {}
     if options.check:
         expected, flops = checking.reference(graph, signature.name, inputs)
         if options.tolerance is None:
             allowed = checking.limits(graph, function, inputs, results, expected)
         else:
             allowed = [options.tolerance] * len(results)
-        passed = checking.report(signature, results, expected, allowed)
+        passed, table = checking.report(signature, results, expected, allowed)
         del expected
     if options.bench:
-        _bench(kernel, inputs, flops)
+        times = _bench(kernel, inputs, flops)
+    if options.report:
+        from .report import Report
+
+        Report(
+            signature.name,
+            f"{name}, compiled for {options.target} and run on {arrays.describe(signature, inputs, seed)}",
+            kernel.record,
+            [(stage, kernel.ir(stage)) for stage in kernel.stages()],
+            [array.shape for array in inputs],
+            table,
+            times,
+            passed if options.check else None,
+        ).write(options.report)
     return 0 if passed else 1
 
 
@@ -103,8 +119,8 @@ def _print_ir(kernel: Any, stages: Sequence[str]) -> None:
         print(f"// -----// {stage} //----- //\n{kernel.ir(stage).rstrip()}", flush=True)
 
 
-def _bench(kernel: Any, inputs: list[np.ndarray], flops: int | None) -> None:
-    """Prints the median time of a call and, where the work is known, its speed."""
+def _bench(kernel: Any, inputs: list[np.ndarray], flops: int | None) -> dict[str, str]:
+    """Prints the median time of a call and, where the work is known, its speed; they are the value too."""
     kernel.run(inputs)
     seconds: list[float] = []
     while len(seconds) < BENCH_CALLS or (sum(seconds) < BENCH_SECONDS and len(seconds) < 10_000):
@@ -112,10 +128,12 @@ def _bench(kernel: Any, inputs: list[np.ndarray], flops: int | None) -> None:
         kernel.run(inputs)
         seconds.append(time.perf_counter() - start)
     median = statistics.median(seconds)
-    line = f"time    {_time(median)} a call (median of {len(seconds)}; fastest {_time(min(seconds))})"
+    print(f"time    {_time(median)} a call (median of {len(seconds)}; fastest {_time(min(seconds))})")
+    times = {"time": _time(median), "median of": f"{len(seconds)} calls", "fastest": _time(min(seconds))}
     if flops:
-        line += f"\nspeed   {flops / median / 1e9:.1f} GFLOP/s ({flops / 1e9:.3g} GFLOP in matmuls)"
-    print(line)
+        print(f"speed   {flops / median / 1e9:.1f} GFLOP/s ({flops / 1e9:.3g} GFLOP in matmuls)")
+        times |= {"speed": f"{flops / median / 1e9:.1f} GFLOP/s", "work": f"{flops / 1e9:.3g} GFLOP in matmuls"}
+    return times
 
 
 def _time(seconds: float) -> str:

@@ -48,6 +48,7 @@ class Options:
     print_ir: list[str]
     threads: int | None
     tolerance: float | None
+    report: str
 
     def compile_options(self, printer: Printer) -> Any:
         from ..api import Options as CompileOptions
@@ -115,6 +116,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--inputs", metavar="A.npy", nargs="+", default=[], help="arrays to run on")
     add("--outputs", metavar="O.npy", nargs="+", default=[], help="where to write the results")
     add("--print-ir", metavar="STAGE", action="append", default=[], help="print the IR of a stage, or 'all'")
+    add("--report", metavar="F.html", default="", help="write a page on what was found, fused and left, with the IR")
     found = parser.parse_args(arguments)
     if found.seed < 0:
         parser.error("argument --seed: expects 0 or more")

@@ -73,9 +73,9 @@ def limits(
 
 def report(
     signature: Signature, results: Sequence[np.ndarray], expected: Sequence[np.ndarray], allowed: Sequence[float]
-) -> bool:
-    """Prints the errors of every result; whether all are within the tolerances."""
-    passed = True
+) -> tuple[bool, list[dict[str, str]]]:
+    """Prints the errors of every result; whether all are within the tolerances, and the table."""
+    passed, table = True, []
     print(f"{'result':<8}{'type':<28}{'max abs error':>15}{'max rel error':>15}{'tolerance':>12}")
     for i, (kind, result, right) in enumerate(zip(signature.results, results, expected, strict=True)):
         limit = allowed[i] if np.issubdtype(right.dtype, np.floating) else 0.0
@@ -84,10 +84,14 @@ def report(
         passed &= good
         verdict = "PASS" if good else "FAIL"
         print(f"{i:<8}{kind!s:<28}{absolute:>15.2e}{relative:>15.2e}{limit:>12.1e}  {verdict}")
+        numbers = {"max abs error": absolute, "max rel error": relative, "tolerance": limit}
+        table.append(
+            {"result": str(i), "type": str(kind), **{name: f"{n:.2e}" for name, n in numbers.items()}, "": verdict}
+        )
         if np.issubdtype(right.dtype, np.floating) and np.isnan(right).any():
             print("        the graph itself yields NaN here: does it read a tensor.empty, or divide 0 by 0?")
     print("PASS" if passed else "FAIL: the results differ from the float64 evaluation of the graph", flush=True)
-    return passed
+    return passed, table
 
 
 def errors(result: np.ndarray, expected: np.ndarray) -> tuple[float, float]:

@@ -22,6 +22,8 @@ CASES = {
     "d32": Attention(100, 512, 32, 32),
     "d256": Attention(130, 150, 256, 256),
     "small": Attention(5, 3, 64, 64),
+    "one_block": Attention(64, 64, 64, 64, batch=(1,)),
+    "one_block_of_loops": Attention(50, 200, 64, 64, batch=(1,), causal=True),
     "one_query": Attention(1, 300, 64, 64),
     "causal": Attention(300, 300, 64, 64, causal=True, scale=0.125),
     "causal_cross": Attention(300, 200, 64, 64, causal=True),
@@ -105,6 +107,25 @@ def test_torch_tensors_in_place(layout):
     out = kernel(q, k, v)
     right = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), scale=0.125)
     assert out.is_cuda and (out.double() - right).abs().max() / right.abs().max() < TOLERANCE["f16"]
+
+
+@needs_gpu
+def test_tensors_that_are_no_dense_rows_are_copied():
+    torch = pytest.importorskip("torch")
+    kernel = compile(Attention(70, 90, 64, 64, batch=(2,), scale=0.125, element="f16").text(), target="nvidia")
+    q = torch.randn(2, 64, 70, device="cuda", dtype=torch.float16).transpose(1, 2)
+    k = torch.randn(2 * 90 * 64 + 1, device="cuda", dtype=torch.float16)[1:].view(2, 90, 64)
+    v = torch.randn(2, 90, 67, device="cuda", dtype=torch.float16)[:, :, :64]
+    with pytest.warns(UserWarning, match="is copied before the kernel runs"):
+        out = kernel(q, k, v)
+    right = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), scale=0.125)
+    assert (out.double() - right).abs().max() / right.abs().max() < TOLERANCE["f16"]
+    with pytest.raises(Exception, match="starts at an address that is no multiple of 16"):
+        kernel(
+            q.contiguous(),
+            torch.randn(2 * 90 * 128 + 1, device="cuda", dtype=torch.float16)[1:].view(2, 90, 128)[:, :, :64],
+            v,
+        )
 
 
 @pytest.mark.slow

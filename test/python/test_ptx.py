@@ -61,7 +61,7 @@ def test_assembly_with_effects_is_convergent():
 @pytest.mark.parametrize(("arch", "instruction"), [("sm_90a", "wgmma.mma_async"), ("sm_80", "mma.sync.aligned")])
 def test_code_of_an_attention(arch, instruction):
     kernel = compile(ATTENTION, target="nvidia", arch=arch)
-    names = ["graph", "raised", "fused", "tiles", "layouts", "scheduled", "nvvm", "llvm", "ptx"]
+    names = ["graph", "raised", "fused", "online", "tiles", "layouts", "scheduled", "nvvm", "llvm", "ptx"]
     assert kernel.stages() == names
     code = kernel.ir("ptx")
     assert f".target {arch}" in code and instruction in code and ".entry attention_0" in code

@@ -1,12 +1,15 @@
 """Emits a linalg.generic on tiles in registers: its body once per element that a thread has, reductions over columns.
 
-A value of the body that depends on the row alone, or on the column alone, is emitted once for it.
+A value of the body that depends on the row alone, or on the column alone, is emitted once for it. A tile that is
+another one times a constant c > 0 (scaled scores) is seldom needed itself: the maximum of c·s is c times that of s, and
+c·s − m is one instruction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
@@ -26,6 +29,8 @@ NEUTRAL = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
 }
+
+MAXIMA = ("arith.maxnumf", "arith.maximumf")
 
 Place = tuple[int | None, int | None]
 
@@ -98,13 +103,53 @@ class Elementwise:
         if op.name == "linalg.index":
             axis = self.axes[ir.IntegerAttr(op.attributes["dim"]).value]
             return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
-        operands = [self.value(v, row, column) for v in op.operands]
-        results = emit_scalar(op, operands)
+        results = self._fused_difference(op, row, column)
+        if results is None:
+            results = emit_scalar(op, [self.value(v, row, column) for v in op.operands])
         by_row, by_column = self.depends(value)
         place = (row if by_row else None, column if by_column else None)
         for result, emitted in zip(op.results, results, strict=True):
             self._values[(result, place)] = emitted
         return self._values[(value, place)]
+
+    # Tiles that are products with a constant.
+
+    def _product_of(self, value: ir.Value) -> tuple[list[ir.Value], float] | None:
+        """The factors of an operand's tile, where the body's argument `value` is an element of a product."""
+        if defining_op(value) is not None or value.owner != self.body:
+            return None
+        operand = self.operands[value.arg_number]
+        return operand.product if isinstance(operand, Registers) else None
+
+    def _fused_difference(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
+        """c·s − m as one op; None where `op` is no such difference."""
+        product = self._product_of(op.operands[0]) if op.name == "arith.subf" else None
+        if product is None or self.depends(op.operands[1])[1]:  # −m is made once a row
+            return None
+        factors, constant_factor = product
+        subtrahend, key = self.value(op.operands[1], row, None), (op.results[0], (row, -1))
+        if key not in self._values:
+            self._values[key] = create("arith.negf", f32(), subtrahend)
+        layout = layout_of(self.op.operands[op.operands[0].arg_number].type)
+        return [
+            create(
+                "math.fma", f32(), factors[at(layout, row, column)], constant(f32(), constant_factor), self._values[key]
+            )
+        ]
+
+    def _found_product(self, value: ir.Value, layout: str | None, count: int) -> tuple[list[ir.Value], float] | None:
+        """The factors of a result, where the body does nothing but to scale an element of that layout."""
+        op = defining_op(value)
+        if op is None or op.block != self.body or op.name != "arith.mulf":
+            return None
+        for element, factor in ((0, 1), (1, 0)):
+            number = constant_value(op.operands[factor])
+            argument = op.operands[element]
+            if number is None or number <= 0 or defining_op(argument) is not None or argument.owner != self.body:
+                continue
+            if layout_of(self.op.operands[argument.arg_number].type) == layout:
+                return [self.value(argument, *place) for place in places(layout, count)], float(number)
+        return None
 
     # Results.
 
@@ -120,8 +165,10 @@ class Elementwise:
             if any(d not in mapped for d in reduced):
                 results.append(None)
                 continue
-            found = [self.value(value, *place) for place in places(layout, Registers.count(result.type))]
-            results.append(Registers(layout or "", tuple(result.type.shape), found))
+            count = Registers.count(result.type)
+            found = [self.value(value, *place) for place in places(layout, count)]
+            product = self._found_product(value, layout, count)
+            results.append(Registers(layout or "", tuple(result.type.shape), found, product))
         # Reductions last: the elements that they add are there.
         return [r or self._reduce(number, yielded[number]) for number, r in enumerate(results)]
 
@@ -135,19 +182,27 @@ class Elementwise:
             raise PassError(f"expects a reduction that ends in one of {', '.join(NEUTRAL)}", self.op)
         element = combiner.operands[1 if combiner.operands[0] == accumulator else 0]
         columns = self._columns()
+        product = self._product_of(element) if combiner.name in MAXIMA else None
+        layout = layout_of(self.op.operands[element.arg_number].type) if product else None
+
+        def read(row: int, column: int) -> ir.Value:
+            return product[0][at(layout, row, column)] if product else self.value(element, row, column)
+
         init = self.operands[accumulator.arg_number]
         assert isinstance(init, Registers), "the init of a reduction is a tile"
         values = []
         for row in (0, 1):
             # Four chains, so that they overlap.
-            chains = [self.value(element, row, c) for c in range(min(4, columns))]
+            chains = [read(row, c) for c in range(min(4, columns))]
             for c in range(len(chains), columns):
-                chains[c % 4] = self._combine(combiner, chains[c % 4], self.value(element, row, c))
+                chains[c % 4] = self._combine(combiner, chains[c % 4], read(row, c))
             while len(chains) > 1:
                 chains = [self._combine(combiner, a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
             total = chains[0]
             for distance in (1, 2):
                 total = self._combine(combiner, total, shuffled(total, distance))
+            if product:
+                total = create("arith.mulf", f32(), total, constant(f32(), product[1]))
             values.append(self._combine(combiner, init.values[row], total))
         return Registers("row", tuple(result.type.shape), values)
 

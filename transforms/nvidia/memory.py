@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -213,32 +214,40 @@ def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: i
     total = tile.outer_size * per_row
     size = access.memory.bytes
     contiguous = vector_bytes if access.strides[inner] is not None else size
-    step = thread.threads // per_row
-    if thread.threads % per_row == 0 and step % 8 == 0 and tile.outer_size % step == 0:
-        _copy_columns(access, tile, thread, per_row, contiguous)
+    lanes = 1 << (per_row - 1).bit_length()  # threads for a row; the last of them have nothing to do
+    step = thread.threads // lanes
+    if step % 8 == 0 and tile.outer_size % step == 0:
+        with _only_if(less(rem(thread.number, lanes), constant(i32(), per_row)) if lanes != per_row else None):
+            _copy_columns(access, tile, thread, lanes, contiguous)
         return
     for first in range(0, total, thread.threads):
         number = add(thread.number, first)
         row, column = div(number, per_row), mul(rem(number, per_row), 8)
         target = tile.piece(row, column)
         beyond = total - first < thread.threads
-        if beyond:
-            flag = less(number, constant(i32(), total))
-            branch = ir.Operation.create("scf.if", [], [flag], regions=2)
-            with ir.InsertionPoint(branch.regions[0].blocks.append()):
-                _copy_piece(access, outer, inner, row, column, target, contiguous)
-                ir.Operation.create("scf.yield")
-        else:
+        with _only_if(less(number, constant(i32(), total)) if beyond else None):
             _copy_piece(access, outer, inner, row, column, target, contiguous)
 
 
-def _copy_columns(access: Access, tile: Shared, thread: Thread, per_row: int, vector_bytes: int) -> None:
+@contextlib.contextmanager
+def _only_if(condition: ir.Value | None) -> Iterator[None]:
+    """What is emitted within the block runs where `condition` holds."""
+    if condition is None:
+        yield
+        return
+    branch = ir.Operation.create("scf.if", [], [condition], regions=2)
+    with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        yield
+        ir.Operation.create("scf.yield")
+
+
+def _copy_columns(access: Access, tile: Shared, thread: Thread, lanes: int, vector_bytes: int) -> None:
     """As above, where a thread's pieces are one below the other: an address follows from the one before.
 
     (One by one, the parts of them that no iteration changes would be kept in registers across the loop.)
     """
-    step = thread.threads // per_row
-    row, column = div(thread.number, per_row), mul(rem(thread.number, per_row), 8)
+    step = thread.threads // lanes
+    row, column = div(thread.number, lanes), mul(rem(thread.number, lanes), 8)
     target, place = tile.piece(row, column), None
     stride = access.strides[1 - tile.inner]
     delta = None if stride is None else mul(stride, step)

@@ -8,11 +8,12 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import WaitMatmulsOp
 from ..attention import is_contraction
-from ..passes import Pass, remark
+from ..passes import Pass, option, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
 
 ASYNC = "tile.async"
+REGISTERS, OTHER_REGISTERS = 255, 60
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,22 @@ class OverlapMatmuls(Pass):
 
     all in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
     (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
+
+    Done where the output has more than `min-columns` columns, below which the longer way costs more than it hides;
+    where a thread's registers hold it: scores, output, both left operands and what else there is; and where a kernel
+    has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost more.
     """
+
+    min_columns: int = option("least number of columns of the second matmul, less one", 64)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            for loop in [o for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]:
-                plan = _Plan.of(loop)
-                if plan is not None:
-                    location = loop.location
+            plans = [_Plan.of(o) for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]
+            if len(plans) != 1:
+                continue
+            for plan in plans:
+                if plan is not None and plan.columns > self.min_columns and plan.registers <= REGISTERS:
+                    location = plan.loop.location
                     plan.rewrite()
                     remark(location, "the second matmul of an iteration overlaps with the next iteration's softmax")
 
@@ -90,6 +99,17 @@ class _Plan:
         if any(is_contraction(o) or len(o.results) != 1 for o in rescale) or second.operands[2] not in reached:
             return None
         return _Plan(loop, first, second, rescale, carried)
+
+    @property
+    def columns(self) -> int:
+        return self.second.results[0].type.shape[1]
+
+    @property
+    def registers(self) -> int:
+        """Of a thread: fragments have a register for two columns, left operands one for four; the rest is a guess."""
+        scores = self.first.results[0].type.shape[1]
+        depth = self.first.operands[0].type.shape[1]
+        return scores // 2 + self.columns // 2 + scores // 4 + depth // 4 + OTHER_REGISTERS
 
     def rewrite(self) -> None:
         loop = self.loop

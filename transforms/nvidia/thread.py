@@ -123,11 +123,16 @@ def asm(
 
 @dataclass
 class Registers:
-    """A tile in the registers of a thread, in one of the layouts of the module's docstring."""
+    """A tile in the registers of a thread, in one of the layouts of the module's docstring.
+
+    `product`: the factors where the values are another tile times a positive constant: what reads the tile may take
+    them instead, and the products may turn out not to be needed.
+    """
 
     layout: str
     shape: tuple[int, ...]
     values: list[ir.Value]
+    product: tuple[list[ir.Value], float] | None = None
 
     @staticmethod
     def count(kind: ir.RankedTensorType) -> int:

@@ -3,9 +3,9 @@
 A block of threads has a tile of queries, its warps 16 rows each; it goes over the keys:
 
 - batch loops get size 1, and so do all loops of queries but the last: the grid;
-- queries: 128 rows, or 64 where there are no more than 64;
-- keys: 128 for head dimensions up to 64, 64 up to 128, 32 above: as many as registers have room for scores beside the
-  output (a thread holds keys/2 + dv/2 floats of them, and Q);
+- queries: 64 rows, so that two blocks share a multiprocessor and one computes while the other waits; 128 where head
+  dimensions exceed 128 and only one block has room;
+- keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
 - the head dimensions are not tiled.
 """
 
@@ -14,8 +14,9 @@ from __future__ import annotations
 from ..attention import Attention, contraction_loops
 from ..tile_sizes import extent_of, static_extents
 
-QUERIES, FEW_QUERIES = 128, 64
-KEYS_BY_HEAD = ((64, 128), (128, 64), (1 << 30, 32))
+# Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
+TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
+FEW_QUERIES = 64
 
 
 def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -27,13 +28,11 @@ def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
         sizes[d] = 1
+    head = max([of_scores[d] or 64 for d in scores.k] + [extents[d] or 64 for d in loops.n])
+    queries, keys = next((queries, keys) for limit, queries, keys in TILES_BY_HEAD if head <= limit)
     for d in loops.m[-1:]:
         known = extents[d]
-        sizes[d] = FEW_QUERIES if known is not None and known <= FEW_QUERIES else QUERIES
-        if known is not None:
-            sizes[d] = min(sizes[d], known)
-    head = max([of_scores[d] or 64 for d in scores.k] + [extents[d] or 64 for d in loops.n])
-    keys = next(size for limit, size in KEYS_BY_HEAD if head <= limit)
+        sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)
     d = loops.k[-1]
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     return sizes, [*loops.batch, *loops.m, *loops.n, *loops.k]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import ir
@@ -16,16 +15,15 @@ from ..rewriting import defining_op, ops_in
 from . import contraction
 from .axes import for_body, ops_of
 from .elementwise import Elementwise
-from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
+from .memory import SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
+from .values import Value, flat, is_zero, like, parameter_types, register_types
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
 SHARED_SYMBOL = "shared_memory"
-
-Value: TypeAlias = "Registers | Shared | Memory | ir.Value"
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class _Kernel:
     def run(self) -> None:
         kinds: list[ir.Type] = []
         for argument in self.block.arguments:
-            kinds += _parameter_types(argument.type)
+            kinds += parameter_types(argument.type)
         rows = self._rows()
         threads = rows // 16 * 32
         function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")
@@ -127,7 +125,7 @@ class _Kernel:
     def _arguments(self, parameters: list[ir.Value]) -> None:
         for argument in self.block.arguments:
             kind = argument.type
-            mine, parameters = parameters[: len(_parameter_types(kind))], parameters[len(_parameter_types(kind)) :]
+            mine, parameters = parameters[: len(parameter_types(kind))], parameters[len(parameter_types(kind)) :]
             if not isinstance(kind, ir.MemRefType):
                 self.values[argument] = mine[0]
                 continue
@@ -242,22 +240,22 @@ class _Kernel:
 
     def _for(self, op: ir.Operation) -> list[Value]:
         inits = [self.values[v] for v in list(op.operands)[3:]]
-        flat = [s for v in inits for s in _flat(v)]
+        scalars = [s for v in inits for s in flat(v)]
         bounds = [self.scalar(v) for v in list(op.operands)[:3]]
-        kinds = [v.type for v in flat]
-        loop = ir.Operation.create("scf.for", kinds, [*bounds, *flat], regions=1)
+        kinds = [v.type for v in scalars]
+        loop = ir.Operation.create("scf.for", kinds, [*bounds, *scalars], regions=1)
         block = loop.regions[0].blocks.append(i32(), *kinds, arg_locs=[op.location] * (1 + len(kinds)))
         body = for_body(op)
         self.values[body.arguments[0]] = block.arguments[0]
-        self.values.update(zip(list(body.arguments)[1:], _like(inits, list(block.arguments)[1:]), strict=True))
+        self.values.update(zip(list(body.arguments)[1:], like(inits, list(block.arguments)[1:]), strict=True))
         with ir.InsertionPoint(block):
             self.ops(ops_of(body)[:-1])
-            yielded = [s for v in ops_of(body)[-1].operands for s in _flat(self.values[v])]
+            yielded = [s for v in ops_of(body)[-1].operands for s in flat(self.values[v])]
             ir.Operation.create("scf.yield", [], yielded)
-        return _like(inits, list(loop.results))
+        return like(inits, list(loop.results))
 
     def _if(self, op: ir.Operation) -> list[Value]:
-        kinds = [k for r in op.results for k in _register_types(r.type)]
+        kinds = [k for r in op.results for k in register_types(r.type)]
         branch = ir.Operation.create("scf.if", kinds, [self.scalar(op.operands[0])], regions=2)
         models: list[Value] = []
         for old, region in zip(op.regions, branch.regions, strict=True):
@@ -265,8 +263,8 @@ class _Kernel:
                 with ir.InsertionPoint(region.blocks.append()):
                     self.ops(ops_of(block)[:-1])
                     models = [self.values[v] for v in ops_of(block)[-1].operands]
-                    ir.Operation.create("scf.yield", [], [s for v in models for s in _flat(v)])
-        return _like(models, list(branch.results))
+                    ir.Operation.create("scf.yield", [], [s for v in models for s in flat(v)])
+        return like(models, list(branch.results))
 
     def _block_id(self, op: ir.Operation) -> list[Value]:
         return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
@@ -360,7 +358,7 @@ class _Kernel:
         assert loops is not None and len(loops.k) == 1, "tiles of a matmul have one k loop"
         k_dim = [dim_position(e) for e in indexing_maps(op)[1].results].index(loops.k[0])
         zero = defining_op(op.operands[2])
-        fresh = zero is not None and zero.name == "arith.constant" and _is_zero(zero)
+        fresh = zero is not None and zero.name == "arith.constant" and is_zero(zero)
         accumulator = None if fresh else self.registers(op.operands[2])
         kind = op.results[0].type
         element = str(op.operands[0].type.element_type)
@@ -399,43 +397,3 @@ HANDLERS = {
     "tile.convert_layout": _Kernel._convert,
     "linalg.generic": _Kernel._generic,
 }
-
-
-def _parameter_types(kind: ir.Type) -> list[ir.Type]:
-    if not isinstance(kind, ir.MemRefType):
-        return [register_type(kind)]
-    sizes = [i32() for s in kind.shape if s == DYNAMIC]
-    return [pointer(GLOBAL), *sizes, *[i64()] * (kind.rank - 1)]
-
-
-def _register_types(kind: ir.Type) -> list[ir.Type]:
-    """The types of the scalars that a thread has of a value."""
-    if not isinstance(kind, ir.RankedTensorType):
-        return [register_type(kind)]
-    element = i32() if layout_of(kind) == "operand_a" else register_type(kind.element_type)
-    return [element] * Registers.count(kind)
-
-
-def _flat(value: Value) -> list[ir.Value]:
-    if isinstance(value, Registers):
-        return value.values
-    assert isinstance(value, ir.Value), "loops carry tiles in registers and scalars"
-    return [value]
-
-
-def _like(models: Sequence[Value], values: list[ir.Value]) -> list[Value]:
-    """The flat `values`, in the forms of `models`."""
-    found: list[Value] = []
-    for model in models:
-        if isinstance(model, Registers):
-            mine, values = values[: len(model.values)], values[len(model.values) :]
-            found.append(Registers(model.layout, model.shape, mine))
-        else:
-            found.append(values[0])
-            values = values[1:]
-    return found
-
-
-def _is_zero(op: ir.Operation) -> bool:
-    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == 0.0

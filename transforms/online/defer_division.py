@@ -40,6 +40,7 @@ class DeferDivision(Pass):
             except Unsuited as reason:
                 remark(softmax, f"'{softmax.name}' divides in every tile: {reason}")
             else:
+                remark(softmax, "divides by the sum once per row, after all tiles")
                 _defer(found)
 
 

@@ -57,6 +57,7 @@ class ExpToExp2(Pass):
                 softmax.attributes[EXP2] = ir.UnitAttr.get(softmax.context)
                 final = levels[-1].result if levels else softmax.results[MAX]
                 _scale_uses(final, math.log(2))
+                remark(softmax, "computes exp2, with log2(e) in the constants before it")
 
 
 class Scaling:

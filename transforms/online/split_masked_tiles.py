@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..formulas import formula
 from ..passes import Pass, remark
 from ..rewriting import ancestors, ops_in
 from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
@@ -69,12 +71,15 @@ def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation
         sets.erase_unused()
         return False
     location = softmax.location
+    schedule = [{"from": formula(low), "to": formula(high), "masked": not is_live} for low, high, is_live in parts]
+    depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(softmax)))
     mark(decided)
     _emit(loop, sets, parts)
     sets.erase_unused()
     some = ["skips dead tiles"] if dead else []
     some += ["computes live tiles without the mask"] if any(part[2] for part in parts) else []
-    remark(location, f"{' and '.join(some)}: {len(parts)} loops in place of one")
+    details = {"kind": "split", "step": sets.step, "loops_inside": depth, "parts": schedule}
+    remark(location, f"{' and '.join(some)}: {len(parts)} loops in place of one", **details)
     return True
 
 

@@ -152,12 +152,57 @@ def test_key_value_cache():
     check(step, (q[:, :1], k[:, :1], v[:, :1], k, v, np.int32(7)))
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+def test_scan_over_layers(jitted):
+    def layers(weights, x):
+        def layer(x, w):
+            q, k, v = ((x @ w[i]).reshape(B, T, N, H) for i in range(3))
+            return x + attention(q, k, v).reshape(x.shape), x.sum()
+
+        return jax.lax.scan(layer, x, weights)
+
+    args = (random(3, 3, N * H, N * H) / 6, random(B, T, N * H))
+    check(jax.jit(layers) if jitted else layers, args, attentions=3)
+
+
+def test_loops_of_fixed_length():
+    check(lambda x: jax.lax.fori_loop(0, 3, lambda i, y: jnp.sin(y) * i + x, x), (random(4),), attentions=0)
+    running = lambda x: jax.lax.scan(lambda c, a: (c + a, c * a), jnp.zeros_like(x[0]), x, reverse=True)  # noqa: E731
+    check(running, (random(5, 3),), attentions=0)
+
+
+@pytest.mark.parametrize(
+    ("normalise", "reason"),
+    [
+        (lambda s: jax.nn.softmax(s, axis=-2), "normalised along another dimension"),
+        (lambda s: jnp.exp(s), "its exponentials are not divided by their sum"),
+    ],
+)
+def test_what_is_almost_attention_is_left_alone(normalise, reason):
+    def almost(q, k, v):
+        return jnp.einsum("bnts,bsnh->btnh", normalise(jnp.einsum("btnh,bsnh->bnts", q, k)), v)
+
+    before = stats()["reasons"]
+    found, expected = compile(almost, qkv())(*qkv()), almost(*qkv())
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    assert any(reason in text and n > before.get(text, 0) for text, n in stats()["reasons"].items())
+
+
 def test_arrays_of_jax_come_back_as_such():
     q, k, v = map(jnp.asarray, qkv())
     kernel = compile(by_hand, (q, k, v))
     assert isinstance(kernel(q, k, v), jax.Array)
     assert isinstance(kernel(*qkv()), np.ndarray)
     np.testing.assert_allclose(kernel(q, k, v), by_hand(q, k, v), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_arrays_of_jax_are_not_copied(dtype):
+    q, k, v = (jnp.asarray(x.astype(FLOATS[dtype])) for x in qkv())
+    kernel = compile(by_hand, (q, k, v))
+    bound = kernel.bind(kernel._program.arguments([q, k, v]))
+    for array, given in zip(bound, (q, k, v), strict=True):
+        assert array.ctypes.data == given.unsafe_buffer_pointer()
 
 
 def test_shapes_without_values():
@@ -181,6 +226,14 @@ def test_unsigned_integers_and_numbers():
         (by_hand, qkv()[:2], {}, "JAX cannot trace 'by_hand': TypeError"),
         (by_hand, (np.zeros((2, 3), np.float32),) * 3, {}, "JAX cannot trace 'by_hand'"),
         (jnp.sort, (np.zeros(3, np.float32),), {}, "'stablehlo.sort' has no lowering to linalg"),
+        (lambda x: x.at[:1].set(0), (np.zeros(3, np.float32),), {}, "scatter.*write by jax.lax.dynamic_update_slice"),
+        (
+            lambda x: jax.lax.while_loop(lambda y: y < 9, lambda y: y * 2, x),
+            (2.0,),
+            {},
+            "while.*only scan and fori_loop",
+        ),
+        (lambda k: jax.random.normal(k, (3,)), (jax.random.key(0),), {}, "is a key of jax.random: draw the numbers"),
         (by_hand, qkv(), {"dynamic_shapes": {}}, "dynamic_shapes is for functions of torch"),
         (lambda x: float(x) + 1, (np.float32(1),), {}, "JAX cannot trace '<lambda>': ConcretizationTypeError"),
     ],

@@ -30,6 +30,7 @@ func.func @scaled_and_masked(%s: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x
     %z = arith.select %late, %minus_inf, %y : f32
     linalg.yield %z : f32
   } -> tensor<4x8xf32>
+  // expected-remark @+1 {{computes exp2, with log2(e) in the constants before it}}
   %p:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e0, %m, %a, %e1 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
   return %p#0, %p#1, %p#2 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>
 }

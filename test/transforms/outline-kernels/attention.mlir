@@ -14,9 +14,10 @@
 // CHECK:         gpu.func @row_maximum_0(%[[Q:.*]]: memref<3x100x40xf16, strided<[?, ?, 1]>>, %[[K:.*]]: memref<3x75x40xf16, strided<[?, ?, 1]>>, %[[OUT:.*]]: memref<3x100xf32, strided<[?, 1]>>) kernel
 // CHECK-DAG:       %[[BLOCK:.*]] = gpu.block_id x
 // CHECK-DAG:       %[[INIT:.*]] = arith.constant dense<0xFF800000> : tensor<64xf32>
-// CHECK:           %[[IN:.*]] = arith.remui %[[BLOCK]], %c2
-// CHECK:           %[[B:.*]] = arith.divui %[[BLOCK]], %c2
-// CHECK:           %[[I:.*]] = arith.muli %[[IN]], %c64
+// CHECK-DAG:       %[[IN:.*]] = arith.remui %[[BLOCK]], %c2
+// CHECK-DAG:       %[[B:.*]] = arith.divui %[[BLOCK]], %c2
+// CHECK-DAG:       %[[REVERSED:.*]] = arith.subi %c1, %[[IN]]
+// CHECK-DAG:       %[[I:.*]] = arith.muli %[[REVERSED]], %c64
 // CHECK:           %[[M:.*]] = affine.min
 // CHECK:           %[[R:.*]] = scf.for %[[J:.*]] = %c0 to %c75 step %c32 iter_args(%[[MAX:.*]] = %[[INIT]]) -> (tensor<64xf32>)
 // CHECK:             %[[N:.*]] = affine.min

@@ -1,0 +1,217 @@
+"""What was found, fused, left alone and why while a module was compiled: recorded by pass, then told as text.
+
+    hook = Recorder()
+    with hook:
+        pass_manager.run(items, module, hooks=[hook], listener=hook.listener(listener))
+    print(explanation(hook.record, "f", "cpu"))
+
+A record is plain data, so that it can be kept with a compiled kernel:
+
+    {"entries": [{"pass": "fuse-attention", "severity": "remark", "place": ["f.mlir", 3, 8], "message": …,
+                  "details": {…}}],
+     "seconds": [["raise-attention", 0.0021], …]}
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..dialects.diagnostic import Diagnostic, place_of
+from ..dialects.mlir import ir
+from ..transforms import passes
+from .counts import LEFT
+from .pass_manager import Stage, Timing
+
+Record = dict[str, Any]
+Listener = Callable[[Diagnostic], None]
+WIDTH = 100
+
+
+class Recorder(Timing):
+    """Keeps what the passes report and how long each takes. A context manager: it listens within the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[dict[str, Any]] = []
+        self._stage = ""
+        self._details: dict[str, Any] = {}
+        self._listening = passes.listening(self._on_report)
+
+    def __enter__(self) -> "Recorder":
+        self._listening.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._listening.__exit__(*error)
+
+    def before(self, stage: Stage, module: ir.Operation) -> None:
+        self._stage = stage.name
+        super().before(stage, module)
+
+    def _on_report(self, report: passes.Report) -> None:
+        self._add(report.severity, place_of(report.location), report.message, report.details)
+
+    def listener(self, listener: Listener | None) -> Listener:
+        """For the pass manager: keeps what upstream says too, and passes everything on."""
+
+        def hear(found: Diagnostic) -> None:
+            last = self.entries[-1] if self.entries else {}
+            if (last.get("severity"), last.get("message")) != (found.severity, found.message):
+                self._add(found.severity, (found.file, found.line, found.col), found.message, {})
+            if listener:
+                listener(found)
+
+        return hear
+
+    def _add(self, severity: str, place: Sequence[Any] | None, message: str, details: dict[str, Any]) -> None:
+        self.entries.append(
+            {
+                "pass": self._stage,
+                "severity": severity,
+                "place": list(place) if place else ["", 0, 0],
+                "message": message,
+                "details": details,
+            }
+        )
+
+    def timed(self, name: str, seconds: float) -> None:
+        """Notes how long something took that is no pass."""
+        self.seconds.append((name, seconds))
+
+    @property
+    def record(self) -> Record:
+        return {"entries": self.entries, "seconds": [list(one) for one in self.seconds]}
+
+
+def relocated(record: Record, said: Sequence[Diagnostic]) -> Record:
+    """The record with the places of `said`: the same messages, of a text that is the same but for its name."""
+    if len(said) != len(record["entries"]):
+        return record
+    places = {
+        tuple(entry["place"]): [one.file, one.line, one.col] for entry, one in zip(record["entries"], said, strict=True)
+    }
+    record = copy.deepcopy(record)
+    for entry in record["entries"]:
+        entry["place"] = places[tuple(entry["place"])]
+        softmax = tuple(entry["details"].get("softmax") or ())
+        if softmax in places:
+            entry["details"]["softmax"] = places[softmax]
+    return record
+
+
+def reason_left(message: str) -> str | None:
+    """Why an attention was left alone, where a message says that it was."""
+    return next((message.removeprefix(prefix) for prefix in LEFT if message.startswith(prefix)), None)
+
+
+def fused(record: Record) -> list[dict[str, Any]]:
+    """The entries on what was fused, each with those on the same attention as "also", in order of the passes."""
+    found = [{**e, "also": []} for e in record["entries"] if e["details"].get("kind") == "fused"]
+    for entry in record["entries"]:
+        if entry["details"].get("kind") in ("fused", "raised") or not _is_plain_remark(entry):
+            continue
+        owner = next((one for one in found if _same_attention(entry["place"], one)), None)
+        if owner is not None:
+            owner["also"].append(entry)
+    return found
+
+
+def left(record: Record) -> list[dict[str, Any]]:
+    """The entries on what looked like an attention and was left alone."""
+    return [entry for entry in record["entries"] if reason_left(entry["message"]) is not None]
+
+
+def others(record: Record) -> list[dict[str, Any]]:
+    """Remarks on no attention that was fused, and not on one that was left."""
+    owners = [e for e in record["entries"] if e["details"].get("kind") == "fused"]
+    return [
+        entry
+        for entry in record["entries"]
+        if _is_plain_remark(entry)
+        and entry["details"].get("kind") not in ("fused", "raised")
+        and not any(_same_attention(entry["place"], one) for one in owners)
+    ]
+
+
+def warnings(record: Record) -> list[dict[str, Any]]:
+    return [entry for entry in record["entries"] if entry["severity"] == "warning"]
+
+
+def _is_plain_remark(entry: dict[str, Any]) -> bool:
+    return entry["severity"] == "remark" and reason_left(entry["message"]) is None
+
+
+def _same_attention(place: list[Any], one: dict[str, Any]) -> bool:
+    return bool(place[1]) and list(place) in (list(one["place"]), list(one["details"].get("softmax") or []))
+
+
+def at(entry: dict[str, Any]) -> str:
+    """Where: file:line, as short as it is clear."""
+    file, line, _ = entry["place"]
+    return f"{file}:{line}" if line else file or "an unknown place"
+
+
+def parallel(entry: dict[str, Any]) -> set[int]:
+    """Which of the loops of what was fused run in parallel, 0 the outermost."""
+    found = [e["details"] for e in entry["also"] if e["details"].get("kind") == "parallel"]
+    return {place for one in found for place in range(one["around"], one["around"] + one["loops"])}
+
+
+def extent(loop: dict[str, Any]) -> str:
+    """How far a loop goes, as text."""
+    return str(loop["extent"]) if isinstance(loop["extent"], int) else "all"
+
+
+def loop_lines(entry: dict[str, Any]) -> list[str]:
+    """The loops of what was fused, from outer to inner."""
+    loops = entry["details"]["loops"]
+    width = max((len(loop["axis"]) for loop in loops), default=0)
+    lines = []
+    for i, loop in enumerate(loops):
+        line = f"{i + 1}. {loop['axis']:<{width}}  {extent(loop)} by {loop['tile']}"
+        lines.append(line + ("  in parallel" if i in parallel(entry) else ""))
+    return lines
+
+
+def explanation(record: Record, name: str, target: str) -> str:
+    """The record as text of short lines."""
+    found = fused(record)
+    lines = [f"{name} for {target}: {_count(found)}"]
+    for one in found:
+        what = "attention" if one["details"]["attention"] else "loop nest"
+        raised = any(e["details"].get("kind") == "raised" and e["place"] == one["place"] for e in record["entries"])
+        lines += ["", f"{what} at {at(one)}" + (", found in its written-out form" if raised else "")]
+        lines.append("  loops from outer to inner" if one["details"]["loops"] else "  no loops")
+        lines += [f"    {line}" for line in loop_lines(one)]
+        lines += _wrapped("  fused with ", one["details"]["fused"] or ["nothing"])
+        lines += [f"  {e['pass']}: {e['message']}" for e in one["also"] if e["details"].get("kind") != "parallel"]
+    for title, entries in (("left", left(record)), ("also", others(record)), ("warnings", warnings(record))):
+        if entries:
+            lines += ["", title]
+            lines += [f"  {at(e)}: {reason_left(e['message']) or e['message']}" for e in entries]
+    total = sum(seconds for _, seconds in record["seconds"])
+    if total:
+        slowest = sorted(record["seconds"], key=lambda one: -one[1])[:3]
+        parts = ", ".join(f"{name} {seconds * 1e3:.0f}" for name, seconds in slowest)
+        lines += ["", f"compiled in {total * 1e3:.0f} ms (most of it: {parts})"]
+    return "\n".join(lines)
+
+
+def _count(found: list[dict[str, Any]]) -> str:
+    number = sum(one["details"]["attention"] for one in found)
+    if not found:
+        return "nothing was fused"
+    if not number:
+        return f"{len(found)} loop nest{'s' * (len(found) > 1)} tiled"
+    return f"{number} attention{'s' * (number > 1)} found and fused"
+
+
+def _wrapped(head: str, words: Sequence[str]) -> list[str]:
+    lines, line = [], head
+    for i, word in enumerate(words):
+        piece = word + (", " if i + 1 < len(words) else "")
+        if len(line) + len(piece) > WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line = " " * len(head)
+        line += piece
+    return [*lines, line]

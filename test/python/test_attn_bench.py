@@ -1,0 +1,181 @@
+"""attn-bench: options with the meaning of example_fmha_fwd's, measurements, errors."""
+
+import json
+import re
+
+import pytest
+from attn_opt.compiler.bench import peers, roofs, table
+from attn_opt.compiler.bench.measure import Measured, Result
+from attn_opt.compiler.bench.worker import timed
+from attn_opt.compiler.graphs import Attention
+from attn_opt.compiler.tools import attn_bench
+from attn_opt.compiler.tools.attn_bench_options import parse_options
+from attn_opt.dialects.diagnostic import DiagnosedError
+
+SMALL = ["-b=1", "-h=2", "-s=40", "-d=16", "-prec=fp32", "--rounds=1", "--seconds=0.01", "--threads=1"]
+
+
+def graph(*arguments):
+    ((_, found),) = parse_options(arguments).cases
+    return found
+
+
+def test_defaults_are_those_of_the_executable():
+    found = graph()
+    assert found == Attention(batch=2, heads=8, queries=3328, keys=3328, head_size=128, element="f16")
+    options = parse_options([])
+    assert options.validate and options.init == "uniform"
+
+
+@pytest.mark.parametrize("spelling", [["-b=3"], ["-b", "3"], ["--b", "3"], ["--b=3"]])
+def test_spellings(spelling):
+    assert graph(*spelling).batch == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-h=8", "-h_k=2"], {"heads": 8, "heads_kv": 2, "kv": 2}),
+        (["-s=5"], {"queries": 5, "keys": 5}),
+        (["-s=5", "-s_k=-1"], {"keys": 5}),
+        (["-s", "5", "-s_k", "9"], {"queries": 5, "keys": 9}),
+        (["-d=32", "-d_v=0"], {"head_size": 32, "d_v": 32}),
+        (["-d=32", "-d_v=8"], {"d_v": 8}),
+        (["-scale=0", "-d=64"], {"factor": 0.125}),
+        (["-scale=2.5"], {"factor": 2.5}),
+        (["-iperm=0"], {"input_layout": "bshd", "output_layout": "bhsd"}),
+        (["-operm=0"], {"input_layout": "bhsd", "output_layout": "bshd"}),
+        (["-iperm=0", "-vlayout=c"], {"value_layout": "bdhs"}),
+        (["-vlayout=c"], {"value_layout": "bhds"}),
+        (["-bias=1", "-lse=1"], {"bias": True, "lse": True}),
+        (["-prec=bf16"], {"element": "bf16"}),
+        (["-prec=fp64"], {"element": "f64"}),
+        (["-s=4", "-s_k=9", "-mask=0"], {"window": (None, None)}),
+        (["-s=4", "-s_k=9", "-mask=1"], {"window": (None, 0)}),
+        (["-s=4", "-s_k=9", "-mask=2"], {"window": (None, 5)}),
+        (["-s=4", "-s_k=9", "-mask=t:2,1"], {"window": (-2, 1)}),
+        (["-s=4", "-s_k=9", "-mask", "b:2,1"], {"window": (3, 6)}),
+        (["-s=4", "-s_k=9", "-mask=b:-1,0"], {"window": (None, 5)}),
+        (["-s=4", "-s_k=9", "-mask=g:3,2"], {"window": (-2, 1)}),
+        (["--softcap=30", "--alibi"], {"softcap": 30.0, "alibi": True}),
+    ],
+)
+def test_meanings(arguments, expected):
+    found = graph(*arguments)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-prec=fp8"], "fp8 is not supported on cpu; use fp16, bf16, fp32 or fp64"),
+        (["-prec=int4"], "expects fp16, bf16, fp32, fp64, fp8 or bf8, but found 'int4'"),
+        (["-mode=1"], "group mode, with a length for each entry of the batch, is not supported yet"),
+        (["-mask=x:1,2"], "expects 0, 1, 2, t:l,r, b:l,r or g:y,x, but found 'x:1,2'"),
+        (["-mask=t:1"], "expects 0, 1, 2, t:l,r"),
+        (["-h=8", "-h_k=3"], "heads must be a multiple of heads_kv"),
+        (["-s=0"], "expects a positive integer, but found '0'"),
+        (["-v=2"], "expects 0 or 1, but found '2'"),
+        (["-scale=nan"], "expects a number, but found 'nan'"),
+        (["--compare=tf"], "knows no 'tf'; the peers are: torch, onnxruntime, jax, iree"),
+        (["--sweep", "q=1"], "expects NAME=VALUE,… with NAME of b, h"),
+        (["--sweep", "s=1,x"], "expects a positive integer, but found 'x'"),
+        (["--plot=a.gif"], "expects a file named .png, .svg or .pdf"),
+        (["--json=/nowhere/a.json"], "/nowhere/a.json cannot be written: there is no such folder"),
+        (["--target=nvidia"], "the measurements and peers of the target nvidia are not built yet; use cpu"),
+        (["--nope"], "unrecognized arguments: --nope"),
+    ],
+)
+def test_errors(arguments, message, capsys):
+    with pytest.raises(DiagnosedError, match=re.escape(message)):
+        parse_options(arguments)
+    assert attn_bench.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("attn-bench: error: ") and message in error and "Traceback" not in error
+
+
+def test_sweeps_are_all_combinations():
+    options = parse_options(["-d=8", "-h=2", "--sweep", "s=16,32", "mask=0;t:2,0"])
+    assert [label for label, _ in options.cases] == ["s=16 mask=0", "s=16 mask=t:2,0", "s=32 mask=0", "s=32 mask=t:2,0"]
+    assert [(g.queries, g.window) for _, g in options.cases[1:3]] == [(16, (-2, 0)), (32, (None, None))]
+    assert len(parse_options(["--sweep"]).cases) == 8
+
+
+def test_help(capsys):
+    for option in ("-?", "--help"):
+        assert attn_bench.main([option]) == 0
+        assert "h_k" in capsys.readouterr().out
+
+
+def test_a_case_with_all_that_is_measured(capsys, tmp_path):
+    path = tmp_path / "out.json"
+    assert attn_bench.main([*SMALL, "-lse=1", "--peak", "--compare=torch", f"--json={path}"]) == 0
+    out, error = capsys.readouterr()
+    assert error == ""
+    assert re.search(r"^b 1, h 2, s 40, d 16, f32, lse: .* GFLOP, .* MB; cpu, 1 thread$", out, re.M)
+    assert re.search(r"this machine: f32 FMA \d+ GFLOP/s, reading [\d.]+ GB/s; limited by (compute|memory)", out)
+    assert re.search(r"^attn-opt +[\d.]+ [mµ]?s +[\d.]+ +[\d.]+ +\d+% +\S+ PASS$", out, re.M)
+    assert re.search(r"^torch ", out, re.M)  # timed or skipped
+    (case,) = json.loads(path.read_text())["cases"]
+    ours = case["results"][0]
+    assert ours["passed"] and 0 < ours["seconds"] < 1 and len(ours["times"]) == 1
+    assert 0 < ours["fraction_of_roof"] < 2 and case["peaks_gflops"]["f32 FMA"] > 0 and case["checked_queries"] == 40
+
+
+def test_a_sweep_on_two_threads(capsys):
+    arguments = [*SMALL, "--threads=2", "-v=0", "--sweep", "s=16,32"]
+    assert attn_bench.main(arguments) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^s=16 .*not checked$", out, re.M) and re.search(r"^s=32 ", out, re.M)
+    assert attn_bench.main([*arguments, "--json=-"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["cases"]) == 2
+
+
+def test_wrong_results_are_told(capsys, monkeypatch):
+    monkeypatch.setattr("attn_opt.compiler.bench.measure.TOLERANCES", {"f32": 0.0})
+    assert attn_bench.main(SMALL) == 1
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_a_peer_that_fails_does_not_end_the_run(capsys):
+    """No peer takes f64 and a softcap; what is not installed is skipped as well."""
+    names = list(peers.PEERS)
+    assert attn_bench.main([*SMALL, "-prec=fp64", "--softcap=5", f"--compare={','.join(names)}"]) == 0
+    out = capsys.readouterr().out
+    assert all(re.search(rf"^{name} +(skipped|FAILED): ", out, re.M) for name in names)
+
+
+def test_plots(tmp_path, capsys):
+    path = tmp_path / "out.svg"
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        assert attn_bench.main([*SMALL, f"--plot={path}"]) == 1
+        assert "--plot needs matplotlib: pip install 'attn-opt[plot]'" in capsys.readouterr().err
+        return
+    assert attn_bench.main([*SMALL, f"--plot={path}"]) == 0
+    assert "<svg" in path.read_text()
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys((*roofs.kinds("bf16"), "f64 FMA")))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_peaks_are_of_the_order_of_what_computers_do(kind, threads):
+    call, flops = roofs.peak(kind, threads)
+    (seconds, *_) = timed(call, 0.0)
+    assert 1e8 < flops / seconds < 1e15
+
+
+def test_reading_reads_all():
+    call, size = roofs.reading(1 << 20, 2)
+    assert 1 << 20 <= size <= 1 << 21
+    (seconds, *_) = timed(call, 0.0)
+    assert 1e7 < size / seconds < 1e14
+
+
+def test_ratios_are_medians_of_rounds():
+    results = [Result("attn-opt", [1.0, 2.0, 1.0]), Result("torch", [2.0, 2.0, 3.0]), Result("jax", [], skipped="no")]
+    measured = Measured(Attention(), 1, results, {"f32 FMA": 1e9}, 1e9, None)
+    assert measured.ratio(results[1]) == 2.0 and measured.ratio(results[2]) is None
+    lines = table.markdown([("a case", measured)], ["torch", "jax"])
+    assert lines[0] == "| case | GFLOP/s | of roof | × torch | × jax |"
+    assert lines[2].startswith("| a case | 0 | ") and lines[2].endswith("| 2.00 | – |")

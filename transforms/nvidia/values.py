@@ -1,0 +1,55 @@
+"""What values of a kernel are while it is lowered, and how they become lists of scalars and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ...dialects.mlir import ir
+from ...dialects.tile import layout_of
+from .memory import GLOBAL, Memory
+from .thread import Registers, Shared, i32, i64, pointer, register_type
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+Value: TypeAlias = "Registers | Shared | Memory | ir.Value"
+
+
+def parameter_types(kind: ir.Type) -> list[ir.Type]:
+    if not isinstance(kind, ir.MemRefType):
+        return [register_type(kind)]
+    sizes = [i32() for s in kind.shape if s == DYNAMIC]
+    return [pointer(GLOBAL), *sizes, *[i64()] * (kind.rank - 1)]
+
+
+def register_types(kind: ir.Type) -> list[ir.Type]:
+    """The types of the scalars that a thread has of a value."""
+    if not isinstance(kind, ir.RankedTensorType):
+        return [register_type(kind)]
+    element = i32() if layout_of(kind) == "operand_a" else register_type(kind.element_type)
+    return [element] * Registers.count(kind)
+
+
+def flat(value: Value) -> list[ir.Value]:
+    if isinstance(value, Registers):
+        return value.values
+    assert isinstance(value, ir.Value), "loops carry tiles in registers and scalars"
+    return [value]
+
+
+def like(models: Sequence[Value], values: list[ir.Value]) -> list[Value]:
+    """The flat `values`, in the forms of `models`."""
+    found: list[Value] = []
+    for model in models:
+        if isinstance(model, Registers):
+            mine, values = values[: len(model.values)], values[len(model.values) :]
+            found.append(Registers(model.layout, model.shape, mine))
+        else:
+            found.append(values[0])
+            values = values[1:]
+    return found
+
+
+def is_zero(op: ir.Operation) -> bool:
+    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == 0.0

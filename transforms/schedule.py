@@ -1,0 +1,66 @@
+"""What is said of an op that was tiled: its loops from outer to inner, what they go over, what went inside.
+
+``Schedule.of(root)`` is taken before the root is tiled, while the graph around it can be read; `tell` after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dialects.diagnostic import place_of
+from ..dialects.mlir import ir
+from ..dialects.tiling import Index
+from .attention import attention_at, contraction_loops, is_contraction
+from .formulas import UNKNOWN, Formula, formula
+from .passes import remark
+from .tile_and_fuse import Tiled
+
+_UNSAID = ("tensor.empty", "linalg.fill")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`axes`: what the loops of the root are called; `softmax`: its place, where the root ends an attention."""
+
+    axes: dict[int, str]
+    softmax: tuple[str, int, int] | None
+    is_attention: bool
+
+    @staticmethod
+    def of(root: ir.Operation) -> Schedule:
+        attention = attention_at(root)
+        loops = contraction_loops(root) if is_contraction(root) else None
+        axes: dict[int, str] = {}
+        if attention is not None and loops is not None:
+            names = (("batch", loops.batch), ("queries", loops.m), ("columns", loops.n), ("keys", loops.k))
+            axes = {d: name for name, dims in names for d in dims}
+            for d in loops.m[:-1]:
+                axes[d] = "heads"  # of a group that shares its keys
+        softmax = place_of(attention.softmax.location) if attention is not None else None
+        return Schedule(axes, softmax, attention is not None)
+
+    def tell(self, tiled: Tiled) -> None:
+        """The remark on what was tiled."""
+        inside = [name for name in dict.fromkeys(tiled.fused) if name not in _UNSAID]
+        loops = [
+            {"axis": self.axes.get(d, f"dimension {d}"), "tile": size, "extent": _extent(extent)}
+            for d, size, extent in tiled.steps
+        ]
+        order = ", ".join(
+            f"{loop['axis']}{f' {whole}' if isinstance(whole := loop['extent'], int) else ''} by {loop['tile']}"
+            for loop in loops
+        )
+        message = f"tiled into {len(tiled.loops)} loops, fused with {', '.join(inside) or 'nothing'}"
+        message += f"; from outer to inner: {order}" if order else ""
+        details = {"attention": self.is_attention, "loops": loops, "fused": inside, "softmax": self.softmax}
+        remark(tiled.root, message, kind="fused", **details)
+
+
+def _extent(extent: Index) -> Formula:
+    if extent.static is not None:
+        return extent.static
+    whole: Formula = extent.const
+    for value, coefficient in extent.terms:
+        term = formula(value) if isinstance(value, ir.Value) else UNKNOWN
+        whole = ["add", whole, ["mul", coefficient, term]]
+    return whole
