@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -99,7 +100,7 @@ class PackContractions(Pass):
         v = schedule.vector_loop
         width = schedule.unroll.get(v, 1) * schedule.lanes
         summed = [d for d in packed.dims if d != NO_LOOP and not op.is_parallel(d)]
-        k = max(summed, key=lambda d: op.sizes[d] or LIKELY_SIZE**2)
+        k = _deepest(op, summed)
         element = _packed_type(op, packed)
         depth = max(16, self.panel_bytes // (width * (element_bytes(element) or 1)))
         depth = min(depth, op.sizes[k] or depth)
@@ -165,11 +166,19 @@ def _copying(op: Structured, schedule: Schedule) -> Operand | None:
         summed = [d for d in dims if not op.is_parallel(d)]
         if not summed or operand.stride_kind(dims[-1]) != "unit":
             continue
+        if not _are_told(op, operand, dims[:-2]):
+            continue
         if _packed_type(op, operand) != operand.element:
             return operand
         if summed[-1] != dims[-1] and _thrashes(op, operand, summed[-1]):
             return operand
     return None
+
+
+def _are_told(op: Structured, operand: Operand, loops: Iterable[int]) -> bool:
+    """True if other operands than this one, whose copy lacks these loops, tell how far they go."""
+    others = [o for o in op.operands if o is not operand]
+    return all(any(d in o.loops for o in others) for d in loops)
 
 
 def _thrashes(op: Structured, operand: Operand, loop: int) -> bool:
@@ -197,14 +206,20 @@ def _packing(op: Structured, schedule: Schedule) -> Operand | None:
     if len(along) != 1 or v not in op.outputs[0].loops or op.outputs[0].stride_kind(v) != "unit":
         return None
     packed = along[0]
-    summed = [d for d in packed.loops if not op.is_parallel(d)]
+    summed = [d for d in packed.dims if d != NO_LOOP and not op.is_parallel(d)]
     if reuse(op, packed) < ROWS_TO_PACK or not summed:
+        return None
+    if not _are_told(op, packed, packed.loops - {v, _deepest(op, summed)}):
         return None
     width = schedule.unroll.get(v, 1) * schedule.lanes
     if packed.stride_kind(v) == "strided" or _packed_type(op, packed) != packed.element:
         return packed
     pitches = [packed.strides[packed.dims.index(d)] for d in summed]
     return packed if any(p < 0 or p > 2 * width for p in pitches) else None
+
+
+def _deepest(op: Structured, summed: list[int]) -> int:
+    return max(summed, key=lambda d: op.sizes[d] or LIKELY_SIZE**2)
 
 
 def _packed_type(op: Structured, packed: Operand) -> ir.Type:
