@@ -21,6 +21,28 @@ STAGE_AFTER = {
     "tiles-to-nvvm": "nvvm",
 }
 
+# From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
+ONLINE = [
+    "convert-linalg-softmax",  # what raise-attention found no attention around
+    # The online level. diag first: as a matrix it would cost a matmul.
+    "fold-diag",
+    "canonicalize",
+    "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
+    # Tensors that loops carry and no one reads would keep the loops from being parallel.
+    "fresh-inits",
+    "remove-dead-values",
+    # Loops over disjoint tiles; while still on tensors, where that can be proven.
+    "parallel-loops",
+    "canonicalize",  # slices of a whole tile fold away
+    "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
+    "exp-to-exp2",
+    "split-masked-tiles",  # after all that looks at the body, of which it makes copies
+    # Ops of ours into linalg.
+    "decompose-linalg-ext",
+    "canonicalize",
+    "cse",
+]
+
 
 def lower(target: str) -> list[str]:
     """The passes from linalg on tensors (fused or not) to what the target's runtime loads."""
@@ -38,24 +60,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     if parallel is None:
         parallel = openmp_library() is not None
     return [
-        "convert-linalg-softmax",  # what raise-attention found no attention around
-        # The online level. diag first: as a matrix it would cost a matmul.
-        "fold-diag",
-        "canonicalize",
-        "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
-        # Tensors that loops carry and no one reads would keep the loops from being parallel.
-        "fresh-inits",
-        "remove-dead-values",
-        # Loops over disjoint tiles; while still on tensors, where that can be proven.
-        "parallel-loops",
-        "canonicalize",  # slices of a whole tile fold away
-        "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
-        "exp-to-exp2",
-        "split-masked-tiles",  # after all that looks at the body, of which it makes copies
-        # Ops of ours into linalg.
-        "decompose-linalg-ext",
-        "canonicalize",
-        "cse",
+        *ONLINE,
         "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
@@ -121,21 +126,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
 def nvidia(arch: str = "sm_90a") -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
     return [
-        # The online level, as for the CPU: its parallel loops become the grid.
-        "convert-linalg-softmax",
-        "fold-diag",
-        "canonicalize",
-        "cse",
-        "fresh-inits",
-        "remove-dead-values",
-        "parallel-loops",
-        "canonicalize",
-        "defer-division",
-        "exp-to-exp2",
-        "split-masked-tiles",
-        "decompose-linalg-ext",
-        "canonicalize",
-        "cse",
+        *ONLINE,  # its parallel loops become the grid
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",

@@ -47,6 +47,8 @@ class FuseAttention(Pass):
     machine: str = option("what tile sizes are chosen for where none are given: cpu or nvidia", "cpu")
 
     def run(self, op: ir.Operation) -> None:
+        if self.machine not in CHOICES:
+            raise PassError(f"machine must be one of {', '.join(CHOICES)}, but is '{self.machine}'", op)
         marked = marked_ops(op, ROOT)
         found = [attention_at(root) for root in marked] if marked else find_attention(op)
         roots = marked or [a.root for a in found if a is not None]

@@ -21,6 +21,7 @@ from .thread import Registers, Thread, at, constant, create, f32, i32, places, r
 
 ROWS, COLUMNS = 0, 1
 
+# Combiners that a reduction may end in, with the constant that they leave alone.
 NEUTRAL = {
     "arith.maxnumf": float("-inf"),
     "arith.maximumf": float("-inf"),

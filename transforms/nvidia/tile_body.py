@@ -16,18 +16,9 @@ from ..attention import is_contraction
 from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, slice_offsets
+from .elementwise import NEUTRAL
 
 COLUMN_MULTIPLE = 16  # the tensor cores' k for 16-bit operands
-
-# Combiners that a reduction may end in, with the constant that they leave alone.
-NEUTRAL = {
-    "arith.maxnumf": float("-inf"),
-    "arith.maximumf": float("-inf"),
-    "arith.minnumf": float("inf"),
-    "arith.minimumf": float("inf"),
-    "arith.addf": 0.0,
-    "arith.mulf": 1.0,
-}
 
 
 @dataclass(frozen=True)
