@@ -61,7 +61,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         parallel = openmp_library() is not None
     return [
         *ONLINE,
-        "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
+        "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
         "fold-transposes",
@@ -71,6 +71,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "canonicalize",
         "cse",
         "fuse-reductions",
+        "own-inits",
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
