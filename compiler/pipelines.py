@@ -72,6 +72,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "cse",
         "fuse-reductions",
         "own-inits",
+        "write-in-place",  # after it, which tells the outputs apart
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
