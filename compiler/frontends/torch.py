@@ -100,8 +100,10 @@ class TorchProgram:
         return torch.utils._pytree.tree_unflatten(returned, self.program.call_spec.out_spec)
 
 
-def as_torch(array: np.ndarray) -> torch.Tensor:
-    """A tensor on the array's memory."""
+def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:
+    """A tensor on the array's memory; what a kernel on a GPU gave is one."""
+    if isinstance(array, torch.Tensor):
+        return array
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)
