@@ -144,8 +144,12 @@ def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
         "assign-layouts",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
-        *(["overlap-matmuls"] if arch == "sm_90a" else []),
-        "stage-loads",
+        *(
+            ["join-loops", "cse", "overlap-matmuls", "persistent-blocks", "canonicalize", "cse", "specialize-warps"]
+            if arch == "sm_90a"
+            else []
+        ),
+        "stage-loads",  # what no copy engine does
         "canonicalize",
         "cse",
         "lower-affine",  # sizes of tiles at the boundary

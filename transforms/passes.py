@@ -54,7 +54,10 @@ PASSES = (
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
     "nvidia/assign-layouts",
+    "nvidia/join-loops",
     "nvidia/overlap-matmuls",
+    "nvidia/persistent-blocks",
+    "nvidia/specialize-warps",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
 )

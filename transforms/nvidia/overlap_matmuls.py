@@ -11,6 +11,7 @@ from ..attention import is_contraction
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
+from .copying import copy_op
 
 ASYNC = "tile.async"
 REGISTERS, OTHER_REGISTERS = 255, 60
@@ -76,7 +77,7 @@ class _Plan:
         body = for_body(loop)
         ops = ops_of(body)
         matmuls = [o for o in ops if is_contraction(o)]
-        if len(matmuls) != 2 or any(len(o.regions) and o.name != "linalg.generic" for o in ops):
+        if len(matmuls) != 2 or any(len(o.regions) and o.name not in ("linalg.generic", "scf.if") for o in ops):
             return None
         first, second = matmuls
         yielded = list(ops[-1].operands)
@@ -140,7 +141,7 @@ class _Plan:
         late = self._late()
         for op in ops_of(for_body(self.loop))[:-1]:
             if op not in late:
-                _copy(op, values)
+                copy_op(op, values)
 
     def _iterations(self, lower: ir.Value, upper: ir.Value, step: ir.Value, inits) -> list[ir.Value]:
         body = for_body(self.loop)
@@ -148,7 +149,7 @@ class _Plan:
         values: dict[ir.Value, ir.Value] = dict(zip(body.arguments, [lower, *inits], strict=True))
         self._early(values)
         for op in self.rescale:
-            _copy(op, values)
+            copy_op(op, values)
         left, accumulator = values[self.second.operands[0]], values.get(self.second.operands[2])
         carried = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         start = arith.addi(lower, step)
@@ -172,7 +173,7 @@ class _Plan:
     def _second(self, values: dict[ir.Value, ir.Value]) -> ir.Value:
         """The second matmul and its right operand, with `values` for the iteration that they belong to."""
         _needed(self.second.operands[1], self.loop, values)
-        _copy(self.second, values)
+        copy_op(self.second, values)
         return values[self.second.results[0]]
 
     def _steady(self, block: ir.Block, step: ir.Value, yielded: list[ir.Value]) -> None:
@@ -189,7 +190,7 @@ class _Plan:
         for op in ops_of(body)[:-1]:
             if op in late or (packed and op == packing):
                 continue
-            _copy(op, values)
+            copy_op(op, values)
             if op == self.first:
                 values[op.results[0]].owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
                 second = self._second(before)
@@ -197,7 +198,7 @@ class _Plan:
                 values[op.results[0]] = _wait(values[op.results[0]], 1)
         values[body.arguments[self.carried + 1]] = _wait(second, 0)
         for op in [*([packing] if packed else []), *self.rescale]:
-            _copy(op, values)
+            copy_op(op, values)
         accumulator = values[self.second.operands[2]]
         new = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         ir.Operation.create("scf.yield", [], [*new, values[self.second.operands[0]]])
@@ -208,16 +209,6 @@ def _wait(value: ir.Value, pending: int) -> ir.Value:
     return WaitMatmulsOp(value, count, result=value.type).result
 
 
-def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """A copy of `op` at the insertion point, on what `values` says; also for what its region reads."""
-    clone = op.clone().operation
-    for inner in [clone, *ops_in(clone)]:
-        for i, v in enumerate(inner.operands):
-            if v in values:
-                inner.operands[i] = values[v]
-    values.update(zip(op.results, clone.results, strict=True))
-
-
 def _needed(value: ir.Value, loop: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     """Copies the ops of the loop's body that `value` comes from, as far as `values` has them not."""
     op = defining_op(value)
@@ -225,4 +216,4 @@ def _needed(value: ir.Value, loop: ir.Operation, values: dict[ir.Value, ir.Value
         return
     for operand in op.operands:
         _needed(operand, loop, values)
-    _copy(op, values)
+    copy_op(op, values)
