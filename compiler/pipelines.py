@@ -141,11 +141,21 @@ def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
         f"outline-kernels{{any-strides={int(any_strides)}}}",
         "canonicalize",
         "cse",
-        "assign-layouts",
+        f"assign-layouts{{left-columns={128 if arch == 'sm_90a' else 0}}}",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
         *(
-            ["join-loops", "cse", "overlap-matmuls", "persistent-blocks", "canonicalize", "cse", "specialize-warps"]
+            [
+                "mask-padding",
+                "canonicalize",
+                "cse",
+                "join-loops",
+                "overlap-matmuls",
+                "persistent-blocks",
+                "canonicalize",
+                "cse",
+                "specialize-warps",
+            ]
             if arch == "sm_90a"
             else []
         ),
@@ -159,6 +169,11 @@ def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
         "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
         "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
+
+
+def machine(target: str, arch: str | None, any_strides: bool = False) -> str:
+    """What tile sizes are chosen for."""
+    return "hopper" if target == "nvidia" and arch in (None, "sm_90a") and not any_strides else target
 
 
 def raise_only(module: ir.Module) -> bool:

@@ -54,6 +54,7 @@ PASSES = (
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
     "nvidia/assign-layouts",
+    "nvidia/mask-padding",
     "nvidia/join-loops",
     "nvidia/overlap-matmuls",
     "nvidia/persistent-blocks",

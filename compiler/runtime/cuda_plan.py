@@ -14,7 +14,8 @@ from typing import Any
 from .cuda_arrays import BYTES, Array, Library
 from .cuda_driver import INVALID_CONTEXT, CudaError, driver
 from .dlpack import contiguous_strides
-from .program import Program
+from .program import TENSOR_MAP, Program
+from .tensor_maps import TensorMap
 
 FUNCTION_OF = Callable[[str, int], ctypes.c_void_p]  # by a kernel's name and its shared memory
 
@@ -43,6 +44,7 @@ class Plan:
         self.arguments: list[tuple[int, int, list[int]]] = []
         self.made: list[tuple[int, list[int], Callable[[], Any]]] = []
         self.scalars: list[tuple[int, int, str]] = []  # number, word, type
+        self.maps: list[tuple[int, TensorMap]] = []  # the word that has its array's address
         self._places: dict[int, list[int]] = {}
         self._masks: dict[int, int] = {}
         self._lock = threading.Lock()  # the words are shared by calls
@@ -67,6 +69,9 @@ class Plan:
                 shapes[number] = (shape, element)
                 result = given.get(number) or Array(0, shape, contiguous_strides(shape), element, device)
                 _check_out(result, shape, element)
+            elif step.kind == "tensor_map":
+                array, *extents = operands
+                result = step.operands[0], TensorMap(*step.detail, extents, array.strides)
             else:
                 pending.append((step, operands))
             all_values.append(result)
@@ -91,12 +96,19 @@ class Plan:
         blocks, *parameters = operands
         if not blocks:
             return
-        first = len(self.words)
+        places: list[int | TensorMap] = []  # of each parameter
         for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
+            if kind == TENSOR_MAP:
+                of, made = value
+                self.maps.append((self._places[of][0], made))
+                places.append(made)
+                continue
+            first = len(self.words)
             if isinstance(kind, str):
                 if number < arguments:
                     self.scalars.append((number, len(self.words), kind))
                 self.words.append(bits(value, kind))
+                places.append(first)
                 continue
             element, dynamic, rank, last, dense = kind
             self._check_strides(number, value, element, last, dense)
@@ -106,16 +118,18 @@ class Plan:
             self.words += [value.shape[d] for d in dynamic]
             strides = [0 if value.shape[d] == 1 else s for d, s in enumerate(value.strides)]
             self.words += [s & (2**64 - 1) for s in (strides[: rank - 1] if dense else strides)]
+            places += range(first, len(self.words))
         size = ctypes.c_uint
         grid = (size(blocks), size(1), size(1), size(threads), size(1), size(1), size(shared))
-        self.launches.append((functions(name, shared), grid, first, len(self.words) - first))
+        self.launches.append((functions(name, shared), grid, places))
 
     def _point(self) -> None:
         """Launches as the driver takes them: its parameters are addresses of our words."""
         start = ctypes.addressof(self.buffer)
         found = []
-        for function, grid, first, count in self.launches:
-            pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * (first + i) for i in range(count)))
+        for function, grid, places in self.launches:
+            addresses = [p.parameter if isinstance(p, TensorMap) else start + 8 * p for p in places]
+            pointers = (ctypes.c_void_p * max(len(places), 1))(*addresses)
             found.append(((function, *grid), pointers))
         self.launches = found
 
@@ -152,6 +166,9 @@ class Plan:
                     words[place] = address
             for number, place, kind in self.scalars:
                 words[place] = bits(values[number], kind)
+            for place, made in self.maps:
+                if not made.point(words[place]):
+                    raise Misfit(f"the copy engine does not take an array of {made}")
             self.stream.value = self.library.stream(self.device)
             for fixed, pointers in self.launches:
                 status = self.launch(*fixed, self.stream, pointers, None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tile import ConvertLayoutOp, LoadOp, layout_of, with_layout
+from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_layout
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import is_contraction
-from ..passes import Pass, PassError
+from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from .axes import COLUMN, ROW, Axes
 
@@ -31,17 +31,20 @@ class AssignLayouts(Pass):
         %t = linalg.generic … ins(%s) … -> tensor<128xf32, "row">
 
     What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul
-    takes its left operand from registers and its right one from shared memory.
+    takes its left operand from registers and its right one from shared memory. On Hopper a left operand can stay in
+    shared memory, too, where it would take too many registers.
     """
+
+    left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            _Assigner(kernel).run()
+            _Assigner(kernel, self.left_columns).run()
 
 
 class _Assigner:
-    def __init__(self, kernel: ir.Operation):
-        self.kernel = kernel
+    def __init__(self, kernel: ir.Operation, left_columns: int):
+        self.kernel, self.left_columns = kernel, left_columns
 
     def run(self) -> None:
         self._own_constants()
@@ -91,11 +94,19 @@ class _Assigner:
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
 
     def _operands(self, op: ir.Operation) -> None:
-        wanted = {0: "operand_a", 1: "shared"} if is_contraction(op) else {}
+        wanted = {0: self._left(op.operands[0]), 1: "shared"} if is_contraction(op) else {}
         for number, operand in enumerate(op.operands):
             if isinstance(operand.type, ir.RankedTensorType):
                 self._check_order(op, number)
                 self._operand(op, number, wanted.get(number))
+
+    def _left(self, operand: ir.Value) -> str:
+        """The layout of a matmul's left operand."""
+        load = defining_op(operand)
+        if not self.left_columns or load is None or load.name != "tile.load":
+            return "operand_a"
+        dense = dims_of(load.opview)[-1] == load.opview.memory.type.rank - 1
+        return "shared" if dense and operand.type.shape[1] > self.left_columns else "operand_a"
 
     def _operand(self, op: ir.Operation, number: int, layout: str | None) -> None:
         operand = op.operands[number]

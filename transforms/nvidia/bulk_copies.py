@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling import Index
@@ -92,13 +91,10 @@ def _bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
 def _end(offset: ir.Value, size: ir.Value, extent: int, memory: int, kernel: ir.Operation):
     """Where an array ends of which `size` elements are valid from `offset` on, as far as a tile of `extent` goes: a
     number, an argument of the kernel, or None for anywhere beyond; False if that is not the same in all tiles."""
-    number = constant_value(size)
-    if number is not None:
-        if number >= extent:
-            return None
-        return number if constant_value(offset) == 0 else False
     forms = minima(size)
     left = [f for f in forms if f.static is None or f.static < extent]
+    if not left:
+        return None
     if len(left) != 1:
         return False
     end = left[0] + linear(offset)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import WaitMatmulsOp
+from ...dialects.tile import WaitMatmulsOp, layout_of
 from ..attention import is_contraction
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
+from .bulk_copies import bulk_copies
 from .copying import copy_op
 
 ASYNC = "tile.async"
@@ -43,20 +44,23 @@ class OverlapMatmuls(Pass):
     all in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
     (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
 
-    Done where the output has more than `min-columns` columns, below which the longer way costs more than it hides;
-    where a thread's registers hold it: scores, output, both left operands and what else there is; and where a kernel
-    has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost more.
+    Done where a thread's registers hold it: scores, output, both left operands and what else there is; and where a
+    kernel has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost more.
+    Where the copy engine does not do the loads, the output must have more than `min-columns` columns, below which the
+    longer way costs more than it hides.
     """
 
-    min_columns: int = option("least number of columns of the second matmul, less one", 64)
+    min_columns: int = option("least number of columns of the second matmul, less one, without copy engine", 64)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
+            bulk = bulk_copies(kernel)
             plans = [_Plan.of(o) for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]
             if len(plans) != 1:
                 continue
             for plan in plans:
-                if plan is not None and plan.columns > self.min_columns and plan.registers <= REGISTERS:
+                least = 0 if bulk else self.min_columns
+                if plan is not None and plan.columns > least and plan.registers <= REGISTERS:
                     location = plan.loop.location
                     plan.rewrite()
                     remark(location, "the second matmul of an iteration overlaps with the next iteration's softmax")
@@ -109,7 +113,8 @@ class _Plan:
     def registers(self) -> int:
         """Of a thread: fragments have a register for two columns, left operands one for four; the rest is a guess."""
         scores = self.first.results[0].type.shape[1]
-        depth = self.first.operands[0].type.shape[1]
+        left = self.first.operands[0].type
+        depth = left.shape[1] if layout_of(left) == "operand_a" else 0
         return scores // 2 + self.columns // 2 + scores // 4 + depth // 4 + OTHER_REGISTERS
 
     def rewrite(self) -> None:

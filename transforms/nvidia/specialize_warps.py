@@ -71,13 +71,14 @@ class SpecializeWarps(Pass):
     """
 
     stages: int = option("stages of buffers that loops around matmuls use", 2)
+    turns: bool = option("whether warpgroups take turns", True)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
             copies = bulk_copies(kernel)
             if copies:
                 with kernel.location:
-                    _Specializer(kernel, op, copies, self.stages).run()
+                    _Specializer(kernel, op, copies, self).run()
 
 
 @dataclass
@@ -94,8 +95,8 @@ class Ring:
 
 
 class _Specializer:
-    def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, BulkCopy], stages: int):
-        self.kernel, self.top, self.copies, self.stages = kernel, top, copies, stages
+    def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, BulkCopy], options):
+        self.kernel, self.top, self.copies, self.options = kernel, top, copies, options
         self.block = kernel.regions[0].blocks[0]
 
     def run(self) -> None:
@@ -112,9 +113,10 @@ class _Specializer:
             roles = ir.Operation.create("scf.if", [], [computes], regions=2)
             with ir.InsertionPoint(roles.regions[0].blocks.append()):
                 self._registers(_consumer_registers(warpgroups))
-                if warpgroups > 1:
+                taking_turns = warpgroups if self.options.turns and warpgroups > 1 else 0
+                if taking_turns:
                     StartTurnsOp(_i64(warpgroups))
-                Consumer(rings, warpgroups).start(body)
+                Consumer(rings, taking_turns).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
                 self._registers(PRODUCER_REGISTERS)
@@ -136,7 +138,7 @@ class _Specializer:
             ring.loads.append(load)
             around = next(ancestors(load))
             if around.name == "scf.for" and _is_innermost(around):
-                ring.stages = self.stages
+                ring.stages = self.options.stages
         return list(rings.values())
 
     def _allocate(self, ring: Ring, warpgroups: int) -> None:
@@ -300,9 +302,9 @@ class Producer(Role):
 class Consumer(Role):
     """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free."""
 
-    def __init__(self, rings: list[Ring], warpgroups: int):
+    def __init__(self, rings: list[Ring], turns: int):
         super().__init__(rings)
-        self.warpgroups = warpgroups
+        self.warpgroups = turns  # that take turns
         self.releases: dict[ir.Operation, list[tuple[Ring, ir.Value]]] = {}
         self.uses: dict[ir.Value, tuple[Ring, ir.Value]] = {}  # tiles, by what they were in the kernel
         self.turns: list[ir.Operation] = []  # the matmuls of a turn
@@ -319,7 +321,7 @@ class Consumer(Role):
 
     def before_body(self, ops: list[ir.Operation]) -> None:
         matmuls = [o for o in ops if ASYNC in o.attributes]
-        self.turns = matmuls if len(matmuls) > 1 and self.warpgroups > 1 else []
+        self.turns = matmuls if len(matmuls) > 1 and self.warpgroups else []
 
     def plain(self, op: ir.Operation) -> None:
         if self.turns and op == self.turns[0]:

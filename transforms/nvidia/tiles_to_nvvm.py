@@ -394,7 +394,9 @@ class _Kernel:
     def _contraction(self, op: ir.Operation) -> Registers:
         from ...dialects.tiling.structured import dim_position, indexing_maps
 
-        a, b = self.registers(op.operands[0]), self.values[op.operands[1]]
+        a, b = (self.values[v] for v in list(op.operands)[:2])
+        if not isinstance(a, Shared) or not self.hopper:
+            a = self.registers(op.operands[0])
         if not isinstance(b, Shared):
             raise PassError("the right operand of a matmul must be in shared memory", op)
         loops = contraction_loops(op)
@@ -409,7 +411,7 @@ class _Kernel:
             raise PassError("the operands of matmuls on tensor cores must both be f16 or both bf16", op)
         n = kind.shape[1]
         if self.hopper:
-            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes)
+            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes, self.thread)
         else:
             values = contraction.mma_sync(a, b, k_dim, accumulator, n, element, self.thread)
         return Registers("fragment", tuple(kind.shape), values)
