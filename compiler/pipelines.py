@@ -125,7 +125,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     ]
 
 
-def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
+def nvidia(arch: str = "sm_90a", any_strides: bool = False, keep_maximum: bool = True) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
     `any_strides`: kernels that take arrays of any strides, at any address of an element.
@@ -151,6 +151,9 @@ def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
                 "cse",
                 "join-loops",
                 "overlap-matmuls",
+                "canonicalize",
+                "cse",
+                *(["keep-maximum"] if keep_maximum else []),
                 "persistent-blocks",
                 "canonicalize",
                 "cse",

@@ -57,6 +57,7 @@ PASSES = (
     "nvidia/mask-padding",
     "nvidia/join-loops",
     "nvidia/overlap-matmuls",
+    "nvidia/keep-maximum",
     "nvidia/persistent-blocks",
     "nvidia/specialize-warps",
     "nvidia/stage-loads",

@@ -3,6 +3,11 @@
 from .dialect import LAYOUTS, Tile, dims_of, layout_of, with_layout
 from .movement import ConvertLayoutOp, LoadOp, StoreOp
 from .roles import (
+    AnyOp,
+    InitFlagsOp,
+    MeetOp,
+    RaiseOp,
+    RaisedOp,
     ArriveOp,
     CopyBulkOp,
     InitBarriersOp,
@@ -20,14 +25,19 @@ from .staging import CommitCopiesOp, CopyAsyncOp, ViewOp, WaitCopiesOp, WaitMatm
 
 __all__ = [
     "LAYOUTS",
+    "AnyOp",
     "ArriveOp",
     "CommitCopiesOp",
     "ConvertLayoutOp",
     "CopyAsyncOp",
     "CopyBulkOp",
     "InitBarriersOp",
+    "InitFlagsOp",
     "LoadOp",
+    "MeetOp",
     "PassTurnOp",
+    "RaiseOp",
+    "RaisedOp",
     "SetRegistersOp",
     "StartTurnsOp",
     "StoreOp",

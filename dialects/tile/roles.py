@@ -25,7 +25,7 @@ from typing import Any
 
 from ..mlir import ext, ir
 from ..verification import expect, verifier
-from .dialect import Tile, argument, arguments_from, dims_of, expect_arguments, expect_memory
+from .dialect import Tile, argument, arguments_from, dims_of, expect_arguments, expect_memory, expect_tile
 from .staging import staged_tile
 
 MAP_TYPE = "!nvgpu.tensormap.descriptor"
@@ -181,6 +181,69 @@ class PassTurnOp(Tile.Operation, name="pass_turn"):
     """Lets the next warpgroup have its turn."""
 
     warpgroups: ir.IntegerAttr
+
+    assembly_format = "attr-dict"
+    verify_invariants = staticmethod(verifier(lambda op: None))
+
+
+def verify_any(op: ir.OpView) -> None:
+    expect_tile("the operand", op.value.type)
+    expect(str(op.value.type.element_type) == "i1", f"expects a tile of i1, but found {op.value.type}")
+
+
+class AnyOp(Tile.Operation, name="any", traits=[ext.Pure]):
+    """Whether any element of a tile is true, the same in all threads of a block."""
+
+    value: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$value attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_any))
+
+
+def expect_flags(name: str, kind: ir.Type) -> None:
+    fits = isinstance(kind, ir.MemRefType) and kind.rank == 1 and kind.has_static_shape
+    expect(fits and str(kind.element_type) == "i32", f"expects {name} to be a memref of 32-bit flags, but found {kind}")
+
+
+def verify_raise(op: ir.OpView) -> None:
+    expect_tile("the tile", op.value.type)
+    expect_flags("the flags", op.flags.type)
+
+
+class RaiseOp(Tile.Operation, name="raise"):
+    """Sets flag n mod size, in shared memory, if any element of a tile is true."""
+
+    value: ext.Operand[Any]
+    flags: ext.Operand[Any]
+    number: ext.Operand[Any]
+
+    assembly_format = "$value `,` $flags `[` $number `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_raise))
+
+
+class RaisedOp(Tile.Operation, name="raised"):
+    """Whether flag n mod size is set."""
+
+    flags: ext.Operand[Any]
+    number: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$flags `[` $number `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the flags", op.flags.type)))
+
+
+class InitFlagsOp(Tile.Operation, name="init_flags"):
+    """Clears all flags. Then comes gpu.barrier."""
+
+    flags: ext.Operand[Any]
+
+    assembly_format = "$flags attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the operand", op.flags.type)))
+
+
+class MeetOp(Tile.Operation, name="meet"):
+    """All warps that compute, and the one that copies, wait for one another."""
 
     assembly_format = "attr-dict"
     verify_invariants = staticmethod(verifier(lambda op: None))

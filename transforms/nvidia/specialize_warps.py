@@ -21,17 +21,19 @@ from ...dialects.tile import (
 )
 from ..attention import is_contraction
 from ..passes import Pass, option, remark
-from ..rewriting import ancestors, defining_op, ops_in
+from ..rewriting import defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import BulkCopy, bulk_copies, is_staged
 from .copying import Values, copy_op
 from .overlap_matmuls import ASYNC
 from .tensor_maps import pass_tensor_maps
+from .thread import Shared
 
 PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have the tiles' rows
 REGISTERS = 65536 // 128  # of a multiprocessor, for each thread of a warpgroup if there is just one
 PRODUCER_REGISTERS = 24
 LARGEST_COUNT = 240
+SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags")
 SHARED_MEMORY = 227 * 1024 - 2048  # of a block, less what aligns it and the barriers
 
 
@@ -66,11 +68,11 @@ class SpecializeWarps(Pass):
               …
 
     (Warp specialisation: FlashAttention-3, Shah et al. 2024, §3.1.) Both branches have the loops of the kernel, and
-    number the uses of each buffer. In loops whose matmuls overlap, warpgroups take turns. A buffer has `stages` stages
-    if a loop around matmuls uses it, else one. Kernels with a load that the copy engine cannot do stay as they are.
+    number the uses of each buffer. In loops whose matmuls overlap, warpgroups take turns. Buffers for right operands of
+    matmuls, which follow one another fast, have `stages` stages if there is room, others one. Kernels with a load that the copy engine cannot do stay as they are.
     """
 
-    stages: int = option("stages of buffers that loops around matmuls use", 2)
+    stages: int = option("stages of buffers for right operands of matmuls", 2)
     turns: bool = option("whether warpgroups take turns", True)
 
     def run(self, op: ir.Operation) -> None:
@@ -93,6 +95,11 @@ class Ring:
     ready: ir.Value | None = None
     free: ir.Value | None = None
 
+    @property
+    def bytes(self) -> int:
+        shape, inner = self.copy.kind.shape, self.copy.inner
+        return self.stages * Shared.bytes(shape[1 - inner], shape[inner])
+
 
 class _Specializer:
     def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, BulkCopy], options):
@@ -103,7 +110,7 @@ class _Specializer:
         warpgroups = _rows(self.kernel) // 64
         maps = pass_tensor_maps(self.kernel, self.top, self.copies)
         rings = self._rings(maps)
-        body = [o for o in ops_of(self.block)[:-1] if o.name != "arith.constant"]
+        body = [o for o in ops_of(self.block)[:-1] if o.name not in SHARED_BY_ROLES]
         with ir.InsertionPoint(ops_of(self.block)[-1]):
             for ring in rings:
                 self._allocate(ring, warpgroups)
@@ -136,9 +143,12 @@ class _Specializer:
         for load, copy in self.copies.items():
             ring = rings.setdefault(copy, Ring(copy, maps[copy]))
             ring.loads.append(load)
-            around = next(ancestors(load))
-            if around.name == "scf.for" and _is_innermost(around):
+            if any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses):
                 ring.stages = self.options.stages
+        deep = [r for r in rings.values() if r.stages > 1]
+        while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
+            max(deep, key=lambda r: r.bytes).stages -= 1
+            deep = [r for r in deep if r.stages > 1]
         return list(rings.values())
 
     def _allocate(self, ring: Ring, warpgroups: int) -> None:
@@ -153,12 +163,6 @@ class _Specializer:
     @staticmethod
     def _registers(count: int) -> None:
         SetRegistersOp(_i64(count))
-
-
-def _is_innermost(loop: ir.Operation) -> bool:
-    """Whether a loop has matmuls, but no loop within it does."""
-    inner = [o for o in ops_in(loop, "scf.for") if any(is_contraction(i) for i in ops_in(o))]
-    return not inner and any(is_contraction(o) for o in ops_in(loop))
 
 
 def _rows(kernel: ir.Operation) -> int:
@@ -295,7 +299,7 @@ class Producer(Role):
 
     def plain(self, op: ir.Operation) -> None:
         tiles = any(isinstance(v.type, ir.ShapedType) for v in (*op.results, *op.operands))
-        if not tiles and op.results:
+        if op.name in ("tile.meet", "tile.raised") or (not tiles and op.results):
             copy_op(op, self.values)
 
 

@@ -10,10 +10,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from .thread import EQUAL, Shared, Thread, add, asm, compare, constant, div, i32, mul, rem, select
+from .thread import (
+    EQUAL,
+    Shared,
+    Thread,
+    add,
+    asm,
+    compare,
+    constant,
+    create,
+    div,
+    i32,
+    mul,
+    rem,
+    select,
+    shuffled,
+)
 
 REGISTERS = 65536  # of a multiprocessor
 BARRIER = 8  # bytes
+FLAG = 4
+MEETING = 15  # a named barrier
 FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
 
 
@@ -56,6 +73,45 @@ class Barriers:
             "r,r",
             [self.at(use), thread.lane],
         )
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags in shared memory, a word each."""
+
+    address: ir.Value
+    count: int
+
+    def _at(self, number: ir.Value) -> ir.Value:
+        return add(self.address, mul(rem(number, self.count), FLAG))
+
+    def init(self, thread: Thread) -> None:
+        for first in range(0, self.count, thread.threads):
+            asm(
+                f"{{ .reg .pred p; setp.lt.s32 p, $1, {self.count - first}; @p st.shared.b32 [$0], 0; }}",
+                "r,r",
+                [add(self.address, add(mul(thread.number, FLAG), FLAG * first)), thread.number],
+            )
+
+    def raise_(self, number: ir.Value, conditions: Sequence[ir.Value]) -> None:
+        """Every thread that has a true condition sets the flag."""
+        found = conditions[0]
+        for other in conditions[1:]:
+            found = create("arith.ori", found.type, found, other)
+        asm(
+            "{ .reg .pred p; setp.ne.s32 p, $1, 0; @p st.shared.b32 [$0], 1; }",
+            "r,r",
+            [self._at(number), create("arith.extui", i32(), found)],
+        )
+
+    def raised(self, number: ir.Value) -> ir.Value:
+        (word,) = asm("ld.shared.b32 $0, [$1];", "=r,r", [self._at(number)], [i32()])
+        return compare(EQUAL, shuffled(word, "idx", 0), constant(i32(), 1))
+
+
+def meet(thread: Thread) -> None:
+    """All but the producer's other warps."""
+    asm(f"bar.sync {MEETING}, {thread.threads - 96};", "", [])
 
 
 def copy_bulk(

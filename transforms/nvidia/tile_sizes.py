@@ -9,19 +9,21 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - the head dimensions are not tiled.
 
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
-warpgroups that take turns, 128 keys, or 80 where head dimensions exceed 128 (shared memory holds two stages of K and V).
-They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+warpgroups that take turns, 128 keys. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; under
+a mask by position 64 are better, whose tiles end where those of queries do. They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 """
 
 from __future__ import annotations
 
 from ...dialects.mlir import ir
 from ..attention import Attention, contraction_loops
+from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
 
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 80))
+MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
 FEW_QUERIES = 64
 ALIGNED = 8  # elements of 16 bits
 
@@ -34,7 +36,19 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     rows = [d for value in _operands(attention) for d in value.type.shape[-1:]]
     aligned = all(d != ir.ShapedType.get_dynamic_size() and d % ALIGNED == 0 for d in rows)
     few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
-    return _choose(attention, HOPPER_TILES_BY_HEAD if aligned and not few else TILES_BY_HEAD)
+    if not aligned or few:
+        return _choose(attention, TILES_BY_HEAD)
+    return _choose(attention, MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else HOPPER_TILES_BY_HEAD)
+
+
+def _uses_positions(attention: Attention) -> bool:
+    """Whether scores are changed by where they are, before softmax."""
+    op = defining_op(attention.softmax.operands[0])
+    while op is not None and op != attention.scores and len(op.operands):
+        if ops_in(op, "linalg.index"):
+            return True
+        op = defining_op(op.operands[0])
+    return False
 
 
 def _operands(attention: Attention) -> list[ir.Value]:

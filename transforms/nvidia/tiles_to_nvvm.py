@@ -19,7 +19,7 @@ from .memory import SHARED, Access, Memory, copy_to_shared, load_registers, stor
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .specialize_warps import PRODUCERS
-from .synchronisation import BARRIER, Barriers, copy_bulk, pass_turn, set_registers, start_turns, take_turn
+from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, start_turns, take_turn
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
 from .values import Value, flat, has_dense_rows, is_zero, like, parameter_attributes, parameter_types, register_types
 
@@ -179,8 +179,9 @@ class _Kernel:
                 )
             stages, *shape = kind.shape
             if not shape:
-                self.values[value] = Barriers(add(address, offset), stages)
-                offset += stages * BARRIER
+                of = Barriers if kind.element_type.width == 64 else Flags
+                self.values[value] = of(add(address, offset), stages)
+                offset += stages * kind.element_type.width // 8
                 continue
             inner = self.inner[value]
             self.values[value] = Shared(add(address, offset), tuple(shape), inner)
@@ -326,6 +327,11 @@ class _Kernel:
         assert isinstance(found, Barriers), "barriers are shared memory"
         return found
 
+    def _flags(self, value: ir.Value) -> Flags:
+        found = self.values[value]
+        assert isinstance(found, Flags), "flags are shared memory"
+        return found
+
     def _copy_bulk(self, op: ir.Operation) -> list[Value]:
         view = op.opview
         ready, use = self._barriers(view.ready), self.scalar(view.use)
@@ -342,6 +348,12 @@ class _Kernel:
             self._barriers(op.operands[0]).init(view.arrivals.value, thread)
         elif op.name == "tile.wait_barrier":
             self._barriers(op.operands[0]).wait(self.scalar(op.operands[1]), view.behind.value)
+        elif op.name == "tile.init_flags":
+            self._flags(op.operands[0]).init(thread)
+        elif op.name == "tile.raise":
+            self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
+        elif op.name == "tile.meet":
+            meet(thread)
         elif op.name == "tile.arrive":
             self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread)
         elif op.name == "tile.start_turns":
@@ -434,12 +446,16 @@ HANDLERS = {
     "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
     "tile.warp": lambda self, op: [self.thread.warp],
     "tile.copy_bulk": _Kernel._copy_bulk,
+    "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
     **dict.fromkeys(
         (
             "tile.set_registers",
             "tile.init_barriers",
             "tile.wait_barrier",
             "tile.arrive",
+            "tile.init_flags",
+            "tile.raise",
+            "tile.meet",
             "tile.start_turns",
             "tile.take_turn",
             "tile.pass_turn",

@@ -8,12 +8,12 @@ from typing import TypeAlias
 from ...dialects.mlir import ir
 from ...dialects.tile import is_tensor_map, layout_of
 from .memory import GLOBAL, Memory
-from .synchronisation import Barriers
+from .synchronisation import Barriers, Flags
 from .thread import Registers, Shared, i32, i64, pointer, register_type
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
-Value: TypeAlias = "Registers | Shared | Barriers | Memory | ir.Value"
+Value: TypeAlias = "Registers | Shared | Barriers | Flags | Memory | ir.Value"
 
 MAP_BYTES = 128  # of a tensor map
 
