@@ -12,6 +12,7 @@ from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from .axes import COLUMN, ROW, Axes
 
+FUNCTIONS = ("math.tanh", "math.log", "math.log2", "math.sqrt", "math.rsqrt")
 LAYOUT_OF_ROLES = {(ROW, COLUMN): "fragment", (ROW,): "row", (COLUMN,): "column"}
 
 
@@ -32,7 +33,8 @@ class AssignLayouts(Pass):
 
     What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul
     takes its left operand from registers and its right one from shared memory. On Hopper a left operand can stay in
-    shared memory, too, where it would take too many registers.
+    shared memory, too: where it is wide, and half as wide ones where the registers are wanted for tiles that are loaded
+    and for functions of scores.
     """
 
     left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)
@@ -42,9 +44,21 @@ class AssignLayouts(Pass):
             _Assigner(kernel, self.left_columns).run()
 
 
+def _is_crowded(kernel: ir.Operation) -> bool:
+    """Whether scores go through functions that take registers, or come together with another tile from memory."""
+    for op in ops_in(kernel, "linalg.generic"):
+        if any(o.name in FUNCTIONS for o in ops_in(op, "math.")):
+            return True
+        loads = [defining_op(v) for v in op.operands]
+        if not is_contraction(op) and any(o is not None and o.name == "tile.load" and o.results[0].type.rank == 2 for o in loads):
+            return True
+    return False
+
+
 class _Assigner:
     def __init__(self, kernel: ir.Operation, left_columns: int):
-        self.kernel, self.left_columns = kernel, left_columns
+        self.kernel = kernel
+        self.left_columns = left_columns // 2 if _is_crowded(kernel) else left_columns
 
     def run(self) -> None:
         self._own_constants()
