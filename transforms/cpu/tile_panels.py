@@ -1,0 +1,218 @@
+"""Copies operands of contractions into panels of tiles, as a matrix unit reads them; what lies beyond an edge is zero.
+
+    rows      [k tiles][rows][32]            the first factor, 32 of a row's elements side by side
+    pairs     [n tiles][k tiles][16][32]     the second factor: row j of a tile has the elements 2j and 2j + 1 of the
+                                             sum of each of 16 columns side by side (VNNI)
+
+An operand is read along whichever of its dimensions is contiguous: pairs that stand side by side move as 32 bits and
+are transposed in registers, others are interleaved.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, memref, scf, vector
+from .emit import transpose
+
+ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
+Extent = int | ir.Value
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Two dimensions of a buffer, seen as rows × columns; all others are at `at`, by position, or 0."""
+
+    value: ir.Value
+    row: int
+    column: int
+    at: dict[int, ir.Value]
+
+    def subscripts(self, row: ir.Value, column: ir.Value) -> list[ir.Value]:
+        places = {**self.at, self.row: row, self.column: column}
+        return [places[d] if d in places else build.index(0) for d in range(self.value.type.rank)]
+
+    def is_contiguous(self, position: int) -> bool:
+        strides, _ = self.value.type.get_strides_and_offset()
+        return position == self.value.type.rank - 1 and strides[position] == 1
+
+    def row_stride(self) -> ir.Value:
+        """Elements from a row to the next one."""
+        strides, _ = self.value.type.get_strides_and_offset()
+        if strides[self.row] != ir.ShapedType.get_dynamic_stride_or_offset():
+            return build.index(strides[self.row])
+        rank = self.value.type.rank
+        return memref.ExtractStridedMetadataOp(self.value).results[2 + rank + self.row]
+
+
+def tiles_of(extent: Extent, size: int) -> Extent:
+    """⌈extent / size⌉"""
+    if isinstance(extent, int):
+        return -(-extent // size)
+    return arith.ceildivui(extent, build.index(size))
+
+
+def value_of(extent: Extent) -> ir.Value:
+    return build.index(extent) if isinstance(extent, int) else extent
+
+
+def for_each(end: Extent, body: Callable[[ir.Value], None], start: Extent = 0, step: int = 1) -> None:
+    """scf.for; one iteration without a loop where the bounds say so."""
+    if isinstance(start, int) and isinstance(end, int) and end - start <= step:
+        if end > start:
+            body(build.index(start))
+        return
+    loop = scf.ForOp(value_of(start), value_of(end), build.index(step), [])
+    with ir.InsertionPoint(loop.body):
+        body(loop.induction_variable)
+        scf.YieldOp([])
+
+
+def if_else(condition: ir.Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+    op = scf.IfOp(condition, [], has_else=otherwise is not None)
+    for block, body in ((op.then_block, then), (op.else_block if otherwise else None, otherwise)):
+        if body is not None:
+            with ir.InsertionPoint(block):
+                body()
+                scf.YieldOp([])
+
+
+def fits(start: ir.Value, width: int, extent: Extent) -> ir.Value | None:
+    """start + width ≤ extent, as a condition; None where it is known to hold."""
+    if isinstance(extent, int) and extent % width == 0:
+        return None
+    end = arith.addi(start, build.index(width))
+    return arith.cmpi(arith.CmpIPredicate.ule, end, value_of(extent))
+
+
+def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, start: Extent = 0) -> None:
+    """`source`, rows × depth, from the k tile `start` on, into panel[k tile][row][32]; all rows that the panel has."""
+    _, padded_rows, _ = panel.type.shape
+
+    def row(r: ir.Value) -> None:
+        def tile(kt: ir.Value) -> None:
+            k = arith.muli(kt if start == 0 else arith.addi(kt, value_of(start)), build.index(DEPTH))
+            if source.is_contiguous(source.column):
+                (read,) = _read(source, [(r, k)], DEPTH, k, depth, [(r, rows)])
+                vector.StoreOp(read, panel, [kt, r, build.index(0)])
+            else:
+                _copy_elements(source, [(r, k)], (rows, depth), panel, [kt, r], lambda lane: (0, lane))
+
+        count = tiles_of(depth, DEPTH)
+        if isinstance(count, int) and isinstance(start, int):
+            count -= start
+        elif start != 0:
+            count = arith.subi(value_of(count), value_of(start))
+        for_each(count, tile)
+
+    for_each(padded_rows, row)
+
+
+def pack_pairs(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, first: Sequence[ir.Value] = ()) -> None:
+    """`source`, depth × columns, into panel[*first][n tile][k tile][16][32]."""
+
+    def n_tile(nt: ir.Value) -> None:
+        def k_tile(kt: ir.Value) -> None:
+            _pack_tile(source, depth, columns, panel, [*first, nt, kt])
+
+        for_each(tiles_of(depth, DEPTH), k_tile)
+
+    for_each(tiles_of(columns, ROWS), n_tile)
+
+
+def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, place: list[ir.Value]) -> None:
+    n, k = (arith.muli(t, build.index(size)) for t, size in zip(place[-2:], (ROWS, DEPTH), strict=True))
+
+    def store(rows: Sequence[ir.Value]) -> None:
+        for j, row in enumerate(rows):
+            vector.StoreOp(row, panel, [*place, build.index(j), build.index(0)])
+
+    if source.is_contiguous(source.row):  # elements of a sum side by side: rows of the source are columns of B
+        starts = [(k, _plus(n, j)) for j in range(ROWS)]
+        read = _read(source, starts, DEPTH, k, depth, [(column, columns) for _, column in starts])
+        pairs = ir.VectorType.get([PAIRS], ir.IntegerType.get_signless(32))
+        turned = transpose([vector.bitcast(pairs, row) for row in read])
+        store([vector.bitcast(read[0].type, column) for column in turned])
+    elif source.is_contiguous(source.column):
+        starts = [(_plus(k, j), n) for j in range(DEPTH)]
+        read = _read(source, starts, ROWS, n, columns, [(row, depth) for row, _ in starts])
+        store([vector.interleave(read[2 * j], read[2 * j + 1]) for j in range(PAIRS)])
+    else:
+        for j in range(PAIRS):
+            target = [*place, build.index(j)]
+            _copy_elements(source, [(_plus(k, 2 * j), n)], (depth, columns), panel, target, lambda x: (x % 2, x // 2))
+
+
+def _plus(value: ir.Value, number: int) -> ir.Value:
+    return arith.addi(value, build.index(number)) if number else value
+
+
+def _read(
+    source: Matrix,
+    starts: Sequence[tuple[ir.Value, ir.Value]],
+    width: int,
+    along: ir.Value,
+    extent: Extent,
+    others: Sequence[tuple[ir.Value, Extent]],
+) -> list[ir.Value]:
+    """Vectors from these places along the contiguous dimension, of which `extent` − `along` elements are live.
+
+    `others`: the place of each vector along the other dimension, and how far that goes.
+    """
+    kind = ir.VectorType.get([width], source.value.type.element_type)
+
+    def whole() -> list[ir.Value]:
+        return [vector.LoadOp(kind, source.value, source.subscripts(*place)).result for place in starts]
+
+    def masked() -> list[ir.Value]:
+        rest = arith.subi(value_of(extent), along)
+        zero = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
+        bits = ir.VectorType.get([width], ir.IntegerType.get_signless(1))
+        found = []
+        for place, (at, end) in zip(starts, others, strict=True):
+            is_live = arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end))
+            mask = vector.CreateMaskOp(bits, [arith.select(is_live, rest, build.index(0))]).result
+            found.append(vector.MaskedLoadOp(kind, source.value, source.subscripts(*place), mask, zero).result)
+        return found
+
+    conditions = [c for c in (fits(along, width, extent), *_last_fits(others)) if c is not None]
+    if not conditions:
+        return whole()
+    condition = conditions[0]
+    for other in conditions[1:]:
+        condition = arith.andi(condition, other)
+    op = scf.IfOp(condition, [kind] * len(starts), has_else=True)
+    for block, read in ((op.then_block, whole), (op.else_block, masked)):
+        with ir.InsertionPoint(block):
+            scf.YieldOp(read())
+    return list(op.results)
+
+
+def _last_fits(others: Sequence[tuple[ir.Value, Extent]]) -> list[ir.Value | None]:
+    """Whether the last vector, and so all, are inside; they are in order, and as many as a tile has."""
+    at, end = others[-1]
+    if isinstance(end, int) and end % len(others) == 0 and len(others) > 1:
+        return []
+    return [arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end))]
+
+
+def _copy_elements(
+    source: Matrix,
+    starts: list[tuple[ir.Value, ir.Value]],
+    extents: tuple[Extent, Extent],
+    panel: ir.Value,
+    place: list[ir.Value],
+    offsets: Callable[[int], tuple[int, int]],
+) -> None:
+    """A row of a panel element by element, of a source that is contiguous along neither dimension."""
+    element = source.value.type.element_type
+    ((row, column),) = starts
+    for lane in range(DEPTH):
+        r, c = (_plus(start, d) for start, d in zip((row, column), offsets(lane), strict=True))
+        inside = [arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end)) for at, end in zip((r, c), extents, strict=True)]
+        op = scf.IfOp(arith.andi(*inside), [element], has_else=True)
+        with ir.InsertionPoint(op.then_block):
+            scf.YieldOp([memref.LoadOp(source.value, source.subscripts(r, c)).result])
+        with ir.InsertionPoint(op.else_block):
+            scf.YieldOp([build.constant(element, 0.0)])
+        memref.StoreOp(op.results[0], panel, [*place, build.index(lane)])
