@@ -78,7 +78,6 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -
         "cse",
         "fuse-reductions",
         "round-results",
-        "update-in-place",
         "own-inits",
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",

@@ -40,7 +40,6 @@ PASSES = (
     "cpu/lanes-innermost",
     "cpu/fuse-reductions",
     "cpu/round-results",
-    "cpu/update-in-place",
     "cpu/slice-fills",
     "cpu/protect-arguments",
     "cpu/scratch",

@@ -16,12 +16,26 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, vector, x86
 from ..linear import upper_bound
-from ..rewriting import ancestors, defining_op
+from ..rewriting import ancestors
 from .blocks import loop_nest, part_of
 from .matrix_unit import Product
+from .prepack import Panel, Prepacking, size_of
 from .scratch import ALIGNMENT, FRAMES
 from .structured import Operand, Structured, Unsupported
-from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, fits, for_each, if_else, pack_pairs, pack_rows, value_of
+from .tile_panels import (
+    DEPTH,
+    PAIRS,
+    ROWS,
+    Extent,
+    Matrix,
+    fits,
+    for_each,
+    if_else,
+    pack_pairs,
+    pack_rows,
+    plus,
+    value_of,
+)
 
 BLOCK = 2 * ROWS
 STEPS = 8  # tiles of k that are unrolled
@@ -60,14 +74,11 @@ def roles_of(op: Structured, product: Product) -> Roles:
     return Roles(max(rows, key=size), n, max(product.summed, key=size), a, b, c)
 
 
-def emit(op: Structured, roles: Roles, from_zero: bool) -> None:
-    """Emits the op at the insertion point; `from_zero`: the sums start from zero, else from what C holds."""
-    TileContraction(op, roles, from_zero).emit()
-
-
 class TileContraction:
-    def __init__(self, op: Structured, roles: Roles, from_zero: bool):
-        self.op, self.roles, self.from_zero = op, roles, from_zero
+    """One contraction; `from_zero`: the sums start from zero, else from what C holds."""
+
+    def __init__(self, op: Structured, roles: Roles, from_zero: bool, prepacking: Prepacking):
+        self.op, self.roles, self.from_zero, self.prepacking = op, roles, from_zero, prepacking
         f32, bf16 = ir.F32Type.get(), ir.BF16Type.get()
         self.f32, self.bf16 = f32, bf16
         self.sums = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{ROWS}xf32>")
@@ -77,6 +88,7 @@ class TileContraction:
     # --- sizes
 
     def emit(self) -> None:
+        """Emits it at the insertion point."""
         r, op = self.roles, self.op
         bounds = {d: self._bound(d) for d in (r.m, r.n, r.k)}
         steps = {
@@ -98,13 +110,15 @@ class TileContraction:
                 size = op.sizes[d]
                 extents[d] = blocks[d].extent if d in blocks else (size if size is not None else op.size(d))
             a, b, c = (part_of(x, blocks) for x in (r.a, r.b, r.c))
+            of_b = Matrix(b, r.b.dims.index(r.k), r.b.dims.index(r.n))
+            panel = self.prepacking.panel(of_b)
             self._specialised(
                 [(d, min(bounds[d] or steps[d], steps[d])) for d in (r.n, r.k) if not isinstance(extents[d], int)],
                 extents,
                 lambda known: self._product(
-                    Matrix(a, r.a.dims.index(r.m), r.a.dims.index(r.k), {}),
-                    Matrix(b, r.b.dims.index(r.k), r.b.dims.index(r.n), {}),
-                    Matrix(c, r.c.dims.index(r.m), r.c.dims.index(r.n), {}),
+                    Matrix(a, r.a.dims.index(r.m), r.a.dims.index(r.k)),
+                    of_b if panel is None else panel,
+                    Matrix(c, r.c.dims.index(r.m), r.c.dims.index(r.n)),
                     (known[r.m], known[r.n], known[r.k]),
                     (steps.get(r.m), steps[r.n], steps[r.k]),
                 ),
@@ -126,7 +140,7 @@ class TileContraction:
             return size
         for operand in self.op.operands:
             if d in operand.loops:
-                extent = _dynamic_size(operand.value, operand.dims.index(d))
+                extent = size_of(operand.value, operand.dims.index(d))
                 bound = None if extent is None else upper_bound(extent)
                 if bound is not None:
                     return bound
@@ -146,20 +160,18 @@ class TileContraction:
         """True if tiles of A can be loaded from where it stands."""
         return operand.stride_kind(k) == "unit" and rows is not None and rows % ROWS == 0
 
-    def _buffer(self, shape: Sequence[int], element: ir.Type) -> ir.Value:
-        """Memory in the frame of the task."""
-        frame = next(x for x in ancestors(ir.InsertionPoint.current.block.owner.operation) if x.name in FRAMES)
-        return self._in_frame(frame, shape, element)
-
     def _in_frame(self, frame: ir.Operation, shape: Sequence[int], element: ir.Type) -> ir.Value:
         with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]):
             return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result
 
-    def _product(self, a: Matrix, b: Matrix, c: Matrix, extents: Sequence[Extent], most: Sequence) -> None:
+    def _product(self, a: Matrix, b: Matrix | Panel, c: Matrix, extents: Sequence[Extent], most: Sequence) -> None:
         m, n, k = extents
         frame = next(x for x in ancestors(self.op.op) if x.name in FRAMES)
-        panel = self._in_frame(frame, [most[1] // ROWS, most[2] // DEPTH, PAIRS, DEPTH], self.bf16)
-        pack_pairs(b, k, n, panel)
+        if isinstance(b, Panel):
+            panel = b
+        else:
+            panel = Panel(self._in_frame(frame, [most[1] // ROWS, most[2] // DEPTH, PAIRS, DEPTH], self.bf16))
+            pack_pairs(b, k, n, panel.value)
         whole = _over(k, DEPTH)
         has_rest = not (isinstance(k, int) and k % DEPTH == 0)
         if most[0] is None:
@@ -176,7 +188,7 @@ class TileContraction:
 
     # --- blocks of sums
 
-    def _blocks(self, a: "Factor", panel: ir.Value, c: Matrix, extents: Sequence[Extent], frame: ir.Operation) -> None:
+    def _blocks(self, a: "Factor", panel: Panel, c: Matrix, extents: Sequence[Extent], frame: ir.Operation) -> None:
         m, n, k = extents
         stride = c.row_stride()
 
@@ -187,7 +199,7 @@ class TileContraction:
                     return
 
                 def place(i: int, j: int) -> tuple[ir.Value, list[ir.Value], ir.Value]:
-                    at = c.subscripts(_plus(m0, ROWS * i), _plus(n0, ROWS * j))
+                    at = c.subscripts(plus(m0, ROWS * i), plus(n0, ROWS * j))
                     return c.value, at, stride
 
                 self._block(a, panel, (m0, n0), (height, width), k, place, self.from_zero)
@@ -200,11 +212,15 @@ class TileContraction:
         """A block of which only a part exists, by way of a scratch block."""
         scratch = self._in_frame(frame, [BLOCK, BLOCK], self.f32)
         m, n, k = extents
-        whole = Matrix(scratch, 0, 1, {})
+        whole = Matrix(scratch, 0, 1)
         rows = arith.minui(arith.subi(value_of(m), start[0]), build.index(ROWS * tiles[0]))
         if not self.from_zero:
             self._copy(c, start, whole, (build.index(0), build.index(0)), rows, n, start[1], tiles[1])
-        place = lambda i, j: (scratch, whole.subscripts(build.index(ROWS * i), build.index(ROWS * j)), build.index(BLOCK))  # noqa: E731
+        place = lambda i, j: (
+            scratch,
+            whole.subscripts(build.index(ROWS * i), build.index(ROWS * j)),
+            build.index(BLOCK),
+        )  # noqa: E731
         self._block(a, panel, start, tiles, k, place, self.from_zero)
         self._copy(whole, (build.index(0), build.index(0)), c, start, rows, n, start[1], tiles[1])
 
@@ -221,7 +237,9 @@ class TileContraction:
 
         def row(r: ir.Value) -> None:
             for j, mask in enumerate(masks):
-                places = [x.subscripts(arith.addi(s[0], r), _plus(s[1], ROWS * j)) for x, s in ((source, at), (target, to))]
+                places = [
+                    x.subscripts(arith.addi(s[0], r), plus(s[1], ROWS * j)) for x, s in ((source, at), (target, to))
+                ]
                 read = vector.MaskedLoadOp(kind, source.value, places[0], mask, zero).result
                 vector.MaskedStoreOp(target.value, places[1], mask, read)
 
@@ -235,9 +253,10 @@ class TileContraction:
 
         def products(sums: dict, at: Callable[[int], ir.Value], b_at: ir.Value) -> None:
             rows = [at(i) for i in range(tiles[0])]
-            zero = build.index(0)
             columns = [
-                x86.amx_tile_load(self.pairs, panel, [_plus(nt, j), b_at, zero, zero], stride=build.index(DEPTH))
+                x86.amx_tile_load(
+                    self.pairs, panel.value, panel.subscripts(plus(nt, j), b_at), stride=build.index(DEPTH)
+                )
                 for j in range(tiles[1])
             ]
             for i, j in grid:
@@ -262,7 +281,7 @@ class TileContraction:
             for kt in range(first, first + count):
                 is_rest = isinstance(k, int) and (kt + 1) * DEPTH > k
                 at = build.index(kt)
-                products(sums, lambda i, at=at, rest=is_rest: a.tile(self.rows, _plus(m0, ROWS * i), at, rest), at)
+                products(sums, lambda i, at=at, rest=is_rest: a.tile(self.rows, plus(m0, ROWS * i), at, rest), at)
             end_sums(sums)
 
         if isinstance(k, int):
@@ -275,14 +294,12 @@ class TileContraction:
 
         def step(kt: ir.Value, is_rest: bool) -> None:
             sums = start_sums(False)
-            products(sums, lambda i: a.tile(self.rows, _plus(m0, ROWS * i), kt, is_rest), kt)
+            products(sums, lambda i: a.tile(self.rows, plus(m0, ROWS * i), kt, is_rest), kt)
             end_sums(sums)
 
         whole = _over(k, DEPTH)
         for_each(whole, lambda kt: step(kt, False))
-        if_else(
-            arith.cmpi(arith.CmpIPredicate.ne, arith.muli(whole, build.index(DEPTH)), k), lambda: step(whole, True)
-        )
+        if_else(arith.cmpi(arith.CmpIPredicate.ne, arith.muli(whole, build.index(DEPTH)), k), lambda: step(whole, True))
 
 
 class Factor:
@@ -337,27 +354,3 @@ def _over_blocks(extent: Extent, body: Callable[[ir.Value, int, bool], None]) ->
     main = arith.muli(arith.divui(extent, build.index(BLOCK)), build.index(BLOCK))
     for_each(main, lambda at: body(at, 2, False), step=BLOCK)
     if_else(arith.cmpi(arith.CmpIPredicate.ult, main, extent), lambda: body(main, 2, True))
-
-
-def _plus(value: ir.Value, number: int) -> ir.Value:
-    return arith.addi(value, build.index(number)) if number else value
-
-
-def _dynamic_size(value: ir.Value, position: int) -> ir.Value | None:
-    """The value of a dynamic size, where the op that makes the buffer tells."""
-    op = defining_op(value)
-    if op is None:
-        return None
-    if op.name == "memref.subview":
-        sizes, before = list(op.attributes["static_sizes"]), list(op.attributes["static_offsets"])
-        dynamic = ir.ShapedType.get_dynamic_size()
-        if len(sizes) != value.type.rank:
-            return None
-        skipped = 1 + before.count(dynamic) + sizes[:position].count(dynamic)
-        return op.operands[skipped]
-    if op.name in ("memref.view", "memref.alloc", "memref.alloca"):
-        first = 2 if op.name == "memref.view" else 0
-        return op.operands[first + sum(value.type.is_dynamic_dim(d) for d in range(position))]
-    if op.name == "memref.cast":
-        return _dynamic_size(op.operands[0], position) if op.operands[0].type.is_dynamic_dim(position) else None
-    return None

@@ -8,6 +8,7 @@ from ..rewriting import ops_in
 from . import amx
 from .initial_values import filled_with, find_fills
 from .matrix_unit import MATRIX_OPTION, matrix_unit, product_of, suits
+from .prepack import Prepacking
 from .structured import Structured, Unsupported
 
 
@@ -35,6 +36,7 @@ class MatrixContractions(Pass):
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
+        prepacking = Prepacking()
         for generic in ops_in(op, "linalg.generic"):
             unit = matrix_unit(self.matrix, generic)
             if generic.results or not suits(generic, unit):
@@ -51,7 +53,7 @@ class MatrixContractions(Pass):
             fill = fills.get(roles.c.number)
             from_zero = fill is not None and filled_with(fill) == 0
             with ir.InsertionPoint(generic), generic.location:
-                amx.emit(structured, roles, from_zero)
+                amx.TileContraction(structured, roles, from_zero, prepacking).emit()
             generic.erase()
             if from_zero:
                 fill.erase()

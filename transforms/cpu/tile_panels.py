@@ -9,7 +9,7 @@ are transposed in registers, others are interleaved.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
@@ -21,15 +21,16 @@ Extent = int | ir.Value
 
 @dataclass(frozen=True)
 class Matrix:
-    """Two dimensions of a buffer, seen as rows × columns; all others are at `at`, by position, or 0."""
+    """Two dimensions of a buffer, seen as rows × columns from `shift` on; all others are at `at`, by position, or 0."""
 
     value: ir.Value
     row: int
     column: int
-    at: dict[int, ir.Value]
+    at: dict[int, ir.Value] = field(default_factory=dict)
+    shift: tuple[int, int] = (0, 0)
 
     def subscripts(self, row: ir.Value, column: ir.Value) -> list[ir.Value]:
-        places = {**self.at, self.row: row, self.column: column}
+        places = {**self.at, self.row: plus(row, self.shift[0]), self.column: plus(column, self.shift[1])}
         return [places[d] if d in places else build.index(0) for d in range(self.value.type.rank)]
 
     def is_contiguous(self, position: int) -> bool:
@@ -43,6 +44,10 @@ class Matrix:
             return build.index(strides[self.row])
         rank = self.value.type.rank
         return memref.ExtractStridedMetadataOp(self.value).results[2 + rank + self.row]
+
+
+def plus(value: ir.Value, number: int) -> ir.Value:
+    return arith.addi(value, build.index(number)) if number else value
 
 
 def tiles_of(extent: Extent, size: int) -> Extent:
@@ -108,16 +113,26 @@ def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, star
     for_each(padded_rows, row)
 
 
-def pack_pairs(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, first: Sequence[ir.Value] = ()) -> None:
-    """`source`, depth × columns, into panel[*first][n tile][k tile][16][32]."""
+def pack_pairs(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value) -> None:
+    """`source`, depth × columns, into panel[n tile][k tile][16][32]."""
+    pack_tiles(source, depth, columns, panel, (), (0, tiles_of(columns, ROWS)), (0, tiles_of(depth, DEPTH)))
+
+
+def pack_tiles(
+    source: Matrix,
+    depth: Extent,
+    columns: Extent,
+    panel: ir.Value,
+    first: Sequence[ir.Value],
+    n_tiles: tuple[Extent, Extent],
+    k_tiles: tuple[Extent, Extent],
+) -> None:
+    """Tiles from n_tiles[0] to n_tiles[1], and so along k, of `source`, depth × columns, into panel[*first]…"""
 
     def n_tile(nt: ir.Value) -> None:
-        def k_tile(kt: ir.Value) -> None:
-            _pack_tile(source, depth, columns, panel, [*first, nt, kt])
+        for_each(k_tiles[1], lambda kt: _pack_tile(source, depth, columns, panel, [*first, nt, kt]), k_tiles[0])
 
-        for_each(tiles_of(depth, DEPTH), k_tile)
-
-    for_each(tiles_of(columns, ROWS), n_tile)
+    for_each(n_tiles[1], n_tile, n_tiles[0])
 
 
 def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, place: list[ir.Value]) -> None:
@@ -128,23 +143,19 @@ def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, 
             vector.StoreOp(row, panel, [*place, build.index(j), build.index(0)])
 
     if source.is_contiguous(source.row):  # elements of a sum side by side: rows of the source are columns of B
-        starts = [(k, _plus(n, j)) for j in range(ROWS)]
+        starts = [(k, plus(n, j)) for j in range(ROWS)]
         read = _read(source, starts, DEPTH, k, depth, [(column, columns) for _, column in starts])
         pairs = ir.VectorType.get([PAIRS], ir.IntegerType.get_signless(32))
         turned = transpose([vector.bitcast(pairs, row) for row in read])
         store([vector.bitcast(read[0].type, column) for column in turned])
     elif source.is_contiguous(source.column):
-        starts = [(_plus(k, j), n) for j in range(DEPTH)]
+        starts = [(plus(k, j), n) for j in range(DEPTH)]
         read = _read(source, starts, ROWS, n, columns, [(row, depth) for row, _ in starts])
         store([vector.interleave(read[2 * j], read[2 * j + 1]) for j in range(PAIRS)])
     else:
         for j in range(PAIRS):
             target = [*place, build.index(j)]
-            _copy_elements(source, [(_plus(k, 2 * j), n)], (depth, columns), panel, target, lambda x: (x % 2, x // 2))
-
-
-def _plus(value: ir.Value, number: int) -> ir.Value:
-    return arith.addi(value, build.index(number)) if number else value
+            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, target, lambda x: (x % 2, x // 2))
 
 
 def _read(
@@ -208,8 +219,10 @@ def _copy_elements(
     element = source.value.type.element_type
     ((row, column),) = starts
     for lane in range(DEPTH):
-        r, c = (_plus(start, d) for start, d in zip((row, column), offsets(lane), strict=True))
-        inside = [arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end)) for at, end in zip((r, c), extents, strict=True)]
+        r, c = (plus(start, d) for start, d in zip((row, column), offsets(lane), strict=True))
+        inside = [
+            arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end)) for at, end in zip((r, c), extents, strict=True)
+        ]
         op = scf.IfOp(arith.andi(*inside), [element], has_else=True)
         with ir.InsertionPoint(op.then_block):
             scf.YieldOp([memref.LoadOp(source.value, source.subscripts(r, c)).result])
