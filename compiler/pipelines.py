@@ -79,6 +79,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -
         "fuse-reductions",
         "round-results",
         "own-inits",
+        "write-in-place",  # after it, which tells the outputs apart
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into

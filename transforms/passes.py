@@ -41,6 +41,7 @@ PASSES = (
     "cpu/fuse-reductions",
     "cpu/round-results",
     "cpu/slice-fills",
+    "cpu/write-in-place",
     "cpu/protect-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
