@@ -68,15 +68,18 @@ def product_of(generic: ir.Operation) -> Product | None:
     return Product(tuple(first), tuple(second), tuple(sorted(summed))) if first and second else None
 
 
+def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
+    """True if the unit multiplies numbers of these types."""
+    return unit == "amx" and isinstance(first, ir.BF16Type) and isinstance(second, ir.BF16Type)
+
+
 def suits(generic: ir.Operation, unit: str) -> bool:
     """True if the op, on tensors or buffers, is to be computed by the matrix unit."""
-    if unit == "none":
+    elements = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in generic.operands]
+    if len(elements) != 3 or not multiplies(unit, *elements[:2]) or not build.is_float(elements[2]):
         return False
     product = product_of(generic)
     if product is None:
-        return False
-    elements = [v.type.element_type for v in generic.operands]
-    if not all(isinstance(e, ir.BF16Type) for e in elements[:2]) or not build.is_float(elements[2]):
         return False
     return all(_extent(generic, loops) >= MIN_ROWS for loops in (product.only_first, product.only_second))
 

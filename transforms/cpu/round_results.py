@@ -41,7 +41,9 @@ def _producer(rounding: ir.Operation) -> ir.Operation | None:
     made = defining_op(rounding.operands[0])
     if made is None or made.name != "linalg.generic" or made.block != rounding.block:
         return None
-    return made if len(list(rounding.operands[0].uses)) == 1 else None
+    place = len(made.operands) - len(made.results) + rounding.operands[0].result_number
+    once = indexing_maps(made)[place].is_permutation  # each element is computed once: nothing is summed in it
+    return made if once and len(list(rounding.operands[0].uses)) == 1 else None
 
 
 def _fuse(producer: ir.Operation, rounding: ir.Operation) -> None:
