@@ -70,6 +70,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         f"lanes-innermost{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",
+        "sink-scales",  # before the maximum is fused with what it is taken of
         "fuse-reductions",
         "own-inits",
         "write-in-place",  # after it, which tells the outputs apart
