@@ -76,6 +76,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -
         f"lanes-innermost{{vector-bytes={vector_bytes} {of_matrix}}}",
         "canonicalize",
         "cse",
+        "sink-scales",  # before the maximum is fused with what it is taken of
         "fuse-reductions",
         "round-results",
         "own-inits",
@@ -133,16 +134,20 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -
     ]
 
 
-def nvidia(arch: str = "sm_90a") -> list[str]:
-    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
+def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
+    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
+
+    `any_strides`: kernels that take arrays of any strides, at any address of an element.
+    """
     return [
-        *ONLINE,  # its parallel loops become the grid
+        # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
+        *(f"{name}{{finite=false}}" if name == "split-masked-tiles" else name for name in ONLINE),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
-        "outline-kernels",
+        f"outline-kernels{{any-strides={int(any_strides)}}}",
         "canonicalize",
         "cse",
         "assign-layouts",

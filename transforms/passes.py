@@ -38,6 +38,7 @@ PASSES = (
     "cpu/widen-tiles",
     "cpu/pad-tiles",
     "cpu/lanes-innermost",
+    "cpu/sink-scales",
     "cpu/fuse-reductions",
     "cpu/round-results",
     "cpu/slice-fills",
