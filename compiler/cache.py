@@ -117,7 +117,8 @@ def _environment() -> tuple[str, ...]:
     with os.scandir(os.path.join(os.path.dirname(execution_engine.__file__ or ""), "_mlir_libs")) as found:
         theirs = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in found if ".so" in e.name)
     # The unit is what the process may use, too: asking for it is what loading a kernel that needs it takes.
-    host = (sorted(host_features()), matrix_unit(), cache_bytes(1), cache_bytes(2), os.uname().machine, cpu.openmp_library())
+    caches = (cache_bytes(1), cache_bytes(2))
+    host = (sorted(host_features()), matrix_unit(), caches, os.uname().machine, cpu.openmp_library())
     return MAGIC.decode(), ours.hexdigest(), repr(theirs), repr(host)
 
 

@@ -19,7 +19,7 @@ from ..linear import upper_bound
 from ..rewriting import ancestors
 from .blocks import loop_nest, part_of
 from .matrix_unit import Product
-from .prepack import Panel, Prepacking, size_of
+from .prepack import Panel, Prepacking, hoisted, size_of
 from .scratch import ALIGNMENT, FRAMES
 from .structured import Operand, Structured, Unsupported
 from .tile_panels import (
@@ -28,17 +28,20 @@ from .tile_panels import (
     ROWS,
     Extent,
     Matrix,
-    fits,
     for_each,
     if_else,
     pack_pairs,
     pack_rows,
+    parts_of,
     plus,
     value_of,
 )
 
 BLOCK = 2 * ROWS
-STEPS = 8  # tiles of k that are unrolled
+STEPS = 8  # tiles of k, of all parts, that are unrolled
+# Products of parts, so that one factor's tiles stay in registers from one to the next; the product of the lower parts,
+# below 2^-16, is left out.
+PRODUCTS = {1: [(0, 0)], 2: [(1, 0), (0, 0), (0, 1)]}
 LARGEST = {"m": 64, "n": 512, "k": 512}  # of a part that is packed at once
 
 
@@ -81,6 +84,7 @@ class TileContraction:
         self.op, self.roles, self.from_zero, self.prepacking = op, roles, from_zero, prepacking
         f32, bf16 = ir.F32Type.get(), ir.BF16Type.get()
         self.f32, self.bf16 = f32, bf16
+        self.parts = parts_of(roles.b.element)
         self.sums = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{ROWS}xf32>")
         self.rows = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{DEPTH}xbf16>")
         self.pairs = ir.Type.parse(f"!x86.amx.tile<{PAIRS}x{DEPTH}xbf16>")
@@ -158,7 +162,7 @@ class TileContraction:
 
     def _is_natural(self, operand: Operand, k: int, rows: int | None) -> bool:
         """True if tiles of A can be loaded from where it stands."""
-        return operand.stride_kind(k) == "unit" and rows is not None and rows % ROWS == 0
+        return self.parts == 1 and operand.stride_kind(k) == "unit" and rows is not None and rows % ROWS == 0
 
     def _in_frame(self, frame: ir.Operation, shape: Sequence[int], element: ir.Type) -> ir.Value:
         with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]):
@@ -170,7 +174,8 @@ class TileContraction:
         if isinstance(b, Panel):
             panel = b
         else:
-            panel = Panel(self._in_frame(frame, [most[1] // ROWS, most[2] // DEPTH, PAIRS, DEPTH], self.bf16))
+            shape = [most[1] // ROWS, most[2] // DEPTH * self.parts, PAIRS, DEPTH]
+            panel = Panel(self._in_frame(frame, shape, self.bf16), parts=self.parts)
             pack_pairs(b, k, n, panel.value)
         whole = _over(k, DEPTH)
         has_rest = not (isinstance(k, int) and k % DEPTH == 0)
@@ -181,9 +186,10 @@ class TileContraction:
                 pack_rows(a, m, k, rest, whole)
             source: Factor = _InPlace(a, a.row_stride(), whole, rest)
         else:
-            rows = self._in_frame(frame, [most[2] // DEPTH, most[0], DEPTH], self.bf16)
-            pack_rows(a, m, k, rows)
-            source = _Packed(rows)
+            rows = self._in_frame(frame, [most[2] // DEPTH * self.parts, most[0], DEPTH], self.bf16)
+            with hoisted(a.value, (m, k), frame):
+                pack_rows(a, m, k, rows)
+            source = _Packed(rows, self.parts)
         self._blocks(source, panel, c, (m, n, k), frame)
 
     # --- blocks of sums
@@ -216,11 +222,10 @@ class TileContraction:
         rows = arith.minui(arith.subi(value_of(m), start[0]), build.index(ROWS * tiles[0]))
         if not self.from_zero:
             self._copy(c, start, whole, (build.index(0), build.index(0)), rows, n, start[1], tiles[1])
-        place = lambda i, j: (
-            scratch,
-            whole.subscripts(build.index(ROWS * i), build.index(ROWS * j)),
-            build.index(BLOCK),
-        )  # noqa: E731
+
+        def place(i: int, j: int) -> tuple[ir.Value, list[ir.Value], ir.Value]:
+            return scratch, whole.subscripts(build.index(ROWS * i), build.index(ROWS * j)), build.index(BLOCK)
+
         self._block(a, panel, start, tiles, k, place, self.from_zero)
         self._copy(whole, (build.index(0), build.index(0)), c, start, rows, n, start[1], tiles[1])
 
@@ -251,16 +256,20 @@ class TileContraction:
         nt = arith.divui(n0, build.index(ROWS))
         grid = [(i, j) for i in range(tiles[0]) for j in range(tiles[1])]
 
-        def products(sums: dict, at: Callable[[int], ir.Value], b_at: ir.Value) -> None:
-            rows = [at(i) for i in range(tiles[0])]
-            columns = [
-                x86.amx_tile_load(
-                    self.pairs, panel.value, panel.subscripts(plus(nt, j), b_at), stride=build.index(DEPTH)
-                )
-                for j in range(tiles[1])
-            ]
-            for i, j in grid:
-                sums[i, j] = x86.amx_tile_mulf(rows[i], columns[j], sums[i, j])
+        def products(sums: dict, at: Callable[[int, int], ir.Value], b_at: ir.Value) -> None:
+            def column(j: int, part: int) -> ir.Value:
+                place = panel.subscripts(plus(nt, j), b_at, part)
+                return x86.amx_tile_load(self.pairs, panel.value, place, stride=build.index(DEPTH))
+
+            of_a = of_b = -1
+            for a_part, b_part in PRODUCTS[self.parts]:
+                if a_part != of_a:
+                    rows = [at(i, a_part) for i in range(tiles[0])]
+                if b_part != of_b:
+                    columns = [column(j, b_part) for j in range(tiles[1])]
+                of_a, of_b = a_part, b_part
+                for i, j in grid:
+                    sums[i, j] = x86.amx_tile_mulf(rows[i], columns[j], sums[i, j])
 
         def start_sums(zero: bool) -> dict:
             if zero:
@@ -281,20 +290,21 @@ class TileContraction:
             for kt in range(first, first + count):
                 is_rest = isinstance(k, int) and (kt + 1) * DEPTH > k
                 at = build.index(kt)
-                products(sums, lambda i, at=at, rest=is_rest: a.tile(self.rows, plus(m0, ROWS * i), at, rest), at)
+                products(sums, lambda i, p, at=at, rest=is_rest: a.tile(self.rows, plus(m0, ROWS * i), at, rest, p), at)
             end_sums(sums)
 
         if isinstance(k, int):
             count = -(-k // DEPTH)
-            for first in range(0, count, STEPS):
-                part(first, min(STEPS, count - first), from_zero and first == 0)
+            steps = STEPS // self.parts
+            for first in range(0, count, steps):
+                part(first, min(steps, count - first), from_zero and first == 0)
             return
         if from_zero:
             end_sums(start_sums(True))
 
         def step(kt: ir.Value, is_rest: bool) -> None:
             sums = start_sums(False)
-            products(sums, lambda i: a.tile(self.rows, plus(m0, ROWS * i), kt, is_rest), kt)
+            products(sums, lambda i, p: a.tile(self.rows, plus(m0, ROWS * i), kt, is_rest, p), kt)
             end_sums(sums)
 
         whole = _over(k, DEPTH)
@@ -305,7 +315,7 @@ class TileContraction:
 class Factor:
     """Where tiles of A come from."""
 
-    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool) -> ir.Value:
+    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool, part: int) -> ir.Value:
         raise NotImplementedError
 
 
@@ -314,9 +324,11 @@ class _Packed(Factor):
     """All of it from a panel."""
 
     panel: ir.Value
+    parts: int
 
-    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool) -> ir.Value:
-        return x86.amx_tile_load(kind, self.panel, [k_tile, row, build.index(0)], stride=build.index(DEPTH))
+    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool, part: int) -> ir.Value:
+        at = plus(arith.muli(k_tile, build.index(self.parts)), part)
+        return x86.amx_tile_load(kind, self.panel, [at, row, build.index(0)], stride=build.index(DEPTH))
 
 
 @dataclass(frozen=True)
@@ -328,7 +340,7 @@ class _InPlace(Factor):
     whole: Extent
     rest: ir.Value | None
 
-    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool) -> ir.Value:
+    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool, part: int) -> ir.Value:
         if is_rest:
             assert self.rest is not None
             return x86.amx_tile_load(kind, self.rest, [build.index(0), row, build.index(0)], stride=build.index(DEPTH))

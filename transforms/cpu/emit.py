@@ -310,7 +310,8 @@ class Emitter:
         lanes = self.lanes
         while lanes > 1:  # halves, as a tree
             lanes //= 2
-            halves = [vector.extract_strided_slice(_lanes(total, lanes), total, [at], [lanes], [1]) for at in (0, lanes)]
+            kind = ir.VectorType.get([lanes], total.type.element_type)
+            halves = [vector.extract_strided_slice(kind, total, [at], [lanes], [1]) for at in (0, lanes)]
             total = pairwise(*halves)
         return exact(initial, vector.extract(total, [], [0]))
 
@@ -392,10 +393,6 @@ class Emitter:
         ).result
         lane = arith.muli(self._step(ir.IndexType.get()), self.evaluator.broadcast(stride))
         return flat, position, lane
-
-
-def _lanes(value: ir.Value, count: int) -> ir.Type:
-    return ir.VectorType.get([count], value.type.element_type)
 
 
 def transpose(rows: list[ir.Value]) -> list[ir.Value]:

@@ -1,6 +1,6 @@
 """Which instructions multiply matrices of narrow types on this machine, and which contractions they suit.
 
-    amx   tiles of 16 × 16 sums, each of 32 products of bf16 per step (AMX-TILE, AMX-BF16)
+    amx   tiles of 16 × 16 sums, each of 32 products of bf16 per step (AMX-TILE, AMX-BF16); f16 in two parts
     none  f32 multiply-adds
 
 Chosen by the host's features; the option `matrix` of the passes that ask forces one. What is no sum of products of two
@@ -70,7 +70,12 @@ def product_of(generic: ir.Operation) -> Product | None:
 
 def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
     """True if the unit multiplies numbers of these types."""
-    return unit == "amx" and isinstance(first, ir.BF16Type) and isinstance(second, ir.BF16Type)
+    if unit == "none":
+        return False
+    if isinstance(first, ir.BF16Type) and isinstance(second, ir.BF16Type):
+        return True
+    # In two parts each; P of P·V is not rounded to f16 before.
+    return all(isinstance(e, ir.F16Type | ir.F32Type) for e in (first, second)) and ir.F16Type.get() in (first, second)
 
 
 def suits(generic: ir.Operation, unit: str) -> bool:

@@ -15,7 +15,8 @@ That takes offsets that are multiples of a tile, and an end that is the operand'
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -23,7 +24,7 @@ from ...dialects.mlir import arith, ir, memref, scf
 from ..linear import linear, minima
 from ..rewriting import ancestors, defining_op, is_inside
 from .scratch import ALIGNMENT, VIEWS
-from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, tiles_of, value_of
+from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of, value_of
 
 CHUNK = 8  # tiles that a task packs, along each dimension
 READERS = ("memref.dim", "memref.load", "vector.load", "vector.maskedload", "x86.amx.tile_load")
@@ -31,16 +32,18 @@ READERS = ("memref.dim", "memref.load", "vector.load", "vector.maskedload", "x86
 
 @dataclass(frozen=True)
 class Panel:
-    """Where the tiles of a part are: panel[*first, n tile + …, k tile + …, 16, 32]."""
+    """Where the tiles of a part are: panel[*first, n tile + …, (k tile + …) · parts, 16, 32]."""
 
     value: ir.Value
     first: tuple[ir.Value, ...] = ()
     n_tile: ir.Value | None = None
     k_tile: ir.Value | None = None
+    parts: int = 1
 
-    def subscripts(self, n_tile: ir.Value, k_tile: ir.Value) -> list[ir.Value]:
+    def subscripts(self, n_tile: ir.Value, k_tile: ir.Value, part: int) -> list[ir.Value]:
         n = n_tile if self.n_tile is None else arith.addi(n_tile, self.n_tile)
         k = k_tile if self.k_tile is None else arith.addi(k_tile, self.k_tile)
+        k = plus(arith.muli(k, build.index(self.parts)) if self.parts > 1 else k, part)
         return [*self.first, n, k, build.index(0), build.index(0)]
 
 
@@ -64,18 +67,16 @@ class Prepacking:
         if not _is_outside(root, task) or not _is_only_read(root, task) or not _is_reused(task, offsets):
             return None
         k, n = part.row, part.column
-        if not (_is_multiple(offsets[k], DEPTH) and _is_multiple(offsets[n], ROWS)):
-            return None
-        if not _ends_well(part.value, k, root, offsets[k]):
-            return None
-        whole = {d: offsets[d] for d in range(len(offsets)) if isinstance(offsets[d], int)}
-        sizes = {d: part.value.type.shape[d] for d in (k, n)}
         # What never moves is packed from its start on, as far as it goes.
         fixed = {
-            d: (whole[d], sizes.get(d, 1))
-            for d in whole
-            if d not in sizes or sizes[d] != ir.ShapedType.get_dynamic_size()
+            d: (offset, part.value.type.get_dim_size(d))
+            for d, offset in enumerate(offsets)
+            if isinstance(offset, int) and not part.value.type.is_dynamic_dim(d)
         }
+        if any(d not in fixed and not _is_multiple(offsets[d], size) for d, size in ((k, DEPTH), (n, ROWS))):
+            return None
+        if k not in fixed and not _ends_well(part.value, k, root, offsets[k]):
+            return None
         moving = [d for d in range(len(offsets)) if d not in fixed and d not in (k, n)]
         key = (task, root, k, n, tuple(sorted(fixed.items())))
         value = next((v for known, v in self._known if known == key), None)
@@ -86,7 +87,8 @@ class Prepacking:
             None if d in fixed else arith.divui(value_of(offsets[d]), build.index(size))
             for d, size in ((n, ROWS), (k, DEPTH))
         )
-        return Panel(value, tuple(value_of(offsets[d]) for d in moving), n_tile, k_tile)
+        parts = parts_of(part.value.type.element_type)
+        return Panel(value, tuple(value_of(offsets[d]) for d in moving), n_tile, k_tile, parts)
 
 
 def _pack(
@@ -109,9 +111,13 @@ def _pack(
                 extents[d] = root.type.get_dim_size(d)
         counts = [*(extents[d] for d in moving), tiles_of(extents[n], ROWS), tiles_of(extents[k], DEPTH)]
         dynamic = ir.ShapedType.get_dynamic_size()
-        shape = [c if isinstance(c, int) else dynamic for c in counts]
-        kind = ir.MemRefType.get([*shape, PAIRS, DEPTH], part.value.type.element_type)
-        panel = memref.AllocOp(kind, [c for c in counts if not isinstance(c, int)], [], alignment=ALIGNMENT).result
+        parts = parts_of(part.value.type.element_type)
+        k_tiles = counts[-1]
+        k_tiles = k_tiles * parts if isinstance(k_tiles, int) else arith.muli(k_tiles, build.index(parts))
+        stored = [*counts[:-1], k_tiles]
+        shape = [c if isinstance(c, int) else dynamic for c in stored]
+        kind = ir.MemRefType.get([*shape, PAIRS, DEPTH], ir.BF16Type.get())
+        panel = memref.AllocOp(kind, [c for c in stored if not isinstance(c, int)], [], alignment=ALIGNMENT).result
         steps = [1] * len(moving) + [CHUNK, CHUNK]
         ends = [value_of(c) for c in counts]
         loop = scf.ParallelOp([], [build.index(0) for _ in ends], ends, [build.index(s) for s in steps], [])
@@ -136,6 +142,51 @@ def _pack(
 def _after(op: ir.Operation) -> ir.InsertionPoint:
     operations = [o.operation for o in op.block.operations]
     return ir.InsertionPoint(operations[operations.index(op) + 1])
+
+
+@contextmanager
+def hoisted(part: ir.Value, extents: Sequence[Extent], frame: ir.Operation) -> Iterator[None]:
+    """Within it, ops go in front of the outermost loop of the task in which a part of a buffer does not change."""
+    block = ir.InsertionPoint.current.block.owner.operation
+    place = None
+    chain = [op for op in _views(part) if is_inside(op, frame)]
+    found = _source_of(part)
+    for loop in [block, *ancestors(block)]:
+        if loop == frame or loop.name not in ("scf.for", "scf.if") or found is None:
+            break
+        if loop.name != "scf.for":
+            continue
+        own = [op for op in chain if is_inside(op, loop)]
+        outer = all(
+            _is_before(v, loop) or any(v == r for op in own for r in op.results) for op in own for v in op.operands
+        )
+        if not outer or not _is_before(found[0], loop) or not _is_only_read(found[0], loop):
+            break
+        for op in reversed(own):
+            op.move_before(loop)
+        place = loop
+    if place is None:
+        yield
+    else:
+        with ir.InsertionPoint(place):
+            yield
+
+
+def _views(value: ir.Value) -> list[ir.Operation]:
+    """The views through which `value` is a part of its buffer, the last one first."""
+    found = []
+    op = defining_op(value)
+    while op is not None and op.name in ("memref.subview", "memref.cast"):
+        found.append(op)
+        op = defining_op(op.operands[0])
+    return found
+
+
+def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
+    """True if `value` is made outside of `loop`."""
+    owner = value.owner
+    holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
+    return holder != loop and not is_inside(holder, loop)
 
 
 def _source_of(value: ir.Value) -> tuple[ir.Value, list[Extent]] | None:
@@ -167,7 +218,7 @@ def _sum(a: Extent, b: Extent) -> Extent:
 def _is_outside(value: ir.Value, loop: ir.Operation) -> bool:
     op = defining_op(value)
     holder = value.owner.owner.operation if op is None else op
-    return op is None and holder.name == "func.func" or op is not None and not is_inside(holder, loop)
+    return holder.name == "func.func" if op is None else not is_inside(holder, loop)
 
 
 def _is_only_read(root: ir.Value, loop: ir.Operation) -> bool:
@@ -225,10 +276,7 @@ def _steps_by(value: ir.Value, number: int) -> bool:
 def _ends_well(part: ir.Value, d: int, root: ir.Value, offset: Extent) -> bool:
     """True if the part consists of whole tiles of the sum, or ends where the buffer ends."""
     if not part.type.is_dynamic_dim(d):
-        size = part.type.get_dim_size(d)
-        if size % DEPTH == 0:
-            return True
-        return isinstance(offset, int) and root.type.shape[d] == offset + size or isinstance(offset, int)
+        return part.type.get_dim_size(d) % DEPTH == 0
     size = size_of(part, d)
     if size is None:
         return False

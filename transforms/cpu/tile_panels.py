@@ -1,8 +1,11 @@
 """Copies operands of contractions into panels of tiles, as a matrix unit reads them; what lies beyond an edge is zero.
 
-    rows      [k tiles][rows][32]            the first factor, 32 of a row's elements side by side
-    pairs     [n tiles][k tiles][16][32]     the second factor: row j of a tile has the elements 2j and 2j + 1 of the
-                                             sum of each of 16 columns side by side (VNNI)
+    rows      [k tiles · parts][rows][32]           the first factor, 32 of a row's elements side by side
+    pairs     [n tiles][k tiles · parts][16][32]    the second factor: row j of a tile has the elements 2j and 2j + 1
+                                                    of the sum of each of 16 columns side by side (VNNI)
+
+bf16 has one part. f16 has two: a number is the sum of its upper 8 significant bits and of the other 3, exactly, both
+in the range of bf16. Of f32 two parts keep 16 bits. The tiles of the parts follow one another.
 
 An operand is read along whichever of its dimensions is contiguous: pairs that stand side by side move as 32 bits and
 are transposed in registers, others are interleaved.
@@ -17,6 +20,51 @@ from .emit import transpose
 
 ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
 Extent = int | ir.Value
+
+
+def parts_of(element: ir.Type) -> int:
+    """How many numbers of bf16 stand for one of the element type."""
+    return 1 if isinstance(element, ir.BF16Type) else 2
+
+
+def split(value: ir.Value) -> list[ir.Value]:
+    """A scalar or vector of f16, bf16 or f32 as its parts."""
+    element = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
+    if parts_of(element) == 1:
+        return [value]
+    number = value if isinstance(element, ir.F32Type) else arith.extf(like(value, ir.F32Type.get()), value)
+    bits = arith.bitcast(like(value, ir.IntegerType.get_signless(32)), number)
+    upper = arith.bitcast(number.type, arith.andi(bits, _constant(bits.type, -(1 << 16))))
+    rest = arith.subf(number, upper)
+    if not isinstance(element, ir.F32Type):  # infinity has no rest
+        is_all = arith.cmpf(arith.CmpFPredicate.OEQ, number, upper)
+        rest = arith.select(is_all, _constant(number.type, 0.0), rest)
+    return [_upper_half(upper), _upper_half(rest)]
+
+
+def _upper_half(number: ir.Value) -> ir.Value:
+    """The upper 16 bits of f32, which are bf16."""
+    bf16 = ir.BF16Type.get()
+    if not isinstance(number.type, ir.VectorType):
+        bits = arith.bitcast(ir.IntegerType.get_signless(32), number)
+        shifted = arith.shrui(bits, _constant(bits.type, 16))
+        return arith.bitcast(bf16, arith.trunci(ir.IntegerType.get_signless(16), shifted))
+    count = number.type.shape[0]
+    halves = vector.bitcast(ir.VectorType.get([2 * count], bf16), number)
+    return vector.ShuffleOp(halves, halves, list(range(1, 2 * count, 2))).result
+
+
+def like(value: ir.Value, element: ir.Type) -> ir.Type:
+    """The type of `value` with other elements."""
+    return ir.VectorType.get(value.type.shape, element) if isinstance(value.type, ir.VectorType) else element
+
+
+def _constant(kind: ir.Type, number: float) -> ir.Value:
+    if not isinstance(kind, ir.VectorType):
+        return build.constant(kind, number)
+    element = kind.element_type
+    make = ir.FloatAttr if build.is_float(element) else ir.IntegerAttr
+    return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, make.get(element, number))).result
 
 
 @dataclass(frozen=True)
@@ -91,7 +139,7 @@ def fits(start: ir.Value, width: int, extent: Extent) -> ir.Value | None:
 
 
 def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, start: Extent = 0) -> None:
-    """`source`, rows × depth, from the k tile `start` on, into panel[k tile][row][32]; all rows that the panel has."""
+    """`source`, rows × depth, from the k tile `start` on, into panel[k tile · parts][row][32]; all its rows."""
     _, padded_rows, _ = panel.type.shape
 
     def row(r: ir.Value) -> None:
@@ -99,9 +147,11 @@ def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, star
             k = arith.muli(kt if start == 0 else arith.addi(kt, value_of(start)), build.index(DEPTH))
             if source.is_contiguous(source.column):
                 (read,) = _read(source, [(r, k)], DEPTH, k, depth, [(r, rows)])
-                vector.StoreOp(read, panel, [kt, r, build.index(0)])
+                for part, at in zip(split(read), part_tiles(kt, source), strict=True):
+                    vector.StoreOp(part, panel, [at, r, build.index(0)])
             else:
-                _copy_elements(source, [(r, k)], (rows, depth), panel, [kt, r], lambda lane: (0, lane))
+                targets = [[at, r] for at in part_tiles(kt, source)]
+                _copy_elements(source, [(r, k)], (rows, depth), panel, targets, lambda lane: (0, lane))
 
         count = tiles_of(depth, DEPTH)
         if isinstance(count, int) and isinstance(start, int):
@@ -135,27 +185,37 @@ def pack_tiles(
     for_each(n_tiles[1], n_tile, n_tiles[0])
 
 
+def part_tiles(k_tile: ir.Value, source: Matrix) -> list[ir.Value]:
+    """Where the tiles of the parts are, along k."""
+    parts = parts_of(source.value.type.element_type)
+    first = arith.muli(k_tile, build.index(parts)) if parts > 1 else k_tile
+    return [plus(first, part) for part in range(parts)]
+
+
 def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, place: list[ir.Value]) -> None:
     n, k = (arith.muli(t, build.index(size)) for t, size in zip(place[-2:], (ROWS, DEPTH), strict=True))
+    targets = [[*place[:-1], at] for at in part_tiles(place[-1], source)]
 
-    def store(rows: Sequence[ir.Value]) -> None:
+    def store(part: int, rows: Sequence[ir.Value]) -> None:
         for j, row in enumerate(rows):
-            vector.StoreOp(row, panel, [*place, build.index(j), build.index(0)])
+            vector.StoreOp(row, panel, [*targets[part], build.index(j), build.index(0)])
 
     if source.is_contiguous(source.row):  # elements of a sum side by side: rows of the source are columns of B
         starts = [(k, plus(n, j)) for j in range(ROWS)]
         read = _read(source, starts, DEPTH, k, depth, [(column, columns) for _, column in starts])
         pairs = ir.VectorType.get([PAIRS], ir.IntegerType.get_signless(32))
-        turned = transpose([vector.bitcast(pairs, row) for row in read])
-        store([vector.bitcast(read[0].type, column) for column in turned])
+        for part, rows in enumerate(zip(*map(split, read), strict=True)):
+            turned = transpose([vector.bitcast(pairs, row) for row in rows])
+            store(part, [vector.bitcast(rows[0].type, column) for column in turned])
     elif source.is_contiguous(source.column):
         starts = [(plus(k, j), n) for j in range(DEPTH)]
         read = _read(source, starts, ROWS, n, columns, [(row, depth) for row, _ in starts])
-        store([vector.interleave(read[2 * j], read[2 * j + 1]) for j in range(PAIRS)])
+        for part, rows in enumerate(zip(*map(split, read), strict=True)):
+            store(part, [vector.interleave(rows[2 * j], rows[2 * j + 1]) for j in range(PAIRS)])
     else:
         for j in range(PAIRS):
-            target = [*place, build.index(j)]
-            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, target, lambda x: (x % 2, x // 2))
+            rows = [[*target, build.index(j)] for target in targets]
+            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, rows, lambda x: (x % 2, x // 2))
 
 
 def _read(
@@ -212,7 +272,7 @@ def _copy_elements(
     starts: list[tuple[ir.Value, ir.Value]],
     extents: tuple[Extent, Extent],
     panel: ir.Value,
-    place: list[ir.Value],
+    places: Sequence[list[ir.Value]],
     offsets: Callable[[int], tuple[int, int]],
 ) -> None:
     """A row of a panel element by element, of a source that is contiguous along neither dimension."""
@@ -228,4 +288,5 @@ def _copy_elements(
             scf.YieldOp([memref.LoadOp(source.value, source.subscripts(r, c)).result])
         with ir.InsertionPoint(op.else_block):
             scf.YieldOp([build.constant(element, 0.0)])
-        memref.StoreOp(op.results[0], panel, [*place, build.index(lane)])
+        for part, place in zip(split(op.results[0]), places, strict=True):
+            memref.StoreOp(part, panel, [*place, build.index(lane)])

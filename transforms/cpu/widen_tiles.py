@@ -101,11 +101,12 @@ class _Widening:
 
 
 def _is_factor(value: ir.Value, unit: str) -> bool:
-    """True if an op makes `value` only for a matrix unit to multiply it."""
+    """True if an op makes `value` only for a matrix unit to multiply it as it is."""
     made, uses = defining_op(value), list(value.uses)
     return (
         made is not None
         and made.name == "linalg.generic"
+        and isinstance(value.type.element_type, ir.BF16Type)
         and bool(uses)
         and all(use.operand_number < 2 and suits(use.owner.operation, unit) for use in uses)
     )
