@@ -44,14 +44,9 @@ def split(value: ir.Value) -> list[ir.Value]:
 
 def _upper_half(number: ir.Value) -> ir.Value:
     """The upper 16 bits of f32, which are bf16."""
-    bf16 = ir.BF16Type.get()
-    if not isinstance(number.type, ir.VectorType):
-        bits = arith.bitcast(ir.IntegerType.get_signless(32), number)
-        shifted = arith.shrui(bits, _constant(bits.type, 16))
-        return arith.bitcast(bf16, arith.trunci(ir.IntegerType.get_signless(16), shifted))
-    count = number.type.shape[0]
-    halves = vector.bitcast(ir.VectorType.get([2 * count], bf16), number)
-    return vector.ShuffleOp(halves, halves, list(range(1, 2 * count, 2))).result
+    bits = arith.bitcast(like(number, ir.IntegerType.get_signless(32)), number)
+    half = arith.trunci(like(number, ir.IntegerType.get_signless(16)), arith.shrui(bits, _constant(bits.type, 16)))
+    return arith.bitcast(like(number, ir.BF16Type.get()), half)
 
 
 def like(value: ir.Value, element: ir.Type) -> ir.Type:
