@@ -286,7 +286,7 @@ def _ends_well(part: ir.Value, d: int, root: ir.Value, offset: Extent) -> bool:
         end = form + linear(offset)
         if end.static is not None and end.static == root.type.shape[d]:
             return True
-        if len(end.terms) == 1 and end.const == 0 and end.terms[0][1] == 1 and _is_dim(end.terms[0][0], root, d):
+        if end.const == 0 and any(c == 1 and len(end.terms) == 1 and _is_dim(atom, root, d) for atom, c in end.terms):
             return True
     return False
 
