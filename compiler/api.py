@@ -452,6 +452,13 @@ class Kernel:
             return self._on_gpu(arrays, None)
         return self._runtime.invoke(arrays, self._threads)
 
+    def on_host(self) -> Any:
+        """What `run`s the kernel, for the target nvidia, by host code of MLIR's ExecutionEngine; see `HostKernel`."""
+        from .runtime.nvidia_host import HostKernel
+
+        arch = self._runtime.image.arch
+        return HostKernel(self.ir("llvm"), self.ir("ptx"), self.signature, arch)
+
     def stages(self) -> list[str]:
         """The names of the stages, in order."""
         return list(self._texts)

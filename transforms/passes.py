@@ -56,6 +56,7 @@ PASSES = (
     "nvidia/overlap-matmuls",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
+    "nvidia/host-copies",
 )
 
 

@@ -134,24 +134,39 @@ class Assembled:
 
 
 @functools.cache
-def find_ptxas() -> str | None:
-    """The path of ptxas: of the package nvidia-cuda-nvcc, of Triton, or of an installed CUDA; None if there is none."""
+def find_tool(name: str) -> str | None:
+    """The path of one of CUDA's tools (ptxas, nvdisasm, cuobjdump): of the package nvidia-cuda-nvcc or another one, of
+    Triton, or of an installed CUDA; None if there is none."""
     packages = pathlib.Path(sysconfig.get_path("purelib"))
     places = [
-        *packages.glob("nvidia/cu*/bin/ptxas"),
-        packages / "nvidia/cuda_nvcc/bin/ptxas",
-        pathlib.Path(sys.prefix) / "bin/ptxas",
-        packages / "triton/backends/nvidia/bin/ptxas",
+        *packages.glob(f"nvidia/cu*/bin/{name}"),
+        *packages.glob(f"nvidia/cuda_*/bin/{name}"),
+        pathlib.Path(sys.prefix) / "bin" / name,
+        packages / "triton/backends/nvidia/bin" / name,
     ]
     for place in places:
         if place.exists():
             return str(place)
-    return shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+    return shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
+
+
+def sass(ptx: str, arch: str) -> str | None:
+    """The machine code of PTX as text; None where there is no ptxas, or neither nvdisasm nor cuobjdump."""
+    disassembler = find_tool("nvdisasm") or find_tool("cuobjdump")
+    assembled = assemble(ptx, arch) if disassembler else None
+    if assembled is None or disassembler is None:
+        return None
+    with tempfile.NamedTemporaryFile(prefix="attn-opt-", suffix=".cubin") as file:
+        file.write(assembled.cubin)
+        file.flush()
+        options = ["--dump-sass"] if disassembler.endswith("cuobjdump") else ["-c"]
+        done = subprocess.run([disassembler, *options, file.name], capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else None
 
 
 def assemble(ptx: str, arch: str) -> Assembled | None:
     """Machine code by ptxas; None where there is none. Invalid PTX is an error of ours: RuntimeError."""
-    ptxas = find_ptxas()
+    ptxas = find_tool("ptxas")
     if ptxas is None:
         return None
     with tempfile.TemporaryDirectory(prefix="attn-opt-") as folder:

@@ -177,6 +177,26 @@ class Job:
             file.write(f"{stages[stage].text}\n{self.options.printing.text(module.operation)}")
 
 
+class _DumpCode(Hook):
+    """After the last stage for GPUs, the kernels' PTX, and their machine code as text where CUDA's tools are."""
+
+    def __init__(self, dump: DumpStages):
+        self.dump = dump
+
+    def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
+        if failed or stage.name != "check-lowered":
+            return
+        from ..runtime import nvidia, ptx
+
+        for op in module.regions[0].blocks[0].operations:
+            if op.operation.name == "gpu.module":
+                code = ptx.emit_ptx(ptx.llvm_ir(op.operation), nvidia.DEFAULT_ARCH)
+                self.dump.write("kernels", "ptx", code)
+                machine = ptx.sass(code, nvidia.DEFAULT_ARCH)
+                if machine is not None:
+                    self.dump.write("kernels", "sass", machine)
+
+
 class _Follow(Hook):
     """Notes down which stage is at work."""
 
@@ -271,7 +291,10 @@ def _hooks(options: Options) -> tuple[list[Hook], Timing | None]:
             )
         )
     if options.dump_stages:
-        hooks.append(DumpStages(options.dump_stages, options.printing))
+        dump = DumpStages(options.dump_stages, options.printing)
+        hooks.append(dump)
+        if options.lower_to == "nvidia":
+            hooks.append(_DumpCode(dump))
     if timing:
         hooks.append(timing)  # last: starts after and ends before the others' work
     return hooks, timing
