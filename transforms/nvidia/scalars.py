@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...dialects.mlir import ir
 from ..passes import PassError
-from .thread import asm, constant, create, f32, register_type
+from .thread import NARROW, asm, constant, create, f32, register_type
 
 KEPT = ("arith.", "math.absf", "math.fma", "math.floor", "math.ceil", "math.copysign", "math.sqrt")
 WIDTH_CHANGES = ("arith.extf", "arith.truncf", "arith.index_cast", "arith.index_castui")
@@ -49,11 +50,14 @@ EMITTERS: dict[str, Callable[..., ir.Value]] = {
 }
 
 
-def emit_scalar(op: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
-    """The results of a scalar op on registers."""
+def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
+    """The results of a scalar op on registers; a memref is a `memory.Memory`."""
     for value in (*op.operands, *op.results):
-        if isinstance(value.type, ir.FloatType) and not isinstance(value.type, ir.F16Type | ir.BF16Type | ir.F32Type):
+        if isinstance(value.type, ir.FloatType) and not isinstance(value.type, (*NARROW, ir.F32Type)):
             raise PassError(f"{value.type} is not computed with on GPUs: use f32, f16 or bf16", op)
+    if op.name == "memref.load":
+        memory, *indices = operands
+        return [memory.load(indices)]
     if op.name in WIDTH_CHANGES:
         return [_resized(operands[0], register_type(op.results[0].type), signed="ui" not in op.name)]
     if op.name == "arith.constant":
