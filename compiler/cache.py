@@ -34,6 +34,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dialects.diagnostic import Diagnostic
+from ..transforms.cpu.matrix_unit import matrix_unit
 from ..transforms.host import cache_bytes, host_features
 from . import env
 from .diagnostics import user_error
@@ -115,7 +116,9 @@ def _environment() -> tuple[str, ...]:
                 ours.update(file.read())
     with os.scandir(os.path.join(os.path.dirname(execution_engine.__file__ or ""), "_mlir_libs")) as found:
         theirs = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in found if ".so" in e.name)
-    host = (sorted(host_features()), cache_bytes(1), cache_bytes(2), os.uname().machine, cpu.openmp_library())
+    # The unit is what the process may use, too: asking for it is what loading a kernel that needs it takes.
+    caches = (cache_bytes(1), cache_bytes(2))
+    host = (sorted(host_features()), matrix_unit(), caches, os.uname().machine, cpu.openmp_library())
     return MAGIC.decode(), ours.hexdigest(), repr(theirs), repr(host)
 
 

@@ -1,7 +1,10 @@
 """What passes ask of the machine that compiles, by feature and not by name."""
 
+import ctypes
 import functools
 import pathlib
+import platform
+import sys
 
 DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
 
@@ -17,6 +20,14 @@ def host_features() -> frozenset[str]:
     except OSError:
         pass
     return frozenset()
+
+
+@functools.cache
+def tiles_allowed() -> bool:
+    """Asks Linux, once, for this process's leave to use AMX's tile registers (arch_prctl, ARCH_REQ_XCOMP_PERM)."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    return ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0
 
 
 @functools.cache

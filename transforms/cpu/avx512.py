@@ -45,6 +45,8 @@ _EXP = {
     32: (0.9999997019767761, 0.4999915063381195, 0.1666763573884964, 0.04189793020486832, 0.008290312252938747),
     64: (1.0, *EXP[64]),
 }
+# The same for f32 that is rounded to bf16 right away, which has 8 bits: 9e-5.
+_ROUGH_EXP2 = (0.6951168179512024, 0.22764495015144348, 0.07706708461046219)
 ROUND_DOWN, CURRENT_ROUNDING = 1, 4
 SMALLER_MAGNITUDE = 6  # of two; the sign is that of the one that is taken
 
@@ -58,8 +60,17 @@ def has_exponentials(kind: ir.Type) -> bool:
 
 
 def exp2(n: Numbers, x: ir.Value) -> ir.Value:
+    return _exp2(n, x, _EXP2[n.width])
+
+
+def rough_exp2(n: Numbers, x: ir.Value) -> ir.Value:
+    """For f32 that is rounded to bf16."""
+    return _exp2(n, x, _ROUGH_EXP2)
+
+
+def _exp2(n: Numbers, x: ir.Value, coefficients: tuple[float, ...]) -> ir.Value:
     rest = _call(n, "reduce", x, immediate=ROUND_DOWN)
-    y = _call(n, "scalef", n.polynomial(rest, (1.0, *_EXP2[n.width])), x)
+    y = _call(n, "scalef", n.polynomial(rest, (1.0, *coefficients)), x)
     return n.select("OLT", x, n.number(LEAST_EXP2[n.width]), n.number(0.0), y)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
-from .body import BodyEvaluator, register_type
+from .body import ORDERED, BodyEvaluator, register_type
 from .combiners import Combiner, combiner
 from .schedule import Schedule
 from .structured import NO_LOOP, Operand, Structured
@@ -296,17 +296,24 @@ class Emitter:
                 self._store(out, value, at)
 
     def _combine(self, how: Combiner, parts: list[ir.Value], initial: ir.Value) -> ir.Value:
-        def pairwise(a: ir.Value, b: ir.Value) -> ir.Value:
+        """All partial results and the initial value as one; partial results are numbers, or NaN for good."""
+
+        def exact(a: ir.Value, b: ir.Value) -> ir.Value:
             return ir.Operation.create(how.op, results=[a.type], operands=[a, b]).result
+
+        def pairwise(a: ir.Value, b: ir.Value) -> ir.Value:
+            return arith.select(arith.cmpf(ORDERED[how.op], a, b), a, b) if how.op in ORDERED else exact(a, b)
 
         while len(parts) > 1:
             parts = [pairwise(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
-        kind = ir.Attribute.parse(f"#vector.kind<{how.kind}>")
-        fastmath = None
-        if isinstance(initial.type, ir.FloatType) and how.kind in ("add", "mul"):
-            fastmath = ir.Attribute.parse("#arith.fastmath<reassoc>")  # a tree, not a chain
-        total = vector.ReductionOp(initial.type, kind, parts[0], fastmath=fastmath).result
-        return pairwise(initial, total)
+        (total,) = parts
+        lanes = self.lanes
+        while lanes > 1:  # halves, as a tree
+            lanes //= 2
+            kind = ir.VectorType.get([lanes], total.type.element_type)
+            halves = [vector.extract_strided_slice(kind, total, [at], [lanes], [1]) for at in (0, lanes)]
+            total = pairwise(*halves)
+        return exact(initial, vector.extract(total, [], [0]))
 
     # --- memory
 

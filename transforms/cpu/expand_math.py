@@ -53,6 +53,18 @@ class ExpandMath(Pass):
                 numbers = Numbers(kind)
                 if not self.portable and old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
                     expansion = WIDE_EXPANSIONS[old.name]
+                    if old.name == "math.exp2" and _is_rounded(old.results[0]):
+                        expansion = avx512.rough_exp2
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
             old.erase()
+
+
+def _is_rounded(value: ir.Value) -> bool:
+    """True if f32 is used rounded to bf16, and else only in sums of such numbers."""
+    users = [use.owner.operation for use in value.uses]
+    return "arith.truncf" in {user.name for user in users} and all(
+        user.name == "arith.addf"
+        or (user.name == "arith.truncf" and isinstance(user.results[0].type.element_type, ir.BF16Type))
+        for user in users
+    )

@@ -47,8 +47,8 @@ def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> 
 
 
 def is_fill(op: ir.Operation) -> bool:
-    """True for a linalg.generic on buffers that writes one constant everywhere."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or op.results:
+    """True for a linalg.generic that writes one constant everywhere."""
+    if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
     if constant_value(op.operands[0]) is None:
         return False
