@@ -252,6 +252,49 @@ class Writer:
         ins = [(f"%{places}_q", "w", "i32"), (f"%{places}_{side}", "w", "i32")]
         self.generic(name, "mw", "w", ins, (f"%{name}_init", "m", "i32"), body)
 
+    def cast(self, name: str, value: str, dims: str) -> None:
+        self.empty(name, dims, self.g.element)
+        body = [f"%t = arith.truncf %in0 : {self.acc} to {self.g.element}", f"linalg.yield %t : {self.g.element}"]
+        self.generic(name, dims, "", [(value, dims, self.acc)], (f"%{name}_empty", dims, self.g.element), body)
+
+    def split(self, value: str, dims: str, element: str) -> str:
+        """Heads [h·g] as [h, g]: no data moves."""
+        if not self.grouped:
+            return value
+        groups, whole = self.reassociation(dims)
+        name = f"{value}_split"
+        shape = ", ".join(self.value(c) for c in dims)
+        self.lines.append(
+            f"{name} = tensor.expand_shape {value} {groups} output_shape [{shape}] : "
+            f"{self.whole_type(whole, element)} into {self.type(dims, element)}"
+        )
+        return name
+
+    def joined(self, value: str, dims: str, element: str, suffix: str = "") -> tuple[str, str]:
+        if not self.grouped:
+            return value, self.type(dims, element)
+        groups, whole = self.reassociation(dims)
+        kind = self.whole_type(whole, element)
+        self.lines.append(
+            f"%joined{suffix} = tensor.collapse_shape {value} {groups} : {self.type(dims, element)} into {kind}"
+        )
+        return f"%joined{suffix}", kind
+
+    def reassociation(self, dims: str) -> tuple[str, list[str]]:
+        groups: list[list[int]] = []
+        sizes: list[str] = []
+        for i, c in enumerate(dims):
+            if c == "g":
+                groups[-1].append(i)
+                sizes[-1] = str(self.g.heads)
+            else:
+                groups.append([i])
+                sizes.append(self.size(c))
+        return str(groups), sizes
+
+    def whole_type(self, sizes: list[str], element: str) -> str:
+        return f"tensor<{'x'.join(sizes)}x{element}>"
+
     def broadcast(self, value: str, letters: str, element: str) -> tuple[str, str, str]:
         """A bias or mask as an operand of the ops on scores."""
         dims = "".join(c if l in letters else "0" for c, l in zip(["b", self.heads, "m", "n"], "bhqk", strict=True))
