@@ -340,10 +340,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         else:
             from .runtime import cpu
 
-            types = cpu.Signature.of(module, signature.name)
             pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
-            runtime = cpu.CpuKernel(module, types)
+            runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
     return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record), said
 

@@ -37,7 +37,7 @@ from ..transforms.host import cache_bytes, host_features
 from . import env
 from .diagnostics import user_error
 from .runtime import cpu, elf
-from .runtime.signature import Signature
+from .runtime.signature import Signature, Slot
 from .shapes import Dimensions
 
 if TYPE_CHECKING:
@@ -246,13 +246,13 @@ def _unpacked(data: bytes) -> Compiled:
     for name, size in about["texts"]:
         texts[name], at = bytes(body[at : at + size]), at + size
 
-    def slots(kinds: list) -> tuple[cpu.Slot, ...]:
-        return tuple(cpu.Slot(element, None if shape is None else tuple(shape)) for element, shape in kinds)
+    def slots(kinds: list) -> tuple[Slot, ...]:
+        return tuple(Slot(element, None if shape is None else tuple(shape)) for element, shape in kinds)
 
     groups = [[(i, d) for i, d in group] for group in about["groups"]]
     dimensions = Dimensions(groups, about["sizes"])
     signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions)
-    runtime = cpu.CpuKernel.load(image, cpu.Signature(signature.name, signature.arguments, signature.results))
+    runtime = cpu.CpuKernel.load(image, signature)
     return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"])
 
 

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
 from ..diagnostics import user_error
-from ..runtime.cpu import Slot
+from ..runtime.signature import Slot
 from .torch_lowering import Lowered, first_line, lower
 
 

@@ -11,7 +11,65 @@ from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ..diagnostics import diagnostic, user_error
 from ..shapes import Dimensions, argument_dimensions, size_of
-from .cpu import Slot
+
+WORD = 8  # bytes; pointers, sizes and strides are words
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """The type of an argument or result: element type as MLIR spells it, and the shape, None where it is dynamic.
+
+    `shape` is None for a scalar.
+    """
+
+    element: str
+    shape: tuple[int | None, ...] | None
+
+    @classmethod
+    def of(cls, kind: ir.Type) -> "Slot":
+        if isinstance(kind, ir.RankedTensorType | ir.MemRefType):
+            shape = tuple(None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
+            return cls(str(kind.element_type), shape)
+        return cls(str(kind), None)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.element
+        return f"tensor<{''.join(('?' if s is None else str(s)) + 'x' for s in self.shape)}{self.element}>"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return _dtype(self.element)
+
+    @property
+    def words(self) -> int:
+        """The size of its memref descriptor."""
+        return 3 + 2 * len(self.shape or ())
+
+
+_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+_INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+@functools.cache
+def _dtype(element: str) -> np.dtype:
+    if element in _FLOATS:
+        return np.dtype(_FLOATS[element])
+    if element == "bf16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    if element == "i1":
+        return np.dtype(np.bool_)
+    if element == "index":
+        return np.dtype(np.int64)
+    width = element.lstrip("sui")
+    if width.isdigit() and int(width) in _INTEGERS:
+        kind = np.dtype(_INTEGERS[int(width)])
+        return np.dtype(f"u{kind.name}") if element.startswith("u") else kind
+    raise TypeError(
+        f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index"
+    )
 
 
 def slot_of(kind: ir.Type, function: ir.OpView) -> Slot:
@@ -100,6 +158,8 @@ def _bound(i: int, value: Any, slot: Slot) -> np.ndarray:
     array = as_numpy(value)
     if slot.shape is None and isinstance(value, bool | int | float):
         array = array.astype(slot.dtype)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != slot.dtype:
         raise user_error(f"argument {i} must be {slot} (numpy's {slot.dtype}), but is an array of {array.dtype}")
     shape = slot.shape or ()
