@@ -18,7 +18,8 @@ from ..transforms.passes import PassError
 from . import cache, counts, env, explain, pass_manager
 from .cache import Compiled, Texts
 from .diagnostics import user_error
-from .runtime.signature import Signature
+from .runtime.signature import NotContiguous, Signature
+from .strided import Bound, Variants
 
 Listener = Callable[[Diagnostic], None]
 
@@ -380,18 +381,22 @@ class Kernel:
         runtime: Any,
         threads: int | None = None,
         record: explain.Record | None = None,
+        variants: Variants | None = None,
     ):
         self.signature = signature
         self.target = target
         self._texts = texts
-        self._runtime = runtime
+        self.runtime = runtime
+        self._variants = variants
         self._threads = threads
         self.record = record or {"entries": [], "seconds": []}
 
     @classmethod
     def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
         threads = options.threads or _default_threads()
-        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record)
+        found = compiled.texts, compiled.runtime, threads, compiled.record
+        variants = Variants(compiled.texts, compiled.signature, target, options) if target == "cpu" else None
+        return cls(compiled.signature, target, *found, variants)
 
     @property
     def name(self) -> str:
@@ -413,13 +418,17 @@ class Kernel:
 
                 if any(cuda.is_device_array(a) for a in arguments):
                     return nvidia.check_device_arrays(self.signature, arguments)
-            return self.signature.bind(arguments)
+            arrays = self.signature.bind(arguments, strided=self._variants is not None)
+            if type(arrays) is NotContiguous and self._variants is not None:
+                return self._variants.bound(arrays)
+            return arrays
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        return self._runtime.invoke(arrays, self._threads)
+        runtime = arrays.runtime if type(arrays) is Bound else self.runtime
+        return runtime.invoke(arrays, self._threads)
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

@@ -43,7 +43,7 @@ from .shapes import Dimensions
 if TYPE_CHECKING:
     from .api import Options
 
-MAGIC = b"attn-opt kernel 2\n"
+MAGIC = b"attn-opt kernel 3\n"
 KERNELS_IN_MEMORY = 256
 _SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
 _CHECKSUM = hashlib.sha256().digest_size
@@ -218,8 +218,8 @@ def _packed(compiled: Compiled, image: bytes) -> bytes:
     signature = compiled.signature
     about = {
         "name": signature.name,
-        "arguments": [(slot.element, slot.shape) for slot in signature.arguments],
-        "results": [(slot.element, slot.shape) for slot in signature.results],
+        "arguments": [(slot.element, slot.shape, slot.strided) for slot in signature.arguments],
+        "results": [(slot.element, slot.shape, slot.strided) for slot in signature.results],
         "groups": signature.dimensions.groups,
         "sizes": signature.dimensions.sizes,
         "counts": compiled.counts,
@@ -247,7 +247,7 @@ def _unpacked(data: bytes) -> Compiled:
         texts[name], at = bytes(body[at : at + size]), at + size
 
     def slots(kinds: list) -> tuple[Slot, ...]:
-        return tuple(Slot(element, None if shape is None else tuple(shape)) for element, shape in kinds)
+        return tuple(Slot(e, None if shape is None else tuple(shape), strided) for e, shape, strided in kinds)
 
     groups = [[(i, d) for i, d in group] for group in about["groups"]]
     dimensions = Dimensions(groups, about["sizes"])

@@ -150,9 +150,11 @@ class CpuKernel:
         struct_result = len(results) > 1 or any(r.shape is not None for r in results)
         n_pointers = len(slots) + (1 if results else 0)
         position = n_pointers + len(slots) + 1
-        self._arguments: list[tuple[int, bool, bool]] = []  # position, whether a tensor, whether of dynamic shape
+        # Position, whether a tensor, whether a call tells its sizes and strides, and whether it may have gaps.
+        self._arguments: list[tuple[int, bool, bool, bool]] = []
         for slot in slots:
-            self._arguments.append((position, slot.shape is not None, None in (slot.shape or ())))
+            told = slot.strided or None in (slot.shape or ())
+            self._arguments.append((position, slot.shape is not None, told, slot.strided))
             position += slot.words if slot.shape is not None else 1
         self._result_start = position
         offset, self._results = 0, []
@@ -167,7 +169,7 @@ class CpuKernel:
         # What of a call's block is the same in every call, but for the block's address: pairs of (word, offset).
         links = [(0, WORD * n_pointers), (n_pointers, WORD * self._result_start)] if struct_result else []
         pointer, cell = len(links) // 2, n_pointers + 1
-        for at, tensor, _ in self._arguments:
+        for at, tensor, _, _ in self._arguments:
             if not tensor:
                 links.append((pointer, WORD * at))
             else:
@@ -186,8 +188,8 @@ class CpuKernel:
         base = ctypes.addressof(block)
         for word, offset in self._links:
             block[word] = base + offset
-        for slot, (at, tensor, dynamic) in zip(self.signature.arguments, self._arguments, strict=True):
-            if tensor and not dynamic:  # else by each call
+        for slot, (at, tensor, told, _) in zip(self.signature.arguments, self._arguments, strict=True):
+            if tensor and not told:
                 shape: Any = slot.shape
                 strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
                 block[at + 3 : at + 3 + 2 * len(shape)] = [*shape, *strides]
@@ -199,7 +201,7 @@ class CpuKernel:
         return results[0] if len(results) == 1 else tuple(results) if results else None
 
     def invoke(self, arrays: Sequence[np.ndarray], threads: int | None = None) -> list:
-        """The results on arrays that are known to be of the declared types, C-contiguous and aligned.
+        """The results on arrays that are known to be of the declared types, aligned, and contiguous or strided.
 
         From here on parallel loops use `threads`, if it is given.
         """
@@ -211,16 +213,19 @@ class CpuKernel:
         except IndexError:
             block, base = self._block()
         owners: dict[int, Any] = {}
-        for (at, tensor, dynamic), array in zip(self._arguments, arrays):  # noqa: B905 (checked by who called)
+        for (at, tensor, told, strided), array in zip(self._arguments, arrays):  # noqa: B905 (checked by who called)
             data = _address(array)
             if not tensor:
                 ctypes.memmove(base + WORD * at, data, array.itemsize)
                 continue
             block[at] = block[at + 1] = data
             owners[data] = array
-            if dynamic:
+            if told:
                 rank = array.ndim
                 block[at + 3 : at + 3 + rank] = array.shape
+                if strided:
+                    block[at + 3 + rank : at + 3 + 2 * rank] = [s // array.itemsize for s in array.strides]
+                    continue
                 stride = 1
                 for d in range(at + 2 + 2 * rank, at + 2 + rank, -1):
                     block[d] = stride

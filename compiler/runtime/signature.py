@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,17 +14,20 @@ from ..diagnostics import diagnostic, user_error
 from ..shapes import Dimensions, argument_dimensions, size_of
 
 WORD = 8  # bytes; pointers, sizes and strides are words
+BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
+SMALL = 1 << 14  # bytes of an array that is sooner copied than a kernel is compiled for its layout
 
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
     """The type of an argument or result: element type as MLIR spells it, and the shape, None where it is dynamic.
 
-    `shape` is None for a scalar.
+    `shape` is None for a scalar. A `strided` tensor need not be contiguous but along its last dimension.
     """
 
     element: str
     shape: tuple[int | None, ...] | None
+    strided: bool = False
 
     @classmethod
     def of(cls, kind: ir.Type) -> "Slot":
@@ -98,31 +102,47 @@ class Signature:
     @staticmethod
     def of(function: ir.OpView) -> "Signature":
         kind = function.type
+        strided = set()
+        if "arg_attrs" in function.operation.attributes:
+            strided = {i for i, a in enumerate(function.operation.attributes["arg_attrs"]) if BUFFER_LAYOUT in a}
         return Signature(
             function.name.value,
-            tuple(slot_of(t, function) for t in kind.inputs),
+            tuple(dataclasses.replace(slot_of(t, function), strided=i in strided) for i, t in enumerate(kind.inputs)),
             tuple(slot_of(t, function) for t in kind.results),
             argument_dimensions(function),
         )
 
-    def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
-        """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can."""
+    def bind(self, arguments: Sequence[Any], strided: bool = False) -> list[np.ndarray]:
+        """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can.
+
+        With `strided`, large arrays that are not contiguous stay so where a kernel can read them; the value is then
+        NotContiguous.
+        """
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
         slots, _ = self._checks
-        arrays = []
+        arrays: list[np.ndarray] = []
+        units: list[tuple[int, int]] = []
         for value, (dtype, shape, rank, static, slot) in zip(arguments, slots):  # noqa: B905 (checked above)
-            # Almost always it is what is wanted; all other cases are _bound's.
-            if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank:
-                found = value.shape
-                if found == shape or (static is not None and all(found[d] == size for d, size in static)):
-                    flags = value.flags
-                    if flags.c_contiguous and flags.aligned:
-                        arrays.append(value)
-                        continue
-            arrays.append(_bound(len(arrays), value, slot))
+            # Almost always it is what is wanted; all other cases are _checked's.
+            array = value
+            if (
+                type(value) is not np.ndarray
+                or value.dtype is not dtype
+                or value.ndim != rank
+                or (value.shape != shape and (static is None or any(value.shape[d] != size for d, size in static)))
+            ):
+                array = _checked(len(arrays), value, slot)
+            flags = array.flags
+            if not flags.c_contiguous or not flags.aligned:
+                unit = _unit_of_large(len(arrays), array) if strided else None
+                if unit is None:
+                    array = np.array(array, order="C")
+                else:
+                    units.append((len(arrays), unit))
+            arrays.append(array)
         self.check_dimensions(arrays)
-        return arrays
+        return NotContiguous(arrays, tuple(units)) if units else arrays
 
     def check_dimensions(self, arrays: Sequence[Any]) -> None:
         """A user's error where dimensions differ that are equal in the graph."""
@@ -150,11 +170,47 @@ class Signature:
         return slots, groups
 
 
+class NotContiguous(list):
+    """Arrays of which some are not contiguous: those of `units`, with the dimension along which elements are next to
+    each other."""
+
+    def __init__(self, arrays: list[np.ndarray], units: tuple[tuple[int, int], ...]):
+        super().__init__(arrays)
+        self.units = units
+
+
+def _unit_of_large(i: int, array: np.ndarray) -> int | None:
+    """The unit dimension of argument `i`, None if it is to be copied; where that costs, it is told."""
+    if array.nbytes <= SMALL:
+        return None
+    unit = unit_dimension(array) if array.flags.aligned else None
+    if unit is None:
+        warnings.warn(
+            f"argument {i} is copied at each call: its elements are next to each other in no dimension, or in reverse "
+            f"order (strides {array.strides}); pass np.ascontiguousarray of it",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return unit
+
+
+def unit_dimension(array: np.ndarray) -> int | None:
+    """The last dimension along which elements stand next to each other; None if a memref cannot be so strided."""
+    size, unit = array.itemsize, None
+    for d, stride in enumerate(array.strides):
+        if array.shape[d] > 1:
+            if stride == size:
+                unit = d
+            elif stride < 0 or stride % size:
+                return None
+    return unit
+
+
 def _name(i: int, d: int | None) -> str:
     return f"argument {i}" if d is None else f"dimension {d} of argument {i}"
 
 
-def _bound(i: int, value: Any, slot: Slot) -> np.ndarray:
+def _checked(i: int, value: Any, slot: Slot) -> np.ndarray:
     array = as_numpy(value)
     if slot.shape is None and isinstance(value, bool | int | float):
         array = array.astype(slot.dtype)
@@ -165,9 +221,7 @@ def _bound(i: int, value: Any, slot: Slot) -> np.ndarray:
     shape = slot.shape or ()
     if array.ndim != len(shape) or any(s not in (None, n) for s, n in zip(shape, array.shape, strict=True)):
         raise user_error(f"argument {i} must be {slot}, but is an array of shape {array.shape}")
-    if array.flags.c_contiguous and array.flags.aligned:
-        return array
-    return np.array(array, order="C")
+    return array
 
 
 def as_numpy(value: Any) -> np.ndarray:
@@ -181,7 +235,7 @@ def as_numpy(value: Any) -> np.ndarray:
         import ml_dtypes
         import torch  # it made the value
 
-        return value.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+        return value.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
