@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 ELEMENTS = ("f16", "bf16", "f32", "f64")
-INITS = ("integers", "uniform", "trigonometric")
+INITS = ("integers", "uniform", "trigonometric", "normal integers", "normal")
 PACKINGS = ("", "3hd", "h3d")
 MASK_BLOCK = 64  # made-up masks have dead blocks of this many queries and keys
 
@@ -97,6 +97,13 @@ class Attention:
             totals = tuple(map(sum, zip(*self.groups, strict=True)))
             if self.batch != 1 or totals != (self.queries, self.keys) or self.lengths:
                 raise ValueError("groups stand one after the other: batch is 1, queries and keys are their sums")
+
+    @staticmethod
+    def of_plain(fields: dict) -> "Attention":
+        """From the fields as JSON has them."""
+        tuples = {name: tuple(fields[name]) for name in ("window", "lengths") if name in fields}
+        groups = tuple(map(tuple, fields.get("groups", ())))
+        return Attention(**{**fields, **tuples, "groups": groups})
 
     @property
     def kv(self) -> int:
@@ -185,9 +192,10 @@ class Attention:
 
     # Numbers.
     def inputs(self, init: str = "uniform", seed: int = 0, spans: dict[str, tuple[float, float]] | None = None) -> list:
-        """The arguments: random integers from −3 to 3, random numbers from 0 to 1, or cosines; lengths as they are.
+        """The arguments, made up in one of the ways of INITS; lengths as they are.
 
-        `spans` gives Q, K, V or the bias another range than 0 to 1. A mask is dead in some blocks and some elements.
+        Integers are from −3 to 3, numbers from 0 to 1, or cosines; normal ones have variance 1. `spans` gives Q, K, V
+        or the bias another range than 0 to 1. A mask is dead in some blocks and some elements.
         """
         rng, made = np.random.default_rng(seed), []
         for name, (shape, kind) in self.arguments().items():
@@ -197,6 +205,9 @@ class Attention:
                 made.append(self._offsets(name))
             elif init == "integers":
                 made.append(rng.integers(-3, 4, shape, dtype=np.int8).astype(self.dtype))
+            elif init.startswith("normal"):
+                x = rng.standard_normal(shape, dtype=np.float32)
+                made.append((np.rint(x) if init == "normal integers" else x).astype(self.dtype))
             elif init == "uniform":
                 x = rng.random(shape, dtype=np.float32)
                 low, high = (spans or {}).get(name, (0.0, 1.0))
@@ -226,7 +237,7 @@ class Attention:
         out = np.empty((self.batch, self.heads, len(rows), self.d_v))
         lse = np.empty(out.shape[:3])
         first, end = self.ranges()
-        place = self._places()
+        place = self.places()
         bias, mask = (self.named(inputs).get(name) for name in ("bias", "mask"))
         for b, h, q, k, v in self._heads(inputs):
             for start in range(0, len(rows), 256):  # scores of a block at a time
@@ -250,7 +261,7 @@ class Attention:
                     lse[b, h, start : start + 256] = (m + np.log(total))[:, 0]
         return out, lse
 
-    def _places(self) -> np.ndarray:
+    def places(self) -> np.ndarray:
         """The key that each query stands at, [batch, queries]: j − i of windows and slopes is the distance from it."""
         place = np.zeros((self.batch, self.queries), np.int64)
         for b, q0, q1, k0, _, shift in self.segments():
@@ -305,4 +316,5 @@ def _made_up_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarra
     live = rng.random(shape, dtype=np.float32) < 0.9
     *_, q, k = shape
     blocks = rng.random((-(-q // MASK_BLOCK), -(-k // MASK_BLOCK))) < 0.6
+    blocks[0, 0] = True
     return live & np.repeat(np.repeat(blocks, MASK_BLOCK, 0), MASK_BLOCK, 1)[:q, :k]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from .. import env
 from ..bench import table
+from ..bench.latency import Latency
 from ..bench.measure import Measured, measure
 from ..diagnostics import Printer, user_error
 from .attn_bench_options import Options, parse_options
@@ -68,15 +69,13 @@ def _run(options: Options) -> int:
             found = measure(
                 graph,
                 options.compare,
+                options.measuring,
                 threads=threads,
-                with_roofs=options.peak,
-                validate=options.validate,
-                rounds=options.rounds,
-                seconds=options.seconds,
-                init=options.init,
-                seed=options.seed,
                 progress=lambda what, label=label: bar(f"{label}  {what}"),  # type: ignore[misc]
             )
+            if options.latency:
+                bar(f"{label}  compiling, loading, calling")
+                found.latency = Latency.of(graph)
             bar.step()
             bar.clear()
             all_measured.append(found)
@@ -84,6 +83,10 @@ def _run(options: Options) -> int:
                 lines = (
                     table.case(found) if len(options.cases) == 1 else table.row(found, label, len(all_measured) == 1)
                 )
+                if found.latency is not None:
+                    lines.append(table.latencies(found.latency))
+                if options.kname and found.ours.kernel:
+                    lines.append(found.ours.kernel)
                 print("\n".join(lines), flush=True)
     finally:
         bar.clear()
