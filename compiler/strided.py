@@ -64,7 +64,7 @@ class Variants:
         moved = list(arrays)
         for i, unit in units:
             moved[i] = arrays[i].transpose(_stored(arrays[i].ndim, unit))
-        return Bound(moved, kernel.runtime)
+        return Bound(moved, kernel._runtime)
 
     def _compiled(self, units: Units) -> "Kernel | None":
         from . import api

@@ -252,8 +252,10 @@ def _writes(node: torch.fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return False
     name = name_of(node)
-    in_place = (name.endswith("_") and not name.endswith("__")) or name in IN_PLACE or name.strip("_") in IN_PLACE
-    return in_place or node.target is operator.setitem or "out" in node.kwargs
+    if getattr(node.target, "__module__", "") == operator.add.__module__:  # and_ and or_ write nothing
+        return name in IN_PLACE or node.target is operator.setitem
+    in_place = (name.endswith("_") and not name.endswith("__")) or name.strip("_") in IN_PLACE
+    return in_place or node.kwargs.get("out") is not None
 
 
 def _writes_outside(node: torch.fx.Node, inside: set[torch.fx.Node]) -> bool:

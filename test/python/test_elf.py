@@ -22,7 +22,7 @@ def image():
     try:
         return compile(
             "func.func @f(%a: f64) -> f64 { %r = math.sin %a : f64  return %r : f64 }"
-        ).runtime.object_file()
+        )._runtime.object_file()
     finally:
         del os.environ["ATTN_OPT_CACHE"]
 
