@@ -48,7 +48,8 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     keys = MAX_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        fits = queries * keys * (width + 2) <= cache_bytes(1) if is_matrix else queries * keys * width <= cache_bytes(1) // 2
+        scores = queries * keys * (width + 2 if is_matrix else 2 * width)
+        fits = scores <= cache_bytes(1)
         if fits and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2

@@ -290,7 +290,11 @@ class TileContraction:
             for kt in range(first, first + count):
                 is_rest = isinstance(k, int) and (kt + 1) * DEPTH > k
                 at = build.index(kt)
-                products(sums, lambda i, p, at=at, rest=is_rest: a.tile(self.rows, plus(m0, ROWS * i), at, rest, p), at)
+
+                def first_factor(i: int, part: int, at: ir.Value = at, is_rest: bool = is_rest) -> ir.Value:
+                    return a.tile(self.rows, plus(m0, ROWS * i), at, is_rest, part)
+
+                products(sums, first_factor, at)
             end_sums(sums)
 
         if isinstance(k, int):

@@ -13,13 +13,14 @@ are transposed in registers, others are interleaved.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
 from .emit import transpose
 
 ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
-Extent = int | ir.Value
+Extent: TypeAlias = int | ir.Value
 
 
 def parts_of(element: ir.Type) -> int:
@@ -210,12 +211,12 @@ def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, 
     elif source.is_contiguous(source.column):
         starts = [(plus(k, j), n) for j in range(DEPTH)]
         read = _read(source, starts, ROWS, n, columns, [(row, depth) for row, _ in starts])
-        for part, rows in enumerate(zip(*map(split, read), strict=True)):
-            store(part, [vector.interleave(rows[2 * j], rows[2 * j + 1]) for j in range(PAIRS)])
+        for part, lines in enumerate(zip(*map(split, read), strict=True)):
+            store(part, [vector.interleave(lines[2 * j], lines[2 * j + 1]) for j in range(PAIRS)])
     else:
         for j in range(PAIRS):
-            rows = [[*target, build.index(j)] for target in targets]
-            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, rows, lambda x: (x % 2, x // 2))
+            places = [[*target, build.index(j)] for target in targets]
+            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, places, lambda x: (x % 2, x // 2))
 
 
 def _read(

@@ -361,6 +361,7 @@ class _Kernel:
         source, kind = self.values[op.operands[0]], op.results[0].type
         layout, element = layout_of(kind), str(kind.element_type)
         if layout == "operand_a" and element == "f32":  # in place, as a fragment is
+            assert isinstance(source, Registers | Shared)
             values = source.values if isinstance(source, Registers) else contraction.load_a(source, kind, self.thread)
             return [Registers("operand_a", tuple(kind.shape), list(values))]
         if layout == "operand_a" and isinstance(source, Shared):
