@@ -24,6 +24,7 @@ from ..diagnostics import user_error
 from .lowering import check_lowered, first_line, run
 from .onnx_checks import Checks
 from .onnx_graph import prepared
+from .sequential import to_loops
 
 WAY_OUT = "run that part of the model with another runtime, or replace the node"
 TO_TORCH = "builtin.module(func.func(convert-torch-onnx-to-torch))"
@@ -73,6 +74,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     _to_torch(module, model)
     run(module, TO_LINALG, WAY_OUT)
     checks = Checks(module)
+    to_loops(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("torch", "torch_c", "tm_tensor", "ml_program"), WAY_OUT)
     return Lowered(module, inputs, outputs, weights, checks)
