@@ -149,13 +149,3 @@ def nvidia(arch: str = "sm_90a") -> list[str]:
         "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
         "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
-
-
-def raise_only(module: ir.Module) -> bool:
-    """Raises attention in `module`; whether there is any then."""
-    from ..transforms.attention import find_attention
-    from ..transforms.raise_attention import RaiseAttention
-
-    with module.context, module.operation.location:
-        RaiseAttention().run(module.operation)
-    return bool(find_attention(module.operation))
