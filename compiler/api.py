@@ -1,6 +1,7 @@
 """The Python interface: `compile` gives a `Kernel`, which is called with arrays and shows its IR at every stage."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 import threading
@@ -49,6 +50,7 @@ class Options:
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
+    any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
     def check(self) -> None:
@@ -108,9 +110,8 @@ def _compiled(source: Any, target: str, options: Options) -> "Kernel":
 
 def compile_text(text: str, filename: str, target: str, options: Options) -> "Kernel":
     """Compiles MLIR text; locations name `filename`. Raises DiagnosedError."""
-    check_target(target)
-    options.check()
-    if not _is_cached(target):
+    options = settled(target, options)
+    if not cache.enabled():
         return compile_module(load_text(text, filename), target, options)
     with COMPILING:
         source = cache.key(text, "source", target, options)
@@ -129,9 +130,15 @@ def compile_text(text: str, filename: str, target: str, options: Options) -> "Ke
     return Kernel.of(compiled, target, options)
 
 
-def _is_cached(target: str) -> bool:
-    """Whether kernels for the target are kept. Those for GPUs are not yet: their PTX is compiled by the driver."""
-    return cache.enabled() and target == "cpu"
+def settled(target: str, options: Options) -> Options:
+    """The options with all that depends on this machine chosen; a user's error where the target or one is wrong."""
+    check_target(target)
+    options.check()
+    if target != "nvidia":
+        return options
+    from .runtime import nvidia
+
+    return dataclasses.replace(options, arch=nvidia.choose_arch(options.arch))
 
 
 def _without_locations(module: ir.Module) -> str:
@@ -283,10 +290,9 @@ class Snapshots(pass_manager.Hook):
 
 def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
     """Compiles `module`, in place unless the kernel is there already. Raises DiagnosedError."""
-    check_target(target)
-    options.check()
+    options = settled(target, options)
     with COMPILING:
-        if _is_cached(target):
+        if cache.enabled():
             _, compiled, _ = _found_or_lowered(module, target, options)
         else:
             compiled, _ = _lower(module, target, options)
@@ -331,12 +337,13 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
             from .runtime import nvidia
 
             arch = nvidia.choose_arch(options.arch)
-            pass_manager.run([*fusion, *pipelines.nvidia(arch)], module, hooks=hooks, listener=listener)
+            passes = pipelines.nvidia(arch, options.any_strides)
+            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
             recorder.timed(CODE, time.perf_counter() - start)
             texts.update(code)
-            runtime = nvidia.NvidiaKernel(image, signature)
+            runtime = nvidia.cuda.CudaKernel(image, signature)
         else:
             from .runtime import cpu
 
@@ -345,7 +352,7 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, types)
             recorder.timed(CODE, time.perf_counter() - start)
-    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record), said
+    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record, target), said
 
 
 def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
@@ -370,6 +377,12 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
         raise user_error(str(error)) from None
 
 
+def _general(texts: Mapping[str, str], options: Options) -> Any:
+    """The runtime of the same graph's kernel that takes arrays of any strides."""
+    general = dataclasses.replace(options, any_strides=True, listener=None)
+    return compile_text(texts["graph"], "<graph>", "nvidia", general)._runtime
+
+
 class Kernel:
     """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
 
@@ -386,40 +399,57 @@ class Kernel:
         self.target = target
         self._texts = texts
         self._runtime = runtime
+        self._on_gpu: Callable[[Sequence[Any], Any], list[Any]] | None = getattr(runtime, "call", None)
         self._threads = threads
         self.record = record or {"entries": [], "seconds": []}
 
     @classmethod
     def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
         threads = options.threads or _default_threads()
+        if target == "nvidia":
+            runtime = compiled.runtime
+            runtime.cubins = cache.code_folder
+            if not options.any_strides:
+                runtime.general = functools.partial(_general, compiled.texts, options)
         return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record)
 
     @property
     def name(self) -> str:
         return self.signature.name
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
         """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack.
 
-        For the target nvidia, tensors of torch or CuPy on the GPU are used in place, and so are the results.
+        For the target nvidia, tensors of torch, CuPy or JAX on the GPU are used in place, and results are such
+        tensors; `out`: tensors of torch or CuPy that the results are written to.
         """
-        results = self.run(self.bind(arguments))
+        if self._on_gpu is None:
+            if out is not None:
+                raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
+            results = self.run(self.bind(arguments))
+        else:
+            try:
+                results = self._on_gpu(arguments, out)
+            except DiagnosedError as error:
+                raise CompileError(error.diagnostics) from None
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays that `run` takes, checked."""
         try:
-            if self.target == "nvidia":
-                from .runtime import cuda, nvidia
+            if self._on_gpu is not None:
+                from .runtime.cuda_arrays import device_library
 
-                if any(cuda.is_device_array(a) for a in arguments):
-                    return nvidia.check_device_arrays(self.signature, arguments)
+                if device_library(arguments) is not None:
+                    return list(arguments)  # checked where they are used
             return self.signature.bind(arguments)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
+        if self._on_gpu is not None:
+            return self._on_gpu(arrays, None)
         return self._runtime.invoke(arrays, self._threads)
 
     def stages(self) -> list[str]:

@@ -6,6 +6,7 @@ the text itself, without parsing it. An entry is one file,
 
     <key>.kernel    magic, sha256 of the rest, sizes; then signature, counts and record in JSON, code, the stages' IR
     <key>.source    for a source text: the key of its IR, and the remarks that compiling it gave, in JSON
+    <key>.cubin     for PTX, a GPU's architecture and its driver: the machine code that the driver made
 
 written under another name and renamed, so that readers and writers at once see whole entries only. An entry that is
 damaged, or that this process cannot load, is as good as none: the kernel is compiled again and overwrites it. When the
@@ -43,7 +44,7 @@ from .shapes import Dimensions
 if TYPE_CHECKING:
     from .api import Options
 
-MAGIC = b"attn-opt kernel 2\n"
+MAGIC = b"attn-opt kernel 3\n"
 KERNELS_IN_MEMORY = 256
 _SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
 _CHECKSUM = hashlib.sha256().digest_size
@@ -78,10 +79,11 @@ class Compiled:
 
     signature: Signature
     texts: Texts
-    runtime: cpu.CpuKernel
+    runtime: Any  # a cpu.CpuKernel or cuda.CudaKernel
     counts: dict[str, Any]
     told: bool
     record: dict[str, Any]
+    target: str = "cpu"
 
 
 def enabled() -> bool:
@@ -172,10 +174,24 @@ def keep(key: str, compiled: Compiled) -> None:
     _remember(_kernels, key, compiled)
     image = compiled.runtime.object_file()
     try:
-        elf.load(image, cpu.symbol_sources())
+        _loaded(image, compiled.signature, compiled.target)
     except elf.LoadError:
         return
     _write(f"{key}.kernel", _packed(compiled, image))
+
+
+def _loaded(image: bytes, signature: Signature, target: str) -> Any:
+    """The kernel of an image. Raises elf.LoadError."""
+    if target == "nvidia":
+        from .runtime import cuda
+
+        return cuda.CudaKernel(cuda.Image.unpacked(image), signature)
+    return cpu.CpuKernel.load(image, cpu.Signature(signature.name, signature.arguments, signature.results))
+
+
+def code_folder() -> pathlib.Path | None:
+    """Where machine code for GPUs is kept, which their drivers make; None where nothing is."""
+    return _folder() if enabled() else None
 
 
 def keep_source(source: str, key: str, said: Sequence[Diagnostic], filename: str) -> None:
@@ -225,6 +241,7 @@ def _packed(compiled: Compiled, image: bytes) -> bytes:
         "counts": compiled.counts,
         "told": compiled.told,
         "record": compiled.record,
+        "target": compiled.target,
         "texts": [(name, len(text)) for name, text in compiled.texts.compressed.items()],
     }
     head = json.dumps(about).encode()
@@ -252,8 +269,8 @@ def _unpacked(data: bytes) -> Compiled:
     groups = [[(i, d) for i, d in group] for group in about["groups"]]
     dimensions = Dimensions(groups, about["sizes"])
     signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions)
-    runtime = cpu.CpuKernel.load(image, cpu.Signature(signature.name, signature.arguments, signature.results))
-    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"])
+    runtime = _loaded(image, signature, about["target"])
+    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"], about["target"])
 
 
 # On disk.

@@ -61,7 +61,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         parallel = openmp_library() is not None
     return [
         *ONLINE,
-        "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
+        "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
         "fold-transposes",
@@ -71,6 +71,8 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "canonicalize",
         "cse",
         "fuse-reductions",
+        "own-inits",
+        "write-in-place",  # after it, which tells the outputs apart
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
@@ -123,16 +125,20 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     ]
 
 
-def nvidia(arch: str = "sm_90a") -> list[str]:
-    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
+def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
+    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
+
+    `any_strides`: kernels that take arrays of any strides, at any address of an element.
+    """
     return [
-        *ONLINE,  # its parallel loops become the grid
+        # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
+        *(f"{name}{{finite=false}}" if name == "split-masked-tiles" else name for name in ONLINE),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
-        "outline-kernels",
+        f"outline-kernels{{any-strides={int(any_strides)}}}",
         "canonicalize",
         "cse",
         "assign-layouts",

@@ -39,6 +39,7 @@ PASSES = (
     "cpu/pad-tiles",
     "cpu/lanes-innermost",
     "cpu/fuse-reductions",
+    "cpu/write-in-place",
     "cpu/protect-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",

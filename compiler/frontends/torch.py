@@ -130,8 +130,10 @@ def as_array(value: Any) -> Any:
     return value.numpy()
 
 
-def as_torch(array: np.ndarray) -> torch.Tensor:
-    """A tensor on the array's memory."""
+def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:
+    """A tensor on the array's memory; what a kernel on a GPU gave is one."""
+    if isinstance(array, torch.Tensor):
+        return array
     if array.dtype == _BFLOAT16:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -49,6 +49,27 @@ class Program:
     steps: tuple[Step, ...]
     results: tuple[int, ...]
 
+    def sizing(self) -> set[int]:
+        """The arguments that sizes or grids are computed from: not those that only kernels read."""
+        found: set[int] = set()
+        for step in self.steps:
+            found.update(step.operands[:1] if step.kind == "launch" else step.operands)
+        return {n for n in found if n < self.arguments}
+
+    def plain(self) -> Any:
+        """For JSON."""
+        return [self.arguments, [dataclasses.astuple(step) for step in self.steps], self.results]
+
+    @classmethod
+    def of(cls, plain: Any) -> "Program":
+        arguments, steps, results = _tuples(plain)
+        return cls(arguments, tuple(Step(*step) for step in steps), results)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists, as JSON has them, as the tuples that they were."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
 
 def host_program(function: ir.OpView) -> Program:
     """The program of a function. An op that is no part of such a program is a user's error that names it."""
@@ -104,9 +125,12 @@ def _launch(op: ir.Operation, emit: Any) -> None:
 
 
 def _parameter(kind: ir.Type) -> Any:
-    """A memref: (element, which sizes are passed, how many strides). A scalar: its type."""
+    """A memref: (element, which sizes are passed, rank, the last size if it is known, whether rows are dense); the
+    strides of all dimensions are passed, but the last one of dense rows. A scalar: its type."""
+    from ...transforms.nvidia.values import has_dense_rows
+
     if isinstance(kind, ir.MemRefType):
         dynamic = tuple(d for d, s in enumerate(kind.shape) if s == DYNAMIC)
         last = kind.shape[-1] if kind.rank and kind.shape[-1] != DYNAMIC else None
-        return str(kind.element_type), dynamic, kind.rank, last
+        return str(kind.element_type), dynamic, kind.rank, last, has_dense_rows(kind)
     return str(kind)

@@ -108,6 +108,8 @@ class CollapseShapeTiling(Tiling):
             return [Range.everything(e, r.loops) for e in extents]
         if len(extents) == 1:
             return [r]
+        if extents[0].static == 1:
+            return [Range.everything(extents[0], r.loops), *self._expanded(builder, r, extents[1:])]
         inner = [e.static for e in extents[1:]]
         if any(e is None for e in inner):
             raise Untileable("a tile of a collapsed dimension cannot be split over inner dimensions of dynamic extent")

@@ -83,11 +83,11 @@ def test_nothing_for_a_gpu():
 
 
 def test_no_gpu_is_told():
-    from attn_opt.compiler.runtime import cuda
+    from attn_opt.compiler.runtime import cuda_driver
 
     try:
-        cuda.driver()
-    except cuda.CudaError:
+        cuda_driver.driver()
+    except cuda_driver.CudaError:
         pass
     else:
         pytest.skip("a GPU is here")

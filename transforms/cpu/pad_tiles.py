@@ -91,8 +91,8 @@ class _Padding:
     def _is_independent(self, op: ir.Operation) -> bool:
         if op.name == "tensor.dim":
             return op.operands[0] not in self.padded
-        if op.name != "linalg.generic":
-            return True
+        if op.name != "linalg.generic" or not any(r in self.padded for r in op.results):
+            return True  # what has no rows reads those that are there
         kinds = [str(t) for t in op.attributes["iterator_types"]]
         touched = [loop for loop, c in self.classes.loop_classes(op).items() if c == self.classes.find(self.rows)]
         body = [o.operation.name.split(".")[0] for o in op.regions[0].blocks[0].operations]

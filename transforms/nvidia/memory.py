@@ -177,7 +177,9 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
 def _pairs_aligned(access: Access) -> bool:
     """Whether two columns, the first even, are valid together and stand side by side, aligned, in memory."""
     memory = access.memory.kind
-    last = memory.shape[-1] if memory.rank else 1
+    if not memory.rank or build.constant_value(access.memory.strides[-1]) != 1:
+        return False
+    last = memory.shape[-1]
     static = last != ir.ShapedType.get_dynamic_size() and last % 2 == 0
     size = build.constant_value(access.sizes[1])
     return static and access.strides[1] is access.memory.strides[-1] and size is not None and size % 2 == 0

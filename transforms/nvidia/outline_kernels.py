@@ -48,6 +48,7 @@ class OutlineKernels(Pass):
     """
 
     rows: int = option("rows of tiles are padded to a multiple of this", 64)
+    any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
 
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
@@ -61,7 +62,7 @@ class OutlineKernels(Pass):
                 module.regions[0].blocks.append()
             op.attributes["gpu.container_module"] = ir.UnitAttr.get()
             for number, forall in enumerate(foralls):
-                _Outliner(forall, module.operation, f"{function.name.value}_{number}", self.rows).run()
+                _Outliner(forall, module.operation, f"{function.name.value}_{number}", self).run()
             _erase_dead(function.operation)
 
 
@@ -115,10 +116,11 @@ def _erase_dead(function: ir.Operation) -> None:
 
 
 class _Outliner:
-    def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, rows: int):
+    def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, options: OutlineKernels):
         self.forall, self.module, self.name = forall, module, name
         self.axes = Axes(forall)
-        self.rows = rows
+        self.rows = options.rows
+        self.last_stride = STRIDED if options.any_strides else 1
         self.body = forall.regions[0].blocks[0]
         count = len(forall.results)
         self.outputs = list(self.body.arguments)[len(self.body.arguments) - count :]
@@ -191,9 +193,8 @@ class _Outliner:
             parent = parent.operation.parent
         return parent.operation
 
-    @staticmethod
-    def _memref(kind: ir.RankedTensorType) -> ir.MemRefType:
-        strides = [STRIDED] * (kind.rank - 1) + [1] * (kind.rank > 0)
+    def _memref(self, kind: ir.RankedTensorType) -> ir.MemRefType:
+        strides = [STRIDED] * (kind.rank - 1) + [self.last_stride] * (kind.rank > 0)
         layout = ir.StridedLayoutAttr.get(0, strides)
         return ir.MemRefType.get(kind.shape, kind.element_type, layout if kind.rank else None)
 

@@ -19,7 +19,7 @@ from .memory import SHARED, Access, Memory, copy_to_shared, load_registers, stor
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
-from .values import Value, flat, is_zero, like, parameter_types, register_types
+from .values import Value, flat, has_dense_rows, is_zero, like, parameter_types, register_types
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
@@ -39,7 +39,8 @@ class TilesToNvvm(Pass):
         %3 = arith.subf %2, %m0
         …
 
-    A kernel's parameters: for each memref a pointer, its dynamic sizes (i32), its strides but the last (i64); scalars.
+    A kernel's parameters: for each memref a pointer, its dynamic sizes (i32), its strides (i64) but that of dense rows;
+    scalars.
     `arch`: sm_90a takes wgmma, all others mma.sync. Rows in memory are taken to be aligned as dense ones are.
     """
 
@@ -130,7 +131,7 @@ class _Kernel:
                 self.values[argument] = mine[0]
                 continue
             strides = [*mine[1 + sum(s == DYNAMIC for s in kind.shape) :]]
-            if kind.rank:
+            if has_dense_rows(kind):
                 strides.append(constant(i64(), 1))
             self.values[argument] = Memory(kind, mine[0], strides)
 
@@ -305,7 +306,7 @@ class _Kernel:
         access = self._access(view.memory, indices, dims_of(view), tile.shape)
         kind = view.memory.type
         last = kind.shape[-1]
-        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC
+        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC and has_dense_rows(kind)
         copy_to_shared(access, tile, self.thread, math.gcd(self.options.vector_bytes, 2 * last) if dense else 2)
         return []
 

@@ -19,7 +19,13 @@ def parameter_types(kind: ir.Type) -> list[ir.Type]:
     if not isinstance(kind, ir.MemRefType):
         return [register_type(kind)]
     sizes = [i32() for s in kind.shape if s == DYNAMIC]
-    return [pointer(GLOBAL), *sizes, *[i64()] * (kind.rank - 1)]
+    return [pointer(GLOBAL), *sizes, *[i64()] * (kind.rank - has_dense_rows(kind))]
+
+
+def has_dense_rows(kind: ir.MemRefType) -> bool:
+    """Whether the elements of the last dimension stand side by side; rows are then aligned as dense ones are."""
+    strides, _ = kind.get_strides_and_offset()
+    return bool(kind.rank) and strides[-1] == 1
 
 
 def register_types(kind: ir.Type) -> list[ir.Type]:

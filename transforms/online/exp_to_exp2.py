@@ -39,6 +39,9 @@ class ExpToExp2(Pass):
     through one of its factors, matmuls into an operand, until it meets constants. A bias that is loaded, tanh, or
     whatever else stops it: then the softmax stays. Constants of f16 and bf16 would round the scale: they stop it too.
 
+    A mask's number next to the end of the range becomes the least number: no score can have been below it that the
+    product with log2(e) has not made −∞.
+
     The running maximum, which is carried in units of ln 2, starts from −∞; where its last value is used, that is
     multiplied by ln 2, so that it means what it meant. The sum of the exponentials is what it was.
     """
@@ -144,12 +147,13 @@ class Scaling:
         kind, constant = user.operands[number].type, constant_value(user.operands[number])
         if build.is_narrow(kind):
             return self._blocked(f"a constant of {kind} would be rounded")
-        if not abs(constant * factor) <= LARGEST[kind.width]:
+        largest = LARGEST[kind.width]
+        if constant * factor > largest:
             return self._blocked(f"the constant {constant} times log2(e) is beyond the range of {kind}")
 
         def edit() -> None:
             with ir.InsertionPoint(user), user.location:
-                user.operands[number] = build.constant(kind, constant * factor)
+                user.operands[number] = build.constant(kind, max(constant * factor, -largest))
 
         self._edits.append(edit)
         return True

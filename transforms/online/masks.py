@@ -230,32 +230,51 @@ class TileMasks:
 
     # Scores.
 
-    def dead(self, scalar: Scalar | None) -> Tiles:
-        """Tiles in which the float `scalar` is −∞ in all elements. (Adding to −∞ is taken to give −∞.)"""
+    def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Tiles:
+        """Tiles in which the float `scalar` is `bound` at most in all elements. (Adding to −∞ is taken to give −∞.)"""
         sets = self.sets
         scalar = scalar and follow(scalar)
         if scalar is None:
             return sets.none
         if (number := constant_value(scalar.value)) is not None:
-            return sets.all if number == -math.inf else sets.none
+            return sets.all if number <= bound else sets.none
         op = defining_op(scalar.value)
         if op is None:
             return sets.none
-        if op.name in ("arith.addf", "arith.minnumf", "arith.minimumf"):
-            return sets.union(self.dead(scalar.operand(0)), self.dead(scalar.operand(1)))
+        infinite = bound == -math.inf
+        if op.name in ("arith.minnumf", "arith.minimumf") or (infinite and op.name == "arith.addf"):
+            return sets.union(*(self.dead(scalar.operand(i), bound) for i in (0, 1)))
         if op.name in ("arith.maxnumf", "arith.maximumf"):
-            return sets.intersection(self.dead(scalar.operand(0)), self.dead(scalar.operand(1)))
-        if op.name in ("arith.extf", "arith.truncf", "arith.subf"):
-            return self.dead(scalar.operand(0))
-        if op.name in ("arith.mulf", "arith.divf"):
-            factor = constant_value(op.operands[1])
-            return self.dead(scalar.operand(0)) if factor is not None and factor > 0 else sets.none
+            return sets.intersection(*(self.dead(scalar.operand(i), bound) for i in (0, 1)))
+        if op.name == "arith.extf" or (infinite and op.name in ("arith.truncf", "arith.subf")):
+            return self.dead(scalar.operand(0), bound)
+        if (scaled := _scaled(op)) is not None:
+            return self.dead(scalar.operand(scaled[0]), bound / scaled[1])
         if op.name == "arith.select":
             condition = self.truth(scalar.operand(0))
-            a, b = (self.dead(scalar.operand(i)) for i in (1, 2))
+            a, b = (self.dead(scalar.operand(i), bound) for i in (1, 2))
             chosen = sets.union(sets.intersection(condition.always, a), sets.intersection(condition.never, b))
             return sets.union(chosen, sets.intersection(a, b))
         return sets.none
+
+    def lowest(self, scalar: Scalar | None) -> float | None:
+        """The largest of the finite numbers that selects on the way to `scalar` put where a mask would put −∞."""
+        scalar = scalar and follow(scalar)
+        op = defining_op(scalar.value) if scalar is not None else None
+        if scalar is None or op is None:
+            return None
+        if op.name == "arith.select" or op.name in _BOUNDS:
+            values = [constant_value(v) for v in op.operands]
+            found = [self.lowest(scalar.operand(i)) for i, n in enumerate(values) if n is None]
+            found += [n for n in values if isinstance(n, float) and math.isfinite(n)]
+        elif op.name == "arith.extf":
+            return self.lowest(scalar.operand(0))
+        elif (scaled := _scaled(op)) is not None:
+            inner = self.lowest(scalar.operand(scaled[0]))
+            found = [inner * scaled[1] if inner is not None else None]
+        else:
+            return None
+        return max((n for n in found if n is not None and n < 0), default=None)
 
     def conditions(self, scalar: Scalar | None) -> list[Decided]:
         """The masks on the way to `scalar`, selects in the loop with a constant on one side: where it is not taken."""
@@ -323,6 +342,7 @@ _SIGNED = {
     arith.CmpIPredicate.ugt: arith.CmpIPredicate.sgt,
     arith.CmpIPredicate.uge: arith.CmpIPredicate.sge,
 }
+_BOUNDS = ("arith.minnumf", "arith.minimumf", "arith.maxnumf", "arith.maximumf")
 _LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.select")
 
 
@@ -338,6 +358,17 @@ def _is_count(value: ir.Value) -> bool:
     if loop.name != "scf.forall" or value.arg_number >= len(value.owner.arguments) - len(loop.results):
         return False
     return list(loop.attributes["staticLowerBound"])[value.arg_number] >= 0  # a dynamic one is a negative number
+
+
+def _scaled(op: ir.Operation) -> tuple[int, float] | None:
+    """(0 or 1, c) if `op` is that operand times a positive constant c."""
+    if op.name not in ("arith.mulf", "arith.divf"):
+        return None
+    for number in (1, 0) if op.name == "arith.mulf" else (1,):
+        factor = constant_value(op.operands[number])
+        if factor is not None and 0 < factor < math.inf:
+            return 1 - number, factor if op.name == "arith.mulf" else 1 / factor
+    return None
 
 
 def _not(a: Truth) -> Truth:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from ...dialects.mlir import ir
+from ...dialects.mlir import arith, ir
 from ..formulas import formula
-from ..passes import Pass, remark
+from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in
 from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
+from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .masks import TileMasks
 from .specialise import mark, specialise, unmark
 from .tile_sets import Bound, Tiles, TileSets
@@ -40,32 +41,42 @@ class SplitMaskedTiles(Pass):
     A tile in which all scores are −∞ changes nothing: m = max(m, −∞), a = a·exp(m − m) + 0, and O likewise, also where
     m is still −∞, for then a and O are 0 (checked: they start from 0). So it may be skipped if the loop carries nothing
     else. What a masked score was does not matter: NaN and ∞ times zero, which a dead tile would give, are not made.
+
+    A mask may also be a finite number, such as −1e9: tiles that it fills are computed last, and only where a row of
+    queries needs them (finite_masks.py).
     """
+
+    finite: bool = option("take low finite numbers for masks too, which needs loop bounds from data", True)
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
             loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
             unknown: list[ir.Operation] = []
-            if loops and not any(_split(loop, softmax, unknown) for loop in loops) and unknown:
+            if loops and not any(_split(loop, softmax, unknown, self.finite) for loop in loops) and unknown:
                 remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
 
 
-def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation]) -> bool:
+def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation], finite: bool) -> bool:
     """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones."""
     sets = TileSets(loop)
     if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
         return False
     masks = TileMasks(sets, softmax.operands[0])
     dead = masks.dead(masks.scores)
+    late = _Late.of(loop, softmax, masks, dead) if finite else None
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
     live = sets.all if decided else sets.none
     for one in decided:
         live = sets.intersection(live, one.tiles)
-    reason = _why_not_skipped(loop, softmax) if dead else None
+    reason = _why_not_skipped(loop, softmax) if dead or late is not None else None
     if reason:
         remark(softmax, f"tiles that the mask makes dead are computed: {reason}")
         dead = sets.none
+    if late is not None and not reason:
+        dead = late.tiles
+    else:
+        late = None
     parts = _parts(sets, sets.complement(dead), live)
     if parts == [(*sets.all[0], False)]:
         sets.erase_unused()
@@ -74,13 +85,37 @@ def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation
     schedule = [{"from": formula(low), "to": formula(high), "masked": not is_live} for low, high, is_live in parts]
     depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(softmax)))
     mark(decided)
-    _emit(loop, sets, parts)
+    _emit(loop, sets, parts, late)
     sets.erase_unused()
-    some = ["skips dead tiles"] if dead else []
+    some = ["skips dead tiles"] if dead and late is None else []
+    some += ["skips masked tiles unless a row has no other keys"] if late is not None else []
     some += ["computes live tiles without the mask"] if any(part[2] for part in parts) else []
     details = {"kind": "split", "step": sets.step, "loops_inside": depth, "parts": schedule}
-    remark(location, f"{' and '.join(some)}: {len(parts)} loops in place of one", **details)
+    count = len(parts) + (len(late.tiles) if late is not None else 0)
+    remark(location, f"{' and '.join(some)}: {count} loops in place of one", **details)
     return True
+
+
+@dataclass(frozen=True)
+class _Late:
+    """Tiles whose scores are all `bound` at most: computed after the others, unless rows' `maximum` is far above."""
+
+    tiles: Tiles
+    bound: float
+    gap: float
+    maximum: int  # its position among what the loop carries
+
+    @staticmethod
+    def of(loop: ir.Operation, softmax: ir.Operation, masks: TileMasks, dead: Tiles) -> _Late | None:
+        """What is masked by finite numbers, with what is `dead`; None if nothing is, or the loop cannot tell."""
+        bound = bound_of(softmax, masks.lowest(masks.scores))
+        maximum = carried_maximum(loop, softmax)
+        if bound is None or maximum is None:
+            return None
+        low = masks.dead(masks.scores, bound)
+        if not low or low == dead:
+            return None
+        return _Late(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
 
 
 def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:
@@ -128,20 +163,33 @@ def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bo
     return parts
 
 
-def _emit(loop: ir.Operation, sets: TileSets, parts: list[tuple[Bound, Bound, bool]]) -> None:
+def _emit(loop: ir.Operation, sets: TileSets, parts: list[tuple[Bound, Bound, bool]], late: _Late | None) -> None:
     current = list(loop.operands)[3:]
     for low, high, is_live in parts:
-        bounds = [sets.value(low), sets.value(high)]
-        with ir.InsertionPoint(loop):
-            clone = loop.clone().operation
-        for i, value in enumerate(bounds):
-            clone.operands[i] = value
-        for i, value in enumerate(current):
-            clone.operands[3 + i] = value
-        if is_live:
-            specialise(clone)
-        unmark(clone)
-        current = list(clone.results)
+        current = _copy(loop, sets.value(low), sets.value(high), current, is_live)
+    if late is not None:
+        maxima = current[late.maximum]
+        with ir.InsertionPoint(loop), loop.location:
+            clear = is_clear(maxima, late.bound, late.gap)
+            bounds = [
+                (sets.value(low), arith.select(clear, sets.value(low), sets.value(high))) for low, high in late.tiles
+            ]
+        for first, end in bounds:
+            current = _copy(loop, first, end, current, is_live=False)
     for result, value in zip(loop.results, current, strict=True):
         result.replace_all_uses_with(value)
     loop.erase()
+
+
+def _copy(loop: ir.Operation, low: ir.Value, high: ir.Value, inits: list[ir.Value], is_live: bool) -> list[ir.Value]:
+    """The results of a copy of `loop` before it, from `low` to `high`, without the masks where all is live."""
+    with ir.InsertionPoint(loop):
+        clone = loop.clone().operation
+    for i, value in enumerate([low, high]):
+        clone.operands[i] = value
+    for i, value in enumerate(inits):
+        clone.operands[3 + i] = value
+    if is_live:
+        specialise(clone)
+    unmark(clone)
+    return list(clone.results)

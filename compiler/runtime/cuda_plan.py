@@ -1,0 +1,198 @@
+"""A kernel's program for arguments of known shapes: all sizes, allocations and launches are settled, pointers come with
+each call.
+
+A launch's parameters stand in one array of words; a call writes the pointers of its arrays into it, and launches.
+"""
+
+import ctypes
+import math
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .cuda_arrays import BYTES, Array, Library
+from .cuda_driver import INVALID_CONTEXT, CudaError, driver
+from .dlpack import contiguous_strides
+from .program import Program
+
+FUNCTION_OF = Callable[[str, int], ctypes.c_void_p]  # by a kernel's name and its shared memory
+
+
+class Misfit(Exception):
+    """An argument's strides or address are none that the kernel takes; the message says what they must be."""
+
+
+class Plan:
+    """`values`: the arguments, Arrays and scalars; `outs`: Arrays for results that the caller gave."""
+
+    def __init__(
+        self,
+        program: Program,
+        values: Sequence[Any],
+        outs: Sequence[Array],
+        functions: FUNCTION_OF,
+        library: Library,
+        device: int,
+    ):
+        self.device, self.library = device, library
+        self.words: list[int] = []
+        self.launches: list[Any] = []
+        self.results = program.results
+        # (number, mask of the address, the words that take it) of arguments; (number, words, how to make it) of others.
+        self.arguments: list[tuple[int, int, list[int]]] = []
+        self.made: list[tuple[int, list[int], Callable[[], Any]]] = []
+        self.scalars: list[tuple[int, int, str]] = []  # number, word, type
+        self._places: dict[int, list[int]] = {}
+        self._masks: dict[int, int] = {}
+        self._lock = threading.Lock()  # the words are shared by calls
+        given = dict(zip(program.results, outs, strict=False))
+        all_values = list(values)
+        shapes: dict[int, tuple[tuple[int, ...], str]] = {}
+        pending = []
+        for step in program.steps:
+            number = len(all_values)
+            operands = [all_values[n] for n in step.operands]
+            result: Any = None
+            if step.kind == "constant":
+                result = step.detail
+            elif step.kind == "dim":
+                result = operands[0].shape[operands[1]]
+            elif step.kind == "arithmetic":
+                result = _FORMULAS[step.detail](*operands)
+            elif step.kind == "alloc":
+                element, shape = step.detail
+                sizes = iter(operands)
+                shape = tuple(next(sizes) if s is None else s for s in shape)
+                shapes[number] = (shape, element)
+                result = given.get(number) or Array(0, shape, contiguous_strides(shape), element, device)
+                _check_out(result, shape, element)
+            else:
+                pending.append((step, operands))
+            all_values.append(result)
+        for step, operands in pending:
+            self._launch(step, operands, functions, len(values))
+        self.buffer = (ctypes.c_uint64 * max(len(self.words), 1))(*self.words)
+        self._point()
+        for number, places in self._places.items():
+            if number < len(values):
+                self.arguments.append((number, self._masks[number], places))
+            else:
+                shape, element = shapes[number]
+                self.made.append((number, places, library.allocator(shape, element, device)))
+        for number, (shape, element) in shapes.items():
+            if number not in self._places:  # of no elements: nothing is launched
+                self.made.append((number, [], library.allocator(shape, element, device)))
+        self.stream = ctypes.c_void_p()
+        self.launch = driver().library.cuLaunchKernel
+
+    def _launch(self, step: Any, operands: Sequence[Any], functions: FUNCTION_OF, arguments: int) -> None:
+        name, threads, shared, kinds = step.detail
+        blocks, *parameters = operands
+        if not blocks:
+            return
+        first = len(self.words)
+        for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
+            if isinstance(kind, str):
+                if number < arguments:
+                    self.scalars.append((number, len(self.words), kind))
+                self.words.append(bits(value, kind))
+                continue
+            element, dynamic, rank, last, dense = kind
+            self._check_strides(number, value, element, last, dense)
+            self._places.setdefault(number, []).append(len(self.words))
+            self._masks[number] = self._masks.get(number, 0) | (alignment(element, last, dense) - 1)
+            self.words.append(0)
+            self.words += [value.shape[d] for d in dynamic]
+            strides = [0 if value.shape[d] == 1 else s for d, s in enumerate(value.strides)]
+            self.words += [s & (2**64 - 1) for s in (strides[: rank - 1] if dense else strides)]
+        size = ctypes.c_uint
+        grid = (size(blocks), size(1), size(1), size(threads), size(1), size(1), size(shared))
+        self.launches.append((functions(name, shared), grid, first, len(self.words) - first))
+
+    def _point(self) -> None:
+        """Launches as the driver takes them: its parameters are addresses of our words."""
+        start = ctypes.addressof(self.buffer)
+        found = []
+        for function, grid, first, count in self.launches:
+            pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * (first + i) for i in range(count)))
+            found.append(((function, *grid), pointers))
+        self.launches = found
+
+    @staticmethod
+    def _check_strides(number: int, array: Array, element: str, last: int | None, dense: bool) -> None:
+        needed, size = alignment(element, last, dense), BYTES[element]
+        if not dense or not array.shape:
+            return
+        pairs = zip(array.strides[:-1], array.shape[:-1], strict=True)
+        rows = all(extent == 1 or stride * size % needed == 0 for stride, extent in pairs)
+        if not rows or (array.strides[-1] != 1 and array.shape[-1] != 1):
+            raise Misfit(
+                f"an array of shape {array.shape} has strides {array.strides}: its rows are not dense and aligned to "
+                f"{needed} bytes"
+            )
+
+    def run(self, values: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+        """Launches on the library's stream; the results."""
+        pointer, words = self.library.pointer, self.buffer
+        arrays = dict(zip(self.results, outs, strict=False)) if outs else {}
+        for number, _, make in self.made:
+            if number not in arrays:
+                arrays[number] = make()
+        with self._lock:
+            for number, mask, places in self.arguments:
+                address = pointer(values[number])
+                if address & mask:
+                    raise Misfit(f"an array starts at an address that is no multiple of {mask + 1}")
+                for place in places:
+                    words[place] = address
+            for number, places, _ in self.made:
+                address = pointer(arrays[number])
+                for place in places:
+                    words[place] = address
+            for number, place, kind in self.scalars:
+                words[place] = bits(values[number], kind)
+            self.stream.value = self.library.stream(self.device)
+            for fixed, pointers in self.launches:
+                status = self.launch(*fixed, self.stream, pointers, None)
+                if status:
+                    self._again(status, fixed, pointers)
+        return [arrays[n] if n in arrays else values[n] for n in self.results]
+
+    def _again(self, status: int, fixed: tuple, pointers: Any) -> None:
+        """A thread that has not used the GPU yet has no context: it gets one."""
+        if status == INVALID_CONTEXT:
+            driver().enter(self.device)
+            status = self.launch(*fixed, self.stream, pointers, None)
+        driver().check("cuLaunchKernel", status)
+
+
+def _check_out(array: Array, shape: tuple[int, ...], element: str) -> None:
+    if array.shape != shape or array.element != element:
+        raise CudaError(
+            f"out must be an array of shape {shape} and type {element}, but is one of {array.shape} and {array.element}"
+        )
+
+
+_FORMULAS: dict[str, Callable[..., int]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "a // b": lambda a, b: a // b,
+    "a % b": lambda a, b: a % b,
+    "max(a, b)": max,
+    "min(a, b)": min,
+}
+_FLOATS = {"f32": "<f", "f16": "<e", "f64": "<d"}
+
+
+def bits(value: Any, kind: str) -> int:
+    """A scalar parameter as a word."""
+    if kind in _FLOATS or kind == "bf16":  # narrow floats are f32 in kernels
+        return int.from_bytes(struct.pack("<d" if kind == "f64" else "<f", float(value)), "little")
+    return int(value) & (2**64 - 1)
+
+
+def alignment(element: str, last: int | None, dense: bool) -> int:
+    """What addresses of rows of `last` elements are multiples of where they are `dense`, up to 16 bytes."""
+    return math.gcd(16, BYTES[element] * last) if last and dense else BYTES[element]
