@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.

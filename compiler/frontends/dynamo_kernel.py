@@ -49,8 +49,7 @@ class AttentionCall(torch.nn.Module):
             return self.part(*inputs)
         try:
             arrays = kernel.bind(kernel.program.arguments(inputs))
-            (result,) = kernel.run(arrays, 1 if self.flops(inputs) < NO_ATTENTION = "what its softmax gives is changed before it is multiplied by the values, other than by a factor per row"
-FLOPS_TO_SHARE else None)
+            (result,) = kernel.run(arrays, 1 if self.flops(inputs) < FLOPS_TO_SHARE else None)
         except CompileError:
             if not any(self.dynamic):
                 raise

@@ -90,7 +90,7 @@ def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
 
 
 def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node, str]:
-    """The nodes that make `node` the end of an attention, None if none do; the result; why it is none if it looks so."""
+    """The nodes that make `node` the end of an attention, or None; the result; why it only looks like one."""
     name = name_of(node)
     if name == "scaled_dot_product_attention":
         return {node}, node, ""
