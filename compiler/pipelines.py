@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
@@ -185,13 +184,3 @@ def nvidia_host() -> list[str]:
         "cse",
         "check-lowered{target=nvidia}",
     ]
-
-
-def raise_only(module: ir.Module) -> bool:
-    """Raises attention in `module`; whether there is any then."""
-    from ..transforms.attention import find_attention
-    from ..transforms.raise_attention import RaiseAttention
-
-    with module.context, module.operation.location:
-        RaiseAttention().run(module.operation)
-    return bool(find_attention(module.operation))
