@@ -49,8 +49,7 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
         scores = queries * keys * (width + 2 if is_matrix else 2 * width)
-        fits = scores <= cache_bytes(1)
-        if fits and elements * width <= cache_bytes(2) // 2:
+        if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
     d = loops.k[-1]

@@ -18,7 +18,7 @@ from ...dialects.mlir import arith, ir, memref, vector, x86
 from ..linear import upper_bound
 from ..rewriting import ancestors
 from .blocks import loop_nest, part_of
-from .matrix_unit import Product
+from .matrix_unit import Product, is_native
 from .prepack import Panel, Prepacking, hoisted, size_of
 from .scratch import ALIGNMENT, FRAMES
 from .structured import Operand, Structured, Unsupported
@@ -80,14 +80,15 @@ def roles_of(op: Structured, product: Product) -> Roles:
 class TileContraction:
     """One contraction; `from_zero`: the sums start from zero, else from what C holds."""
 
-    def __init__(self, op: Structured, roles: Roles, from_zero: bool, prepacking: Prepacking):
+    def __init__(self, op: Structured, roles: Roles, from_zero: bool, unit: str, prepacking: Prepacking):
         self.op, self.roles, self.from_zero, self.prepacking = op, roles, from_zero, prepacking
-        f32, bf16 = ir.F32Type.get(), ir.BF16Type.get()
-        self.f32, self.bf16 = f32, bf16
-        self.parts = parts_of(roles.b.element)
+        self.f32 = ir.F32Type.get()
+        own = roles.a.element
+        self.kind = own if own == roles.b.element and is_native(unit, own) else ir.BF16Type.get()
+        self.parts = parts_of(own, self.kind)
         self.sums = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{ROWS}xf32>")
-        self.rows = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{DEPTH}xbf16>")
-        self.pairs = ir.Type.parse(f"!x86.amx.tile<{PAIRS}x{DEPTH}xbf16>")
+        self.rows = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{DEPTH}x{self.kind}>")
+        self.pairs = ir.Type.parse(f"!x86.amx.tile<{PAIRS}x{DEPTH}x{self.kind}>")
 
     # --- sizes
 
@@ -115,7 +116,7 @@ class TileContraction:
                 extents[d] = blocks[d].extent if d in blocks else (size if size is not None else op.size(d))
             a, b, c = (part_of(x, blocks) for x in (r.a, r.b, r.c))
             of_b = Matrix(b, r.b.dims.index(r.k), r.b.dims.index(r.n))
-            panel = self.prepacking.panel(of_b)
+            panel = self.prepacking.panel(of_b, self.kind)
             self._specialised(
                 [(d, min(bounds[d] or steps[d], steps[d])) for d in (r.n, r.k) if not isinstance(extents[d], int)],
                 extents,
@@ -175,18 +176,18 @@ class TileContraction:
             panel = b
         else:
             shape = [most[1] // ROWS, most[2] // DEPTH * self.parts, PAIRS, DEPTH]
-            panel = Panel(self._in_frame(frame, shape, self.bf16), parts=self.parts)
+            panel = Panel(self._in_frame(frame, shape, self.kind), parts=self.parts)
             pack_pairs(b, k, n, panel.value)
         whole = _over(k, DEPTH)
         has_rest = not (isinstance(k, int) and k % DEPTH == 0)
         if most[0] is None:
             rest = None
             if has_rest:
-                rest = self._in_frame(frame, [1, m, DEPTH], self.bf16)
+                rest = self._in_frame(frame, [1, m, DEPTH], self.kind)
                 pack_rows(a, m, k, rest, whole)
             source: Factor = _InPlace(a, a.row_stride(), whole, rest)
         else:
-            rows = self._in_frame(frame, [most[2] // DEPTH * self.parts, most[0], DEPTH], self.bf16)
+            rows = self._in_frame(frame, [most[2] // DEPTH * self.parts, most[0], DEPTH], self.kind)
             with hoisted(a.value, (m, k), frame):
                 pack_rows(a, m, k, rows)
             source = _Packed(rows, self.parts)

@@ -1,5 +1,6 @@
 """The pass ``expand-math``."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -53,18 +54,17 @@ class ExpandMath(Pass):
                 numbers = Numbers(kind)
                 if not self.portable and old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
                     expansion = WIDE_EXPANSIONS[old.name]
-                    if old.name == "math.exp2" and _is_rounded(old.results[0]):
-                        expansion = avx512.rough_exp2
+                    rounded = _rounded_to(old.results[0])
+                    if old.name == "math.exp2" and rounded is not None:
+                        expansion = functools.partial(avx512.rough_exp2, kind=rounded)
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
             old.erase()
 
 
-def _is_rounded(value: ir.Value) -> bool:
-    """True if f32 is used rounded to bf16, and else only in sums of such numbers."""
+def _rounded_to(value: ir.Value) -> ir.Type | None:
+    """The narrow type that a vector of f32 is rounded to, if all else that is done with it is to sum it up."""
     users = [use.owner.operation for use in value.uses]
-    return "arith.truncf" in {user.name for user in users} and all(
-        user.name == "arith.addf"
-        or (user.name == "arith.truncf" and isinstance(user.results[0].type.element_type, ir.BF16Type))
-        for user in users
-    )
+    narrow = {user.results[0].type.element_type for user in users if user.name == "arith.truncf"}
+    only = all(user.name in ("arith.truncf", "arith.addf") for user in users)
+    return narrow.pop() if only and len(narrow) == 1 else None

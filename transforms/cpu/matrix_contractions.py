@@ -53,7 +53,7 @@ class MatrixContractions(Pass):
             fill = fills.get(roles.c.number)
             from_zero = fill is not None and filled_with(fill) == 0
             with ir.InsertionPoint(generic), generic.location:
-                amx.TileContraction(structured, roles, from_zero, prepacking).emit()
+                amx.TileContraction(structured, roles, from_zero, unit, prepacking).emit()
             generic.erase()
             if from_zero:
                 fill.erase()

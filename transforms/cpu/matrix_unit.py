@@ -1,7 +1,8 @@
 """Which instructions multiply matrices of narrow types on this machine, and which contractions they suit.
 
-    amx   tiles of 16 × 16 sums, each of 32 products of bf16 per step (AMX-TILE, AMX-BF16); f16 in two parts
-    none  f32 multiply-adds
+    amx-fp16  tiles of 16 × 16 sums, each of 32 products of bf16 or f16 per step (AMX-TILE, AMX-BF16, AMX-FP16)
+    amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`tile_panels`)
+    none      f32 multiply-adds
 
 Chosen by the host's features; the option `matrix` of the passes that ask forces one. What is no sum of products of two
 inputs, or has too few rows to fill tiles, stays with the vectors.
@@ -16,8 +17,8 @@ from ..host import host_features, tiles_allowed
 from ..passes import PassError, warn
 from ..rewriting import defining_op, ops_in
 
-UNITS = ("amx", "none")
-MATRIX_OPTION = "instructions for products of narrow types: amx or none; empty = what the host has"
+UNITS = ("amx-fp16", "amx-bf16", "none")
+MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
 AMX_FEATURES = {"amx_tile", "amx_bf16"}
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
 
@@ -30,7 +31,7 @@ def matrix_unit(choice: str = "", op: ir.Operation | None = None) -> str:
         return choice
     if host_features() >= AMX_FEATURES:
         if tiles_allowed():
-            return "amx"
+            return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
         if op is not None:
             warn(op, "this process may not use AMX's tiles (arch_prctl was refused): products are computed in f32")
     return "none"
@@ -68,13 +69,18 @@ def product_of(generic: ir.Operation) -> Product | None:
     return Product(tuple(first), tuple(second), tuple(sorted(summed))) if first and second else None
 
 
+def is_native(unit: str, element: ir.Type) -> bool:
+    """True if the unit multiplies numbers of this type as they are."""
+    return isinstance(element, {"amx-fp16": ir.BF16Type | ir.F16Type, "amx-bf16": ir.BF16Type}.get(unit, ()))
+
+
 def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
-    """True if the unit multiplies numbers of these types."""
+    """True if the unit multiplies numbers of these types, as they are or in parts."""
     if unit == "none":
         return False
-    if isinstance(first, ir.BF16Type) and isinstance(second, ir.BF16Type):
+    if first == second and is_native(unit, first):
         return True
-    # In two parts each; P of P·V is not rounded to f16 before.
+    # In parts; P of P·V, which is not rounded before, is f32.
     return all(isinstance(e, ir.F16Type | ir.F32Type) for e in (first, second)) and ir.F16Type.get() in (first, second)
 
 

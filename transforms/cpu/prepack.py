@@ -53,8 +53,8 @@ class Prepacking:
     def __init__(self) -> None:
         self._known: list[tuple[tuple, ir.Value]] = []
 
-    def panel(self, part: Matrix) -> Panel | None:
-        """A panel, packed before the parallel loop around, that has the tiles of this part of a larger operand.
+    def panel(self, part: Matrix, kind: ir.Type) -> Panel | None:
+        """A panel of `kind`, packed before the parallel loop around, with the tiles of this part of a larger operand.
 
         None where there is no such loop, nothing to gain, or the part is not made of whole tiles.
         """
@@ -78,16 +78,16 @@ class Prepacking:
         if k not in fixed and not _ends_well(part.value, k, root, offsets[k]):
             return None
         moving = [d for d in range(len(offsets)) if d not in fixed and d not in (k, n)]
-        key = (task, root, k, n, tuple(sorted(fixed.items())))
+        key = (task, root, k, n, kind, tuple(sorted(fixed.items())))
         value = next((v for known, v in self._known if known == key), None)
         if value is None:
-            value = _pack(root, k, n, fixed, moving, task, part)
+            value = _pack(root, k, n, fixed, moving, task, kind)
             self._known.append((key, value))
         n_tile, k_tile = (
             None if d in fixed else arith.divui(value_of(offsets[d]), build.index(size))
             for d, size in ((n, ROWS), (k, DEPTH))
         )
-        parts = parts_of(part.value.type.element_type)
+        parts = parts_of(root.type.element_type, kind)
         return Panel(value, tuple(value_of(offsets[d]) for d in moving), n_tile, k_tile, parts)
 
 
@@ -98,7 +98,7 @@ def _pack(
     fixed: dict[int, tuple[int, int]],
     moving: Sequence[int],
     task: ir.Operation,
-    part: Matrix,
+    kind: ir.Type,
 ) -> ir.Value:
     with ir.InsertionPoint(task), task.location:
         extents: dict[int, Extent] = {}
@@ -111,13 +111,15 @@ def _pack(
                 extents[d] = root.type.get_dim_size(d)
         counts = [*(extents[d] for d in moving), tiles_of(extents[n], ROWS), tiles_of(extents[k], DEPTH)]
         dynamic = ir.ShapedType.get_dynamic_size()
-        parts = parts_of(part.value.type.element_type)
+        parts = parts_of(root.type.element_type, kind)
         k_tiles = counts[-1]
         k_tiles = k_tiles * parts if isinstance(k_tiles, int) else arith.muli(k_tiles, build.index(parts))
         stored = [*counts[:-1], k_tiles]
         shape = [c if isinstance(c, int) else dynamic for c in stored]
-        kind = ir.MemRefType.get([*shape, PAIRS, DEPTH], ir.BF16Type.get())
-        panel = memref.AllocOp(kind, [c for c in stored if not isinstance(c, int)], [], alignment=ALIGNMENT).result
+        panel_type = ir.MemRefType.get([*shape, PAIRS, DEPTH], kind)
+        panel = memref.AllocOp(
+            panel_type, [c for c in stored if not isinstance(c, int)], [], alignment=ALIGNMENT
+        ).result
         steps = [1] * len(moving) + [CHUNK, CHUNK]
         ends = [value_of(c) for c in counts]
         loop = scf.ParallelOp([], [build.index(0) for _ in ends], ends, [build.index(s) for s in steps], [])

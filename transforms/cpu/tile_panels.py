@@ -4,8 +4,9 @@
     pairs     [n tiles][k tiles · parts][16][32]    the second factor: row j of a tile has the elements 2j and 2j + 1
                                                     of the sum of each of 16 columns side by side (VNNI)
 
-bf16 has one part. f16 has two: a number is the sum of its upper 8 significant bits and of the other 3, exactly, both
-in the range of bf16. Of f32 two parts keep 16 bits. The tiles of the parts follow one another.
+What the unit multiplies has one part. Else a number is the sum of two parts of bf16: of f16 its upper 8 significant
+bits and the other 3, exactly, both in the range of bf16; of f32 they keep 16 bits. The tiles of the parts follow one
+another.
 
 An operand is read along whichever of its dimensions is contiguous: pairs that stand side by side move as 32 bits and
 are transposed in registers, others are interleaved.
@@ -23,15 +24,15 @@ ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column
 Extent: TypeAlias = int | ir.Value
 
 
-def parts_of(element: ir.Type) -> int:
-    """How many numbers of bf16 stand for one of the element type."""
-    return 1 if isinstance(element, ir.BF16Type) else 2
+def parts_of(element: ir.Type, kind: ir.Type) -> int:
+    """How many numbers of the type `kind`, which the unit multiplies, stand for one of the element type."""
+    return 1 if element == kind else 2
 
 
-def split(value: ir.Value) -> list[ir.Value]:
-    """A scalar or vector of f16, bf16 or f32 as its parts."""
+def split(value: ir.Value, kind: ir.Type) -> list[ir.Value]:
+    """A scalar or vector as its parts: itself, or two of bf16 for f16 or f32."""
     element = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
-    if parts_of(element) == 1:
+    if element == kind:
         return [value]
     number = value if isinstance(element, ir.F32Type) else arith.extf(like(value, ir.F32Type.get()), value)
     bits = arith.bitcast(like(value, ir.IntegerType.get_signless(32)), number)
@@ -45,14 +46,9 @@ def split(value: ir.Value) -> list[ir.Value]:
 
 def _upper_half(number: ir.Value) -> ir.Value:
     """The upper 16 bits of f32, which are bf16."""
-    bf16 = ir.BF16Type.get()
-    if not isinstance(number.type, ir.VectorType):
-        bits = arith.bitcast(ir.IntegerType.get_signless(32), number)
-        shifted = arith.shrui(bits, _constant(bits.type, 16))
-        return arith.bitcast(bf16, arith.trunci(ir.IntegerType.get_signless(16), shifted))
-    count = number.type.shape[0]
-    halves = vector.bitcast(ir.VectorType.get([2 * count], bf16), number)
-    return vector.ShuffleOp(halves, halves, list(range(1, 2 * count, 2))).result
+    bits = arith.bitcast(like(number, ir.IntegerType.get_signless(32)), number)
+    half = arith.trunci(like(number, ir.IntegerType.get_signless(16)), arith.shrui(bits, _constant(bits.type, 16)))
+    return arith.bitcast(like(number, ir.BF16Type.get()), half)
 
 
 def like(value: ir.Value, element: ir.Type) -> ir.Type:
@@ -142,16 +138,17 @@ def fits(start: ir.Value, width: int, extent: Extent) -> ir.Value | None:
 def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, start: Extent = 0) -> None:
     """`source`, rows × depth, from the k tile `start` on, into panel[k tile · parts][row][32]; all its rows."""
     _, padded_rows, _ = panel.type.shape
+    kind = panel.type.element_type
 
     def row(r: ir.Value) -> None:
         def tile(kt: ir.Value) -> None:
             k = arith.muli(kt if start == 0 else arith.addi(kt, value_of(start)), build.index(DEPTH))
             if source.is_contiguous(source.column):
                 (read,) = _read(source, [(r, k)], DEPTH, k, depth, [(r, rows)])
-                for part, at in zip(split(read), part_tiles(kt, source), strict=True):
+                for part, at in zip(split(read, kind), part_tiles(kt, source, panel), strict=True):
                     vector.StoreOp(part, panel, [at, r, build.index(0)])
             else:
-                targets = [[at, r] for at in part_tiles(kt, source)]
+                targets = [[at, r] for at in part_tiles(kt, source, panel)]
                 _copy_elements(source, [(r, k)], (rows, depth), panel, targets, lambda lane: (0, lane))
 
         count = tiles_of(depth, DEPTH)
@@ -186,16 +183,17 @@ def pack_tiles(
     for_each(n_tiles[1], n_tile, n_tiles[0])
 
 
-def part_tiles(k_tile: ir.Value, source: Matrix) -> list[ir.Value]:
+def part_tiles(k_tile: ir.Value, source: Matrix, panel: ir.Value) -> list[ir.Value]:
     """Where the tiles of the parts are, along k."""
-    parts = parts_of(source.value.type.element_type)
+    parts = parts_of(source.value.type.element_type, panel.type.element_type)
     first = arith.muli(k_tile, build.index(parts)) if parts > 1 else k_tile
     return [plus(first, part) for part in range(parts)]
 
 
 def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, place: list[ir.Value]) -> None:
     n, k = (arith.muli(t, build.index(size)) for t, size in zip(place[-2:], (ROWS, DEPTH), strict=True))
-    targets = [[*place[:-1], at] for at in part_tiles(place[-1], source)]
+    kind = panel.type.element_type
+    targets = [[*place[:-1], at] for at in part_tiles(place[-1], source, panel)]
 
     def store(part: int, rows: Sequence[ir.Value]) -> None:
         for j, row in enumerate(rows):
@@ -205,14 +203,14 @@ def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, 
         starts = [(k, plus(n, j)) for j in range(ROWS)]
         read = _read(source, starts, DEPTH, k, depth, [(column, columns) for _, column in starts])
         pairs = ir.VectorType.get([PAIRS], ir.IntegerType.get_signless(32))
-        for part, rows in enumerate(zip(*map(split, read), strict=True)):
+        for part, rows in enumerate(zip(*(split(row, kind) for row in read), strict=True)):
             turned = transpose([vector.bitcast(pairs, row) for row in rows])
             store(part, [vector.bitcast(rows[0].type, column) for column in turned])
     elif source.is_contiguous(source.column):
         starts = [(plus(k, j), n) for j in range(DEPTH)]
         read = _read(source, starts, ROWS, n, columns, [(row, depth) for row, _ in starts])
-        for part, lines in enumerate(zip(*map(split, read), strict=True)):
-            store(part, [vector.interleave(lines[2 * j], lines[2 * j + 1]) for j in range(PAIRS)])
+        for part, rows in enumerate(zip(*(split(row, kind) for row in read), strict=True)):
+            store(part, [vector.interleave(rows[2 * j], rows[2 * j + 1]) for j in range(PAIRS)])
     else:
         for j in range(PAIRS):
             places = [[*target, build.index(j)] for target in targets]
@@ -289,5 +287,5 @@ def _copy_elements(
             scf.YieldOp([memref.LoadOp(source.value, source.subscripts(r, c)).result])
         with ir.InsertionPoint(op.else_block):
             scf.YieldOp([build.constant(element, 0.0)])
-        for part, place in zip(split(op.results[0]), places, strict=True):
+        for part, place in zip(split(op.results[0], panel.type.element_type), places, strict=True):
             memref.StoreOp(part, panel, [*place, build.index(lane)])

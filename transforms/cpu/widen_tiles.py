@@ -6,7 +6,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..passes import Pass, option
 from ..rewriting import defining_op, erase_if_unused, ops_in
-from .matrix_unit import MATRIX_OPTION, matrix_unit, suits
+from .matrix_unit import MATRIX_OPTION, is_native, matrix_unit, suits
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, tile_values
 
 
@@ -106,7 +106,7 @@ def _is_factor(value: ir.Value, unit: str) -> bool:
     return (
         made is not None
         and made.name == "linalg.generic"
-        and isinstance(value.type.element_type, ir.BF16Type)
+        and is_native(unit, value.type.element_type)
         and bool(uses)
         and all(use.operand_number < 2 and suits(use.owner.operation, unit) for use in uses)
     )

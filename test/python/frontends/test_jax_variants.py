@@ -102,7 +102,9 @@ def dot_general_values_first(q, k, v):
 
 
 def dot_general_wide(q, k, v):
-    s = lax.dot_general(q, k, (((3,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.promote_types(q, jnp.float32))
+    s = lax.dot_general(
+        q, k, (((3,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.promote_types(q, jnp.float32)
+    )
     return output_of(softmax(s).astype(v.dtype), v)
 
 
