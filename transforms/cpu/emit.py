@@ -20,6 +20,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
 from .body import ORDERED, BodyEvaluator, register_type
 from .combiners import Combiner, combiner
+from .prefetch import Stream
 from .schedule import Schedule
 from .structured import NO_LOOP, Operand, Structured
 
@@ -39,8 +40,18 @@ class Tile:
 class Emitter:
     """Emits one op at the current insertion point."""
 
-    def __init__(self, op: Structured, schedule: Schedule, initial: dict[int, float | int]):
-        """`initial`: constants that accumulators start from, by operand number; others are read."""
+    def __init__(
+        self,
+        op: Structured,
+        schedule: Schedule,
+        initial: dict[int, float | int],
+        streams: Sequence[Stream] = (),
+    ):
+        """`initial`: constants that accumulators start from, by operand number; others are read.
+
+        `streams`: what is prefetched, evenly over the register tiles.
+        """
+        self.streams = streams
         self.op = op
         self.constants = initial
         self.schedule = schedule
@@ -66,6 +77,7 @@ class Emitter:
     def _parallel(self, level: int) -> list[ir.Value]:
         if level < self.n_parallel:
             return self._loops(level, [], lambda _: self._parallel(level + 1))
+        self._prefetch()
         initial = self._load_accumulators()
         final = self._reduction(level, [v for _, v in initial])
         self._store_accumulators([k for k, _ in initial], final)
@@ -97,6 +109,14 @@ class Emitter:
         if d == self.v:  # whole vectors that fill no tile come in the masked loop too
             return self._loop(d, main_end, self._bound(d), width, 1, True, carried, body)
         return self._loop(d, main_end, self._bound(d), 1, 1, False, carried, body)
+
+    def _prefetch(self) -> None:
+        """The share of this register tile, by where it stands in the innermost of the parallel loops."""
+        if self.streams and self.n_parallel:
+            d = self.schedule.order[self.n_parallel - 1]
+            step = self.tiles[d].count * (self.lanes if d == self.v else 1)
+            for stream in self.streams:
+                stream.emit(self.tiles[d].base, step, self.op.sizes[d] or stream.rows)
 
     def _bound(self, d: int) -> int | ir.Value:
         return self.bounds[d] if self.op.sizes[d] is None else self.op.sizes[d]
