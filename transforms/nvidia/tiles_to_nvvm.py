@@ -443,6 +443,7 @@ HANDLERS = {
     "tile.store_shared": _Kernel._store_shared,
     "tile.view": _Kernel._view,
     "tile.wait_matmuls": _Kernel._wait_matmuls,
+    "memref.load": lambda self, op: emit_scalar(op, [self.values[v] for v in op.operands]),
     "tile.load": _Kernel._load,
     "tile.store": _Kernel._store,
     "tile.convert_layout": _Kernel._convert,
