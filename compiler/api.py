@@ -137,9 +137,9 @@ def settled(target: str, options: Options) -> Options:
     options.check()
     if target != "nvidia":
         return options
-    from .runtime import nvidia
+    from .runtime.arch import choose_arch
 
-    return dataclasses.replace(options, arch=nvidia.choose_arch(options.arch))
+    return dataclasses.replace(options, arch=choose_arch(options.arch))
 
 
 def _without_locations(module: ir.Module) -> str:
@@ -336,8 +336,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
+            from .runtime.arch import DEFAULT_ARCH
 
-            arch = nvidia.choose_arch(options.arch)
+            arch = options.arch or DEFAULT_ARCH
             passes = pipelines.nvidia(arch, options.any_strides)
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()

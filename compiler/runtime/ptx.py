@@ -24,12 +24,10 @@ import numpy as np
 
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
+from .arch import PTX_VERSION
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LAYOUT = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-n16:32:64"
-
-# The PTX version that has all instructions in use, by architecture; the driver must know it (CUDA 12.0 and 11.0).
-PTX_VERSION = {"sm_80": 70, "sm_86": 71, "sm_89": 78, "sm_90": 78, "sm_90a": 80}
 
 _SCALARS = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
 _SPECIAL = {"+inf": "inf", "-inf": "-inf", "inf": "inf", "+qnan": "nan", "-qnan": "nan", "qnan": "nan"}

@@ -172,13 +172,14 @@ class _DumpCode(Hook):
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
         if failed or stage.name != "check-lowered":
             return
-        from ..runtime import nvidia, ptx
+        from ..runtime import ptx
+        from ..runtime.arch import DEFAULT_ARCH
 
         for op in module.regions[0].blocks[0].operations:
             if op.operation.name == "gpu.module":
-                code = ptx.emit_ptx(ptx.llvm_ir(op.operation), nvidia.DEFAULT_ARCH)
+                code = ptx.emit_ptx(ptx.llvm_ir(op.operation), DEFAULT_ARCH)
                 self.dump.write("kernels", "ptx", code)
-                machine = ptx.sass(code, nvidia.DEFAULT_ARCH)
+                machine = ptx.sass(code, DEFAULT_ARCH)
                 if machine is not None:
                     self.dump.write("kernels", "sass", machine)
 

@@ -117,6 +117,11 @@ class FakeLibrary:
         )
         return 0
 
+    def _cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, extra: Any) -> int:
+        c = config._obj
+        sizes = map(ctypes.c_uint, (c.gx, c.gy, c.gz, c.bx, c.by, c.bz, c.shared))
+        return self._cuLaunchKernel(function, *sizes, ctypes.c_void_p(c.stream), parameters, extra)
+
     def _cuGetErrorString(self, status: int, text: Any) -> None:
         text._obj.value = f"error {status}".encode()
 

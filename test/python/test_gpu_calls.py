@@ -138,7 +138,7 @@ def test_a_second_call_does_nothing_but_launch(gpu, library):
     before = gpu.calls.copy()
     q, k, v = arguments()
     kernel(q, k, v)
-    assert gpu.calls - before == {"cuLaunchKernel": 1}
+    assert gpu.calls - before == {"cuLaunchKernelEx": 1}
     assert gpu.launches[-1].word(0) == q.ctypes.data
 
 
@@ -219,7 +219,7 @@ def test_a_thread_without_a_context_gets_one(gpu, library):
     kernel(*arguments())
     assert len(gpu.launches) == 2
     gpu.statuses.append(700)
-    with pytest.raises(CompileError, match="cuLaunchKernel failed: error 700"):
+    with pytest.raises(CompileError, match="cuLaunchKernelEx failed: error 700"):
         kernel(*arguments())
 
 

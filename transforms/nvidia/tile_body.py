@@ -172,6 +172,8 @@ class TileBody:
             self._generic(op)
         elif is_structured(op):
             raise PassError(f"expects linalg.generic, but found '{op.name}': run linalg-generalize-named-ops", op)
+        elif op.name == "tensor.extract":
+            self.values[results[0]] = self._extracted(op, {})
         elif len(op.regions) or any(isinstance(v.type, ir.ShapedType) for v in (*results, *op.operands)):
             raise PassError(f"'{op.name}' on tiles is not lowered for GPUs yet", op)
         else:

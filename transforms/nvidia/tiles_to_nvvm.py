@@ -60,6 +60,9 @@ class _Kernel:
         self.name = ir.StringAttr(kernel.attributes["sym_name"]).value
         self.values: dict[ir.Value, Value] = {}
         self.inner = self._inner_dims()
+        if all(o.operands[0].type.element_type.width == 16 for o in ops_in(kernel) if is_contraction(o)):
+            for op in ops_in(kernel, "math.tanh"):  # scores are no better than their operands
+                op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
 
     def run(self) -> None:
         kinds: list[ir.Type] = []
@@ -444,6 +447,7 @@ HANDLERS = {
     "tile.store_shared": _Kernel._store_shared,
     "tile.view": _Kernel._view,
     "tile.wait_matmuls": _Kernel._wait_matmuls,
+    "memref.load": lambda self, op: emit_scalar(op, [self.values[v] for v in op.operands]),
     "tile.load": _Kernel._load,
     "tile.store": _Kernel._store,
     "tile.convert_layout": _Kernel._convert,
