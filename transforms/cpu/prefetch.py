@@ -2,8 +2,8 @@
 
 A tile is streamed in if it is a part of memory from outside of the task that moves on with the loop around: keys,
 values, a loaded bias. Their contractions read it in a pattern that hardware prefetchers do not see through (single
-elements of four rows at a time), and a bias is as far apart as its rows are long. Each contraction of the loop brings in
-a share of the lines per register tile, so that they do not get in the way of its own loads::
+elements of four rows at a time), and a bias is as far apart as its rows are long. Each contraction of the loop brings
+in a share of the lines per register tile, so that they do not get in the way of its own loads::
 
     scf.for %k = … step %c64 {
       %v = memref.subview %values[%k, 0] [64, 128] [1, 1]
