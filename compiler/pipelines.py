@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
@@ -166,11 +165,22 @@ def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
     ]
 
 
-def raise_only(module: ir.Module) -> bool:
-    """Raises attention in `module`; whether there is any then."""
-    from ..transforms.attention import find_attention
-    from ..transforms.raise_attention import RaiseAttention
-
-    with module.context, module.operation.location:
-        RaiseAttention().run(module.operation)
-    return bool(find_attention(module.operation))
+def nvidia_host() -> list[str]:
+    """For the host's part of what `nvidia` made, with code in place of kernels: copies and launches, for the CPU."""
+    return [
+        "host-copies",
+        "canonicalize",
+        "func.func(gpu-async-region)",  # copies and launches in a row, on one stream
+        "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map}",
+        "func.func(llvm-request-c-wrappers)",
+        "expand-strided-metadata",
+        "lower-affine",
+        "gpu-to-llvm",
+        "convert-arith-to-llvm",
+        "finalize-memref-to-llvm",
+        "convert-func-to-llvm",
+        "reconcile-unrealized-casts",
+        "canonicalize",
+        "cse",
+        "check-lowered{target=nvidia}",
+    ]

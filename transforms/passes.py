@@ -61,6 +61,7 @@ PASSES = (
     "nvidia/overlap-matmuls",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
+    "nvidia/host-copies",
 )
 
 

@@ -1,7 +1,8 @@
 """A block of sums as dot products of pairs of bf16 (AVX512-BF16).
 
 A vector has the sums of 16 columns; one instruction adds to each the products of a pair of A's row, which is read as
-32 bits and broadcast, and of a pair of B's column, of which a row of a panel has 16. A register tile is 8 rows × 2 vectors.
+32 bits and broadcast, and of a pair of B's column, of which a row of a panel has 16. A register tile is 8 rows × 2
+vectors.
 """
 
 from ...dialects import build

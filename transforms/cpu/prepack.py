@@ -128,8 +128,8 @@ def _pack(
             *outer, n_start, k_start = body.arguments
             at = {d: build.index(start) for d, (start, _) in fixed.items() if d not in (k, n)}
             at |= dict(zip(moving, outer, strict=True))
-            shift = tuple(fixed[d][0] if d in fixed else 0 for d in (k, n))
-            source = Matrix(root, k, n, at, shift)
+            shift_k, shift_n = (fixed[d][0] if d in fixed else 0 for d in (k, n))
+            source = Matrix(root, k, n, at, (shift_k, shift_n))
             ranges = []
             for start, count in ((n_start, counts[-2]), (k_start, counts[-1])):
                 end = arith.minui(arith.addi(start, build.index(CHUNK)), value_of(count))
@@ -286,8 +286,10 @@ def _ends_well(part: ir.Value, d: int, root: ir.Value, offset: Extent) -> bool:
         end = form + linear(offset)
         if end.static is not None and end.static == root.type.shape[d]:
             return True
-        if end.const == 0 and any(c == 1 and len(end.terms) == 1 and _is_dim(atom, root, d) for atom, c in end.terms):
-            return True
+        if end.const == 0 and len(end.terms) == 1:
+            ((term, factor),) = end.terms
+            if factor == 1 and _is_dim(term, root, d):
+                return True
     return False
 
 

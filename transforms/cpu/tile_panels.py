@@ -14,13 +14,14 @@ are transposed in registers, others are interleaved.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
 from .emit import transpose
 
 ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
-Extent = int | ir.Value
+Extent: TypeAlias = int | ir.Value
 
 
 def parts_of(element: ir.Type, kind: ir.Type) -> int:
@@ -212,8 +213,8 @@ def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, 
             store(part, [vector.interleave(rows[2 * j], rows[2 * j + 1]) for j in range(PAIRS)])
     else:
         for j in range(PAIRS):
-            rows = [[*target, build.index(j)] for target in targets]
-            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, rows, lambda x: (x % 2, x // 2))
+            places = [[*target, build.index(j)] for target in targets]
+            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, places, lambda x: (x % 2, x // 2))
 
 
 def _read(
