@@ -13,7 +13,6 @@ from .structured import NO_LOOP, Operand, Structured
 
 AHEAD = 12 << 10  # bytes: what arrives within the latency of memory, several times over
 SHORT = 16  # rows: what is shorter is over before it pays
-LEVEL = 2  # of locality: into the L2 cache; L1 has fewer places for lines under way
 
 
 def rows_ahead(op: Structured, operand: Operand) -> tuple[int, int] | None:
