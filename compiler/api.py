@@ -51,7 +51,7 @@ class Options:
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
-    split_keys: int = 0  # into how many parts keys are split; 1 = not; 0 = where too few blocks would leave workers idle
+    split_keys: int = 0  # into how many parts; 1 = not; 0 = where too few blocks would leave threads idle
     any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
@@ -63,10 +63,9 @@ class Options:
             if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
         if not isinstance(self.split_keys, int) or self.split_keys < 0:
-            raise user_error(f"split_keys must be 0 (by rule), 1 (never) or a number of parts, but is {self.split_keys!r}")
+            raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
             raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
-
 
     @property
     def workers(self) -> int:

@@ -30,9 +30,7 @@ def merged(
     with ir.InsertionPoint(loop.body):
         output, maximum, total = loop.inner_iter_args
         part_output, part_maximum, part_total = (
-            extract(
-                init.type, value, [loop.induction_variable, *offsets], [1, *sizes], [1] * (1 + len(offsets))
-            )
+            extract(init.type, value, [loop.induction_variable, *offsets], [1, *sizes], [1] * (1 + len(offsets)))
             for init, (value, offsets, sizes) in zip(inits, slices, strict=True)
         )
         maximum, total, kept, added = _statistics(maximum, total, part_maximum, part_total, exp2)

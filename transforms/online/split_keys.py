@@ -14,7 +14,7 @@ from ..parallel_loops import slice_parts
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, ops_in
 from ..slices import Size, extract, insert_parallel
-from .accumulation import ACCUM, MAX, Accumulation, Unsuited, accumulation_of, carried_levels, filled_with, zero_like
+from .accumulation import MAX, Accumulation, Unsuited, accumulation_of, carried_levels, filled_with, zero_like
 from .merge_parts import merged
 
 TASKS = 2  # per worker, where keys are split: what one takes longer the next one makes up for
@@ -199,7 +199,7 @@ class KeyLoop:
         self, copies: _Copies, part: ir.Value, parts: int, shared: list[ir.Value], place: tuple
     ) -> list[ir.Value]:
         """The loop over the tiles of `part`."""
-        lower, upper, step = (copies.value(v) for v in list(self.loop.operands)[:3])
+        lower, upper = (copies.value(v) for v in list(self.loop.operands)[:2])
         inits: list[ir.Value] = [self.loop.operands[3]] * 3
         for i, (position, out, first) in enumerate(zip(self.positions, shared, (0.0, -math.inf, 0.0), strict=True)):
             kind = self.loop.operands[3 + position].type
