@@ -33,7 +33,8 @@ func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 
-// Lanes along the reduction: partial results, combined after the loop; a masked loop over the rest.
+// Lanes along the reduction: partial results, combined after the loop, those of neighbours together; a masked loop over
+// the rest.
 // CHECK-LABEL: func.func @row_maximum
 // CHECK: scf.for
 // CHECK: vector.load %arg0
@@ -41,8 +42,10 @@ func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref
 // CHECK: vector.create_mask
 // CHECK: vector.maskedload %arg0
 // CHECK: arith.select
-// CHECK: vector.reduction <maxnumf>
-// CHECK: memref.store %{{.*}}, %arg1
+// CHECK: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
+// CHECK: vector.shuffle {{.*}} : vector<8xf32>, vector<8xf32>
+// CHECK: arith.maxnumf {{.*}} : vector<4xf32>
+// CHECK: vector.store %{{.*}}, %arg1[{{.*}}] : memref<4xf32>, vector<4xf32>
 func.func @row_maximum(%a: memref<4x?xf32>, %b: memref<4xf32>) {
   linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
       ins(%a : memref<4x?xf32>) outs(%b : memref<4xf32>) {
