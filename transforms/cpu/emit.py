@@ -249,8 +249,14 @@ class Emitter:
                 keys += [(out.number, offsets) for offsets in self._accumulator_offsets(out)]
         return keys
 
+    def _chains(self, out: Operand) -> int:
+        """How many partial results of an element are computed in turn; they are combined after the loops."""
+        return self.schedule.chains if out.number in self.combiners and not self._is_split(out) else 1
+
     def _accumulator_offsets(self, out: Operand) -> list[Offsets]:
-        return list(itertools.product(*(range(self._accumulator_count(d)) for d in self._accumulator_loops(out))))
+        """Unroll offsets along the loops of the accumulator, and the chain."""
+        counts = [self._accumulator_count(d) for d in self._accumulator_loops(out)]
+        return list(itertools.product(*(range(n) for n in [*counts, self._chains(out)])))
 
     def _accumulator_count(self, d: int) -> int:
         if d != self.v or self.op.is_parallel(d):
@@ -270,7 +276,8 @@ class Emitter:
         return self.v != NO_LOOP and (self._is_split(out) or self.v in out.loops)
 
     def _accumulator_key(self, out: Operand, point: Offsets) -> Key:
-        return out.number, tuple(point[d] for d in self._accumulator_loops(out))
+        chain = sum(point[d] for d in range(self.op.n_loops) if not self.op.is_parallel(d)) % self._chains(out)
+        return out.number, (*(point[d] for d in self._accumulator_loops(out)), chain)
 
     def _load_accumulators(self) -> list[tuple[Key, ir.Value]]:
         self.initial: dict[Key, ir.Value] = {}
@@ -281,11 +288,11 @@ class Emitter:
             for offsets in self._offsets(sorted(out.loops)):
                 self.initial[out.number, offsets] = self._initial(out, self._at(out.loops, offsets))
             for offsets in self._accumulator_offsets(out):
-                at = dict(zip(self._accumulator_loops(out), offsets, strict=True))
-                if self._is_split(out):
+                at = dict(zip(self._accumulator_loops(out), offsets[:-1], strict=True))
+                if self._is_split(out) or offsets[-1]:
                     kind = register_type(out.element)
-                    neutral = build.constant(kind, self.combiners[out.number].neutral)
-                    value = self.evaluator.broadcast(neutral)
+                    value = build.constant(kind, self.combiners[out.number].neutral)
+                    value = self.evaluator.broadcast(value) if self._is_vector_accumulator(out) else value
                 else:
                     value = self.initial[out.number, tuple(at[d] for d in sorted(out.loops))]
                 result.append(((out.number, offsets), value))
@@ -313,20 +320,17 @@ class Emitter:
                 value = parts[0]
                 if self._is_split(out):
                     value = self._combine(self.combiners[out.number], parts, self.initial[out.number, offsets])
+                elif len(parts) > 1:
+                    value = _tree(self.combiners[out.number], parts)
                 self._store(out, value, at)
 
     def _combine(self, how: Combiner, parts: list[ir.Value], initial: ir.Value) -> ir.Value:
-        def pairwise(a: ir.Value, b: ir.Value) -> ir.Value:
-            return ir.Operation.create(how.op, results=[a.type], operands=[a, b]).result
-
-        while len(parts) > 1:
-            parts = [pairwise(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
         kind = ir.Attribute.parse(f"#vector.kind<{how.kind}>")
         fastmath = None
         if isinstance(initial.type, ir.FloatType) and how.kind in ("add", "mul"):
             fastmath = ir.Attribute.parse("#arith.fastmath<reassoc>")  # a tree, not a chain
-        total = vector.ReductionOp(initial.type, kind, parts[0], fastmath=fastmath).result
-        return pairwise(initial, total)
+        total = vector.ReductionOp(initial.type, kind, _tree(how, parts), fastmath=fastmath).result
+        return _tree(how, [initial, total])
 
     # --- memory
 
@@ -406,6 +410,16 @@ class Emitter:
         ).result
         lane = arith.muli(self._step(ir.IndexType.get()), self.evaluator.broadcast(stride))
         return flat, position, lane
+
+
+def _tree(how: Combiner, parts: list[ir.Value]) -> ir.Value:
+    """Partial results combined pairwise."""
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [
+            ir.Operation.create(how.op, results=[p[0].type], operands=p).result if len(p) == 2 else p[0] for p in pairs
+        ]
+    return parts[0]
 
 
 def transpose(rows: list[ir.Value]) -> list[ir.Value]:
