@@ -7,11 +7,13 @@ Options that are not its own go to every case, as ``attn-bench`` has them (--rou
 """
 
 import argparse
+import dataclasses
 import pathlib
 import shlex
 import sys
 
 from attn_opt.compiler.bench import table
+from attn_opt.compiler.bench.latency import Latency
 from attn_opt.compiler.bench.measure import measure
 from attn_opt.compiler.tools.attn_bench import Bar
 from attn_opt.compiler.tools.attn_bench_options import parse_options
@@ -44,12 +46,8 @@ def main() -> int:
         measured = measure(
             options.cases[0][1],
             options.compare,
+            dataclasses.replace(options.measuring, with_roofs=True),
             threads=found.threads,
-            with_roofs=True,
-            rounds=options.rounds,
-            seconds=options.seconds,
-            init=options.init,
-            seed=options.seed,
             progress=lambda what, name=name: bar(f"{name}: {what}"),
         )
         bar.step()
@@ -63,6 +61,8 @@ def main() -> int:
     print(
         "\n" + "\n".join(note for note in table.notes([m for _, m in rows]) if "not installed" in note or "FMA" in note)
     )
+    if cases:
+        print(f"{cases[0][0]}: {table.latencies(Latency.of(cases[0][1].cases[0][1]))}")
     return 1 if failed else 0
 
 

@@ -40,11 +40,14 @@ PASSES = (
     "cpu/lanes-innermost",
     "cpu/sink-scales",
     "cpu/fuse-reductions",
+    "cpu/round-results",
+    "cpu/slice-fills",
     "cpu/write-in-place",
     "cpu/protect-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
     "cpu/parallelize-linalg",
+    "cpu/matrix-contractions",
     "cpu/pack-contractions",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
@@ -58,6 +61,7 @@ PASSES = (
     "nvidia/overlap-matmuls",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
+    "nvidia/host-copies",
 )
 
 

@@ -7,6 +7,8 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
   most half of an L1 data cache, through whose other half keys and values stream, and keys, values, queries, output and
   scores half of the L2 cache;
+- where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores in
+  f32 and the probabilities in 16 bits fill the L1 data cache;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -17,9 +19,11 @@ from __future__ import annotations
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
+from .cpu.matrix_unit import MIN_ROWS, matrix_unit, multiplies
 from .host import cache_bytes
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
+MATRIX_QUERIES = 32
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -31,7 +35,12 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1]:
         sizes[d] = 1
-    queries = min(QUERIES, extent_of(extents, loops.m[-1:], QUERIES))
+    rows = extent_of(extents, loops.m[-1:], QUERIES)
+    is_matrix = rows >= MIN_ROWS and all(
+        multiplies(matrix_unit(), op.operands[0].type.element_type, op.operands[1].type.element_type)
+        for op in (attention.scores, root)
+    )
+    queries = min(MATRIX_QUERIES if is_matrix else QUERIES, rows)
     for d in loops.m[-1:]:
         sizes[d] = queries
     head_sizes = _head_sizes(attention, extents)
@@ -39,7 +48,8 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     keys = MAX_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        if queries * keys * width <= cache_bytes(1) // 2 and elements * width <= cache_bytes(2) // 2:
+        scores = queries * keys * (width + 2 if is_matrix else 2 * width)
+        if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
     d = loops.k[-1]

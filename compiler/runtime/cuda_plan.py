@@ -19,6 +19,17 @@ from .program import Program
 FUNCTION_OF = Callable[[str, int], ctypes.c_void_p]  # by a kernel's name and its shared memory
 
 
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
 class Misfit(Exception):
     """An argument's strides or address are none that the kernel takes; the message says what they must be."""
 
@@ -83,8 +94,7 @@ class Plan:
         for number, (shape, element) in shapes.items():
             if number not in self._places:  # of no elements: nothing is launched
                 self.made.append((number, [], library.allocator(shape, element, device)))
-        self.stream = ctypes.c_void_p()
-        self.launch = driver().library.cuLaunchKernel
+        self.launch = driver().library.cuLaunchKernelEx  # fewer arguments than cuLaunchKernel, which ctypes converts
 
     def _launch(self, step: Any, operands: Sequence[Any], functions: FUNCTION_OF, arguments: int) -> None:
         name, threads, shared, kinds = step.detail
@@ -106,17 +116,16 @@ class Plan:
             self.words += [value.shape[d] for d in dynamic]
             strides = [0 if value.shape[d] == 1 else s for d, s in enumerate(value.strides)]
             self.words += [s & (2**64 - 1) for s in (strides[: rank - 1] if dense else strides)]
-        size = ctypes.c_uint
-        grid = (size(blocks), size(1), size(1), size(threads), size(1), size(1), size(shared))
-        self.launches.append((functions(name, shared), grid, first, len(self.words) - first))
+        config = Config(blocks, 1, 1, threads, 1, 1, shared, None, None, 0)
+        self.launches.append((functions(name, shared), config, first, len(self.words) - first))
 
     def _point(self) -> None:
         """Launches as the driver takes them: its parameters are addresses of our words."""
         start = ctypes.addressof(self.buffer)
         found = []
-        for function, grid, first, count in self.launches:
+        for function, config, first, count in self.launches:
             pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * (first + i) for i in range(count)))
-            found.append(((function, *grid), pointers))
+            found.append((config, (ctypes.byref(config), function, pointers, None)))
         self.launches = found
 
     @staticmethod
@@ -152,19 +161,20 @@ class Plan:
                     words[place] = address
             for number, place, kind in self.scalars:
                 words[place] = bits(values[number], kind)
-            self.stream.value = self.library.stream(self.device)
-            for fixed, pointers in self.launches:
-                status = self.launch(*fixed, self.stream, pointers, None)
+            stream = self.library.stream(self.device)
+            for config, fixed in self.launches:
+                config.stream = stream
+                status = self.launch(*fixed)
                 if status:
-                    self._again(status, fixed, pointers)
+                    self._again(status, fixed)
         return [arrays[n] if n in arrays else values[n] for n in self.results]
 
-    def _again(self, status: int, fixed: tuple, pointers: Any) -> None:
+    def _again(self, status: int, fixed: tuple) -> None:
         """A thread that has not used the GPU yet has no context: it gets one."""
         if status == INVALID_CONTEXT:
             driver().enter(self.device)
-            status = self.launch(*fixed, self.stream, pointers, None)
-        driver().check("cuLaunchKernel", status)
+            status = self.launch(*fixed)
+        driver().check("cuLaunchKernelEx", status)
 
 
 def _check_out(array: Array, shape: tuple[int, ...], element: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
-from .body import BodyEvaluator, register_type
+from .body import ORDERED, BodyEvaluator, register_type
 from .combiners import Combiner, combiner
 from .prefetch import Stream
 from .schedule import Schedule
@@ -321,16 +321,22 @@ class Emitter:
                 if self._is_split(out):
                     value = self._combine(self.combiners[out.number], parts, self.initial[out.number, offsets])
                 elif len(parts) > 1:
-                    value = _tree(self.combiners[out.number], parts)
+                    value = _tree(self.combiners[out.number].combine, parts)
                 self._store(out, value, at)
 
     def _combine(self, how: Combiner, parts: list[ir.Value], initial: ir.Value) -> ir.Value:
-        kind = ir.Attribute.parse(f"#vector.kind<{how.kind}>")
-        fastmath = None
-        if isinstance(initial.type, ir.FloatType) and how.kind in ("add", "mul"):
-            fastmath = ir.Attribute.parse("#arith.fastmath<reassoc>")  # a tree, not a chain
-        total = vector.ReductionOp(initial.type, kind, _tree(how, parts), fastmath=fastmath).result
-        return _tree(how, [initial, total])
+        """All partial results and the initial value as one; partial results are numbers, or NaN for good."""
+
+        def pairwise(a: ir.Value, b: ir.Value) -> ir.Value:
+            return arith.select(arith.cmpf(ORDERED[how.op], a, b), a, b) if how.op in ORDERED else how.combine(a, b)
+
+        total, lanes = _tree(pairwise, parts), self.lanes
+        while lanes > 1:  # halves, as a tree
+            lanes //= 2
+            kind = ir.VectorType.get([lanes], total.type.element_type)
+            halves = [vector.extract_strided_slice(kind, total, [at], [lanes], [1]) for at in (0, lanes)]
+            total = pairwise(*halves)
+        return how.combine(initial, vector.extract(total, [], [0]))
 
     # --- memory
 
@@ -412,13 +418,9 @@ class Emitter:
         return flat, position, lane
 
 
-def _tree(how: Combiner, parts: list[ir.Value]) -> ir.Value:
-    """Partial results combined pairwise."""
+def _tree(combine: Callable[[ir.Value, ir.Value], ir.Value], parts: list[ir.Value]) -> ir.Value:
     while len(parts) > 1:
-        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [
-            ir.Operation.create(how.op, results=[p[0].type], operands=p).result if len(p) == 2 else p[0] for p in pairs
-        ]
+        parts = [combine(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
     return parts[0]
 
 

@@ -196,10 +196,11 @@ class Axes:
                 axis.role = role
         for node, axis in self._axes.items():
             if axis.role == BATCH and axis.extent > 1:
+                owner = node[0] if isinstance(node[0], ir.Operation) else defining_op(node[0])
                 raise PassError(
-                    f"a dimension of {axis.extent} elements of a tile ({node[0]}) belongs to no matmul's row or "
-                    "column: tile it by 1",
-                    self.forall,
+                    f"a dimension of {axis.extent} elements of a tile belongs to no matmul's row or column: tile it "
+                    "by 1",
+                    owner or self.forall,
                 )
 
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:

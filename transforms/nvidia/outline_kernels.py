@@ -9,12 +9,13 @@ from ...dialects.mlir import gpu, ir
 from ...dialects.tiling.index import TileBuilder
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import defining_op, erase_if_unused, ops_in
+from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
 from .fuse_consumers import insert_parallel
 from .tile_body import Memory, TileBody
 
 LARGEST_TILE = 128  # rows or columns that one block computes at once where there is no loop
+ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
@@ -111,7 +112,7 @@ def _one_block(function: ir.Operation) -> list[ir.Operation]:
 def _erase_dead(function: ir.Operation) -> None:
     """Erases tensors that only the loops used."""
     for inner in reversed(ops_in(function)):
-        if inner.name in ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice"):
+        if inner.name in ERASED or inner.name.startswith("arith."):
             erase_if_unused(inner)
 
 
@@ -128,6 +129,7 @@ class _Outliner:
         self.stores = ops_of(ops_of(self.body)[-1].regions[0].blocks[0])
 
     def run(self) -> None:
+        self._sink_loaded_scalars()
         lower, upper, step = (self._bounds(kind) for kind in ("Lower", "Upper", "Step"))
         self._check_coverage(lower, upper, step)
         tensors, scalars = self._captured()
@@ -181,11 +183,44 @@ class _Outliner:
             if op is None and value.owner.owner.operation != self._function():
                 continue
             if isinstance(value.type, ir.RankedTensorType):
+                value = self._base(value, scalars)
+                op = defining_op(value)
                 if TileBody.splat(value) is None and value not in tensors and (op is None or op.name != "tensor.empty"):
                     tensors.append(value)
             elif value not in scalars:
                 scalars.append(value)
         return tensors, scalars
+
+    def _base(self, value: ir.Value, scalars: list[ir.Value]) -> ir.Value:
+        """The tensor that `value` is a slice of: the kernel takes it whole, and where the slice begins."""
+        op = defining_op(value)
+        while op is not None and op.name == "tensor.extract_slice":
+            for offset in slice_offsets(op):
+                known = isinstance(offset, int) or build.constant_value(offset) is not None
+                if not known and offset not in scalars:
+                    scalars.append(offset)
+            value = op.operands[0]
+            op = defining_op(value)
+        return value
+
+    def _sink_loaded_scalars(self) -> None:
+        """Scalars that come from elements of tensors are read by the kernel: the host has no such memory at hand."""
+        known: dict[ir.Value, ir.Value] = {}
+        for op in ops_in(self.forall):
+            if op.block.owner.operation == self.forall and op.name == "scf.forall.in_parallel":
+                continue
+            for number, value in enumerate(op.operands):
+                if not isinstance(value.type, ir.ShapedType) and self._is_loaded(value):
+                    with ir.InsertionPoint.at_block_begin(self.body):
+                        op.operands[number] = _copied(value, known)
+
+    def _is_loaded(self, value: ir.Value) -> bool:
+        op = defining_op(value)
+        if op is None or is_inside(op, self.forall):
+            return False
+        return op.name == "tensor.extract" or any(
+            self._is_loaded(v) for v in op.operands if not isinstance(v.type, ir.ShapedType)
+        )
 
     def _function(self) -> ir.Operation:
         parent = self.forall.parent
@@ -282,6 +317,19 @@ class _Outliner:
             attributes = {"restrict": ir.UnitAttr.get()}
             tensor = ir.Operation.create("bufferization.to_tensor", [result.type], [buffer], attributes)
             result.replace_all_uses_with(tensor.result)
+
+
+def _copied(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+    """A scalar, computed again at the insertion point from what is no scalar of an op."""
+    op = defining_op(value)
+    if value in known or op is None or isinstance(value.type, ir.ShapedType):
+        return known.get(value, value)
+    operands = [_copied(v, known) for v in op.operands]
+    clone = op.clone().operation
+    for i, v in enumerate(operands):
+        clone.operands[i] = v
+    known.update(zip(op.results, clone.results, strict=True))
+    return known[value]
 
 
 def _arith(name: str, a: ir.Value, b: ir.Value) -> ir.Value:

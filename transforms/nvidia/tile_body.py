@@ -172,6 +172,8 @@ class TileBody:
             self._generic(op)
         elif is_structured(op):
             raise PassError(f"expects linalg.generic, but found '{op.name}': run linalg-generalize-named-ops", op)
+        elif op.name == "tensor.extract":
+            self.values[results[0]] = self._extracted(op, {})
         elif len(op.regions) or any(isinstance(v.type, ir.ShapedType) for v in (*results, *op.operands)):
             raise PassError(f"'{op.name}' on tiles is not lowered for GPUs yet", op)
         else:
@@ -251,6 +253,8 @@ class TileBody:
         self._scalar_body(old, block, kept)
         if not is_contraction(op):
             self._mask(op, block, axes, kinds, kept, list(new.results))
+            if len(kept) == 2 and all(axes[d].role == COLUMN for d in kept):
+                self._zero_padding(block, axes, kept)
         self.values.update(zip(op.results, new.results, strict=True))
 
     def _operand(self, op: ir.Operation, number: int) -> ir.Value:
@@ -281,11 +285,24 @@ class TileBody:
                     loop = ir.IntegerAttr(op.attributes["dim"]).value
                     inner[op.results[0]] = linalg.IndexOp(kept.index(loop)).result if loop in kept else build.index(0)
                     continue
+                if op.name == "tensor.extract":
+                    inner[op.results[0]] = self._extracted(op, inner)
+                    continue
                 operands = [inner[v] if v in inner else self.scalar(v) for v in op.operands]
                 clone = op.clone().operation
                 for i, v in enumerate(operands):
                     clone.operands[i] = v
                 inner.update(zip(op.results, clone.results, strict=True))
+
+    def _extracted(self, op: ir.Operation, inner: dict[ir.Value, ir.Value]) -> ir.Value:
+        """An element of a tensor in memory."""
+        source, *indices = op.operands
+        memory = self.memory(source)
+        places = [self.index(o) if isinstance(o, int) else o for o in memory.offsets]
+        for d, index in zip(memory.dims, indices, strict=True):
+            found = inner[index] if index in inner else self.scalar(index)
+            places[d] = found if build.constant_value(places[d]) == 0 else arith.addi(places[d], found)
+        return ir.Operation.create("memref.load", [op.results[0].type], [memory.memref, *places]).result
 
     def _moved(self, op: ir.Operation, maps: Sequence[ir.AffineMap]) -> bool:
         """A transposition or broadcast of a tile in memory is a load with other dimensions."""
@@ -338,6 +355,16 @@ class TileBody:
                     terminator.operands[other] = chosen
                     if NEUTRAL[combiner.name] == 0.0:
                         self.zero_padded.add((results[other], id(axes[loops[0]])))
+
+    def _zero_padding(self, block: ir.Block, axes, kept) -> None:
+        """Makes padding of a right operand of a matmul 0, as it is where that is loaded."""
+        terminator = ops_of(block)[-1]
+        with ir.InsertionPoint(terminator), terminator.location:
+            for i, d in enumerate(kept):
+                if self.has_padding(axes[d]):
+                    inside = self._within(i, axes[d])
+                    for number, value in enumerate(terminator.operands):
+                        terminator.operands[number] = arith.select(inside, value, build.constant(value.type, 0.0))
 
     def _without_padding(self, op, operand: ir.Value, m: ir.AffineMap, axes, kinds) -> ir.Value:
         """The left operand of a contraction with 0 where its k loop is padding. What is loaded is 0 there already."""
