@@ -172,3 +172,38 @@ func.func @streamed(%q: memref<32x64xf32>, %keys: memref<256x32xf32>, %x: memref
   }
   return
 }
+
+// -----
+
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (k, n)>
+#c = affine_map<(m, n, k) -> (m, n)>
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (j)>
+
+// An output that is rescaled right before: multiplied where it is loaded, in no pass of its own.
+// CHECK-LABEL: func.func @rescaled
+// CHECK:       %[[ALPHA:.*]] = vector.load %arg2
+// CHECK:       %[[O:.*]] = vector.load %[[BUFFER:.*]][
+// CHECK:       arith.mulf %[[ALPHA]], %[[O]] : vector<16xf32>
+// CHECK-NOT:   vector.store
+// CHECK:       scf.for {{.*}} iter_args
+// CHECK:       math.fma
+// CHECK:       vector.store %{{.*}}, %[[BUFFER]]
+func.func @rescaled(%a: memref<4x64xf32>, %b: memref<64x16xf32>, %alpha: memref<16xf32>) {
+  %o = memref.alloca() : memref<4x16xf32>
+  linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%alpha : memref<16xf32>) outs(%o : memref<4x16xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %0 = arith.mulf %x, %y : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x64xf32>, memref<64x16xf32>) outs(%o : memref<4x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %z, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}

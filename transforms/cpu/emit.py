@@ -12,6 +12,7 @@ One mechanism serves contractions, element-wise ops and reductions:
 - f16 and bf16 are f32 in registers; i1 is i8 in memory.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,16 +45,17 @@ class Emitter:
         self,
         op: Structured,
         schedule: Schedule,
-        initial: dict[int, float | int],
+        initial: dict[int, float | int | Structured],
         streams: Sequence[Stream] = (),
     ):
-        """`initial`: constants that accumulators start from, by operand number; others are read.
+        """`initial`: what accumulators start from, by operand number: constants, or updates of what is read.
 
         `streams`: what is prefetched, evenly over the register tiles.
         """
         self.streams = streams
         self.op = op
-        self.constants = initial
+        self.constants = {n: x for n, x in initial.items() if not isinstance(x, Structured)}
+        self.updates = {n: x for n, x in initial.items() if isinstance(x, Structured)}
         self.schedule = schedule
         self.v = schedule.vector_loop
         self.lanes = schedule.lanes
@@ -63,7 +65,7 @@ class Emitter:
         found = {o.number: combiner(op, o) for o in op.outputs}
         self.combiners: dict[int, Combiner] = {n: c for n, c in found.items() if c is not None}
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
-        numbers = [n for n, value in initial.items() if value == value]  # no NaN
+        numbers = [n for n, value in self.constants.items() if value == value]  # no NaN
         self.evaluator = BodyEvaluator(op, self.lanes, [op.body.arguments[n] for n in numbers])
 
     def emit(self) -> None:
@@ -299,9 +301,25 @@ class Emitter:
         return result
 
     def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
+        if out.number in self.updates:
+            return self._updated(self.updates[out.number], out, at)
         if out.number not in self.constants:
             return self._load(out, at)
         value = build.constant(register_type(out.element), self.constants[out.number])
+        return self.evaluator.broadcast(value) if self.v in out.loops else value
+
+    def _updated(self, update: Structured, out: Operand, at: dict[int, int]) -> ir.Value:
+        """What an element-wise op makes of the accumulator; its loops are those of the accumulator's dimensions."""
+        loops = dict(zip(update.outputs[0].dims, out.dims, strict=True))
+        values = {}
+        for operand in update.operands:
+            if operand.is_read:
+                dims = tuple(loops.get(d, NO_LOOP) for d in operand.dims)
+                moved = dataclasses.replace(operand, number=len(self.memory), dims=dims)
+                self.memory[moved.number] = self._memory(moved)
+                values[operand.number] = self._load(moved, {d: at[d] for d in moved.loops})
+                del self.memory[moved.number]
+        (value,) = BodyEvaluator(update, self.lanes).evaluate(values, (), lambda *_: build.index(0))
         return self.evaluator.broadcast(value) if self.v in out.loops else value
 
     def _store_accumulators(self, keys: Sequence[Key], final: Sequence[ir.Value]) -> None:
