@@ -3,7 +3,8 @@
 One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, dv], and of scores [m, n]:
 
 - batch loops get size 1: each iteration is independent, and they feed the cores;
-- queries: 64 rows, a few vector registers of lanes for every element type;
+- queries: 64 rows, a few vector registers of lanes for every element type; fewer queries are joined by as many heads
+  of the group that shares their keys as fill the rows: keys and values are then read once for all of them;
 - keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
   most half of an L1 data cache, through whose other half keys and values stream, and keys, values, queries, output and
   scores half of the L2 cache;
@@ -33,16 +34,14 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     assert loops is not None, "an attention's root is a contraction"
     extents = static_extents(root)
     sizes = [0] * len(extents)
-    for d in loops.batch + loops.m[:-1]:
+    for d in loops.batch:
         sizes[d] = 1
     rows = extent_of(extents, loops.m[-1:], QUERIES)
     is_matrix = rows >= MIN_ROWS and all(
         multiplies(matrix_unit(), op.operands[0].type.element_type, op.operands[1].type.element_type)
         for op in (attention.scores, root)
     )
-    queries = min(MATRIX_QUERIES if is_matrix else QUERIES, rows)
-    for d in loops.m[-1:]:
-        sizes[d] = queries
+    queries = fill_rows(sizes, extents, loops.m, min(rows, MATRIX_QUERIES) if is_matrix else QUERIES)
     head_sizes = _head_sizes(attention, extents)
     width = max(4, _bytes(root.operands[2]))
     keys = MAX_KEYS
@@ -56,6 +55,22 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     order = [*loops.batch, *loops.m, *loops.n, *loops.k]
     return sizes, order
+
+
+def fill_rows(sizes: list[int], extents: list[int | None], loops: list[int], rows: int) -> int:
+    """Sets the sizes of the loops over queries, the innermost first, so that a tile has up to `rows`; returns how many.
+
+    Of outer loops, heads of a group, only whole ones are taken: a cut one would need a tile of its own.
+    """
+    taken = 1
+    for d in reversed(loops):
+        known = extents[d]
+        if d == loops[-1]:
+            sizes[d] = rows if known is None else max(1, min(known, rows))
+        else:
+            sizes[d] = known if known is not None and 1 <= known * taken <= rows else 1
+        taken *= sizes[d]
+    return taken
 
 
 def static_extents(op: ir.Operation) -> list[int | None]:

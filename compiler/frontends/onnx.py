@@ -79,7 +79,9 @@ class OnnxKernel(Kernel):
         self._unsigned = [_unsigned(value) for value in lowered.outputs]
         self._weights = [_signless(w) for w in lowered.weights]
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        if out is not None:
+            raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
         try:
             kernel = self.fitting([as_numpy(a) for a in arguments]) if self.is_open else self
         except DiagnosedError as error:

@@ -74,9 +74,9 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
     p takes the place of x if nothing else needs x: a tile less in the cache.
 
     Everything is in the compute type (f32 for f16 and bf16). exp(d) is exp2(d·log2 e), which is what hardware has: d is
-    never positive, so that rounding the product costs at most 0.4 units in the last place of 1, the largest exponential.
-    Where m = −inf, 0 is subtracted in its place, so that a
-    row that is masked so far gives exp(−inf) = 0 and not NaN; the test is per row, not per element.
+    never positive, so that rounding the product costs at most 0.4 units in the last place of 1, the largest
+    exponential. Where m = −inf, 0 is subtracted in its place, so that a row that is masked so far gives exp(−inf) = 0
+    and not NaN; the test is per row, not per element.
     """
     x, d = op.input, op.dimension.value
     n = x.type.rank

@@ -33,7 +33,8 @@ func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 
-// Lanes along the reduction: partial results, combined after the loop; a masked loop over the rest.
+// Lanes along the reduction: partial results, combined after the loop, those of neighbours together; a masked loop over
+// the rest.
 // CHECK-LABEL: func.func @row_maximum
 // CHECK: scf.for
 // CHECK: vector.load %arg0

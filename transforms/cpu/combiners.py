@@ -34,9 +34,6 @@ class Combiner:
     kind: str
     neutral: float | int
 
-    def combine(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return ir.Operation.create(self.op, results=[a.type], operands=[a, b]).result
-
 
 def combiner(op: Structured, out: Operand) -> Combiner | None:
     """How partial results of accumulator `out` combine; None if its body is no plain reduction.

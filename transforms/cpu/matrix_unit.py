@@ -48,7 +48,7 @@ class Product:
 
 def product_of(generic: ir.Operation) -> Product | None:
     """How the op, on tensors or buffers, is a sum of products of two inputs; None if it is none."""
-    if len(generic.operands) != 3:
+    if generic.name != "linalg.generic" or len(generic.operands) != 3:
         return None
     if not all(isinstance(v.type, ir.ShapedType) for v in generic.operands) or not _multiplies(generic):
         return None
