@@ -357,8 +357,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         else:
             from .runtime import cpu
 
-            passes = pipelines.cpu(parts=options.split_keys, threads=options.workers)
-            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
+            passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
+            levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
+            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
