@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
-from . import peers, roofs
+from . import gpu, peers, roofs
 from .worker import Job
 
 # Thread pools wait actively for a while after their last work (libiomp5: 0.2 s); the next contender waits for that.
@@ -51,6 +51,7 @@ class Measured:
     peaks: dict[str, float]
     reading: float | None
     rows: int | None  # how many queries of each head were checked
+    target: str = "cpu"  # on GPUs `reading` is a copy's rate, bytes read and written
 
     @property
     def ours(self) -> Result:
@@ -90,6 +91,7 @@ class Measured:
             results.append(found)
         return {
             "graph": dataclasses.asdict(self.graph),
+            "target": self.target,
             "threads": self.threads,
             "flops": self.graph.flops(),
             "bytes": self.graph.bytes(),
@@ -167,6 +169,7 @@ def measure(
     init: str = "uniform",
     seed: int = 0,
     progress: Progress = lambda what: None,
+    target: str = "cpu",
 ) -> Measured:
     """Ours and `contenders` on a graph; see Measured."""
     with tempfile.TemporaryDirectory(prefix="attn-bench-") as folder:
@@ -174,6 +177,12 @@ def measure(
         if validate:
             progress("reference in float64")
             rows, expected = _expected(graph, init, seed, folder)
+        if target == "nvidia":
+            progress("on the GPU")
+            on_gpu = gpu.Job(
+                dataclasses.asdict(graph), list(contenders), with_roofs, rounds, seconds, init, seed, expected
+            )
+            return _of_gpu(graph, gpu.run(on_gpu), rows)
         common: dict[str, Any] = {"threads": threads, "init": init, "seed": seed, "expected": expected}
         jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
         if with_roofs:
@@ -210,24 +219,34 @@ def _expected(graph: Attention, init: str, seed: int, folder: str) -> tuple[int,
     return len(rows), path
 
 
+def _of_gpu(graph: Attention, answers: dict[str, dict[str, Any]], rows: int | None) -> Measured:
+    """What a GPU's process answered."""
+    rates = {name: found["work"] / min(found["times"]) for name, found in answers.items() if "work" in found}
+    reading = rates.pop("copy", None)
+    results = [_result(name, found, graph) for name, found in answers.items() if "work" not in found]
+    results.sort(key=lambda result: result.name != "attn-opt")
+    return Measured(graph, 1, results, rates, reading, rows, "nvidia")
+
+
+def _result(name: str, about: dict[str, Any], graph: Attention, times: list[float] | None = None) -> Result:
+    error = about.get("error")
+    return Result(
+        name,
+        about.get("times", []) if times is None else times,
+        about.get("compile_s"),
+        error,
+        None if error is None else error <= TOLERANCES[graph.element],
+        about.get("skipped", ""),
+        about.get("failed", ""),
+    )
+
+
 def _measured(graph: Attention, threads: int, workers: Sequence[Worker], rows: int | None) -> Measured:
     results, peaks, reading = [], {}, None
     for worker in workers:
         about, job = worker.about, worker.job
         if job.kind == "contender":
-            error = about.get("error")
-            limit = TOLERANCES[graph.element]
-            results.append(
-                Result(
-                    job.name,
-                    worker.times,
-                    about.get("compile_s"),
-                    error,
-                    None if error is None else error <= limit,
-                    about.get("skipped", ""),
-                    about.get("failed", ""),
-                )
-            )
+            results.append(_result(job.name, about, graph, worker.times))
         elif worker.times and job.kind == "peak":
             peaks[job.name] = worker.best_rate
         elif worker.times:

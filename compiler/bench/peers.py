@@ -19,13 +19,13 @@ class Unsupported(Exception):
     """The peer has no such attention; the message says what it lacks."""
 
 
-def _refuse(peer: str, **lacks: bool) -> None:
+def refuse(peer: str, **lacks: bool) -> None:
     for what, there in lacks.items():
         if there:
             raise Unsupported(f"{peer} has no {what.replace('_', ' ')}")
 
 
-def _causal(graph: Attention) -> bool:
+def is_causal(graph: Attention) -> bool:
     return graph.window == (None, 0) and graph.queries == graph.keys
 
 
@@ -39,7 +39,7 @@ def _bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndar
         slopes = np.array([graph.slope(h) for h in range(graph.heads)], np.float32)[:, None, None]
         slanted = (slopes * (j - i))[None].astype(np.float32)
         total = slanted if total is None else total + slanted
-    if graph.window != (None, None) and not _causal(graph):
+    if graph.window != (None, None) and not is_causal(graph):
         lower, upper = graph.window
         dead = np.zeros((graph.queries, graph.keys), bool)
         dead |= False if lower is None else j - i < lower
@@ -59,7 +59,7 @@ def attn_opt(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Co
 
 def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``torch.nn.functional.scaled_dot_product_attention``."""
-    _refuse("torch's SDPA", softcap=bool(graph.softcap))
+    refuse("torch's SDPA", softcap=bool(graph.softcap))
     import torch as library
 
     library.set_num_threads(threads)
@@ -78,7 +78,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
     def call() -> Any:
         with library.inference_mode():
             return library.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, is_causal=_causal(graph), scale=scale, enable_gqa=grouped
+                q, k, v, attn_mask=mask, is_causal=is_causal(graph), scale=scale, enable_gqa=grouped
             )
 
     return call, lambda out: [out.to(library.float64).numpy()]
@@ -86,7 +86,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
 
 def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """The operator com.microsoft.MultiHeadAttention on the CPU."""
-    _refuse(
+    refuse(
         "ONNX Runtime's MultiHeadAttention",
         grouped_heads=graph.kv != graph.heads,
         softcap=bool(graph.softcap),
@@ -106,7 +106,7 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
         names += ["", "", "bias"]
         feeds["bias"] = bias
     make, float32 = onnx.helper, onnx.TensorProto.FLOAT
-    options = {"num_heads": graph.heads, "scale": graph.factor, "unidirectional": int(_causal(graph))}
+    options = {"num_heads": graph.heads, "scale": graph.factor, "unidirectional": int(is_causal(graph))}
     node = make.make_node("MultiHeadAttention", names, ["o"], domain="com.microsoft", **options)
     value = make.make_tensor_value_info
     arguments = [value(name, float32, array.shape) for name, array in feeds.items()]
@@ -124,7 +124,7 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
 
 def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``jax.nn.dot_product_attention``, jitted."""
-    _refuse("jax.nn.dot_product_attention", softcap=bool(graph.softcap), f64=graph.element == "f64")
+    refuse("jax.nn.dot_product_attention", softcap=bool(graph.softcap), f64=graph.element == "f64")
     import jax as library
 
     if graph.d_v != graph.head_size:
@@ -132,7 +132,7 @@ def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contend
     q, k, v = (library.numpy.asarray(x.transpose(0, 2, 1, 3)) for x in graph.canonical(inputs))
     found = _bias(graph, inputs, graph.dtype)
     bias = None if found is None else library.numpy.asarray(found)
-    causal, scale = _causal(graph), graph.factor
+    causal, scale = is_causal(graph), graph.factor
     attention = library.nn.dot_product_attention
     function = library.jit(lambda q, k, v, bias: attention(q, k, v, bias=bias, is_causal=causal, scale=scale))
     return (
@@ -143,7 +143,7 @@ def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contend
 
 def iree(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """The op iree_linalg_ext.attention, compiled for this CPU."""
-    _refuse(
+    refuse(
         "IREE's attention op on a CPU",
         grouped_heads=graph.kv != graph.heads,
         softcap=bool(graph.softcap),

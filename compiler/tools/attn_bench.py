@@ -93,6 +93,7 @@ def _run(options: Options) -> int:
                 seconds=options.seconds,
                 init=options.init,
                 seed=options.seed,
+                target=options.target,
                 progress=lambda what, label=label: bar(f"{label}  {what}"),  # type: ignore[misc]
             )
             bar.step()

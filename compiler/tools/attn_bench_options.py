@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..bench.gpu_peers import GPU_PEERS
 from ..bench.peers import PEERS
 from ..diagnostics import user_error
 from ..graphs import INITS, Attention
@@ -45,6 +46,7 @@ PRECISIONS = {
     "f64": "f64",
 }
 NARROW = ("fp8", "bf8")
+PEERS_HELP = f"time others too: {', '.join(PEERS)}; for nvidia: {', '.join(GPU_PEERS)}"
 # Options that --sweep may vary, and what a bare --sweep varies.
 SWEPT = ("b", "h", "h_k", "s", "s_k", "d", "d_v", "prec", "mask", "bias", "iperm", "operm", "vlayout", "softcap")
 DEFAULT_SWEEP = ("s=512,1024,2048,4096", "d=64,128")
@@ -61,6 +63,7 @@ class Options:
     peak: bool
     rounds: int
     seconds: float
+    target: str
     json: str | None
     plot: pathlib.Path | None
 
@@ -116,7 +119,7 @@ def _finite(text: str) -> float:
 def _peers(text: str) -> list[str]:
     names = [name for name in text.split(",") if name]
     for name in names:
-        if name not in PEERS:
+        if name not in PEERS and name not in GPU_PEERS:
             raise argparse.ArgumentTypeError(f"knows no '{name}'; the peers are: {', '.join(PEERS)}")
     return names
 
@@ -216,7 +219,7 @@ def _parser() -> _Parser:
     option("--alibi", action="store_true", help="add slopes by the distance of query and key")
     option("--target", default="cpu", choices=["cpu", "nvidia"], help="what to compile for (default: cpu)")
     option("--threads", metavar="N", type=_positive, help="default: ATTN_OPT_THREADS, or all that this process may use")
-    option("--compare", metavar="PEER,…", type=_peers, default=[], help=f"time others too: {', '.join(PEERS)}")
+    option("--compare", metavar="PEER,…", type=_peers, default=[], help=PEERS_HELP)
     option("--peak", action="store_true", help="measure multiply-adds and memory, and print the fraction reached")
     option("--sweep", metavar="X=…", nargs="*", help=f"a case for each combination; default: {' '.join(DEFAULT_SWEEP)}")
     option("--rounds", metavar="N", type=_positive, default=5, help="interleaved rounds (default: 5)")
@@ -231,8 +234,11 @@ def parse_options(arguments: Sequence[str]) -> Options:
     """The options of a command line. Raises DiagnosedError."""
     parser = _parser()
     found = parser.parse_args(arguments)
-    if found.target != "cpu":
-        parser.error("argument --target: the measurements and peers of the target nvidia are not built yet; use cpu")
+    known = PEERS if found.target == "cpu" else GPU_PEERS
+    for name in found.compare:
+        if name not in known:
+            peers = ", ".join(known)
+            parser.error(f"argument --compare: knows no '{name}' for the target {found.target}; the peers are: {peers}")
     if found.mode == "1":
         parser.error("argument -mode: group mode, with a length for each entry of the batch, is not supported yet")
     if found.plot is not None and found.plot.suffix not in (".png", ".svg", ".pdf"):
@@ -251,6 +257,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         found.peak or found.plot is not None,
         found.rounds,
         found.seconds,
+        found.target,
         found.json,
         found.plot,
     )
