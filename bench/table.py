@@ -8,11 +8,13 @@ Options that are not its own go to every case, as ``attn-bench`` has them (--rou
 """
 
 import argparse
+import dataclasses
 import pathlib
 import shlex
 import sys
 
 from attn_opt.compiler.bench import table
+from attn_opt.compiler.bench.latency import Latency
 from attn_opt.compiler.bench.measure import measure
 from attn_opt.compiler.tools.attn_bench import Bar
 from attn_opt.compiler.tools.attn_bench_options import parse_options
@@ -49,13 +51,8 @@ def main() -> int:
         measured = measure(
             options.cases[0][1],
             options.compare,
+            dataclasses.replace(options.measuring, with_roofs=True),
             threads=found.threads,
-            with_roofs=True,
-            rounds=options.rounds,
-            seconds=options.seconds,
-            init=options.init,
-            seed=options.seed,
-            target=options.target,
             progress=lambda what, name=name: bar(f"{name}: {what}"),
         )
         bar.step()
@@ -66,12 +63,10 @@ def main() -> int:
             print(f"{name}: {measured.ours.failed or f'error {measured.ours.error}'}", file=sys.stderr)
     peers = [peer for peer in options.compare if any(r.times for _, m in rows for r in m.results if r.name == peer)]
     print("\n".join(table.markdown(rows, peers)))
-    print(
-        "\n"
-        + "\n".join(
-            note for note in table.notes([m for _, m in rows]) if "not installed" in note or "this machine" in note
-        )
-    )
+    said = [note for note in table.notes([m for _, m in rows]) if "not installed" in note or "this machine" in note]
+    print("\n" + "\n".join(said))
+    if cases and found.target == "cpu":
+        print(f"{cases[0][0]}: {table.latencies(Latency.of(cases[0][1].cases[0][1]))}")
     return 1 if failed else 0
 
 

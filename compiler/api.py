@@ -19,7 +19,8 @@ from ..transforms.passes import PassError
 from . import cache, counts, env, explain, pass_manager
 from .cache import Compiled, Texts
 from .diagnostics import user_error
-from .runtime.signature import Signature
+from .runtime.signature import NotContiguous, Signature
+from .strided import Bound, Variants
 
 Listener = Callable[[Diagnostic], None]
 
@@ -348,10 +349,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         else:
             from .runtime import cpu
 
-            types = cpu.Signature.of(module, signature.name)
             pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
-            runtime = cpu.CpuKernel(module, types)
+            runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
     return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record, target), said
 
@@ -395,24 +395,29 @@ class Kernel:
         runtime: Any,
         threads: int | None = None,
         record: explain.Record | None = None,
+        variants: Variants | None = None,
     ):
         self.signature = signature
         self.target = target
         self._texts = texts
         self._runtime = runtime
         self._on_gpu: Callable[[Sequence[Any], Any], list[Any]] | None = getattr(runtime, "call", None)
+        self._variants = variants
         self._threads = threads
         self.record = record or {"entries": [], "seconds": []}
 
     @classmethod
     def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
         threads = options.threads or _default_threads()
+        variants = None
         if target == "nvidia":
             runtime = compiled.runtime
             runtime.cubins = cache.code_folder
             if not options.any_strides:
                 runtime.general = functools.partial(_general, compiled.texts, options)
-        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record)
+        else:
+            variants = Variants(compiled.texts, compiled.signature, target, options)
+        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record, variants)
 
     @property
     def name(self) -> str:
@@ -443,7 +448,10 @@ class Kernel:
 
                 if device_library(arguments) is not None:
                     return list(arguments)  # checked where they are used
-            return self.signature.bind(arguments)
+            arrays = self.signature.bind(arguments, strided=self._variants is not None)
+            if type(arrays) is NotContiguous and self._variants is not None:
+                return self._variants.bound(arrays)
+            return arrays
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 
@@ -451,7 +459,12 @@ class Kernel:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
         if self._on_gpu is not None:
             return self._on_gpu(arrays, None)
-        return self._runtime.invoke(arrays, self._threads)
+        return self.invoke(arrays, self._threads)
+
+    def invoke(self, arrays: Sequence[np.ndarray], threads: int | None) -> list[np.ndarray]:
+        """The results on a CPU, on that many threads, of arrays that `bind` gave."""
+        runtime = arrays.runtime if type(arrays) is Bound else self._runtime
+        return runtime.invoke(arrays, threads)
 
     def on_host(self) -> Any:
         """What `run`s the kernel, for the target nvidia, by host code of MLIR's ExecutionEngine; see `HostKernel`."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
@@ -52,25 +51,33 @@ def lower(target: str) -> list[str]:
     return pipelines[target]()
 
 
-def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
+def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -> list[str]:
     """For this machine's CPU: registers, vectors, threads; ends in the LLVM dialect.
 
     `parallel`: use OpenMP; None = if its runtime is installed. `vector_bytes`: 64, 32 or 16; 0 = what the host has.
+    `matrix`: instructions for products of narrow types, see `transforms/cpu/matrix_unit.py`; empty = what it has.
     """
     if parallel is None:
         parallel = openmp_library() is not None
+    of_matrix = f"matrix={matrix}" if matrix else ""
     return [
         *ONLINE,
+        "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
+        "slice-fills",
+        "canonicalize",
+        "cse",
         "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
         "fold-transposes",
-        "widen-tiles",
+        f"widen-tiles{{{of_matrix}}}",
         f"pad-tiles{{vector-bytes={vector_bytes}}}",
-        f"lanes-innermost{{vector-bytes={vector_bytes}}}",
+        f"lanes-innermost{{vector-bytes={vector_bytes} {of_matrix}}}",
         "canonicalize",
         "cse",
+        "sink-scales",  # before the maximum is fused with what it is taken of
         "fuse-reductions",
+        "round-results",
         "own-inits",
         "write-in-place",  # after it, which tells the outputs apart
         # Buffers. Arguments are the caller's: never written.
@@ -90,6 +97,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",
+        f"matrix-contractions{{{of_matrix}}}",
         f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
@@ -176,13 +184,3 @@ def nvidia_host() -> list[str]:
         "cse",
         "check-lowered{target=nvidia}",
     ]
-
-
-def raise_only(module: ir.Module) -> bool:
-    """Raises attention in `module`; whether there is any then."""
-    from ..transforms.attention import find_attention
-    from ..transforms.raise_attention import RaiseAttention
-
-    with module.context, module.operation.location:
-        RaiseAttention().run(module.operation)
-    return bool(find_attention(module.operation))

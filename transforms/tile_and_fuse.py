@@ -270,6 +270,8 @@ class _Fusion:
         for number, result in enumerate(op.results):
             for use in result.uses:
                 user = use.owner.operation
+                if user.name == "tensor.dim":
+                    continue  # it reads no element
                 top = ancestor_in(user, self.block)
                 if top == self.nest.loops[0]:
                     if user not in slices:

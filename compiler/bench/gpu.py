@@ -26,13 +26,11 @@ WARM_UPS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Job:
+    """What to measure; `how`: a `measure.Measuring` as a dict."""
+
     graph: dict[str, Any]
     contenders: list[str]
-    roofs: bool
-    rounds: int
-    seconds: float
-    init: str
-    seed: int
+    how: dict[str, Any]
     expected: str | None
 
 
@@ -67,9 +65,8 @@ class _Timed:
 def _measured(job: Job) -> dict[str, dict[str, Any]]:
     import torch
 
-    graph = Attention(**{**job.graph, "window": tuple(job.graph["window"])})
-    arrays = graph.inputs(job.init, job.seed)
-    tensors = [_tensor(torch, array) for array in arrays]
+    graph, how = Attention.of_plain(job.graph), job.how
+    arrays = graph.inputs(how["init"], how["seed"])
     expected = np.load(job.expected) if job.expected else None
     answers: dict[str, dict[str, Any]] = {}
     timed: dict[str, _Timed] = {}
@@ -77,7 +74,7 @@ def _measured(job: Job) -> dict[str, dict[str, Any]]:
         make = gpu_peers.attn_opt if name == "attn-opt" else gpu_peers.GPU_PEERS[name]
         try:
             start = time.perf_counter()
-            call, results = make(graph, tensors)
+            call, results = make(graph, arrays)
             found = call()
             torch.cuda.synchronize()
             about: dict[str, Any] = {"compile_s": time.perf_counter() - start}
@@ -91,22 +88,16 @@ def _measured(job: Job) -> dict[str, dict[str, Any]]:
             answers[name] = {"skipped": f"not installed ({missing.name or missing})"}
         except Exception as failure:
             answers[name] = {"failed": f"{type(failure).__name__}: {str(failure).strip().splitlines()[0]}"[:500]}
-    if job.roofs:
+    if how["with_roofs"]:
         timed |= _roofs(torch, graph)
     for one in timed.values():
-        for _ in range(WARM_UPS):
+        for _ in range(WARM_UPS if how["warmup"] is None else how["warmup"]):
             one.call()
-        one.calls = max(1, int(job.seconds / max(_seconds(torch, one.call, 2), 1e-6)))
-    for _ in range(job.rounds):
+        one.calls = how["repeat"] or max(1, int(how["seconds"] / max(_seconds(torch, one.call, 2), 1e-6)))
+    for _ in range(how["rounds"]):
         for one in timed.values():
             one.times.append(_seconds(torch, one.call, one.calls))
     return answers | {name: one.about | {"times": one.times} for name, one in timed.items()}
-
-
-def _tensor(torch: Any, array: np.ndarray) -> Any:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
-    return torch.from_numpy(array).cuda()
 
 
 def _array(torch: Any, tensor: Any, rows: np.ndarray) -> np.ndarray:

@@ -1,22 +1,33 @@
-"""Attention on an NVIDIA GPU, ours and others', as contenders: (graph, tensors) → (call, results), as in `peers`.
+"""Attention on an NVIDIA GPU, ours and others', as contenders: (graph, inputs) → (call, results), as in `peers`.
 
-`tensors` are torch's, in the graph's own layouts. A call only launches; results are tensors [batch, heads, queries,
-d_v].
+A call only launches; results are tensors [batch, heads, queries, d_v].
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..graphs import Attention
-from .peers import Unsupported, is_causal, refuse
+from .peers import Unsupported, added_bias, is_causal, refuse
 
 Contender = tuple[Callable[[], Any], Callable[[Any], list[Any]]]
 
 
-def attn_opt(graph: Attention, tensors: Sequence[Any]) -> Contender:
+def on_gpu(array: np.ndarray) -> Any:
+    """A tensor of torch with the array's elements and strides."""
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
+    return torch.from_numpy(array).cuda()
+
+
+def attn_opt(graph: Attention, arrays: Sequence[np.ndarray]) -> Contender:
     from .. import api
 
     kernel = api.compile(graph.text(), target="nvidia")
+    tensors = [on_gpu(array) for array in arrays]
     order = [graph.output_layout.index(c) for c in "bhsd"]
 
     def results(found: Any) -> list[Any]:
@@ -26,41 +37,15 @@ def attn_opt(graph: Attention, tensors: Sequence[Any]) -> Contender:
     return lambda: kernel(*tensors), results
 
 
-def _canonical(graph: Attention, tensors: Sequence[Any]) -> list[Any]:
-    layouts = (graph.input_layout, graph.input_layout, graph.value_layout)
-    return [x.permute([layout.index(c) for c in "bhsd"]) for x, layout in zip(tensors, layouts, strict=False)]
-
-
-def _added(graph: Attention, tensors: Sequence[Any]) -> Any:
-    """All that is added to the scores, in the inputs' type; None if nothing is."""
-    import torch
-
-    total = tensors[3] if graph.bias else None
-    i = torch.arange(graph.queries, device="cuda")[:, None]
-    j = torch.arange(graph.keys, device="cuda")
-    if graph.alibi:
-        slopes = torch.tensor([graph.slope(h) for h in range(graph.heads)], device="cuda")[:, None, None]
-        slanted = (slopes * (j - i)).to(tensors[0].dtype)[None]
-        total = slanted if total is None else total + slanted
-    if graph.window != (None, None) and not is_causal(graph):
-        lower, upper = graph.window
-        dead = torch.zeros(graph.queries, graph.keys, dtype=torch.bool, device="cuda")
-        dead |= dead if lower is None else j - i < lower
-        dead |= dead if upper is None else j - i > upper
-        masked = torch.zeros(1, 1, graph.queries, graph.keys, dtype=tensors[0].dtype, device="cuda")
-        masked.masked_fill_(dead, float("-inf"))
-        total = masked if total is None else total + masked
-    return total
-
-
-def _sdpa(backend: str | None) -> Callable[[Attention, Sequence[Any]], Contender]:
-    def contender(graph: Attention, tensors: Sequence[Any]) -> Contender:
-        refuse("torch's SDPA", softcap=bool(graph.softcap))
+def _sdpa(backend: str | None) -> Callable[[Attention, Sequence[np.ndarray]], Contender]:
+    def contender(graph: Attention, arrays: Sequence[np.ndarray]) -> Contender:
+        refuse("torch's SDPA", graph, softcap=bool(graph.softcap))
         import torch
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        q, k, v = _canonical(graph, tensors)
-        mask = _added(graph, tensors)
+        q, k, v = map(on_gpu, graph.canonical(arrays))
+        bias = added_bias(graph, arrays, graph.dtype)
+        mask = None if bias is None else on_gpu(bias)
         chosen = None if backend is None else SDPBackend[backend]
         options = {"is_causal": is_causal(graph), "scale": graph.factor, "enable_gqa": graph.kv != graph.heads}
 
@@ -81,14 +66,20 @@ def _sdpa(backend: str | None) -> Callable[[Attention, Sequence[Any]], Contender
     return contender
 
 
-def flex(graph: Attention, tensors: Sequence[Any]) -> Contender:
+def flex(graph: Attention, arrays: Sequence[np.ndarray]) -> Contender:
     """FlexAttention, compiled, with a block mask."""
-    refuse("FlexAttention", **{f"{graph.element} in tensor cores": graph.element not in ("f16", "bf16")})
+    refuse(
+        "FlexAttention here",
+        graph,
+        lengths=bool(graph.lengths),
+        mask=bool(graph.mask),
+        **{f"{graph.element} in tensor cores": graph.element not in ("f16", "bf16")},
+    )
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     torch._dynamo.config.recompile_limit = 4096
-    q, k, v = _canonical(graph, tensors)
+    q, k, v = map(on_gpu, graph.canonical(arrays))
     lower, upper = graph.window
     block_mask = None
     if graph.window != (None, None):
@@ -98,7 +89,10 @@ def flex(graph: Attention, tensors: Sequence[Any]) -> Contender:
             return inside & (j - i >= lower) if lower is not None else inside
 
         block_mask = create_block_mask(live, None, None, graph.queries, graph.keys, device="cuda")
-    bias = tensors[3] if graph.bias else None
+    bias = None
+    if graph.bias:
+        whole = (graph.batch, graph.heads, graph.queries, graph.keys)
+        bias = on_gpu(graph.named(arrays)["bias"]).expand(whole)
     slopes = torch.tensor([graph.slope(h) for h in range(graph.heads)], device="cuda")
 
     def modified(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
@@ -117,13 +111,14 @@ def flex(graph: Attention, tensors: Sequence[Any]) -> Contender:
     )
 
 
-def flash_attn_4(graph: Attention, tensors: Sequence[Any]) -> Contender:
+def flash_attn_4(graph: Attention, arrays: Sequence[np.ndarray]) -> Contender:
     """The package flash-attn-4 (flash_attn.cute)."""
     window = graph.window != (None, None) and not is_causal(graph)
-    refuse("flash-attn-4 here", bias=graph.bias, alibi=graph.alibi, window=window, softcap=bool(graph.softcap))
+    others = {"lengths": bool(graph.lengths), "mask": bool(graph.mask), "softcap": bool(graph.softcap)}
+    refuse("flash-attn-4 here", graph, bias=bool(graph.bias), alibi=graph.alibi, window=window, **others)
     from flash_attn.cute import flash_attn_func
 
-    q, k, v = (x.transpose(1, 2) for x in _canonical(graph, tensors))
+    q, k, v = (on_gpu(x).transpose(1, 2) for x in graph.canonical(arrays))
     causal, scale = is_causal(graph), graph.factor
 
     def results(out: Any) -> list[Any]:
@@ -132,7 +127,7 @@ def flash_attn_4(graph: Attention, tensors: Sequence[Any]) -> Contender:
     return lambda: flash_attn_func(q, k, v, causal=causal, softmax_scale=scale), results
 
 
-GPU_PEERS: dict[str, Callable[[Attention, Sequence[Any]], Contender]] = {
+GPU_PEERS: dict[str, Callable[[Attention, Sequence[np.ndarray]], Contender]] = {
     "torch-cudnn": _sdpa("CUDNN_ATTENTION"),
     "torch-flash": _sdpa("FLASH_ATTENTION"),
     "torch-efficient": _sdpa("EFFICIENT_ATTENTION"),

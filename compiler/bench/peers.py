@@ -19,33 +19,32 @@ class Unsupported(Exception):
     """The peer has no such attention; the message says what it lacks."""
 
 
-def refuse(peer: str, **lacks: bool) -> None:
-    for what, there in lacks.items():
+def refuse(peer: str, graph: Attention, **lacks: bool) -> None:
+    for what, there in {**lacks, "sequences_one_after_the_other": bool(graph.groups)}.items():
         if there:
             raise Unsupported(f"{peer} has no {what.replace('_', ' ')}")
 
 
 def is_causal(graph: Attention) -> bool:
-    return graph.window == (None, 0) and graph.queries == graph.keys
+    return graph.window == (None, 0) and graph.queries == graph.keys and not graph.lengths
 
 
-def _bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndarray | None:
-    """All that is added to scores, as one array that broadcasts to [b, h, queries, keys]; the window as −∞."""
-    total: np.ndarray | None = None
-    if graph.bias:
-        total = inputs[3].astype(np.float32)
-    i, j = np.arange(graph.queries)[:, None], np.arange(graph.keys)
+def added_bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndarray | None:
+    """All that is added to scores, as one array that broadcasts to [b, h, queries, keys]; what is masked as −∞."""
+    named = graph.named(inputs)
+    total: np.ndarray | None = named["bias"].astype(np.float32) if graph.bias else None
+    j = np.arange(graph.keys)
     if graph.alibi:
         slopes = np.array([graph.slope(h) for h in range(graph.heads)], np.float32)[:, None, None]
-        slanted = (slopes * (j - i))[None].astype(np.float32)
+        slanted = slopes * (j - graph.places()[:, None, :, None]).astype(np.float32)
         total = slanted if total is None else total + slanted
-    if graph.window != (None, None) and not is_causal(graph):
-        lower, upper = graph.window
-        dead = np.zeros((graph.queries, graph.keys), bool)
-        dead |= False if lower is None else j - i < lower
-        dead |= False if upper is None else j - i > upper
+    dead = ~named["mask"] if graph.mask else None
+    if (graph.window != (None, None) and not is_causal(graph)) or graph.lengths:
+        first, end = (x[:, None, :, None] for x in graph.ranges())
+        beyond = (j < first) | (j >= end)
+        dead = beyond if dead is None else dead | beyond
+    if dead is not None:
         total = np.where(dead, np.float32(-np.inf), np.float32(0) if total is None else total)
-        total = total.reshape((1,) * (4 - total.ndim) + total.shape)
     return None if total is None else total.astype(dtype)
 
 
@@ -54,12 +53,17 @@ def attn_opt(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Co
 
     kernel = api.compile(graph.text(), threads=threads)
     arrays = kernel.bind(inputs)
-    return lambda: kernel.run(arrays), lambda found: [graph.canonical_output(found[0]), *found[1:]]
+
+    def call() -> Any:
+        return kernel.run(arrays)
+
+    call.kernel = kernel.explain()  # type: ignore[attr-defined]
+    return call, lambda found: [graph.canonical_output(found[0]), *found[1:]]
 
 
 def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``torch.nn.functional.scaled_dot_product_attention``."""
-    refuse("torch's SDPA", softcap=bool(graph.softcap))
+    refuse("torch's SDPA", graph, softcap=bool(graph.softcap))
     import torch as library
 
     library.set_num_threads(threads)
@@ -70,7 +74,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
         return library.from_numpy(array)
 
     q, k, v = map(tensor, graph.canonical(inputs))
-    bias = _bias(graph, inputs, graph.dtype)
+    bias = added_bias(graph, inputs, graph.dtype)
     mask = None if bias is None else tensor(bias)
     grouped = graph.kv != graph.heads
     scale = graph.factor
@@ -88,6 +92,7 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
     """The operator com.microsoft.MultiHeadAttention on the CPU."""
     refuse(
         "ONNX Runtime's MultiHeadAttention",
+        graph,
         grouped_heads=graph.kv != graph.heads,
         softcap=bool(graph.softcap),
         **{f"{graph.element}_kernel": graph.element != "f32"},
@@ -100,7 +105,7 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
         for x in graph.canonical(inputs)
     )
     feeds = {"q": q, "k": k, "v": v}
-    bias = _bias(graph, inputs, np.float32)
+    bias = added_bias(graph, inputs, np.float32)
     names = ["q", "k", "v"]
     if bias is not None:
         names += ["", "", "bias"]
@@ -124,13 +129,13 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
 
 def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``jax.nn.dot_product_attention``, jitted."""
-    refuse("jax.nn.dot_product_attention", softcap=bool(graph.softcap), f64=graph.element == "f64")
+    refuse("jax.nn.dot_product_attention", graph, softcap=bool(graph.softcap), f64=graph.element == "f64")
     import jax as library
 
     if graph.d_v != graph.head_size:
         raise Unsupported("jax.nn.dot_product_attention has no values of another head size")
     q, k, v = (library.numpy.asarray(x.transpose(0, 2, 1, 3)) for x in graph.canonical(inputs))
-    found = _bias(graph, inputs, graph.dtype)
+    found = added_bias(graph, inputs, graph.dtype)
     bias = None if found is None else library.numpy.asarray(found)
     causal, scale = is_causal(graph), graph.factor
     attention = library.nn.dot_product_attention
@@ -145,9 +150,10 @@ def iree(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conten
     """The op iree_linalg_ext.attention, compiled for this CPU."""
     refuse(
         "IREE's attention op on a CPU",
+        graph,
         grouped_heads=graph.kv != graph.heads,
         softcap=bool(graph.softcap),
-        bias_or_mask=graph.bias or graph.alibi or graph.window != (None, None),
+        bias_or_mask=bool(graph.bias or graph.mask or graph.lengths or graph.alibi or graph.window != (None, None)),
         bf16_here=graph.element == "bf16",
     )
     import iree.compiler as compiler

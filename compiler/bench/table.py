@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..graphs import Attention
+from .latency import Latency
 from .measure import Measured, Result
 
 
@@ -25,12 +26,20 @@ def describe(graph: Attention) -> str:
     lower, upper = graph.window
     if lower is not None or upper is not None:
         low, high = ("−∞" if lower is None else str(lower)), ("∞" if upper is None else str(upper))
-        parts.append(f"{low} ≤ j − i ≤ {high}")
+        parts.append(f"{low} ≤ j − i ≤ {high}{' from the bottom right' if graph.bottom_right else ''}")
+    if graph.groups:
+        least, most = (reduce(n for n, _ in graph.groups) for reduce in (min, max))
+        parts.append(f"{len(graph.groups)} sequences of {least} to {most}")
+    if graph.lengths:
+        parts.append(f"lengths {min(graph.lengths)} to {max(graph.lengths)}")
     flags = {
-        "bias": graph.bias,
+        f"packed {graph.packed}": bool(graph.packed),
+        f"bias {graph.bias}": bool(graph.bias),
+        f"mask {graph.mask}": bool(graph.mask),
         f"softcap {graph.softcap:g}": bool(graph.softcap),
         "alibi": graph.alibi,
         "v by columns": graph.values_transposed,
+        "dynamic": graph.dynamic,
         "lse": graph.lse,
     }
     return ", ".join(parts + [name for name, there in flags.items() if there])
@@ -74,6 +83,14 @@ def case(measured: Measured) -> list[str]:
     if measured.rows is not None and measured.rows < graph.queries:
         lines.append(f"checked: {measured.rows} of {graph.queries} queries of each head")
     return lines
+
+
+def latencies(found: Latency) -> str:
+    """What a user waits for besides the work."""
+    return (
+        f"compiling {duration(found.cold)}, {duration(found.first)} more for the first kernel; from the cache "
+        f"{duration(found.warm)}; importing {duration(found.importing)}; a call without work {duration(found.call)}"
+    )
 
 
 def _unit(measured: Measured) -> tuple[float, str]:

@@ -251,7 +251,7 @@ def element_of(dtype: np.dtype) -> str:
 
 
 def numpy_type(element: str) -> np.dtype:
-    from .cpu import Slot
+    from .signature import Slot
 
     return Slot(element, ()).dtype
 

@@ -192,8 +192,7 @@ class HostKernel:
         except CudaError as error:
             raise user_error(str(error)) from None
         self.module = host_module(lowered, ptx, signature.name, arch)
-        types = cpu.Signature(signature.name, signature.arguments, signature.results)
-        self._kernel = cpu.CpuKernel(self.module, types, self.runtime.callbacks)
+        self._kernel = cpu.CpuKernel(self.module, signature, self.runtime.callbacks)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that fit the signature."""

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from ...dialects import make_context
@@ -20,6 +20,7 @@ from ..pass_manager import Hook, Item, PassFailure, Stage, Timing, plan, run
 from ..verify_diagnostics import Verifier
 from .attn_opt_options import HELP, Options, parse_options
 from .isolation import Crash, Progress, crashes, isolated
+from .telling import telling
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -42,26 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments is not None:
             return job.run()
         try:
-            return isolated(lambda: _telling(printer, job.run))
+            return isolated(lambda: telling(printer, job.run))
         except Crash as crash:
             return job.tell_crash(crash)
 
-    return _telling(printer, command)
-
-
-def _telling(printer: Printer, work: Callable[[], int]) -> int:
-    """The exit status of `work`, which may fail; what failed is told."""
-    try:
-        return work()
-    except DiagnosedError as error:
-        for found in error.diagnostics:
-            printer(found)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except Exception as bug:
-        report_bug(bug, "attn-opt", printer.stream)
-        return 1
+    return telling(printer, command)
 
 
 def _about(action: str) -> str:

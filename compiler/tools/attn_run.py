@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ...dialects.diagnostic import DiagnosedError
-from ..diagnostics import Printer, report_bug, user_error
+from ..diagnostics import Printer
 from .attn_run_options import Options, parse_options
 from .isolation import Crash, isolated
+from .telling import telling
 
 # Kernels are timed in rounds of at least this many seconds, and at least this many calls.
 BENCH_SECONDS, BENCH_CALLS = 1.0, 5
@@ -37,25 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(arguments: list[str]) -> int:
     printer = Printer("attn-run", remarks=False)
-    try:
-        return _run(parse_options(arguments), printer)
-    except SystemExit as done:  # of argparse, after --help
-        return int(done.code or 0)
-    except DiagnosedError as error:
-        if not printer.errors:  # else told as it happened
-            for found in error.diagnostics:
-                printer(found)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        return 1
-    except MemoryError:
-        printer(user_error("not enough memory; use smaller sizes, or --no-check").diagnostics[0])
-        return 1
-    except Exception as bug:
-        report_bug(bug, "attn-run")
-        return 1
+    return telling(printer, lambda: _run(parse_options(arguments), printer), "--no-check")
 
 
 def _run(options: Options, printer: Printer) -> int:

@@ -155,7 +155,12 @@ GRAPHS = {
     "bshd": Graph(batch=2, heads=3, queries=70, keys=90, element="f16", input_layout="bshd", output_layout="bshd"),
     "values_transposed": Graph(heads=3, queries=70, keys=96, element="f16", values_transposed=True),
     "f32_heads_in_groups": Graph(heads=4, heads_kv=2, queries=70, keys=90, element="f32", softcap=3.0),
-    "bias_window": Graph(heads=2, queries=200, keys=300, element="f16", bias=True, window=(-50, 10)),
+    "bias_window": Graph(heads=2, queries=200, keys=300, element="f16", bias="hqk", window=(-50, 10)),
+    "lengths": Graph(batch=3, heads=2, queries=70, keys=90, element="f16", lengths=(5, 90, 0)),
+    "one_length": Graph(batch=2, heads=2, queries=1, keys=300, element="bf16", lengths=(77, 300)),
+    "dynamic": Graph(batch=2, heads=2, queries=120, keys=200, element="f16", dynamic=True, window=(None, 5)),
+    "packed": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="3hd", input_layout="bshd"),
+    "mask": Graph(batch=2, heads=2, queries=70, keys=90, element="f16", mask="qk"),
 }
 
 

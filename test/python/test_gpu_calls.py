@@ -363,7 +363,7 @@ def test_results_with_heads_in_groups(gpu, library):
 
     graph = Attention(batch=2, heads=8, heads_kv=2, queries=70, keys=90, head_size=64, element="f16", alibi=True)
     kernel = compile(graph.text(), target="nvidia")
-    inputs = [tensor(shape) for shape in graph.shapes()]
+    inputs = [tensor(x.shape, x.dtype) for x in graph.inputs()]
     out = kernel(*inputs)
     assert out.shape == (2, 8, 70, 64)
     heads_last = tensor((2, 70, 8, 64)).transpose(0, 2, 1, 3)

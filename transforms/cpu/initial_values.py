@@ -32,7 +32,7 @@ def filled_with(fill: ir.Operation) -> float | int:
 
 
 def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> ir.Operation | None:
-    root = _origin(out.value)
+    root = origin_of(out.value)
     made = defining_op(root)
     if made is None or made.name not in ALLOCATIONS:
         return None
@@ -47,8 +47,8 @@ def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> 
 
 
 def is_fill(op: ir.Operation) -> bool:
-    """True for a linalg.generic on buffers that writes one constant everywhere."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or op.results:
+    """True for a linalg.generic that writes one constant everywhere."""
+    if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
     if constant_value(op.operands[0]) is None:
         return False
@@ -69,14 +69,14 @@ def _is_apart(value: ir.Value, root: ir.Value) -> bool:
     """True if `value` is no buffer, or none that shares memory with the allocation `root`."""
     if not isinstance(value.type, ir.MemRefType):
         return True
-    origin = _origin(value)
+    origin = origin_of(value)
     op = defining_op(origin)
     if op is None:
         return origin.owner.owner.operation.name == "func.func"
     return op.name in ALLOCATIONS and origin != root
 
 
-def _origin(value: ir.Value) -> ir.Value:
+def origin_of(value: ir.Value) -> ir.Value:
     """The value at the start of a chain of views."""
     op = defining_op(value)
     while op is not None and op.name in VIEWS:

@@ -76,12 +76,9 @@ def choose(op: Structured, target: Target) -> Schedule:
             unroll[reductions[-1]] = STEPS
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
-        rows = [d for d in parallel if _size(op, d) >= 4]
-        if rows:
-            unroll[rows[-1]] = 4
-        else:
-            unroll[vector] = min(4, vectors)
-        order = parallel + [d for d in reductions if d != vector] + [vector]
+        unroll = _dot_tile(op, parallel, target.registers // 2) or {vector: min(4, vectors)}
+        inner = list(unroll) if vector not in unroll else []
+        order = [d for d in parallel if d not in inner] + inner + [d for d in reductions if d != vector] + [vector]
     else:
         across = _transposed_loop(op, vector, lanes)
         if across != NO_LOOP:
@@ -151,6 +148,29 @@ def _reuse_loop(op: Structured, vector: int, parallel: list[int]) -> int | None:
     inputs = [o for o in op.operands if not o.is_output and vector in o.loops]
     loops = [d for d in parallel if d != vector and any(d not in o.loops for o in inputs) and _size(op, d) > 1]
     return max(loops, key=lambda d: (_size(op, d), d), default=None)
+
+
+def _dot_tile(op: Structured, parallel: list[int], accumulators: int) -> dict[int, int]:
+    """How many sums along the lanes run side by side, by loop, the outer one first.
+
+    A vector of an input is used for all of an unrolled loop that the input lacks: by up to 4 of one loop. The rest of
+    the accumulators go to the loop along which the results are neighbours, whose lanes are summed together.
+    """
+    wide = [d for d in parallel if _size(op, d) > 1]
+    if not wide:
+        return {}
+    out = op.outputs[0]
+    run = out.dims[-1] if out.dims and out.dims[-1] in wide else wide[-1]
+    lacking = [o for o in op.operands if not o.is_output and not o.is_scalar and run in o.loops]
+    others = [d for d in wide if d != run and any(d not in o.loops for o in lacking)]
+    unroll: dict[int, int] = {}
+    if others:
+        reuse_loop = max(others, key=lambda d: (_size(op, d), d))
+        size = _size(op, reuse_loop)
+        unroll[reuse_loop] = max((n for n in (4, 3, 2) if n <= size), key=lambda n: size // n * n)
+    left = max(1, accumulators // max(1, math.prod(unroll.values())))
+    count = min(left, _size(op, run), 8 if not unroll else left)
+    return {run: 1 << (count.bit_length() - 1), **unroll}
 
 
 def _register_tile(vectors: int, size: int | None, rows: int, budget: int) -> tuple[int, int]:

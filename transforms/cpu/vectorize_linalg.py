@@ -7,6 +7,7 @@ from ..passes import Pass, option, warn
 from ..rewriting import ops_in
 from .emit import Emitter
 from .initial_values import filled_with, find_fills
+from .prefetch import find_streams
 from .schedule import check_body, choose
 from .structured import Structured, Unsupported
 from .target import host_target
@@ -41,13 +42,14 @@ class VectorizeLinalg(Pass):
             structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
         ]
         fills = [find_fills(structured) for structured in found]
+        streams = find_streams(op)
         dropped = [fill for by_number in fills for fill in by_number.values()]
         for structured, by_number in zip(found, fills, strict=True):
             if structured.op in dropped:
                 continue
             initial = {number: filled_with(fill) for number, fill in by_number.items()}
             with ir.InsertionPoint(structured.op), structured.op.location:
-                Emitter(structured, choose(structured, target), initial).emit()
+                Emitter(structured, choose(structured, target), initial, streams.get(structured.op, ())).emit()
             structured.op.erase()
         for fill in dropped:
             fill.erase()
