@@ -21,7 +21,7 @@ from .roles import (
     is_tensor_map,
     tensor_map_type,
 )
-from .staging import CommitCopiesOp, CopyAsyncOp, ViewOp, WaitCopiesOp, WaitMatmulsOp, staged_tile
+from .staging import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, WaitMatmulsOp, staged_tile
 
 __all__ = [
     "LAYOUTS",
@@ -41,6 +41,7 @@ __all__ = [
     "SetRegistersOp",
     "StartTurnsOp",
     "StoreOp",
+    "StoreSharedOp",
     "TakeTurnOp",
     "TensorMapOp",
     "Tile",

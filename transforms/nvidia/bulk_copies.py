@@ -50,6 +50,8 @@ class BulkCopy:
 def bulk_copies(kernel: ir.Operation) -> dict[ir.Operation, BulkCopy] | None:
     """All loads of a kernel to shared memory, as copies of the engine; None if one of them is none."""
     found: dict[ir.Operation, BulkCopy] = {}
+    if any(layout_of(op.results[0].type) == "shared" for op in ops_in(kernel, "tile.convert_layout")):
+        return None  # computed by all threads
     for load in ops_in(kernel, "tile.load"):
         if is_staged(load):
             copy = _bulk_copy(load, kernel)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from .thread import (
-    EQUAL,
+    EQ,
     Shared,
     Thread,
     add,
@@ -106,7 +106,7 @@ class Flags:
 
     def raised(self, number: ir.Value) -> ir.Value:
         (word,) = asm("ld.shared.b32 $0, [$1];", "=r,r", [self._at(number)], [i32()])
-        return compare(EQUAL, shuffled(word, "idx", 0), constant(i32(), 1))
+        return compare(EQ, shuffled(word, "idx", 0), constant(i32(), 1))
 
 
 def meet(thread: Thread) -> None:
@@ -164,7 +164,7 @@ def take_turn(thread: Thread) -> None:
 
 def pass_turn(warpgroups: int, thread: Thread) -> None:
     mine = div(thread.warp, 4)
-    last = compare(EQUAL, mine, constant(i32(), warpgroups - 1))
+    last = compare(EQ, mine, constant(i32(), warpgroups - 1))
     following = select(last, constant(i32(), FIRST_TURN), add(mine, FIRST_TURN + 1))
     asm("bar.arrive $0, 256;", "r", [following])
 

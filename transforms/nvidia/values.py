@@ -8,12 +8,13 @@ from typing import TypeAlias
 from ...dialects.mlir import ir
 from ...dialects.tile import is_tensor_map, layout_of
 from .memory import GLOBAL, Memory
+from .spread import Spread
 from .synchronisation import Barriers, Flags
 from .thread import Registers, Shared, i32, i64, pointer, register_type
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
-Value: TypeAlias = "Registers | Shared | Barriers | Flags | Memory | ir.Value"
+Value: TypeAlias = "Registers | Shared | Spread | Barriers | Flags | Memory | ir.Value"
 
 MAP_BYTES = 128  # of a tensor map
 
@@ -49,7 +50,8 @@ def register_types(kind: ir.Type) -> list[ir.Type]:
     """The types of the scalars that a thread has of a value."""
     if not isinstance(kind, ir.RankedTensorType):
         return [register_type(kind)]
-    element = i32() if layout_of(kind) == "operand_a" else register_type(kind.element_type)
+    packed = layout_of(kind) == "operand_a" and kind.element_type.width == 16
+    element = i32() if packed else register_type(kind.element_type)
     return [element] * Registers.count(kind)
 
 
