@@ -97,6 +97,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "cse",
         "loop-invariant-code-motion",
         "expand-math",  # after hoisting: a function of a row is computed once per row
+        f"expand-bf16{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",
         "func.func(llvm-request-c-wrappers)",  # before private functions come
@@ -121,6 +122,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "reconcile-unrealized-casts",
         "canonicalize",
         "cse",
+        *([f"limit-features{{vector-bytes={vector_bytes}}}"] if vector_bytes else []),
         "check-lowered",  # translating a left-over op would end the process
     ]
 
@@ -132,7 +134,7 @@ def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
     """
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *(f"{name}{{finite=false}}" if name == "split-masked-tiles" else name for name in ONLINE),
+        *(f"{name}{{from-data=false}}" if name == "split-masked-tiles" else name for name in ONLINE),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",

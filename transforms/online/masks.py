@@ -52,8 +52,9 @@ class Decided:
 class TileMasks:
     """What the masks of the scores `x` do to the tiles of the loop of `sets`."""
 
-    def __init__(self, sets: TileSets, x: ir.Value):
+    def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True):
         self.sets = sets
+        self._loads = loads  # whether numbers may be loaded before the loop
         self._sizes = [self._extents(x, d) for d in range(x.type.rank)]
         self._x = x
         self._loaded: dict[tuple[ir.Value, tuple[Index, ...]], ir.Value] = {}
@@ -160,7 +161,7 @@ class TileMasks:
         while place is not None and (op := defining_op(place[0])) is not None and op.name == "tensor.extract_slice":
             source = of_source(op, place[1])
             place = (op.operands[0], source) if source is not None else None
-        if place is None or not self.sets.visible(place[0]):
+        if place is None or not self._loads or not self.sets.visible(place[0]):
             return None
         tensor, position = place[0], tuple(place[1])
         atoms = [(d, atom, c) for d, at in enumerate(position) for atom, c in at.terms]
