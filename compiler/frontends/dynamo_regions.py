@@ -99,7 +99,7 @@ def spell_sizes_out(graph: torch.fx.Graph) -> None:
                         numbers[i] = graph.call_function(operator.getitem, (node, i))
                     numbers[i].meta = {**node.meta, "example_value": size}
             user.args, user.kwargs = torch.fx.node.map_aggregate(
-                (user.args, user.kwargs), lambda a: tuple(numbers) if a is node else a
+                (user.args, user.kwargs), lambda a, node=node, numbers=numbers: tuple(numbers) if a is node else a
             )
 
 

@@ -218,7 +218,7 @@ class BlockedProduct:
         def place(i: int, j: int) -> Place:
             return scratch, whole.subscripts(build.index(i), build.index(j)), build.index(BLOCK)
 
-        self.unit(Block(a, panel, self.parts, start, *tiles, k, place, self.from_zero))
+        self.unit(Block(a, panel, self.parts, start, tiles[0], tiles[1], k, place, self.from_zero))
         self._copy(whole, (build.index(0), build.index(0)), c, start, rows, n, start[1], tiles[1])
 
     def _copy(self, source: Matrix, at, target: Matrix, to, rows: ir.Value, columns: Extent, first, tiles: int) -> None:

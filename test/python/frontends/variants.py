@@ -1,4 +1,4 @@
-"""Ways of writing attention, each a function of queries [2, 4, m, d], keys and values [2, 4 or 2, n, d] as torch has them.
+"""Ways of writing attention, each a function of queries [2, 4, m, d], keys and values [2, 4 or 2, n, d] as in torch.
 
 `VARIANTS` has the functions by their names; those in `GROUPED` take keys and values of two heads.
 """
@@ -85,7 +85,9 @@ def values_first(q, k, v):
 
 @variant
 def two_dimensions(q, k, v):
-    heads = [torch.mm(F.softmax(torch.mm(a, b.t()), 1), c) for a, b, c in zip(q[0, :1], k[0, :1], v[0, :1])]
+    heads = [
+        torch.mm(F.softmax(torch.mm(a, b.t()), 1), c) for a, b, c in zip(q[0, :1], k[0, :1], v[0, :1], strict=True)
+    ]
     return torch.stack(heads)
 
 
