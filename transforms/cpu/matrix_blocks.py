@@ -206,7 +206,16 @@ class BlockedProduct:
 
         _over_blocks(n, column)
 
-    def _cut_block(self, a, panel, c: Matrix, start, tiles, extents, frame: ir.Operation) -> None:
+    def _cut_block(
+        self,
+        a: Rows,
+        panel: Panel,
+        c: Matrix,
+        start: tuple[ir.Value, ir.Value],
+        tiles: tuple[int, int],
+        extents: Sequence[Extent],
+        frame: ir.Operation,
+    ) -> None:
         """A block of which only a part exists, by way of a scratch block."""
         scratch = self._in_frame(frame, [BLOCK, BLOCK], self.f32)
         m, n, k = extents
@@ -218,7 +227,7 @@ class BlockedProduct:
         def place(i: int, j: int) -> Place:
             return scratch, whole.subscripts(build.index(i), build.index(j)), build.index(BLOCK)
 
-        self.unit(Block(a, panel, self.parts, start, *tiles, k, place, self.from_zero))
+        self.unit(Block(a, panel, self.parts, start, tiles[0], tiles[1], k, place, self.from_zero))
         self._copy(whole, (build.index(0), build.index(0)), c, start, rows, n, start[1], tiles[1])
 
     def _copy(self, source: Matrix, at, target: Matrix, to, rows: ir.Value, columns: Extent, first, tiles: int) -> None:
