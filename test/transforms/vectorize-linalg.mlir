@@ -43,7 +43,9 @@ func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref
 // CHECK: vector.maskedload %arg0
 // CHECK: arith.select
 // CHECK: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
-// CHECK: vector.store %{{.*}}, %arg1[%c0] : memref<4xf32>, vector<4xf32>
+// CHECK: vector.shuffle {{.*}} : vector<8xf32>, vector<8xf32>
+// CHECK: arith.maxnumf {{.*}} : vector<4xf32>
+// CHECK: vector.store %{{.*}}, %arg1[{{.*}}] : memref<4xf32>, vector<4xf32>
 func.func @row_maximum(%a: memref<4x?xf32>, %b: memref<4xf32>) {
   linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
       ins(%a : memref<4x?xf32>) outs(%b : memref<4xf32>) {

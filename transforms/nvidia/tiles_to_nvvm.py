@@ -15,7 +15,7 @@ from ..rewriting import defining_op, ops_in
 from . import contraction, spread
 from .axes import for_body, ops_of
 from .elementwise import Elementwise
-from .memory import SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
+from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
@@ -279,6 +279,32 @@ class _Kernel:
                     ir.Operation.create("scf.yield", [], [s for v in models for s in flat(v)])
         return like(models, list(branch.results))
 
+    def _get_global(self, op: ir.Operation) -> list[Value]:
+        """The address of a constant, which becomes one of the LLVM dialect."""
+        kind, symbol = ir.MemRefType(op.results[0].type), ir.FlatSymbolRefAttr(op.attributes["name"])
+        module = self.kernel.parent.operation
+        for old in ops_in(module, "memref.global"):
+            if ir.StringAttr(old.attributes["sym_name"]).value == symbol.value:
+                array = str(kind.element_type)
+                for size in reversed(kind.shape):
+                    array = f"!llvm.array<{size} x {array}>"
+                with ir.InsertionPoint(old):
+                    attributes = {
+                        "sym_name": old.attributes["sym_name"],
+                        "global_type": ir.TypeAttr.get(ir.Type.parse(array)),
+                        "alignment": ir.IntegerAttr.get(i64(), 16),
+                        "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
+                        "addr_space": ir.IntegerAttr.get(i32(), GLOBAL),
+                        "constant": ir.UnitAttr.get(),
+                        "value": old.attributes["initial_value"],
+                    }
+                    ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
+                old.erase()
+        pointer_to = create("llvm.mlir.addressof", pointer(GLOBAL), global_name=symbol)
+        strides = [math.prod(kind.shape[d + 1 :]) for d in range(kind.rank)]
+        sizes = [constant(i32(), s) for s in kind.shape]
+        return [Memory(kind, pointer_to, [constant(i64(), s) for s in strides], sizes)]
+
     def _block_id(self, op: ir.Operation) -> list[Value]:
         return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
 
@@ -364,9 +390,11 @@ class _Kernel:
         source, kind = self.values[op.operands[0]], op.results[0].type
         layout, element = layout_of(kind), str(kind.element_type)
         if layout == "operand_a" and element == "f32":  # in place, as a fragment is
-            assert isinstance(source, Registers | Shared)
-            values = source.values if isinstance(source, Registers) else contraction.load_a(source, kind, self.thread)
-            return [Registers("operand_a", tuple(kind.shape), list(values))]
+            if isinstance(source, Shared):
+                values = contraction.load_a(source, kind, self.thread)
+            else:
+                values = list(self.registers(op.operands[0]).values)
+            return [Registers("operand_a", tuple(kind.shape), values)]
         if layout == "operand_a" and isinstance(source, Shared):
             # Rows are dimension 0 of the tile.
             values = []
@@ -447,6 +475,7 @@ HANDLERS = {
     "tile.store_shared": _Kernel._store_shared,
     "tile.view": _Kernel._view,
     "tile.wait_matmuls": _Kernel._wait_matmuls,
+    "memref.get_global": _Kernel._get_global,
     "memref.load": lambda self, op: emit_scalar(op, [self.values[v] for v in op.operands]),
     "tile.load": _Kernel._load,
     "tile.store": _Kernel._store,
