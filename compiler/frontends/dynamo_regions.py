@@ -98,9 +98,8 @@ def spell_sizes_out(graph: torch.fx.Graph) -> None:
                     with graph.inserting_after(node):
                         numbers[i] = graph.call_function(operator.getitem, (node, i))
                     numbers[i].meta = {**node.meta, "example_value": size}
-            user.args, user.kwargs = torch.fx.node.map_aggregate(
-                (user.args, user.kwargs), lambda a: tuple(numbers) if a is node else a
-            )
+            spelled = {node: tuple(numbers)}
+            user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), lambda a, to=spelled: to.get(a, a))
 
 
 def name_of(node: torch.fx.Node) -> str:
