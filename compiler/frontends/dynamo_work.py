@@ -6,7 +6,7 @@ from typing import Any
 import sympy
 import torch
 
-from .dynamo_regions import ATTENTIONS, MATMULS, name_of
+from .dynamo_regions import ATTENTIONS, is_matmul, name_of
 
 UNKNOWN = 10**18
 
@@ -33,7 +33,9 @@ def _of(node: torch.fx.Node) -> Any:
         query, key, value = tensors[:3]
         return 2 * _elements(query.shape[:-1]) * _size(key.shape[-2]) * (_size(key.shape[-1]) + _size(value.shape[-1]))
     result = node.meta.get("example_value")
-    if name in MATMULS and isinstance(result, torch.Tensor) and len(tensors) >= 2:
+    if name == "sum" and is_matmul(node):
+        return 2 * _elements(tensors[0].shape)
+    if is_matmul(node) and isinstance(result, torch.Tensor) and len(tensors) >= 2:
         a, b = tensors[-2:]
         reduced = a.shape[-1] if name != "einsum" else max(a.shape[-1], b.shape[-1], key=_hint)  # more or less
         return 2 * _elements(result.shape) * _size(reduced)
