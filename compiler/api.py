@@ -19,7 +19,8 @@ from ..transforms.passes import PassError
 from . import cache, counts, env, explain, pass_manager
 from .cache import Compiled, Texts
 from .diagnostics import user_error
-from .runtime.signature import Signature
+from .runtime.signature import NotContiguous, Signature
+from .strided import Bound, Variants
 
 Listener = Callable[[Diagnostic], None]
 
@@ -50,6 +51,7 @@ class Options:
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
+    split_keys: int = 0  # into how many parts; 1 = not; 0 = where too few blocks would leave threads idle
     any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
@@ -60,8 +62,15 @@ class Options:
             is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
             if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
+        if not isinstance(self.split_keys, int) or self.split_keys < 0:
+            raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
             raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
+
+    @property
+    def workers(self) -> int:
+        """How many threads a kernel for the CPU will run on."""
+        return self.threads or _default_threads() or len(os.sched_getaffinity(0))
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
@@ -136,9 +145,9 @@ def settled(target: str, options: Options) -> Options:
     options.check()
     if target != "nvidia":
         return options
-    from .runtime import nvidia
+    from .runtime.arch import choose_arch
 
-    return dataclasses.replace(options, arch=nvidia.choose_arch(options.arch))
+    return dataclasses.replace(options, arch=choose_arch(options.arch))
 
 
 def _without_locations(module: ir.Module) -> str:
@@ -335,9 +344,10 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
+            from .runtime.arch import DEFAULT_ARCH
 
-            arch = nvidia.choose_arch(options.arch)
-            passes = pipelines.nvidia(arch, options.any_strides)
+            arch = options.arch or DEFAULT_ARCH
+            passes: list[Any] = pipelines.nvidia(arch, options.any_strides, options.split_keys)
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
@@ -347,10 +357,11 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         else:
             from .runtime import cpu
 
-            types = cpu.Signature.of(module, signature.name)
-            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
+            passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
+            levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
+            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
-            runtime = cpu.CpuKernel(module, types)
+            runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
     return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record, target), said
 
@@ -394,24 +405,29 @@ class Kernel:
         runtime: Any,
         threads: int | None = None,
         record: explain.Record | None = None,
+        variants: Variants | None = None,
     ):
         self.signature = signature
         self.target = target
         self._texts = texts
         self._runtime = runtime
         self._on_gpu: Callable[[Sequence[Any], Any], list[Any]] | None = getattr(runtime, "call", None)
+        self._variants = variants
         self._threads = threads
         self.record = record or {"entries": [], "seconds": []}
 
     @classmethod
     def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
         threads = options.threads or _default_threads()
+        variants = None
         if target == "nvidia":
             runtime = compiled.runtime
             runtime.cubins = cache.code_folder
             if not options.any_strides:
                 runtime.general = functools.partial(_general, compiled.texts, options)
-        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record)
+        else:
+            variants = Variants(compiled.texts, compiled.signature, target, options)
+        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record, variants)
 
     @property
     def name(self) -> str:
@@ -442,7 +458,10 @@ class Kernel:
 
                 if device_library(arguments) is not None:
                     return list(arguments)  # checked where they are used
-            return self.signature.bind(arguments)
+            arrays = self.signature.bind(arguments, strided=self._variants is not None)
+            if type(arrays) is NotContiguous and self._variants is not None:
+                return self._variants.bound(arrays)
+            return arrays
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 
@@ -450,7 +469,19 @@ class Kernel:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
         if self._on_gpu is not None:
             return self._on_gpu(arrays, None)
-        return self._runtime.invoke(arrays, self._threads)
+        return self.invoke(arrays, self._threads)
+
+    def invoke(self, arrays: Sequence[np.ndarray], threads: int | None) -> list[np.ndarray]:
+        """The results on a CPU, on that many threads, of arrays that `bind` gave."""
+        runtime = arrays.runtime if type(arrays) is Bound else self._runtime
+        return runtime.invoke(arrays, threads)
+
+    def on_host(self) -> Any:
+        """What `run`s the kernel, for the target nvidia, by host code of MLIR's ExecutionEngine; see `HostKernel`."""
+        from .runtime.nvidia_host import HostKernel
+
+        arch = self._runtime.image.arch
+        return HostKernel(self.ir("llvm"), self.ir("ptx"), self.signature, arch)
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

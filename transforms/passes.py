@@ -29,6 +29,7 @@ PASSES = (
     "online/defer-division",
     "online/fold-diag",
     "online/exp-to-exp2",
+    "online/split-keys",
     "online/split-masked-tiles",
     "decompose-linalg-ext",
     "fresh-inits",
@@ -38,12 +39,16 @@ PASSES = (
     "cpu/widen-tiles",
     "cpu/pad-tiles",
     "cpu/lanes-innermost",
+    "cpu/sink-scales",
     "cpu/fuse-reductions",
+    "cpu/round-results",
+    "cpu/slice-fills",
     "cpu/write-in-place",
     "cpu/protect-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
     "cpu/parallelize-linalg",
+    "cpu/matrix-contractions",
     "cpu/pack-contractions",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
@@ -57,6 +62,7 @@ PASSES = (
     "nvidia/overlap-matmuls",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
+    "nvidia/host-copies",
 )
 
 

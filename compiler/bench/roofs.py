@@ -17,10 +17,13 @@ import numpy as np
 
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
+from ...dialects.reference.evaluator import find_function
 from ...transforms.host import host_features
 from .. import pass_manager, pipelines
 from ..graphs import Attention
 from ..runtime import cpu
+from ..runtime.signature import Signature, Slot
+from ..shapes import Dimensions
 
 ACCUMULATORS, STEPS = 24, 20_000
 SUMS, BLOCK = 8, 1 << 15  # floats
@@ -33,7 +36,9 @@ def _kernel(text: str) -> cpu.CpuKernel:
     context.enable_multithreading(False)
     with context:
         module = parse_module(text, "roof.mlir")
-        signature = cpu.Signature.of(module)
+        function = find_function(module)
+        arguments, results = (tuple(map(Slot.of, kinds)) for kinds in (function.type.inputs, function.type.results))
+        signature = Signature(function.name.value, arguments, results, Dimensions([], []))
         pass_manager.run(pipelines.lower("cpu"), module)
         return cpu.CpuKernel(module, signature)
 

@@ -19,7 +19,7 @@ from torch.export.graph_signature import OutputKind
 
 from ..api import Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.cpu import Slot
+from ..runtime.signature import Slot
 from ..traced_kernel import TracedKernel
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
@@ -64,7 +64,7 @@ class TorchKernel(TracedKernel):
 
     def run(self, arrays: Sequence[np.ndarray], threads: int | None = None) -> list[np.ndarray]:
         """The results on arrays that `bind` gave."""
-        return self._runtime.invoke(arrays, self._threads or threads or torch.get_num_threads())
+        return self.invoke(arrays, self._threads or threads or torch.get_num_threads())
 
 
 class _Function(torch.nn.Module):

@@ -29,11 +29,13 @@ ALIASES = ("bufferization.to_buffer", "bufferization.to_tensor", "memref.cast")
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """`kind`: constant, dim, arithmetic, alloc or launch. Values are numbered: arguments first, then results of steps.
+    """`kind`: constant, dim, arithmetic, alloc, launch, collapse or expand. Values are numbered: arguments first, then
+    results of steps.
 
     constant: `detail` is the number. dim: `operands` = (array, dimension). arithmetic: `detail` is the formula.
     alloc: `detail` = (element, shape with None where the next operand says). launch: `detail` = (kernel, threads,
-    shared bytes, the parameters' kinds), `operands` = (blocks, parameters…).
+    shared bytes, the parameters' kinds), `operands` = (blocks, parameters…). collapse: `detail` = groups of dimensions;
+    expand: `detail` = (groups, sizes with None where the next operand says).
     """
 
     kind: str
@@ -96,6 +98,13 @@ def host_program(function: ir.OpView) -> Program:
             emit(op, "arithmetic", list(op.operands), ARITHMETIC[op.name])
         elif op.name in ALIASES:
             numbers[op.results[0]] = numbers[op.operands[0]]
+        elif op.name.endswith((".collapse_shape", ".expand_shape")):
+            groups = tuple(tuple(ir.IntegerAttr(d).value for d in group) for group in op.attributes["reassociation"])
+            if op.name.endswith(".collapse_shape"):
+                emit(op, "collapse", list(op.operands), groups)
+            else:
+                sizes = tuple(None if s == DYNAMIC else s for s in op.results[0].type.shape)
+                emit(op, "expand", list(op.operands), (groups, sizes))
         elif op.name == "memref.alloc":
             kind = ir.MemRefType(op.results[0].type)
             shape = tuple(None if s == DYNAMIC else s for s in kind.shape)

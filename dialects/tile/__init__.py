@@ -2,7 +2,7 @@
 
 from .dialect import LAYOUTS, Tile, dims_of, layout_of, with_layout
 from .movement import ConvertLayoutOp, LoadOp, StoreOp
-from .staging import CommitCopiesOp, CopyAsyncOp, ViewOp, WaitCopiesOp, WaitMatmulsOp, staged_tile
+from .staging import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, WaitMatmulsOp, staged_tile
 
 __all__ = [
     "LAYOUTS",
@@ -11,6 +11,7 @@ __all__ = [
     "CopyAsyncOp",
     "LoadOp",
     "StoreOp",
+    "StoreSharedOp",
     "Tile",
     "ViewOp",
     "WaitCopiesOp",

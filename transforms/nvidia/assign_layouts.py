@@ -31,7 +31,8 @@ class AssignLayouts(Pass):
         %t = linalg.generic … ins(%s) … -> tensor<128xf32, "row">
 
     What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul
-    takes its left operand from registers and its right one from shared memory.
+    takes its left operand from registers and its right one from shared memory; where that is computed (a cast or scale
+    of keys or values), its elements are "spread" over the threads, and so is all that they are computed from.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -75,11 +76,17 @@ class _Assigner:
             return LAYOUT_OF_ROLES[roles]
         if op.name == "tile.load" and roles in ((COLUMN, COLUMN), (COLUMN, ROW)):
             return "shared"
+        if (
+            op.name in ("linalg.generic", "tensor.empty", "arith.constant")
+            and roles == (COLUMN, COLUMN)
+            and not is_contraction(op)
+        ):
+            return "spread"
         if not roles:
             return None
         raise PassError(
-            f"a tile of {' × '.join(roles)} is computed by '{op.name}': only rows × columns can be, in registers. "
-            "The right operand of a matmul must come from memory as it is",
+            f"a tile of {' × '.join(roles)} is computed by '{op.name}': only rows × columns can be, in registers, and "
+            "the right operand of a matmul element by element from memory",
             op,
         )
 
@@ -92,9 +99,12 @@ class _Assigner:
 
     def _operands(self, op: ir.Operation) -> None:
         wanted = {0: "operand_a", 1: "shared"} if is_contraction(op) else {}
+        if layout_of(op.results[0].type) == "spread":
+            wanted = dict.fromkeys(range(len(op.operands)), "spread")
         for number, operand in enumerate(op.operands):
             if isinstance(operand.type, ir.RankedTensorType):
-                self._check_order(op, number)
+                if "spread" not in wanted.values():
+                    self._check_order(op, number)
                 self._operand(op, number, wanted.get(number))
 
     def _operand(self, op: ir.Operation, number: int, layout: str | None) -> None:
@@ -109,18 +119,31 @@ class _Assigner:
             return
         if load is not None and load.name == "tile.load":
             with ir.InsertionPoint(load), load.location:
-                view, kind = load.opview, with_layout(operand.type, "shared")
+                direct = layout if layout == "spread" else "shared"
+                view, kind = load.opview, with_layout(operand.type, direct)
                 operand = LoadOp(view.memory, view.indices, load.attributes["dims"], result=kind).result
-                if layout != "shared":
+                if layout != direct:
                     operand = ConvertLayoutOp(operand, result=with_layout(operand.type, layout)).result
-        elif layout == "shared":
-            raise PassError("the right operand of a matmul must come from memory as it is: not lowered yet", op)
+        elif layout == "spread":
+            self._spread(op, number)
+            return
+        elif layout == "shared" and found != "spread":
+            raise PassError("the right operand of a matmul is computed from rows: not lowered for GPUs", op)
         else:
             with ir.InsertionPoint(op), op.location:
                 operand = ConvertLayoutOp(operand, result=with_layout(operand.type, layout)).result
         op.operands[number] = operand
         if load is not None and load.name == "tile.load" and not list(load.results[0].uses):
             load.erase()
+
+    def _spread(self, op: ir.Operation, number: int) -> None:
+        """A constant, or nothing, as an operand of what is spread."""
+        source = defining_op(op.operands[number])
+        if source is None or source.name not in ("arith.constant", "tensor.empty"):
+            raise PassError(
+                "a right operand of a matmul is computed from another tile in registers: compute it before the loop", op
+            )
+        self._set_type(source.results[0], with_layout(source.results[0].type, "spread"))
 
     def _check_order(self, op: ir.Operation, number: int) -> None:
         """Element-wise, dimensions stand in the order rows, columns everywhere."""

@@ -78,7 +78,12 @@ class _Plan:
         matmuls = [o for o in ops if is_contraction(o)]
         if len(matmuls) != 2 or any(len(o.regions) and o.name != "linalg.generic" for o in ops):
             return None
+        if any(o.operands[0].type.element_type.width != 16 for o in matmuls):  # wgmma's; others are not asynchronous
+            return None
         first, second = matmuls
+        right = defining_op(second.operands[1])
+        if right is not None and right.name == "tile.convert_layout":  # computed: there is one buffer for it
+            return None
         yielded = list(ops[-1].operands)
         if yielded.count(second.results[0]) != 1 or len(list(second.results[0].uses)) != 1:
             return None

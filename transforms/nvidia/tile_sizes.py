@@ -16,6 +16,7 @@ from ..tile_sizes import extent_of, static_extents
 
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
+WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 64, 32), (1 << 30, 64, 16))  # of f32: by what shared memory holds
 FEW_QUERIES = 64
 
 
@@ -29,7 +30,8 @@ def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
         sizes[d] = 1
     head = max([of_scores[d] or 64 for d in scores.k] + [extents[d] or 64 for d in loops.n])
-    queries, keys = next((queries, keys) for limit, queries, keys in TILES_BY_HEAD if head <= limit)
+    tiles = WIDE_TILES_BY_HEAD if root.operands[1].type.element_type.width > 16 else TILES_BY_HEAD
+    queries, keys = next((queries, keys) for limit, queries, keys in tiles if head <= limit)
     for d in loops.m[-1:]:
         known = extents[d]
         sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)

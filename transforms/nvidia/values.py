@@ -8,11 +8,12 @@ from typing import TypeAlias
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from .memory import GLOBAL, Memory
+from .spread import Spread
 from .thread import Registers, Shared, i32, i64, pointer, register_type
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
-Value: TypeAlias = "Registers | Shared | Memory | ir.Value"
+Value: TypeAlias = "Registers | Shared | Spread | Memory | ir.Value"
 
 
 def parameter_types(kind: ir.Type) -> list[ir.Type]:
@@ -32,7 +33,8 @@ def register_types(kind: ir.Type) -> list[ir.Type]:
     """The types of the scalars that a thread has of a value."""
     if not isinstance(kind, ir.RankedTensorType):
         return [register_type(kind)]
-    element = i32() if layout_of(kind) == "operand_a" else register_type(kind.element_type)
+    packed = layout_of(kind) == "operand_a" and kind.element_type.width == 16
+    element = i32() if packed else register_type(kind.element_type)
     return [element] * Registers.count(kind)
 
 

@@ -226,7 +226,7 @@ def test_sizes_that_are_symbols():
 
     def attention(x, like):
         b, n = like.shape[:2]
-        size = like.size()[:-1] + (24,)
+        size = (*like.size()[:-1], 24)
         y = (x * 2).view(size)
         q, k, v = (t.view(b, n, -1, 8).transpose(1, 2) for t in (y, y + 1, y - 1))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
