@@ -49,7 +49,7 @@ MAGIC = b"attn-opt kernel 4\n"
 KERNELS_IN_MEMORY = 256
 _SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
 _CHECKSUM = hashlib.sha256().digest_size
-# What does not change the code: it is about the call, or about who listens.
+# What does not change the code: it is about who listens. Of threads it is how many there will be that matters.
 _FREE_OPTIONS = ("threads", "listener")
 
 
@@ -93,7 +93,7 @@ def enabled() -> bool:
 
 def key(text: str, kind: str, target: str, options: "Options") -> str:
     """The name of what `text` compiles to; `kind` tells the texts of the IR from those of sources."""
-    parts = [kind, target, *_environment()]
+    parts = [kind, target, f"workers={options.workers if target == 'cpu' else 0}", *_environment()]
     for field in dataclasses.fields(options):
         if field.name not in _FREE_OPTIONS:
             value = getattr(options, field.name)

@@ -20,7 +20,22 @@ STAGE_AFTER = {
     "tiles-to-nvvm": "nvvm",
 }
 
-# From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
+MULTIPROCESSORS = 132  # of an H200
+TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
+
+
+def online(parts: int = 0, workers: int = 1, finite: bool = True) -> list[str]:
+    """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
+
+    `parts`, `workers`: see `split-keys`. `finite`: loop bounds may come from data.
+    """
+    options = {
+        "split-keys": f"{{parts={parts} workers={workers}}}",
+        "split-masked-tiles": "" if finite else "{finite=false}",
+    }
+    return [name + options.get(name, "") for name in ONLINE]
+
+
 ONLINE = [
     "convert-linalg-softmax",  # what raise-attention found no attention around
     # The online level. diag first: as a matrix it would cost a matmul.
@@ -35,6 +50,7 @@ ONLINE = [
     "canonicalize",  # slices of a whole tile fold away
     "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
     "exp-to-exp2",
+    "split-keys",  # after them: what it copies, and what it merges, is what the loop carries then
     "split-masked-tiles",  # after all that looks at the body, of which it makes copies
     # Ops of ours into linalg.
     "decompose-linalg-ext",
@@ -51,9 +67,12 @@ def lower(target: str) -> list[str]:
     return pipelines[target]()
 
 
-def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -> list[str]:
+def cpu(
+    parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "", parts: int = 0, threads: int = 1
+) -> list[str]:
     """For this machine's CPU: registers, vectors, threads; ends in the LLVM dialect.
 
+    `parts`: into how many keys are split; 0 = by the number of `threads` that will run it.
     `parallel`: use OpenMP; None = if its runtime is installed. `vector_bytes`: 64, 32 or 16; 0 = what the host has.
     `matrix`: instructions for products of narrow types, see `transforms/cpu/matrix_unit.py`; empty = what it has.
     """
@@ -61,7 +80,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -
         parallel = openmp_library() is not None
     of_matrix = f"matrix={matrix}" if matrix else ""
     return [
-        *ONLINE,
+        *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
         "slice-fills",
         "canonicalize",
@@ -133,14 +152,17 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "") -
     ]
 
 
-def nvidia(arch: str = "sm_90a", any_strides: bool = False) -> list[str]:
+def nvidia(
+    arch: str = "sm_90a", any_strides: bool = False, parts: int = 0, multiprocessors: int = MULTIPROCESSORS
+) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
+    `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
     `any_strides`: kernels that take arrays of any strides, at any address of an element.
     """
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *(f"{name}{{finite=false}}" if name == "split-masked-tiles" else name for name in ONLINE),
+        *online(parts, multiprocessors, finite=False),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",

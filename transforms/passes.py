@@ -29,6 +29,7 @@ PASSES = (
     "online/defer-division",
     "online/fold-diag",
     "online/exp-to-exp2",
+    "online/split-keys",
     "online/split-masked-tiles",
     "decompose-linalg-ext",
     "fresh-inits",

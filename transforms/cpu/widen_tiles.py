@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
 from ..rewriting import defining_op, erase_if_unused, ops_in
 from .matrix_unit import MATRIX_OPTION, is_native, matrix_unit, suits
@@ -107,6 +108,7 @@ def _is_factor(value: ir.Value, unit: str) -> bool:
         made is not None
         and made.name == "linalg.generic"
         and is_native(unit, value.type.element_type)
+        and indexing_maps(made)[len(made.operands) - len(made.results) + value.result_number].is_permutation
         and bool(uses)
         and all(use.operand_number < 2 and suits(use.owner.operation, unit) for use in uses)
     )
