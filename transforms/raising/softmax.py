@@ -113,17 +113,17 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
 
     `is_statistic` tells what is computed from whole rows of scores.
     """
-    along = [f for f in q.num if k in f.vars]
+    varying = [f for f in q.num if k in f.vars]
     num = [f for f in q.num if k not in f.vars]
-    ready = _existing_softmax(tracer, along, k)
+    ready = _existing_softmax(tracer, varying, k)
     if ready is not None:
-        if len(along) > 1:
+        if len(varying) > 1:
             raise NearMiss("its result is multiplied by something that varies along the keys (an active dropout?)")
         _require_free(q.den, k)
         return _finished(tracer, ready, num, q.den, k, is_statistic)
-    exponentials = [f for f in along if f.name in ("math.exp", "math.exp2")]
+    exponentials = [f for f in varying if f.name in ("math.exp", "math.exp2")]
     if not exponentials:
-        if along and any(_summed(tracer, divisor, k) is not None for divisor in q.den):
+        if varying and any(_summed(tracer, divisor, k) is not None for divisor in q.den):
             raise NearMiss("what is divided by its sum is no exponential")
         return None
     for divisor in q.den:
@@ -131,17 +131,17 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
         if body is None:
             continue
         inner = quotient(tracer, body)
-        inner_along = [f for f in inner.num if k in f.vars]
+        inner_varying = [f for f in inner.num if k in f.vars]
         if any(k in f.vars for f in inner.den):
             continue
-        if _same(inner_along, along):
-            scores = _logarithm(tracer, along, k, is_statistic)
+        if _same(inner_varying, varying):
+            scores = _logarithm(tracer, varying, k, is_statistic)
             den = [d for d in q.den if d is not divisor]
             num += inner.den
             den += [f for f in inner.num if k not in f.vars]
             _require_free(den, k)
             return _finished(tracer, scores, num, den, k, is_statistic)
-        if all(f in along for f in inner_along):
+        if all(f in varying for f in inner_varying):
             raise NearMiss("its result is multiplied by something that varies along the keys (an active dropout?)")
         raise NearMiss("its exponentials are divided by a sum of something else")
     _require_free(q.den, k)
@@ -155,9 +155,9 @@ def _require_free(den: list[Expr], k: Var) -> None:
         raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
 
 
-def _existing_softmax(tracer: Tracer, along: list[Expr], k: Var) -> Expr | None:
+def _existing_softmax(tracer: Tracer, varying: list[Expr], k: Var) -> Expr | None:
     """What linalg.softmax or linalg_ext.softmax with fresh statistics is applied to."""
-    for factor in along:
+    for factor in varying:
         op = defining_op(factor.payload[0]) if factor.kind == "element" else None
         if op is None or op.name not in ("linalg.softmax", "linalg_ext.softmax"):
             continue
@@ -190,15 +190,17 @@ def _summed(tracer: Tracer, divisor: Expr, k: Var) -> Expr | None:
                 divisor = otherwise
             elif _predicate(condition) in (ONE, UNE) and tested is then and otherwise.number:
                 divisor = then
+    if divisor.name == "math.absf":  # a sum of exponentials is not negative
+        divisor = divisor.args[0]
     if divisor.kind != "element":
         return None
     reduction = tracer.reduction(divisor)
     if reduction is None or reduction.kind != "sum" or tracer.expand(reduction.init).number != 0:
         return None
-    return _along(tracer, reduction, k)
+    return along(tracer, reduction, k)
 
 
-def _along(tracer: Tracer, reduction, k: Var) -> Expr | None:
+def along(tracer: Tracer, reduction, k: Var) -> Expr | None:
     """What `reduction` reduces, at k; None if it does not run over one dimension like k's."""
     wide = [d for d in reduction.loops if reduction.extent(d) != 1]
     if k.extent == 1:
@@ -206,6 +208,17 @@ def _along(tracer: Tracer, reduction, k: Var) -> Expr | None:
     if len(wide) != 1 or reduction.extent(wide[0]) not in (k.extent, None):
         return None
     return tracer.expand(reduction.body([Index.of(k) if d == wide[0] else Index() for d in reduction.loops]))
+
+
+def same_but_shift(tracer: Tracer, expr: Expr, scores: Expr) -> Expr | None:
+    """c, if `expr` is exp(scores − c); None if it is anything else."""
+    q = quotient(tracer, expr)
+    if q.den or len(q.num) != 1 or q.num[0].name != "math.exp":
+        return None
+    (exponent,) = q.num[0].args
+    if exponent is scores:
+        return tracer.make.const(0.0)
+    return exponent.args[1] if exponent.name == "arith.subf" and exponent.args[0] is scores else None
 
 
 def _same(a: list[Expr], b: list[Expr]) -> bool:
@@ -285,12 +298,12 @@ def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Var) ->
         reduction = tracer.reduction(inner) if inner.kind == "element" else None
         if reduction is None or reduction.kind != "any":
             return _compares(tracer, inner, scores, k, (ONE, UNE))
-        return _is_comparison(_along(tracer, reduction, k), scores, (ONE, UNE))
+        return _is_comparison(along(tracer, reduction, k), scores, (ONE, UNE))
     if condition.kind == "element":
         reduction = tracer.reduction(condition)
         if reduction is None or reduction.kind != "all":
             return False
-        return _is_comparison(_along(tracer, reduction, k), scores, (OEQ, UEQ))
+        return _is_comparison(along(tracer, reduction, k), scores, (OEQ, UEQ))
     return _compares(tracer, condition, scores, k, (OEQ, UEQ))
 
 
@@ -301,6 +314,11 @@ def _is_comparison(expr: Expr | None, scores: Expr, predicates: tuple[int, ...])
     return scores in expr.args and any(a.number == -math.inf for a in expr.args)
 
 
+def tests_for_masked(expr: Expr, scores: Expr, equal: bool) -> bool:
+    """expr: `scores` = −inf, or ≠ without `equal`."""
+    return _is_comparison(expr, scores, (OEQ, UEQ) if equal else (ONE, UNE))
+
+
 def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Var, predicates: tuple[int, ...]) -> bool:
     """expr: max_k scores = −inf, or ≠."""
     if expr.name != "arith.cmpf" or _predicate(expr) not in predicates:
@@ -309,6 +327,6 @@ def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Var, predicates: tupl
         return False
     for a in expr.args:
         reduction = tracer.reduction(a) if a.kind == "element" else None
-        if reduction is not None and reduction.kind == "max" and _along(tracer, reduction, k) is scores:
+        if reduction is not None and reduction.kind == "max" and along(tracer, reduction, k) is scores:
             return True
     return False
