@@ -51,6 +51,7 @@ class Options:
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
+    split_keys: int = 0  # into how many parts; 1 = not; 0 = where too few blocks would leave threads idle
     any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
@@ -61,8 +62,15 @@ class Options:
             is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
             if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
+        if not isinstance(self.split_keys, int) or self.split_keys < 0:
+            raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
             raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
+
+    @property
+    def workers(self) -> int:
+        """How many threads a kernel for the CPU will run on."""
+        return self.threads or _default_threads() or len(os.sched_getaffinity(0))
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
@@ -137,9 +145,9 @@ def settled(target: str, options: Options) -> Options:
     options.check()
     if target != "nvidia":
         return options
-    from .runtime import nvidia
+    from .runtime.arch import choose_arch
 
-    return dataclasses.replace(options, arch=nvidia.choose_arch(options.arch))
+    return dataclasses.replace(options, arch=choose_arch(options.arch))
 
 
 def _without_locations(module: ir.Module) -> str:
@@ -336,9 +344,10 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
+            from .runtime.arch import DEFAULT_ARCH
 
-            arch = nvidia.choose_arch(options.arch)
-            passes = pipelines.nvidia(arch, options.any_strides)
+            arch = options.arch or DEFAULT_ARCH
+            passes: list[Any] = pipelines.nvidia(arch, options.any_strides, options.split_keys)
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
@@ -348,7 +357,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         else:
             from .runtime import cpu
 
-            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
+            passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
+            levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
+            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
@@ -367,11 +378,16 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             raise user_error("tile sizes are given, but nothing is to be fused")
         return []
     from ..transforms.fuse_attention import FuseAttention
+    from .pipelines import machine
 
     try:
         return [
             "raise-attention",
-            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
+            FuseAttention(
+                tuple(map(int, options.tile_sizes)),
+                tuple(map(int, options.tile_interchange)),
+                machine(target, options.arch, options.any_strides),
+            ),
         ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
@@ -464,6 +480,13 @@ class Kernel:
         """The results on a CPU, on that many threads, of arrays that `bind` gave."""
         runtime = arrays.runtime if type(arrays) is Bound else self._runtime
         return runtime.invoke(arrays, threads)
+
+    def on_host(self) -> Any:
+        """What `run`s the kernel, for the target nvidia, by host code of MLIR's ExecutionEngine; see `HostKernel`."""
+        from .runtime.nvidia_host import HostKernel
+
+        arch = self._runtime.image.arch
+        return HostKernel(self.ir("llvm"), self.ir("ptx"), self.signature, arch)
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

@@ -34,6 +34,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dialects.diagnostic import Diagnostic
+from ..transforms.cpu.matrix_unit import matrix_unit
 from ..transforms.host import cache_bytes, host_features
 from . import env
 from .diagnostics import user_error
@@ -48,7 +49,7 @@ MAGIC = b"attn-opt kernel 4\n"
 KERNELS_IN_MEMORY = 256
 _SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
 _CHECKSUM = hashlib.sha256().digest_size
-# What does not change the code: it is about the call, or about who listens.
+# What does not change the code: it is about who listens. Of threads it is how many there will be that matters.
 _FREE_OPTIONS = ("threads", "listener")
 
 
@@ -92,7 +93,7 @@ def enabled() -> bool:
 
 def key(text: str, kind: str, target: str, options: "Options") -> str:
     """The name of what `text` compiles to; `kind` tells the texts of the IR from those of sources."""
-    parts = [kind, target, *_environment()]
+    parts = [kind, target, f"workers={options.workers if target == 'cpu' else 0}", *_environment()]
     for field in dataclasses.fields(options):
         if field.name not in _FREE_OPTIONS:
             value = getattr(options, field.name)
@@ -115,7 +116,9 @@ def _environment() -> tuple[str, ...]:
                 ours.update(file.read())
     with os.scandir(os.path.join(os.path.dirname(execution_engine.__file__ or ""), "_mlir_libs")) as found:
         theirs = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in found if ".so" in e.name)
-    host = (sorted(host_features()), cache_bytes(1), cache_bytes(2), os.uname().machine, cpu.openmp_library())
+    # The unit is what the process may use, too: asking for it is what loading a kernel that needs it takes.
+    caches = (cache_bytes(1), cache_bytes(2))
+    host = (sorted(host_features()), matrix_unit(), caches, os.uname().machine, cpu.openmp_library())
     return MAGIC.decode(), ours.hexdigest(), repr(theirs), repr(host)
 
 

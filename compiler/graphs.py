@@ -125,6 +125,7 @@ class Attention:
     def arguments(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and element of each argument, in order."""
         b, h, kv, e = self.batch, self.heads, self.kv, self.element
+        found: dict[str, tuple[tuple[int, ...], str]]
         if self.packed:
             found = {"qkv": ((b, self.queries, (h + 2 * kv) * self.head_size), e)}
         else:
@@ -286,8 +287,9 @@ class Attention:
     def canonical(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, K and V as [b, h, s, d]; views."""
         named, layout = self.named(inputs), self.input_layout
+        parts: Sequence[np.ndarray]
         if self.packed == "h3d":
-            parts = np.moveaxis(named["qkv"].reshape(self.batch, self.queries, self.heads, 3, -1), 3, 0)
+            parts = list(np.moveaxis(named["qkv"].reshape(self.batch, self.queries, self.heads, 3, -1), 3, 0))
         elif self.packed:
             heads = named["qkv"].reshape(self.batch, self.queries, -1, self.head_size)
             parts = np.split(heads, [self.heads, self.heads + self.kv], axis=2)

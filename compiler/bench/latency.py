@@ -17,7 +17,7 @@ from typing import Any
 from ..graphs import Attention
 
 COMPILED, LOADED, CALLED = 3, 9, 2000
-NOTHING = {"batch": 1, "queries": 1, "keys": 1, "lengths": (), "groups": ()}  # of work
+NOTHING: dict[str, Any] = {"batch": 1, "queries": 1, "keys": 1, "lengths": (), "groups": ()}  # of work
 
 
 @dataclasses.dataclass(frozen=True)

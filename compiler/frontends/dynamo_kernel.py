@@ -9,18 +9,22 @@ import torch
 from torch.export import Dim
 
 from ...dialects.diagnostic import DiagnosedError
+from ...dialects.mlir import ir
+from ...transforms.attention import find_attention
+from ...transforms.passes import Report, listening
+from ...transforms.raise_attention import RaiseAttention
 from .. import counts
 from ..api import CompileError, Options
 from ..diagnostics import user_error
-from ..pipelines import raise_only
 from .dynamo_work import flops
 from .torch import TorchKernel, as_torch, trace
 
 MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
 
+NO_ATTENTION = "no plain softmax was found between its matmuls"
 FLOPS_TO_SHARE = 2_000_000  # below it, some 20 µs, other threads are not worth waking
 
-_kernels: "collections.OrderedDict[Any, TorchKernel | None]" = collections.OrderedDict()
+_kernels: "collections.OrderedDict[Any, TorchKernel | str]" = collections.OrderedDict()
 _held: list[Any] = []  # keeps alive what keys name by identity
 
 
@@ -58,50 +62,68 @@ class AttentionCall(torch.nn.Module):
         """The kernel for such inputs; None if they stay with torch."""
         own = tuple(map(_key, inputs, self.dynamic))
         if own not in self._seen:
-            self._seen[own] = self._shared(own, inputs)
+            found = self._shared(own, inputs)
+            if isinstance(found, str):
+                counts.count_left(found)
+            self._seen[own] = None if isinstance(found, str) else found
         return self._seen[own]
 
-    def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | None:
-        """The kernel for such inputs that any graph with this structure may have made already."""
+    def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | str | None:
+        """The kernel for such inputs that any graph with this structure may have made already, or why there is none."""
         key = (self.structure, own)
         if key in _kernels:
             _kernels.move_to_end(key)
-            counts.count("cache_hits")
+            if not isinstance(_kernels[key], str):
+                counts.count("cache_hits")
             return _kernels[key]
+        found: TorchKernel | str
         try:
-            kernel = self._compiled(inputs)
+            found = self._compiled(inputs)
         except DiagnosedError as error:
             if any(self.dynamic):
                 self._fix_sizes()
                 return self.kernel(inputs)
-            reason = str(error).splitlines()[0].removeprefix("error: ")
-            counts.count_left(reason)
-            warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
-            kernel = None
-        _kernels[key] = kernel
+            found = error.diagnostics[0].message
+            warnings.warn(f"attn_opt: attention is left to torch: {found}", stacklevel=2)
+        _kernels[key] = found
         if len(_kernels) > MAX_KERNELS:
             _kernels.popitem(last=False)
-        return kernel
+        return found
 
     def _fix_sizes(self) -> None:
         """From here on every shape has a kernel of its own: its symbols turned out to have no lowering."""
         self.dynamic = [frozenset() for _ in self.values]
 
-    def _compiled(self, inputs: Sequence[Any]) -> TorchKernel | None:
-        """A kernel for such inputs, None if there is no attention; DiagnosedError if there is no way."""
+    def _compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
+        """A kernel for such inputs, or why there is no attention; DiagnosedError if there is no way."""
         module = _Reordered(self.part, self.order)
         example = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in inputs)
         shapes: Any = None
         if any(self.dynamic):
-            shapes = (tuple(dict.fromkeys(self.dims, Dim.AUTO) or None for dims in self.dynamic),)
+            shapes = (tuple(dict.fromkeys(dims, Dim.AUTO) or None for dims in self.dynamic),)
         with torch.no_grad():
             program = trace(module, example, dynamic_shapes=shapes)
         for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
             if isinstance(argument, int) and any((value.shape or ())[d] is not None for d in self.dynamic[argument]):
                 raise user_error("torch.export knows a single size for what should be any")
-        with counts.counting():
-            found = raise_only(program.module)
-        return TorchKernel.of_program(program, "cpu", self.options) if found else None
+        left = _why_left(program.module)
+        if left:
+            return left
+        return TorchKernel.of_program(program, "cpu", self.options)
+
+
+def _why_left(module: ir.Module) -> str:
+    """Why there is no attention in `module`, "" if there is; attention is raised there."""
+    reasons: list[str] = []
+
+    def listen(report: Report) -> None:
+        reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
+
+    with module.context, module.operation.location, listening(listen):
+        RaiseAttention().run(module.operation)
+    if find_attention(module.operation):
+        return ""
+    return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION
 
 
 class _Reordered(torch.nn.Module):

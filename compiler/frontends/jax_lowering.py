@@ -15,12 +15,12 @@ from typing import Any
 from ...dialects import make_context
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
+from .control_flow import to_scf
 from .lowering import check_lowered, first_line, ops, run
+from .sequential import to_loops
 
-TO_LINALG = (
-    "builtin.module(stablehlo-convert-to-signless,func.func(stablehlo-legalize-to-linalg),"
-    "inline,symbol-dce,canonicalize,cse)"
-)
+SIGNLESS = "builtin.module(stablehlo-convert-to-signless)"
+TO_LINALG = "builtin.module(func.func(stablehlo-legalize-to-linalg),inline,symbol-dce,canonicalize,cse)"
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
 WAY_OUT = "keep it outside of the function that is compiled"
 HINTS = {
@@ -37,6 +37,9 @@ def lower(traced: Any, name: str) -> ir.Module:
     for op in ops(module):
         if op.name == "stablehlo.dot_general":
             _widen(op)
+    run(module, SIGNLESS, WAY_OUT)
+    to_scf(module)
+    to_loops(module)
     run(module, TO_LINALG, WAY_OUT)
     check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
     return module

@@ -1,11 +1,12 @@
 """ONNX: a model compiled as a whole, and a backend as onnx defines them.
 
-kernel = compile("model.onnx")                    # or an onnx.ModelProto; example_args fix dynamic dimensions
+kernel = compile("model.onnx")                    # or an onnx.ModelProto; example_args fix sizes that it leaves open
 out = kernel(q, k, v)                             # numpy arrays, in the order of the model's inputs
 out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from onnx.backend.base import Backend as BackendBase
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
 from ...dialects.diagnostic import DiagnosedError
+from .. import explain
 from ..api import CompileError, Kernel, Options, compile_module, make_options
 from ..diagnostics import user_error
 from ..runtime.signature import as_numpy
@@ -52,21 +54,56 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
         if len(names) != len(shapes):
             raise user_error(f"the model has {len(names)} inputs ({', '.join(names)}), but {len(shapes)} are given")
     lowered = lower(model, shapes)
-    kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered)
+    kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered, (model, options))
     if example_args is not None:
         kernel.bind([*example_args])
     return kernel
 
 
 class OnnxKernel(Kernel):
-    """A kernel that is called with the model's inputs; its weights are passed along."""
+    """A kernel that is called with the model's inputs; its weights are passed along.
 
-    def __init__(self, kernel: Kernel, lowered: Lowered):
+    Where the model leaves sizes open, a call on which the kernel would not be right (see ``onnx_checks.py``), or in
+    which attention was left alone, goes to another one, compiled for the sizes of this call.
+    """
+
+    def __init__(self, kernel: Kernel, lowered: Lowered, origin: tuple[ModelProto, Options]):
         self.__dict__.update(kernel.__dict__)
+        self.origin = origin
+        self.is_open = any(_is_dynamic(value) for value in lowered.inputs)
+        self._checks = lowered.checks
+        self._left = any(explain.reason_left(entry["message"]) for entry in kernel.record["entries"])
+        self._fixed: dict[tuple[tuple[int, ...], ...], OnnxKernel] = {}
         self.inputs = [value.name for value in lowered.inputs]
         self.outputs = [value.name for value in lowered.outputs]
         self._unsigned = [_unsigned(value) for value in lowered.outputs]
         self._weights = [_signless(w) for w in lowered.weights]
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        if out is not None:
+            raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
+        try:
+            kernel = self.fitting([as_numpy(a) for a in arguments]) if self.is_open else self
+        except DiagnosedError as error:
+            raise CompileError(error.diagnostics) from None
+        results = kernel.run(kernel.bind(arguments))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def fitting(self, arrays: Sequence[np.ndarray]) -> "OnnxKernel":
+        """This kernel, or the one for the sizes of `arrays` alone."""
+        if len(arrays) != len(self.inputs):
+            return self
+        key = tuple(a.shape for a in arrays)
+        if key not in self._fixed:
+            self._fixed[key] = self
+            if self._left or not self._checks.hold([*arrays, *self._weights]):
+                if len(self._fixed) == 1:
+                    why = "leaves attention as it is" if self._left else "is not right where a size of 1 is broadcast"
+                    text = f"attn_opt: the kernel for open sizes {why}: one is compiled for each shape of the inputs"
+                    warnings.warn(text, stacklevel=3)
+                model, options = self.origin
+                self._fixed[key] = compile_onnx(model, arrays, self.target, options)
+        return self._fixed[key]
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The model's inputs and weights as arrays that `run` takes, checked."""

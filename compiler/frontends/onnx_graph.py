@@ -79,12 +79,18 @@ def _set_shapes(graph: GraphProto, shapes: Sequence[Sequence[int] | None]) -> No
                 sizes = [d.dim_param or d.dim_value for d in kind.shape.dim]
                 raise user_error(f"input '{value.name}' of the model has shape {sizes}, but is given {list(shape)}")
         value.type.CopyFrom(helper.make_tensor_type_proto(kind.elem_type, list(shape)))
-    for value in [*graph.value_info, *graph.output]:  # were inferred, maybe, for shapes that are not known
-        if any(not d.HasField("dim_value") for d in value.type.tensor_type.shape.dim):
-            value.type.tensor_type.ClearField("shape")
 
 
 def _inferred(model: ModelProto) -> ModelProto:
+    """`model` with the shapes of all values, as far as they are known by now."""
+    constants = {t.name for t in model.graph.initializer}
+    kept = [value for value in model.graph.value_info if value.name not in constants]  # from before they were folded
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(kept)
+    for value in (*model.graph.value_info, *model.graph.output):
+        for size in value.type.tensor_type.shape.dim:
+            if not size.HasField("dim_value"):  # a name would stay, also where the size is known since
+                size.Clear()
     try:
         return onnx.shape_inference.infer_shapes(model, strict_mode=True)
     except onnx.shape_inference.InferenceError as error:

@@ -21,8 +21,10 @@ from ...dialects import make_context
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
-from .lowering import check_lowered, first_line, ops, run
+from .lowering import check_lowered, first_line, run
+from .onnx_checks import Checks
 from .onnx_graph import prepared
+from .sequential import to_loops
 
 WAY_OUT = "run that part of the model with another runtime, or replace the node"
 TO_TORCH = "builtin.module(func.func(convert-torch-onnx-to-torch))"
@@ -45,12 +47,13 @@ HOISTED = 256  # elements: smaller weights stay in the graph, where they are fol
 
 @dataclasses.dataclass(frozen=True)
 class Lowered:
-    """A module whose function ``main`` takes the model's inputs, then `weights`."""
+    """A module whose function ``main`` takes the model's inputs, then `weights`, where `checks` hold of their sizes."""
 
     module: ir.Module
     inputs: list[onnx.ValueInfoProto]
     outputs: list[onnx.ValueInfoProto]
     weights: list[np.ndarray]
+    checks: Checks
 
 
 def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = None) -> Lowered:
@@ -70,12 +73,11 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     module = _imported(model)
     _to_torch(module, model)
     run(module, TO_LINALG, WAY_OUT)
-    for op in ops(module):
-        if op.name == "cf.assert":  # sizes that do not match are refused at the call
-            op.erase()
+    checks = Checks(module)
+    to_loops(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("torch", "torch_c", "tm_tensor", "ml_program"), WAY_OUT)
-    return Lowered(module, inputs, outputs, weights)
+    return Lowered(module, inputs, outputs, weights, checks)
 
 
 def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:

@@ -21,7 +21,8 @@ from ..api import Options, compile_module
 from ..diagnostics import user_error
 from ..runtime.signature import Slot
 from ..traced_kernel import TracedKernel
-from .torch_lowering import Lowered, first_line, lower
+from .lowering import first_line
+from .torch_lowering import Lowered, lower
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -19,7 +19,7 @@ import os
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,8 @@ def c_name(name: str) -> str:
 class CpuKernel:
     """A compiled function on numpy arrays. One kernel serves all sizes of its dynamic dimensions, from any thread."""
 
-    def __init__(self, code: ir.Module | elf.Code, signature: Signature):
+    def __init__(self, code: ir.Module | elf.Code, signature: Signature, callbacks: Mapping[str, Any] | None = None):
+        """`callbacks`: functions of ctypes that a module calls."""
         self.signature = signature
         self._code = code  # whose memory the function is in
         if isinstance(code, elf.Code):
@@ -126,6 +127,10 @@ class CpuKernel:
             self._engine = execution_engine.ExecutionEngine(
                 code, opt_level=3, shared_libs=[library] if library else [], enable_object_dump=True
             )
+            for name, callback in (callbacks or {}).items():
+                self._engine.raw_register_runtime(name, ctypes.cast(callback, ctypes.c_void_p))
+            if callbacks:
+                self._engine.initialize()
             address = self._engine.raw_lookup(c_name(signature.name))
         if not address:
             raise ValueError(f"the module has no C interface for @{signature.name}; add llvm.emit_c_interface")

@@ -184,7 +184,7 @@ class NumpyArrays(EnteringArrays):
 
     def enter(self, value: np.ndarray) -> Array:
         device = self.current()
-        value = np.ascontiguousarray(value)
+        value = np.asarray(value, order="C")
         owner = _Owned(self.driver, value.nbytes)
         self.driver.to_device(owner.pointer, value.ctypes.data, value.nbytes)
         element = element_of(value.dtype)

@@ -104,12 +104,21 @@ class Driver:
 
     # Events order streams.
 
-    def recorded(self, stream: int) -> ctypes.c_void_p:
+    def recorded(self, stream: int, timing: bool = False) -> ctypes.c_void_p:
         """An event after all that is on the stream now."""
         event = ctypes.c_void_p()
-        self.call("cuEventCreate", ctypes.byref(event), DISABLE_TIMING)
+        self.call("cuEventCreate", ctypes.byref(event), 0 if timing else DISABLE_TIMING)
         self.call("cuEventRecord", event, ctypes.c_void_p(stream))
         return event
+
+    def seconds_between(self, before: ctypes.c_void_p, after: ctypes.c_void_p) -> float:
+        """The time between two events with timing, which are gone then."""
+        milliseconds = ctypes.c_float()
+        self.call("cuEventSynchronize", after)
+        self.call("cuEventElapsedTime", ctypes.byref(milliseconds), before, after)
+        for event in (before, after):
+            self.call("cuEventDestroy_v2", event)
+        return milliseconds.value / 1e3
 
     # Code.
 

@@ -2,23 +2,8 @@
 
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import cuda, cuda_driver, ptx
+from . import cuda, ptx
 from .program import host_program
-
-DEFAULT_ARCH = "sm_90a"
-
-
-def choose_arch(wanted: str | None) -> str:
-    """The architecture to compile for: what was asked for, else this machine's GPU, else Hopper."""
-    if wanted is None:
-        try:
-            wanted = cuda_driver.device_arch()
-        except cuda_driver.CudaError:
-            return DEFAULT_ARCH
-    if wanted not in ptx.PTX_VERSION:
-        known = ", ".join(ptx.PTX_VERSION)
-        raise user_error(f"GPUs of architecture '{wanted}' are not supported; the known architectures are: {known}")
-    return wanted
 
 
 def make_image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.Image, dict[str, str]]:

@@ -59,10 +59,10 @@ _INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 def _dtype(element: str) -> np.dtype:
     if element in _FLOATS:
         return np.dtype(_FLOATS[element])
-    if element == "bf16":
+    if element in ("bf16", "f8E4M3FN"):
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(ml_dtypes.bfloat16 if element == "bf16" else ml_dtypes.float8_e4m3fn)
     if element == "i1":
         return np.dtype(np.bool_)
     if element == "index":

@@ -23,10 +23,10 @@ class Launch:
     threads: tuple[int, ...]
     shared: int
     stream: int | None
-    parameters: Any  # addresses of the words
+    parameters: list[int]  # as words, of which a parameter may use the lower half
 
     def word(self, number: int) -> int:
-        return ctypes.c_uint64.from_address(self.parameters[number]).value
+        return self.parameters[number]
 
 
 class FakeLibrary:
@@ -88,6 +88,9 @@ class FakeLibrary:
     def _cuMemcpyDtoH(self, target: Any, source: Any, size: Any) -> None:
         ctypes.memmove(target.value, source.value, size.value)
 
+    def _cuMemcpyAsync(self, target: Any, source: Any, size: Any, stream: Any) -> None:
+        ctypes.memmove(target.value, source.value, size.value)
+
     def _cuLinkAddData(self, state: Any, kind: int, data: bytes, *_: Any) -> None:
         self.linked = ctypes.create_string_buffer(b"\x7fELF" + data)
 
@@ -108,10 +111,16 @@ class FakeLibrary:
         *sizes, stream, parameters, _ = rest
         numbers = [s.value for s in sizes]
         name = self.functions[function.value - 1]
+        parameters = [ctypes.c_uint64.from_address(address).value for address in parameters]
         self.launches.append(
             Launch(name, tuple(numbers[:3]), tuple(numbers[3:6]), numbers[6], stream.value, parameters)
         )
         return 0
+
+    def _cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, extra: Any) -> int:
+        c = config._obj
+        sizes = map(ctypes.c_uint, (c.gx, c.gy, c.gz, c.bx, c.by, c.bz, c.shared))
+        return self._cuLaunchKernel(function, *sizes, ctypes.c_void_p(c.stream), parameters, extra)
 
     def _cuGetErrorString(self, status: int, text: Any) -> None:
         text._obj.value = f"error {status}".encode()

@@ -8,6 +8,7 @@ import pytest
 from attn_opt.compiler import CompileError, cache, compile
 from attn_opt.compiler.runtime import cuda_arrays, cuda_driver, dlpack
 from attn_opt.compiler.runtime.program import Program
+from attn_opt.dialects.diagnostic import DiagnosedError
 from fake_cuda import fake_driver
 
 Q, K, V = (2, 70, 64), (2, 90, 64), (2, 90, 64)
@@ -137,7 +138,7 @@ def test_a_second_call_does_nothing_but_launch(gpu, library):
     before = gpu.calls.copy()
     q, k, v = arguments()
     kernel(q, k, v)
-    assert gpu.calls - before == {"cuLaunchKernel": 1}
+    assert gpu.calls - before == {"cuLaunchKernelEx": 1}
     assert gpu.launches[-1].word(0) == q.ctypes.data
 
 
@@ -218,7 +219,7 @@ def test_a_thread_without_a_context_gets_one(gpu, library):
     kernel(*arguments())
     assert len(gpu.launches) == 2
     gpu.statuses.append(700)
-    with pytest.raises(CompileError, match="cuLaunchKernel failed: error 700"):
+    with pytest.raises(CompileError, match="cuLaunchKernelEx failed: error 700"):
         kernel(*arguments())
 
 
@@ -322,3 +323,55 @@ def test_arrays_by_dlpack(gpu, monkeypatch):
     assert gpu.calls["cuStreamWaitEvent"] == 1 and gpu.calls["cuCtxSynchronize"] == 0
     cuda_arrays.library.cache_clear()
     cuda_arrays._of_package.cache_clear()
+
+
+def test_host_code_by_the_execution_engine(gpu):
+    kernel = compile(graph(dynamic=True), target="nvidia")
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(s).astype(np.float16) for s in (Q, K, V))
+    host = kernel.on_host()
+    (out,) = host.run([q, k, v])
+    assert out.shape == Q and out.dtype == np.float32 and np.isnan(out).all()  # as the fake's memory is
+    (launch,) = gpu.launches
+    plain = compile(graph(dynamic=True), target="nvidia")
+    plain(q, k, v)
+    wide = [number for number in range(14) if number % 4 != 1]  # sizes are 32 bits
+    assert launch.grid == gpu.launches[1].grid and launch.shared == gpu.launches[1].shared
+    strides = [n for n in wide if n % 4]
+    assert [launch.word(n) for n in strides] == [gpu.launches[1].word(n) for n in strides]
+    sizes = [1, 5, 9, 13, 16, 17]
+    assert [launch.word(n) & 0xFFFFFFFF for n in sizes] == [70, 90, 90, 70, 70, 90]
+    assert not gpu.memory and gpu.calls["cuStreamCreate"] == gpu.calls["cuStreamDestroy_v2"]
+    gpu.statuses.append(700)
+    with pytest.raises(DiagnosedError, match="cuLaunchKernel failed: error 700"):
+        host.run([q, k, v])
+    host.run([q, k, v])
+
+
+def test_attn_run(gpu, tmp_path, capfd):
+    from attn_opt.compiler.tools.attn_run import main
+
+    file = tmp_path / "graph.mlir"
+    file.write_text(graph())
+    assert main([str(file), "--target", "nvidia", "--no-check", "--bench"]) == 0
+    said = capfd.readouterr().out
+    assert "compiled for nvidia" in said and "time " in said and len(gpu.launches) >= 5
+
+
+def test_results_with_heads_in_groups(gpu, library):
+    from attn_opt.compiler.graphs import Attention
+
+    graph = Attention(batch=2, heads=8, heads_kv=2, queries=70, keys=90, head_size=64, element="f16", alibi=True)
+    kernel = compile(graph.text(), target="nvidia")
+    inputs = [tensor(x.shape, x.dtype) for x in graph.inputs()]
+    out = kernel(*inputs)
+    assert out.shape == (2, 8, 70, 64)
+    heads_last = tensor((2, 70, 8, 64)).transpose(0, 2, 1, 3)
+    heads_last.device = 0
+    kernel(*inputs, out=heads_last)
+    # Strides of batch, head of keys, head in its group, row.
+    dense, wide = ([launch.word(i) for i in range(12, 17)] for launch in gpu.launches)
+    assert dense == [out.ctypes.data, 8 * 70 * 64, 4 * 70 * 64, 70 * 64, 64]
+    assert wide == [heads_last.ctypes.data, 70 * 8 * 64, 4 * 64, 64, 8 * 64]
+    kernel.on_host().run([np.asarray(x) for x in inputs])
+    assert gpu.launches[-1].grid == gpu.launches[0].grid == (2 * 8 * 2, 1, 1)

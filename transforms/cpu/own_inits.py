@@ -29,10 +29,18 @@ class OwnInits(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for name in ("linalg.fill", "tensor.empty"):
-            for init in ops_in(op, name):
-                if init.results:
+        for is_init in (_is_fill, lambda init: init.name == "tensor.empty"):
+            for init in ops_in(op):
+                if is_init(init) and init.results:
                     _give_each_its_own(init)
+
+
+def _is_fill(op: ir.Operation) -> bool:
+    """True for linalg.fill, named or generic."""
+    if op.name != "linalg.generic" or len(op.operands) != 2 or isinstance(op.operands[0].type, ir.ShapedType):
+        return op.name == "linalg.fill"
+    block = op.regions[0].blocks[0]
+    return block.operations[0].operation.operands[0] == block.arguments[0] and len(block.operations) == 1
 
 
 def _give_each_its_own(init: ir.Operation) -> None:
@@ -41,7 +49,7 @@ def _give_each_its_own(init: ir.Operation) -> None:
         user = use.owner.operation
         if not user.name.startswith("linalg.") or not _is_init(user, use):
             continue
-        if user.name == init.name or (len(uses) == 1 and user.block == init.block):
+        if (_is_fill(user) and _is_fill(init)) or (len(uses) == 1 and user.block == init.block):
             continue
         with ir.InsertionPoint(user):
             own = init.clone()

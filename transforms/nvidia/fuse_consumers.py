@@ -34,10 +34,11 @@ class FuseConsumers(Pass):
     def run(self, op: ir.Operation) -> None:
         for region in op.regions:
             for block in region.blocks:
-                for inner in ops_of(block):
+                ops = [o for o in ops_of(block) if o.name in ("scf.forall", "func.func", "builtin.module")]
+                for inner in ops:  # no consumer among them: these are erased on the way
                     if inner.name == "scf.forall":
                         self._fuse_all(inner)
-                    elif inner.name in ("func.func", "builtin.module"):
+                    else:
                         self.run(inner)
 
     def _fuse_all(self, forall: ir.Operation) -> None:
@@ -98,6 +99,8 @@ class _Fusion:
     def is_possible(self) -> bool:
         op = self.consumer
         if len(op.results) != 1 or any(kind != "parallel" for kind in iterator_types(op)):
+            return False
+        if self._store_of(op.operands[len(op.operands) - 1]) is not None:  # it writes over the loop's result
             return False
         last = indexing_maps(op)[-1].results
         if [dim_position(e) for e in last] != list(range(len(last))) or self.ranges() is None:
