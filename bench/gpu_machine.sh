@@ -49,9 +49,9 @@ run() {
         # One process: the tool follows the kernels of all cases. A few cases of each kind suffice for races.
         timeout 240 compute-sanitizer --tool "$part" --report-api-errors no --error-exitcode 9 --print-limit 20 \
           python3 -m pytest -q --timeout 100 -p no:cacheprovider test/numeric/test_gpu_attention.py \
-          -k "against_float64 and (odd or f8 or pages or f32 or causal or value_bias)" ;;
+          -k "test_graphs or against_float64 and (odd or f8 or pages or f32 or causal or value_bias)" ;;
       launch) timeout 120 python3 bench/launch.py ;;
-      table) timeout 500 python3 bench/gpu_table.py ;;
+      table) timeout 500 python3 bench/table.py --target nvidia ${ATTN_OPT_TABLE:-} ;;
       *) echo "unknown part '$part'"; false ;;
     esac || { echo "== $part failed ($?)"; failed=1; }
     echo "== $part took $((SECONDS - start)) s"

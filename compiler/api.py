@@ -347,7 +347,7 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
             from .runtime.arch import DEFAULT_ARCH
 
             arch = options.arch or DEFAULT_ARCH
-            passes = pipelines.nvidia(arch, options.any_strides, options.split_keys)
+            passes: list[Any] = pipelines.nvidia(arch, options.any_strides, options.split_keys)
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
@@ -357,8 +357,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         else:
             from .runtime import cpu
 
-            passes = pipelines.cpu(parts=options.split_keys, threads=options.workers)
-            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
+            passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
+            levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
+            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
@@ -377,11 +378,16 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             raise user_error("tile sizes are given, but nothing is to be fused")
         return []
     from ..transforms.fuse_attention import FuseAttention
+    from .pipelines import machine
 
     try:
         return [
             "raise-attention",
-            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
+            FuseAttention(
+                tuple(map(int, options.tile_sizes)),
+                tuple(map(int, options.tile_interchange)),
+                machine(target, options.arch, options.any_strides),
+            ),
         ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None

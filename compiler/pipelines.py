@@ -153,12 +153,17 @@ def cpu(
 
 
 def nvidia(
-    arch: str = "sm_90a", any_strides: bool = False, parts: int = 0, multiprocessors: int = MULTIPROCESSORS
+    arch: str = "sm_90a",
+    any_strides: bool = False,
+    parts: int = 0,
+    multiprocessors: int = MULTIPROCESSORS,
+    keep_maximum: bool = True,
 ) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
     `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
-    `any_strides`: kernels that take arrays of any strides, at any address of an element.
+    `any_strides`: kernels that take arrays of any strides, at any address of an element. `keep_maximum`: tiles of keys
+    after the first do without a maximum, and few tiles are computed twice.
     """
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
@@ -171,11 +176,28 @@ def nvidia(
         f"outline-kernels{{any-strides={int(any_strides)}}}",
         "canonicalize",
         "cse",
-        "assign-layouts",
+        f"assign-layouts{{left-columns={128 if arch == 'sm_90a' else 0}}}",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
-        *(["overlap-matmuls"] if arch == "sm_90a" else []),
-        "stage-loads",
+        *(
+            [
+                "mask-padding",
+                "canonicalize",
+                "cse",
+                "join-loops",
+                "overlap-matmuls",
+                "canonicalize",
+                "cse",
+                *(["keep-maximum"] if keep_maximum else []),
+                f"persistent-blocks{{multiprocessors={multiprocessors}}}",
+                "canonicalize",
+                "cse",
+                "specialize-warps",
+            ]
+            if arch == "sm_90a"
+            else []
+        ),
+        "stage-loads",  # what no copy engine does
         "canonicalize",
         "cse",
         "lower-affine",  # sizes of tiles at the boundary
@@ -185,6 +207,11 @@ def nvidia(
         "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
         "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
+
+
+def machine(target: str, arch: str | None, any_strides: bool = False) -> str:
+    """What tile sizes are chosen for."""
+    return "hopper" if target == "nvidia" and arch in (None, "sm_90a") and not any_strides else target
 
 
 def nvidia_host() -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
-from . import peers, roofs
+from . import gpu, peers, roofs
 from .latency import Latency
 from .worker import Job
 
@@ -54,6 +54,7 @@ class Measured:
     reading: float | None
     rows: int | None  # how many queries of each head were checked
     latency: Latency | None = None
+    target: str = "cpu"  # on GPUs `reading` is a copy's rate, bytes read and written
 
     @property
     def ours(self) -> Result:
@@ -93,6 +94,7 @@ class Measured:
             results.append(found)
         return {
             "graph": dataclasses.asdict(self.graph),
+            "target": self.target,
             "threads": self.threads,
             "flops": self.graph.flops(),
             "bytes": self.graph.bytes(),
@@ -117,6 +119,7 @@ class Measuring:
     repeat: int | None = None
     init: str = "uniform"
     seed: int = 0
+    target: str = "cpu"
 
 
 class Worker:
@@ -187,6 +190,10 @@ def measure(
         if how.validate:
             progress("reference in float64")
             rows, expected = _expected(graph, how.init, how.seed, folder)
+        if how.target == "nvidia":
+            progress("on the GPU")
+            on_gpu = gpu.Job(dataclasses.asdict(graph), list(contenders), dataclasses.asdict(how), expected)
+            return _of_gpu(graph, gpu.run(on_gpu), rows)
         common: dict[str, Any] = {"threads": threads, "init": how.init, "seed": how.seed, "expected": expected}
         jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
         if how.with_roofs:
@@ -223,25 +230,37 @@ def _expected(graph: Attention, init: str, seed: int, folder: str) -> tuple[int,
     return len(rows), path
 
 
+def _of_gpu(graph: Attention, answers: dict[str, dict[str, Any]], rows: int | None) -> Measured:
+    """What a GPU's process answered."""
+    rates = {name: found["work"] / min(found["times"]) for name, found in answers.items() if "work" in found}
+    reading = rates.pop("copy", None)
+    results = [
+        _result(name, found, graph, found.get("times", [])) for name, found in answers.items() if "work" not in found
+    ]
+    results.sort(key=lambda result: result.name != "attn-opt")
+    return Measured(graph, 1, results, rates, reading, rows, target="nvidia")
+
+
+def _result(name: str, about: dict[str, Any], graph: Attention, times: list[float]) -> Result:
+    error = about.get("error")
+    return Result(
+        name,
+        times,
+        about.get("compile_s"),
+        error,
+        None if error is None else error <= TOLERANCES[graph.element],
+        about.get("kernel", ""),
+        about.get("skipped", ""),
+        about.get("failed", ""),
+    )
+
+
 def _measured(graph: Attention, threads: int, workers: Sequence[Worker], rows: int | None) -> Measured:
     results, peaks, reading = [], {}, None
     for worker in workers:
         about, job = worker.about, worker.job
         if job.kind == "contender":
-            error = about.get("error")
-            limit = TOLERANCES[graph.element]
-            results.append(
-                Result(
-                    job.name,
-                    worker.times,
-                    about.get("compile_s"),
-                    error,
-                    None if error is None else error <= limit,
-                    about.get("kernel", ""),
-                    about.get("skipped", ""),
-                    about.get("failed", ""),
-                )
-            )
+            results.append(_result(job.name, about, graph, worker.times))
         elif worker.times and job.kind == "peak":
             peaks[job.name] = worker.best_rate
         elif worker.times:

@@ -19,17 +19,17 @@ class Unsupported(Exception):
     """The peer has no such attention; the message says what it lacks."""
 
 
-def _refuse(peer: str, graph: Attention, **lacks: bool) -> None:
+def refuse(peer: str, graph: Attention, **lacks: bool) -> None:
     for what, there in {**lacks, "sequences_one_after_the_other": bool(graph.groups)}.items():
         if there:
             raise Unsupported(f"{peer} has no {what.replace('_', ' ')}")
 
 
-def _causal(graph: Attention) -> bool:
+def is_causal(graph: Attention) -> bool:
     return graph.window == (None, 0) and graph.queries == graph.keys and not graph.lengths
 
 
-def _bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndarray | None:
+def added_bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndarray | None:
     """All that is added to scores, as one array that broadcasts to [b, h, queries, keys]; what is masked as −∞."""
     named = graph.named(inputs)
     total: np.ndarray | None = named["bias"].astype(np.float32) if graph.bias else None
@@ -39,7 +39,7 @@ def _bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndar
         slanted = slopes * (j - graph.places()[:, None, :, None]).astype(np.float32)
         total = slanted if total is None else total + slanted
     dead = ~named["mask"] if graph.mask else None
-    if (graph.window != (None, None) and not _causal(graph)) or graph.lengths:
+    if (graph.window != (None, None) and not is_causal(graph)) or graph.lengths:
         first, end = (x[:, None, :, None] for x in graph.ranges())
         beyond = (j < first) | (j >= end)
         dead = beyond if dead is None else dead | beyond
@@ -63,7 +63,7 @@ def attn_opt(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Co
 
 def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``torch.nn.functional.scaled_dot_product_attention``."""
-    _refuse("torch's SDPA", graph, softcap=bool(graph.softcap))
+    refuse("torch's SDPA", graph, softcap=bool(graph.softcap))
     import torch as library
 
     library.set_num_threads(threads)
@@ -74,7 +74,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
         return library.from_numpy(array)
 
     q, k, v = map(tensor, graph.canonical(inputs))
-    bias = _bias(graph, inputs, graph.dtype)
+    bias = added_bias(graph, inputs, graph.dtype)
     mask = None if bias is None else tensor(bias)
     grouped = graph.kv != graph.heads
     scale = graph.factor
@@ -82,7 +82,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
     def call() -> Any:
         with library.inference_mode():
             return library.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, is_causal=_causal(graph), scale=scale, enable_gqa=grouped
+                q, k, v, attn_mask=mask, is_causal=is_causal(graph), scale=scale, enable_gqa=grouped
             )
 
     return call, lambda out: [out.to(library.float64).numpy()]
@@ -90,7 +90,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
 
 def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """The operator com.microsoft.MultiHeadAttention on the CPU."""
-    _refuse(
+    refuse(
         "ONNX Runtime's MultiHeadAttention",
         graph,
         grouped_heads=graph.kv != graph.heads,
@@ -105,13 +105,13 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
         for x in graph.canonical(inputs)
     )
     feeds = {"q": q, "k": k, "v": v}
-    bias = _bias(graph, inputs, np.float32)
+    bias = added_bias(graph, inputs, np.float32)
     names = ["q", "k", "v"]
     if bias is not None:
         names += ["", "", "bias"]
         feeds["bias"] = bias
     make, float32 = onnx.helper, onnx.TensorProto.FLOAT
-    options = {"num_heads": graph.heads, "scale": graph.factor, "unidirectional": int(_causal(graph))}
+    options = {"num_heads": graph.heads, "scale": graph.factor, "unidirectional": int(is_causal(graph))}
     node = make.make_node("MultiHeadAttention", names, ["o"], domain="com.microsoft", **options)
     value = make.make_tensor_value_info
     arguments = [value(name, float32, array.shape) for name, array in feeds.items()]
@@ -129,15 +129,15 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
 
 def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``jax.nn.dot_product_attention``, jitted."""
-    _refuse("jax.nn.dot_product_attention", graph, softcap=bool(graph.softcap), f64=graph.element == "f64")
+    refuse("jax.nn.dot_product_attention", graph, softcap=bool(graph.softcap), f64=graph.element == "f64")
     import jax as library
 
     if graph.d_v != graph.head_size:
         raise Unsupported("jax.nn.dot_product_attention has no values of another head size")
     q, k, v = (library.numpy.asarray(x.transpose(0, 2, 1, 3)) for x in graph.canonical(inputs))
-    found = _bias(graph, inputs, graph.dtype)
+    found = added_bias(graph, inputs, graph.dtype)
     bias = None if found is None else library.numpy.asarray(found)
-    causal, scale = _causal(graph), graph.factor
+    causal, scale = is_causal(graph), graph.factor
     attention = library.nn.dot_product_attention
     function = library.jit(lambda q, k, v, bias: attention(q, k, v, bias=bias, is_causal=causal, scale=scale))
     return (
@@ -148,7 +148,7 @@ def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contend
 
 def iree(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """The op iree_linalg_ext.attention, compiled for this CPU."""
-    _refuse(
+    refuse(
         "IREE's attention op on a CPU",
         graph,
         grouped_heads=graph.kv != graph.heads,

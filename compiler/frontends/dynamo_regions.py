@@ -46,7 +46,13 @@ class Region:
 
     @property
     def inputs(self) -> list[torch.fx.Node]:
-        """What it reads from outside. A region before it that has been taken out is a node then."""
+        """What it reads from outside, but for numbers that are sizes of it."""
+        read = self._read()
+        sizes = _sizes(read)
+        return [node for node in read if node not in sizes]
+
+    def _read(self) -> list[torch.fx.Node]:
+        """What its nodes read from outside. A region before it that has been taken out is a node then."""
         inside = set(self.nodes)
         return list(dict.fromkeys(i for n in self.nodes for i in n.all_input_nodes if i not in inside))
 
@@ -57,10 +63,44 @@ class Region:
         for node in self.inputs:
             copies[node] = part.placeholder(node.name)
             copies[node].meta = dict(node.meta)
+        for node, (tensor, dimension) in _sizes(self._read()).items():
+            copies[node] = part.call_method("size", (copies[tensor], dimension))
+            copies[node].meta = dict(node.meta)
         for node in self.nodes:
             copies[node] = part.node_copy(node, lambda n: copies[n])
         part.output(copies[self.output])
         return torch.fx.GraphModule(graph, part)
+
+
+def _sizes(read: list[torch.fx.Node]) -> dict[torch.fx.Node, tuple[torch.fx.Node, int]]:
+    """Which of the symbolic numbers that are read are sizes of which tensor that is read."""
+    values = {node: node.meta.get("example_value") for node in read}
+    known: dict[Any, tuple[torch.fx.Node, int]] = {}
+    for node, value in values.items():
+        for d, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if not isinstance(size, int):
+                known.setdefault(size.node.expr, (node, d))
+    return {n: known[v.node.expr] for n, v in values.items() if isinstance(v, torch.SymInt) and v.node.expr in known}
+
+
+def spell_sizes_out(graph: torch.fx.Graph) -> None:
+    """Gives calls that take a tuple of sizes from one node, such as view(x.size()), its numbers one by one."""
+    for node in list(graph.nodes):
+        sizes = node.meta.get("example_value")
+        if not isinstance(sizes, tuple) or not all(isinstance(s, int | torch.SymInt) for s in sizes):
+            continue
+        numbers: list[Any] = list(sizes)
+        for user in list(node.users):
+            if user.target is operator.getitem or not isinstance(user.meta.get("example_value"), torch.Tensor):
+                continue
+            for i, size in enumerate(sizes):
+                if numbers[i] is size and not isinstance(size, int):
+                    with graph.inserting_after(node):
+                        numbers[i] = graph.call_function(operator.getitem, (node, i))
+                    numbers[i].meta = {**node.meta, "example_value": size}
+            user.args, user.kwargs = torch.fx.node.map_aggregate(
+                (user.args, user.kwargs), lambda a, node=node, numbers=numbers: tuple(numbers) if a is node else a
+            )
 
 
 def name_of(node: torch.fx.Node) -> str:

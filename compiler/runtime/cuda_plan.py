@@ -5,16 +5,19 @@ A launch's parameters stand in one array of words; a call writes the pointers of
 """
 
 import ctypes
+import dataclasses
+import itertools
 import math
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .cuda_arrays import BYTES, Array, Library
 from .cuda_driver import INVALID_CONTEXT, CudaError, driver
 from .dlpack import contiguous_strides
-from .program import Program
+from .program import TENSOR_MAP, Program
+from .tensor_maps import TensorMap
 
 FUNCTION_OF = Callable[[str, int], ctypes.c_void_p]  # by a kernel's name and its shared memory
 
@@ -54,7 +57,9 @@ class Plan:
         self.arguments: list[tuple[int, int, list[int]]] = []
         self.made: list[tuple[int, list[int], Callable[[], Any]]] = []
         self.scalars: list[tuple[int, int, str]] = []  # number, word, type
+        self.maps: list[tuple[int, TensorMap]] = []  # the word that has its array's address
         self._places: dict[int, list[int]] = {}
+        self._roots: dict[int, int] = {}  # of what is another array in another shape
         self._masks: dict[int, int] = {}
         self._lock = threading.Lock()  # the words are shared by calls
         given = dict(zip(program.results, outs, strict=False))
@@ -76,8 +81,17 @@ class Plan:
                 sizes = iter(operands)
                 shape = tuple(next(sizes) if s is None else s for s in shape)
                 shapes[number] = (shape, element)
-                result = given.get(number) or Array(0, shape, contiguous_strides(shape), element, device)
-                _check_out(result, shape, element)
+                result = self._target(number, shape, element, given, device)
+            elif step.kind == "tensor_map":
+                array, *extents = operands
+                result = step.operands[0], TensorMap(*step.detail, extents, array.strides)
+            elif step.kind == "expand":
+                groups, sizes = step.detail
+                result = _expanded(operands[0], groups, sizes, iter(operands[1:]))
+                self._roots[number] = self._roots.get(step.operands[0], step.operands[0])
+            elif step.kind == "collapse":
+                result = _collapsed(operands[0], step.detail)
+                self._roots[number] = self._roots.get(step.operands[0], step.operands[0])
             else:
                 pending.append((step, operands))
             all_values.append(result)
@@ -101,32 +115,49 @@ class Plan:
         blocks, *parameters = operands
         if not blocks:
             return
-        first = len(self.words)
+        places: list[int | TensorMap] = []  # of each parameter
         for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
+            if kind == TENSOR_MAP:
+                of, made = value
+                self.maps.append((self._places[self._roots.get(of, of)][0], made))
+                places.append(made)
+                continue
+            first = len(self.words)
             if isinstance(kind, str):
                 if number < arguments:
                     self.scalars.append((number, len(self.words), kind))
                 self.words.append(bits(value, kind))
+                places.append(first)
                 continue
             element, dynamic, rank, last, dense = kind
             self._check_strides(number, value, element, last, dense)
-            self._places.setdefault(number, []).append(len(self.words))
-            self._masks[number] = self._masks.get(number, 0) | (alignment(element, last, dense) - 1)
+            root = self._roots.get(number, number)
+            self._places.setdefault(root, []).append(len(self.words))
+            self._masks[root] = self._masks.get(root, 0) | (alignment(element, last, dense) - 1)
             self.words.append(0)
             self.words += [value.shape[d] for d in dynamic]
             strides = [0 if value.shape[d] == 1 else s for d, s in enumerate(value.strides)]
             self.words += [s & (2**64 - 1) for s in (strides[: rank - 1] if dense else strides)]
+            places += range(first, len(self.words))
         config = Config(blocks, 1, 1, threads, 1, 1, shared, None, None, 0)
-        self.launches.append((functions(name, shared), config, first, len(self.words) - first))
+        self.launches.append((functions(name, shared), config, places))
 
     def _point(self) -> None:
         """Launches as the driver takes them: its parameters are addresses of our words."""
         start = ctypes.addressof(self.buffer)
         found = []
-        for function, config, first, count in self.launches:
-            pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * (first + i) for i in range(count)))
+        for function, config, places in self.launches:
+            addresses = [p.parameter if isinstance(p, TensorMap) else start + 8 * p for p in places]
+            pointers = (ctypes.c_void_p * max(len(places), 1))(*addresses)
             found.append((config, (ctypes.byref(config), function, pointers, None)))
         self.launches = found
+
+    def _target(self, number: int, shape: tuple, element: str, given: dict[int, Array], device: int) -> Array:
+        """What a kernel writes to for an alloc: memory of ours, or the array that the caller gave for it."""
+        if number in given:
+            _check_out(given[number], shape, element)
+            return given[number]
+        return Array(0, shape, contiguous_strides(shape), element, device)
 
     @staticmethod
     def _check_strides(number: int, array: Array, element: str, last: int | None, dense: bool) -> None:
@@ -161,6 +192,9 @@ class Plan:
                     words[place] = address
             for number, place, kind in self.scalars:
                 words[place] = bits(values[number], kind)
+            for place, made in self.maps:
+                if not made.point(words[place]):
+                    raise Misfit(f"the copy engine does not take an array of {made}")
             stream = self.library.stream(self.device)
             for config, fixed in self.launches:
                 config.stream = stream
@@ -182,6 +216,33 @@ def _check_out(array: Array, shape: tuple[int, ...], element: str) -> None:
         raise CudaError(
             f"out must be an array of shape {shape} and type {element}, but is one of {array.shape} and {array.element}"
         )
+
+
+def _expanded(array: Array, groups: Any, sizes: Any, dynamic: Iterator[int]) -> Array:
+    """The array with each dimension split into a group of them."""
+    shape = tuple(next(dynamic) if s is None else s for s in sizes)
+    strides = [0] * len(shape)
+    for group, stride in zip(groups, array.strides, strict=True):
+        for d in reversed(group):
+            strides[d] = stride
+            stride *= shape[d]
+    return dataclasses.replace(array, shape=shape, strides=tuple(strides))
+
+
+def _collapsed(array: Array, groups: Any) -> Array:
+    """The array with each group of dimensions as one."""
+    shape, strides = [], []
+    for group in groups:
+        kept = [d for d in group if array.shape[d] != 1] or group[-1:]
+        for outer, inner in itertools.pairwise(kept):
+            if array.strides[outer] != array.strides[inner] * array.shape[inner]:
+                raise CudaError(
+                    f"an array of shape {array.shape} with strides {array.strides} is used with dimensions {outer} and "
+                    f"{inner} as one, but they do not stand one after the other in memory: make it contiguous"
+                )
+        shape.append(math.prod(array.shape[d] for d in group))
+        strides.append(array.strides[kept[-1]])
+    return dataclasses.replace(array, shape=tuple(shape), strides=tuple(strides))
 
 
 _FORMULAS: dict[str, Callable[..., int]] = {

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..bench.gpu_peers import GPU_PEERS
 from ..bench.measure import Measuring
 from ..bench.peers import PEERS
 from ..diagnostics import user_error
@@ -53,6 +54,7 @@ examples:
   attn-bench -b 1 -h 4 -prec fp32 -mask 1 --sweep s=512,1024,2048 d=64,128 --plot sweep.svg
 """
 
+PEERS_HELP = f"time others too: {', '.join(PEERS)}; for nvidia: {', '.join(GPU_PEERS)}"
 # Options that --sweep may vary, and what a bare --sweep varies.
 SWEPT = (
     *("mode", "b", "h", "h_k", "s", "s_k", "d", "d_v", "prec", "mask", "bias", "iperm", "operm", "vlayout", "lse"),
@@ -94,7 +96,7 @@ def _dims(text: str) -> str:
 def _peers(text: str) -> list[str]:
     names = [name for name in text.split(",") if name]
     for name in names:
-        if name not in PEERS:
+        if name not in PEERS and name not in GPU_PEERS:
             raise argparse.ArgumentTypeError(f"knows no '{name}'; the peers are: {', '.join(PEERS)}")
     return names
 
@@ -157,7 +159,7 @@ def _parser() -> _Parser:
     option("--dynamic", action="store_true", help="compile for any batch and lengths")
     option("--target", default="cpu", choices=["cpu", "nvidia"], help="what to compile for (default: cpu)")
     option("--threads", metavar="N", type=positive, help="default: ATTN_OPT_THREADS, or all that this process may use")
-    option("--compare", metavar="PEER,…", type=_peers, default=[], help=f"time others too: {', '.join(PEERS)}")
+    option("--compare", metavar="PEER,…", type=_peers, default=[], help=PEERS_HELP)
     option("--peak", action="store_true", help="measure multiply-adds and memory, and print the fraction reached")
     option("--latency", action="store_true", help="measure compiling, loading, importing and the overhead of a call")
     option("--sweep", metavar="X=…", nargs="*", help=f"a case for each combination; default: {' '.join(DEFAULT_SWEEP)}")
@@ -178,9 +180,12 @@ def parse_options(arguments: Sequence[str]) -> Options:
     """The options of a command line. Raises DiagnosedError."""
     parser = _parser()
     found = _parsed(parser, arguments)
-    if found.target != "cpu":
-        parser.error("argument --target: the measurements and peers of the target nvidia are not built yet; use cpu")
-    if found.timer == "gpu":
+    known = PEERS if found.target == "cpu" else GPU_PEERS
+    for name in found.compare:
+        if name not in known:
+            peers = ", ".join(known)
+            parser.error(f"argument --compare: knows no '{name}' for the target {found.target}; the peers are: {peers}")
+    if found.timer == "gpu" and found.target == "cpu":
         parser.error("argument -timer: the clock of a GPU times what runs on one, with --target nvidia; use cpu")
     if found.squant == "1":
         parser.error(f"argument -squant: static quantization is of fp8, which is not supported on {found.target}")
@@ -208,6 +213,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
             repeat=found.repeat,
             init=INITIAL[found.init],
             seed=found.seed,
+            target=found.target,
         ),
         found.json,
         found.plot,

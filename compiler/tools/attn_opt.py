@@ -116,7 +116,7 @@ class Job:
             module = parse_module(text, self.name, listener=listener)
             follow = _Follow(self.progress, number)
             with self.watch.recorder if self.watch else contextlib.nullcontext():
-                run(stages, module, hooks=[follow, *hooks], listener=listener, verify_each=self.options.verify_each)
+                run(stages, module, hooks=[follow, *hooks], listener=listener, verify=self.options.verify_each)
             output = self.options.printing.text(module.operation)
         except PassFailure:
             pass  # told as it happened

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.api import Signature, find_entry, load_text
+from attn_opt.compiler.graphs import Attention as Graph
 from attn_opt.compiler.runtime import cuda_driver, ptx
 from attn_opt.compiler.tools import arrays, checking
 from narrow_attention import NarrowAttention as Attention
@@ -146,6 +147,34 @@ def test_tensors_that_are_no_dense_rows():
     target = torch.full((2, 64, 70), float("nan"), device="cuda", dtype=torch.float16).transpose(1, 2)
     kernel(q, k, v, out=target)
     assert torch.equal(out, target)
+
+
+GRAPHS = {
+    "heads_in_groups": Graph(batch=2, heads=8, heads_kv=2, queries=70, keys=90, element="f16", window=(None, 20)),
+    "alibi": Graph(heads=6, queries=130, keys=130, element="bf16", alibi=True),
+    "bshd": Graph(batch=2, heads=3, queries=70, keys=90, element="f16", input_layout="bshd", output_layout="bshd"),
+    "values_transposed": Graph(heads=3, queries=70, keys=96, element="f16", values_transposed=True),
+    "f32_heads_in_groups": Graph(heads=4, heads_kv=2, queries=70, keys=90, element="f32", softcap=3.0),
+    "bias_window": Graph(heads=2, queries=200, keys=300, element="f16", bias="hqk", window=(-50, 10)),
+    "lengths": Graph(batch=3, heads=2, queries=70, keys=90, element="f16", lengths=(5, 90, 0)),
+    "one_length": Graph(batch=2, heads=2, queries=1, keys=300, element="bf16", lengths=(77, 300)),
+    "dynamic": Graph(batch=2, heads=2, queries=120, keys=200, element="f16", dynamic=True, window=(None, 5)),
+    "packed": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="3hd", input_layout="bshd"),
+    "mask": Graph(batch=2, heads=2, queries=70, keys=90, element="f16", mask="qk"),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs(name, request):
+    graph = GRAPHS[name]
+    kernel = compile(graph.text(), target="nvidia", arch=None if have_gpu() else "sm_90a")
+    if not have_gpu():
+        return
+    request.getfixturevalue("poisoned")
+    inputs = graph.inputs()
+    right, _ = graph.reference(inputs)
+    found = graph.canonical_output(np.asarray(kernel(*inputs)))
+    assert np.abs(found - right).max() / np.abs(right).max() < TOLERANCE[graph.element]
 
 
 @needs_gpu

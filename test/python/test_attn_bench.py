@@ -105,7 +105,8 @@ def test_meanings(arguments, expected):
         (["--sweep", "s=1,x"], "expects a positive integer, but found 'x'"),
         (["--plot=a.gif"], "expects a file named .png, .svg or .pdf"),
         (["--json=/nowhere/a.json"], "/nowhere/a.json cannot be written: there is no such folder"),
-        (["--target=nvidia"], "the measurements and peers of the target nvidia are not built yet; use cpu"),
+        (["--target=nvidia", "--compare=jax"], "knows no 'jax' for the target nvidia; the peers are: torch-cudnn"),
+        (["--compare=flex"], "knows no 'flex' for the target cpu; the peers are: torch, onnxruntime"),
         (["--nope"], "unrecognized arguments: --nope"),
     ],
 )

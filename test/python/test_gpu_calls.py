@@ -356,3 +356,22 @@ def test_attn_run(gpu, tmp_path, capfd):
     assert main([str(file), "--target", "nvidia", "--no-check", "--bench"]) == 0
     said = capfd.readouterr().out
     assert "compiled for nvidia" in said and "time " in said and len(gpu.launches) >= 5
+
+
+def test_results_with_heads_in_groups(gpu, library):
+    from attn_opt.compiler.graphs import Attention
+
+    graph = Attention(batch=2, heads=8, heads_kv=2, queries=70, keys=90, head_size=64, element="f16", alibi=True)
+    kernel = compile(graph.text(), target="nvidia")
+    inputs = [tensor(x.shape, x.dtype) for x in graph.inputs()]
+    out = kernel(*inputs)
+    assert out.shape == (2, 8, 70, 64)
+    heads_last = tensor((2, 70, 8, 64)).transpose(0, 2, 1, 3)
+    heads_last.device = 0
+    kernel(*inputs, out=heads_last)
+    # Strides of batch, head of keys, head in its group, row.
+    dense, wide = ([launch.word(i) for i in range(12, 17)] for launch in gpu.launches)
+    assert dense == [out.ctypes.data, 8 * 70 * 64, 4 * 70 * 64, 70 * 64, 64]
+    assert wide == [heads_last.ctypes.data, 70 * 8 * 64, 4 * 64, 64, 8 * 64]
+    kernel.on_host().run([np.asarray(x) for x in inputs])
+    assert gpu.launches[-1].grid == gpu.launches[0].grid == (2 * 8 * 2, 1, 1)

@@ -1,373 +1,88 @@
-"""Emits a contraction on buffers as products of AMX tiles.
-
-    C[m, n] += A[m, k]·B[k, n]
+"""A block of sums as products of AMX tiles.
 
 A block of 32 × 32 sums is four tiles in registers; per 32 elements of k two tiles of A and two of B make four products
-(TDPBF16PS). A is read where it stands, if its rows are contiguous, else from a panel, as is what is left of its rows
-beyond whole tiles; B always comes from a panel of pairs (`tile_panels`). Loops cannot carry tiles: the sum is unrolled,
-in parts of at most 256 elements, between which the sums are in memory. A block that is cut off by an edge is computed
-whole in a scratch block. A dynamic size that has a bound, such as what is left of a tile of keys, is tested for being
-the bound: the code for that case has constant sizes.
+(TDPBF16PS, TDPFP16PS). Loops cannot carry tiles: the sum is unrolled, in parts of at most 256 elements, between which
+the sums are in memory.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, memref, vector, x86
-from ..linear import upper_bound
-from ..rewriting import ancestors
-from .blocks import loop_nest, part_of
-from .matrix_unit import Product, is_native
-from .prepack import Panel, Prepacking, hoisted, size_of
-from .scratch import ALIGNMENT, FRAMES
-from .structured import Operand, Structured, Unsupported
-from .tile_panels import (
-    DEPTH,
-    PAIRS,
-    ROWS,
-    Extent,
-    Matrix,
-    for_each,
-    if_else,
-    pack_pairs,
-    pack_rows,
-    parts_of,
-    plus,
-    value_of,
-)
+from ...dialects.mlir import arith, ir, x86
+from .block_sums import PRODUCTS, Block
+from .tile_panels import DEPTH, PAIRS, ROWS, for_each, if_else, plus
 
-BLOCK = 2 * ROWS
 STEPS = 8  # tiles of k, of all parts, that are unrolled
-# Products of parts, so that one factor's tiles stay in registers from one to the next; the product of the lower parts,
-# below 2^-16, is left out.
-PRODUCTS = {1: [(0, 0)], 2: [(1, 0), (0, 0), (0, 1)]}
-LARGEST = {"m": 64, "n": 512, "k": 512}  # of a part that is packed at once
+Sums = dict[tuple[int, int], ir.Value]
 
 
-@dataclass(frozen=True)
-class Roles:
-    """Which loops and operands are what; loops in neither of m, n and k run one by one."""
+class Tiles:
+    """Emits blocks whose factors are of the type `kind`."""
 
-    m: int
-    n: int
-    k: int
-    a: Operand
-    b: Operand
-    c: Operand
-
-
-def roles_of(op: Structured, product: Product) -> Roles:
-    """Columns are what the sums are contiguous along. Raises Unsupported where they are contiguous along neither."""
-    first, second, c = op.operands
-    n = c.dims[-1] if c.dims else -1
-    if c.strides[-1] != 1 or not isinstance(c.element, ir.F32Type):
-        raise Unsupported("sums that are not contiguous numbers of f32")
-    if n in product.only_second:
-        rows, a, b = product.only_first, first, second
-    elif n in product.only_first:
-        rows, a, b = product.only_second, second, first
-    else:
-        raise Unsupported("sums that are contiguous along a loop of both factors")
-
-    def size(d: int) -> float:
-        found = op.sizes[d]
-        return float("inf") if found is None else found
-
-    return Roles(max(rows, key=size), n, max(product.summed, key=size), a, b, c)
-
-
-class TileContraction:
-    """One contraction; `from_zero`: the sums start from zero, else from what C holds."""
-
-    def __init__(self, op: Structured, roles: Roles, from_zero: bool, unit: str, prepacking: Prepacking):
-        self.op, self.roles, self.from_zero, self.prepacking = op, roles, from_zero, prepacking
-        self.f32 = ir.F32Type.get()
-        own = roles.a.element
-        self.kind = own if own == roles.b.element and is_native(unit, own) else ir.BF16Type.get()
-        self.parts = parts_of(own, self.kind)
+    def __init__(self, kind: ir.Type):
         self.sums = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{ROWS}xf32>")
-        self.rows = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{DEPTH}x{self.kind}>")
-        self.pairs = ir.Type.parse(f"!x86.amx.tile<{PAIRS}x{DEPTH}x{self.kind}>")
+        self.rows = ir.Type.parse(f"!x86.amx.tile<{ROWS}x{DEPTH}x{kind}>")
+        self.pairs = ir.Type.parse(f"!x86.amx.tile<{PAIRS}x{DEPTH}x{kind}>")
 
-    # --- sizes
-
-    def emit(self) -> None:
-        """Emits it at the insertion point."""
-        r, op = self.roles, self.op
-        bounds = {d: self._bound(d) for d in (r.m, r.n, r.k)}
-        steps = {
-            d: min(-(-bound // BLOCK) * BLOCK, LARGEST[name]) if bound is not None else LARGEST[name]
-            for name, d, bound in (("m", r.m, bounds[r.m]), ("n", r.n, bounds[r.n]), ("k", r.k, bounds[r.k]))
-        }
-        if op.sizes[r.m] is not None and self._is_natural(r.a, r.k, bounds[r.m]):
-            del steps[r.m]  # nothing of A is copied
-        others = [d for d in range(op.n_loops) if d not in (r.m, r.n, r.k)]
-        summed = [d for d in others if not op.is_parallel(d) and op.sizes[d] != 1]
-        once = not summed and (bounds[r.k] or steps[r.k] + 1) <= steps[r.k]
-        if self.from_zero and not once:
-            self._clear()
-            self.from_zero = False
-        order = [*((d, 1) for d in others), *steps.items()]
-        with loop_nest(op, [(d, step) for d, step in order if op.sizes[d] != 1]) as blocks:
-            extents: dict[int, Extent] = {}
-            for d in (r.m, r.n, r.k):
-                size = op.sizes[d]
-                extents[d] = blocks[d].extent if d in blocks else (size if size is not None else op.size(d))
-            a, b, c = (part_of(x, blocks) for x in (r.a, r.b, r.c))
-            of_b = Matrix(b, r.b.dims.index(r.k), r.b.dims.index(r.n))
-            panel = self.prepacking.panel(of_b, self.kind)
-            self._specialised(
-                [(d, min(bounds[d] or steps[d], steps[d])) for d in (r.n, r.k) if not isinstance(extents[d], int)],
-                extents,
-                lambda known: self._product(
-                    Matrix(a, r.a.dims.index(r.m), r.a.dims.index(r.k)),
-                    of_b if panel is None else panel,
-                    Matrix(c, r.c.dims.index(r.m), r.c.dims.index(r.n)),
-                    (known[r.m], known[r.n], known[r.k]),
-                    (steps.get(r.m), steps[r.n], steps[r.k]),
-                ),
-            )
-
-    def _specialised(self, dynamic: list[tuple[int, int]], extents: dict[int, Extent], body: Callable) -> None:
-        """Emits `body` for the case that dynamic extents are what they usually are, and for all others."""
-        if not dynamic:
-            body(extents)
-            return
-        (d, usual), *rest = dynamic
-        is_usual = arith.cmpi(arith.CmpIPredicate.eq, extents[d], build.index(usual))
-        if_else(is_usual, lambda: self._specialised(rest, {**extents, d: usual}, body), lambda: body(extents))
-
-    def _bound(self, d: int) -> int | None:
-        """The most iterations of a loop, if that is known."""
-        size = self.op.sizes[d]
-        if size is not None:
-            return size
-        for operand in self.op.operands:
-            if d in operand.loops:
-                extent = size_of(operand.value, operand.dims.index(d))
-                bound = None if extent is None else upper_bound(extent)
-                if bound is not None:
-                    return bound
-        return None
-
-    def _clear(self) -> None:
-        """Fills C with zero: what cannot start from zero in registers."""
-        c = self.roles.c.value
-        rank = c.type.rank
-        maps = [ir.AffineMap.get(rank, 0, []), build.projection(rank, range(rank))]
-        zero = build.constant(self.f32, 0.0)
-        build.generic([zero], [c], maps, [build.PARALLEL] * rank, lambda x, _: x)
-
-    # --- factors
-
-    def _is_natural(self, operand: Operand, k: int, rows: int | None) -> bool:
-        """True if tiles of A can be loaded from where it stands."""
-        return self.parts == 1 and operand.stride_kind(k) == "unit" and rows is not None and rows % ROWS == 0
-
-    def _in_frame(self, frame: ir.Operation, shape: Sequence[int], element: ir.Type) -> ir.Value:
-        with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]):
-            return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result
-
-    def _product(self, a: Matrix, b: Matrix | Panel, c: Matrix, extents: Sequence[Extent], most: Sequence) -> None:
-        m, n, k = extents
-        frame = next(x for x in ancestors(self.op.op) if x.name in FRAMES)
-        if isinstance(b, Panel):
-            panel = b
-        else:
-            shape = [most[1] // ROWS, most[2] // DEPTH * self.parts, PAIRS, DEPTH]
-            panel = Panel(self._in_frame(frame, shape, self.kind), parts=self.parts)
-            pack_pairs(b, k, n, panel.value)
-        whole = _over(k, DEPTH)
-        has_rest = not (isinstance(k, int) and k % DEPTH == 0)
-        if most[0] is None:
-            rest = None
-            if has_rest:
-                rest = self._in_frame(frame, [1, m, DEPTH], self.kind)
-                pack_rows(a, m, k, rest, whole)
-            source: Factor = _InPlace(a, a.row_stride(), whole, rest)
-        else:
-            rows = self._in_frame(frame, [most[2] // DEPTH * self.parts, most[0], DEPTH], self.kind)
-            with hoisted(a.value, (m, k), frame):
-                pack_rows(a, m, k, rows)
-            source = _Packed(rows, self.parts)
-        self._blocks(source, panel, c, (m, n, k), frame)
-
-    # --- blocks of sums
-
-    def _blocks(self, a: "Factor", panel: Panel, c: Matrix, extents: Sequence[Extent], frame: ir.Operation) -> None:
-        m, n, k = extents
-        stride = c.row_stride()
-
-        def column(n0: ir.Value, width: int, is_cut: bool) -> None:
-            def row(m0: ir.Value, height: int, is_cut_too: bool) -> None:
-                if is_cut or is_cut_too:
-                    self._cut_block(a, panel, c, (m0, n0), (height, width), extents, frame)
-                    return
-
-                def place(i: int, j: int) -> tuple[ir.Value, list[ir.Value], ir.Value]:
-                    at = c.subscripts(plus(m0, ROWS * i), plus(n0, ROWS * j))
-                    return c.value, at, stride
-
-                self._block(a, panel, (m0, n0), (height, width), k, place, self.from_zero)
-
-            _over_blocks(m, row)
-
-        _over_blocks(n, column)
-
-    def _cut_block(self, a, panel, c: Matrix, start, tiles, extents, frame: ir.Operation) -> None:
-        """A block of which only a part exists, by way of a scratch block."""
-        scratch = self._in_frame(frame, [BLOCK, BLOCK], self.f32)
-        m, n, k = extents
-        whole = Matrix(scratch, 0, 1)
-        rows = arith.minui(arith.subi(value_of(m), start[0]), build.index(ROWS * tiles[0]))
-        if not self.from_zero:
-            self._copy(c, start, whole, (build.index(0), build.index(0)), rows, n, start[1], tiles[1])
-
-        def place(i: int, j: int) -> tuple[ir.Value, list[ir.Value], ir.Value]:
-            return scratch, whole.subscripts(build.index(ROWS * i), build.index(ROWS * j)), build.index(BLOCK)
-
-        self._block(a, panel, start, tiles, k, place, self.from_zero)
-        self._copy(whole, (build.index(0), build.index(0)), c, start, rows, n, start[1], tiles[1])
-
-    def _copy(self, source: Matrix, at, target: Matrix, to, rows: ir.Value, columns: Extent, first, tiles: int) -> None:
-        """Copies `rows` rows of a block, and of its columns those before `columns`, counted from `first`."""
-        kind = ir.VectorType.get([ROWS], self.f32)
-        bits = ir.VectorType.get([ROWS], ir.IntegerType.get_signless(1))
-        zero = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(self.f32, 0.0)))
-        rest = arith.subi(value_of(columns), first)
-        masks = []
-        for j in range(tiles):
-            left = arith.maxsi(arith.subi(rest, build.index(ROWS * j)), build.index(0))
-            masks.append(vector.CreateMaskOp(bits, [left]).result)
-
-        def row(r: ir.Value) -> None:
-            for j, mask in enumerate(masks):
-                places = [
-                    x.subscripts(arith.addi(s[0], r), plus(s[1], ROWS * j)) for x, s in ((source, at), (target, to))
-                ]
-                read = vector.MaskedLoadOp(kind, source.value, places[0], mask, zero).result
-                vector.MaskedStoreOp(target.value, places[1], mask, read)
-
-        for_each(rows, row)
-
-    def _block(self, a: "Factor", panel, start, tiles, k: Extent, place: Callable, from_zero: bool) -> None:
-        """Adds the product to a block of sums; `place` tells where tile i, j of it is."""
-        m0, n0 = start
-        nt = arith.divui(n0, build.index(ROWS))
-        grid = [(i, j) for i in range(tiles[0]) for j in range(tiles[1])]
-
-        def products(sums: dict, at: Callable[[int, int], ir.Value], b_at: ir.Value) -> None:
-            def column(j: int, part: int) -> ir.Value:
-                place = panel.subscripts(plus(nt, j), b_at, part)
-                return x86.amx_tile_load(self.pairs, panel.value, place, stride=build.index(DEPTH))
-
-            of_a = of_b = -1
-            for a_part, b_part in PRODUCTS[self.parts]:
-                if a_part != of_a:
-                    rows = [at(i, a_part) for i in range(tiles[0])]
-                if b_part != of_b:
-                    columns = [column(j, b_part) for j in range(tiles[1])]
-                of_a, of_b = a_part, b_part
-                for i, j in grid:
-                    sums[i, j] = x86.amx_tile_mulf(rows[i], columns[j], sums[i, j])
-
-        def start_sums(zero: bool) -> dict:
-            if zero:
-                return {ij: x86.amx_tile_zero(self.sums) for ij in grid}
-            found = {}
-            for ij in grid:
-                value, at, stride = place(*ij)
-                found[ij] = x86.amx_tile_load(self.sums, value, at, stride=stride)
-            return found
-
-        def end_sums(sums: dict) -> None:
-            for ij, tile in sums.items():
-                value, at, stride = place(*ij)
-                x86.amx_tile_store(value, at, tile, stride=stride)
-
-        def part(first: int, count: int, zero: bool) -> None:
-            sums = start_sums(zero)
-            for kt in range(first, first + count):
-                is_rest = isinstance(k, int) and (kt + 1) * DEPTH > k
-                at = build.index(kt)
-
-                def first_factor(i: int, part: int, at: ir.Value = at, is_rest: bool = is_rest) -> ir.Value:
-                    return a.tile(self.rows, plus(m0, ROWS * i), at, is_rest, part)
-
-                products(sums, first_factor, at)
-            end_sums(sums)
-
+    def emit(self, block: Block) -> None:
+        """Adds the product to the block."""
+        k = block.k
         if isinstance(k, int):
-            count = -(-k // DEPTH)
-            steps = STEPS // self.parts
+            count, steps = -(-k // DEPTH), STEPS // block.parts
             for first in range(0, count, steps):
-                part(first, min(steps, count - first), from_zero and first == 0)
+                sums = self._load(block, block.from_zero and first == 0)
+                for kt in range(first, min(first + steps, count)):
+                    self._multiply(block, sums, build.index(kt), (kt + 1) * DEPTH > k)
+                self._store(block, sums)
             return
-        if from_zero:
-            end_sums(start_sums(True))
+        if block.from_zero:
+            self._store(block, self._load(block, True))
 
         def step(kt: ir.Value, is_rest: bool) -> None:
-            sums = start_sums(False)
-            products(sums, lambda i, p: a.tile(self.rows, plus(m0, ROWS * i), kt, is_rest, p), kt)
-            end_sums(sums)
+            sums = self._load(block, False)
+            self._multiply(block, sums, kt, is_rest)
+            self._store(block, sums)
 
-        whole = _over(k, DEPTH)
+        whole = arith.divui(k, build.index(DEPTH))
         for_each(whole, lambda kt: step(kt, False))
-        if_else(arith.cmpi(arith.CmpIPredicate.ne, arith.muli(whole, build.index(DEPTH)), k), lambda: step(whole, True))
+        is_cut = arith.cmpi(arith.CmpIPredicate.ne, arith.muli(whole, build.index(DEPTH)), k)
+        if_else(is_cut, lambda: step(whole, True))
 
+    def _load(self, block: Block, zero: bool) -> Sums:
+        def one(i: int, j: int) -> ir.Value:
+            if zero:
+                return x86.amx_tile_zero(self.sums)
+            value, at, stride = block.place(ROWS * i, ROWS * j)
+            return x86.amx_tile_load(self.sums, value, at, stride=stride)
 
-class Factor:
-    """Where tiles of A come from."""
+        return {(i, j): one(i, j) for i in range(block.height) for j in range(block.width)}
 
-    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool, part: int) -> ir.Value:
-        raise NotImplementedError
+    def _store(self, block: Block, sums: Sums) -> None:
+        for (i, j), tile in sums.items():
+            value, at, stride = block.place(ROWS * i, ROWS * j)
+            x86.amx_tile_store(value, at, tile, stride=stride)
 
+    def _multiply(self, block: Block, sums: Sums, k_tile: ir.Value, is_rest: bool) -> None:
+        m0, n0 = block.start
+        n_tile = arith.divui(n0, build.index(ROWS))
 
-@dataclass(frozen=True)
-class _Packed(Factor):
-    """All of it from a panel."""
+        def row(i: int, part: int) -> ir.Value:
+            value, at, stride = block.a.at(plus(m0, ROWS * i), k_tile, is_rest, part)
+            return x86.amx_tile_load(self.rows, value, at, stride=stride)
 
-    panel: ir.Value
-    parts: int
+        def column(j: int, part: int) -> ir.Value:
+            at = block.panel.subscripts(plus(n_tile, j), k_tile, part)
+            return x86.amx_tile_load(self.pairs, block.panel.value, at, stride=build.index(DEPTH))
 
-    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool, part: int) -> ir.Value:
-        at = plus(arith.muli(k_tile, build.index(self.parts)), part)
-        return x86.amx_tile_load(kind, self.panel, [at, row, build.index(0)], stride=build.index(DEPTH))
+        def loaded(make: Callable[[int, int], ir.Value], count: int, part: int) -> list[ir.Value]:
+            return [make(i, part) for i in range(count)]
 
-
-@dataclass(frozen=True)
-class _InPlace(Factor):
-    """Whole tiles from where it stands, those cut off by the end of the rows from a panel."""
-
-    source: Matrix
-    stride: ir.Value
-    whole: Extent
-    rest: ir.Value | None
-
-    def tile(self, kind: ir.Type, row: ir.Value, k_tile: ir.Value, is_rest: bool, part: int) -> ir.Value:
-        if is_rest:
-            assert self.rest is not None
-            return x86.amx_tile_load(kind, self.rest, [build.index(0), row, build.index(0)], stride=build.index(DEPTH))
-        at = self.source.subscripts(row, arith.muli(k_tile, build.index(DEPTH)))
-        return x86.amx_tile_load(kind, self.source.value, at, stride=self.stride)
-
-
-def _over(extent: Extent, size: int) -> Extent:
-    return extent // size if isinstance(extent, int) else arith.divui(extent, build.index(size))
-
-
-def _over_blocks(extent: Extent, body: Callable[[ir.Value, int, bool], None]) -> None:
-    """Calls body(start, tiles, whether it is cut off) in loops over blocks of two tiles, and for what is left."""
-    if isinstance(extent, int):
-        main = extent // BLOCK * BLOCK
-        for_each(main, lambda at: body(at, 2, False), step=BLOCK)
-        if extent - main >= ROWS:
-            body(build.index(main), 1, False)
-            main += ROWS
-        if extent > main:
-            body(build.index(main), 1, True)
-        return
-    main = arith.muli(arith.divui(extent, build.index(BLOCK)), build.index(BLOCK))
-    for_each(main, lambda at: body(at, 2, False), step=BLOCK)
-    if_else(arith.cmpi(arith.CmpIPredicate.ult, main, extent), lambda: body(main, 2, True))
+        of_a = of_b = -1
+        for a_part, b_part in PRODUCTS[block.parts]:
+            if a_part != of_a:
+                rows = loaded(row, block.height, a_part)
+            if b_part != of_b:
+                columns = loaded(column, block.width, b_part)
+            of_a, of_b = a_part, b_part
+            for i, j in sums:
+                sums[i, j] = x86.amx_tile_mulf(rows[i], columns[j], sums[i, j])

@@ -12,6 +12,7 @@ One mechanism serves contractions, element-wise ops and reductions:
 - f16 and bf16 are f32 in registers; i1 is i8 in memory.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -47,15 +48,16 @@ class Emitter:
         self,
         op: Structured,
         schedule: Schedule,
-        initial: dict[int, float | int],
+        initial: dict[int, float | int | Structured],
         streams: Sequence[Stream] = (),
     ):
-        """`initial`: constants that accumulators start from, by operand number; others are read.
+        """`initial`: what accumulators start from, by operand number: constants, or updates of what is read.
 
         `streams`: what is prefetched, evenly over the register tiles.
         """
         self.op = op
-        self.constants = initial
+        self.constants = {n: x for n, x in initial.items() if not isinstance(x, Structured)}
+        self.updates = {n: x for n, x in initial.items() if isinstance(x, Structured)}
         self.schedule = schedule
         self.v = schedule.vector_loop
         self.lanes = schedule.lanes
@@ -65,7 +67,7 @@ class Emitter:
         found = {o.number: combiner(op, o) for o in op.outputs}
         self.combiners: dict[int, Combiner] = {n: c for n, c in found.items() if c is not None}
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
-        numbers = [n for n, value in initial.items() if value == value]  # no NaN
+        numbers = [n for n, value in self.constants.items() if value == value]  # no NaN
         ahead = {o.number: rows_ahead(op, o) for o in op.operands}
         self.ahead = {number: place for number, place in ahead.items() if place is not None}
         self.streams = [] if self.ahead else streams  # once is enough
@@ -254,8 +256,14 @@ class Emitter:
                 keys += [(out.number, offsets) for offsets in self._accumulator_offsets(out)]
         return keys
 
+    def _chains(self, out: Operand) -> int:
+        """How many partial results of an element are computed in turn; they are combined after the loops."""
+        return self.schedule.chains if out.number in self.combiners and not self._is_split(out) else 1
+
     def _accumulator_offsets(self, out: Operand) -> list[Offsets]:
-        return list(itertools.product(*(range(self._accumulator_count(d)) for d in self._accumulator_loops(out))))
+        """Unroll offsets along the loops of the accumulator, and the chain."""
+        counts = [self._accumulator_count(d) for d in self._accumulator_loops(out)]
+        return list(itertools.product(*(range(n) for n in [*counts, self._chains(out)])))
 
     def _accumulator_count(self, d: int) -> int:
         if d != self.v or self.op.is_parallel(d):
@@ -275,7 +283,8 @@ class Emitter:
         return self.v != NO_LOOP and (self._is_split(out) or self.v in out.loops)
 
     def _accumulator_key(self, out: Operand, point: Offsets) -> Key:
-        return out.number, tuple(point[d] for d in self._accumulator_loops(out))
+        chain = sum(point[d] for d in range(self.op.n_loops) if not self.op.is_parallel(d)) % self._chains(out)
+        return out.number, (*(point[d] for d in self._accumulator_loops(out)), chain)
 
     def _load_accumulators(self) -> list[tuple[Key, ir.Value]]:
         self.initial: dict[Key, ir.Value] = {}
@@ -286,20 +295,36 @@ class Emitter:
             for offsets in self._offsets(sorted(out.loops)):
                 self.initial[out.number, offsets] = self._initial(out, self._at(out.loops, offsets))
             for offsets in self._accumulator_offsets(out):
-                at = dict(zip(self._accumulator_loops(out), offsets, strict=True))
-                if self._is_split(out):
+                at = dict(zip(self._accumulator_loops(out), offsets[:-1], strict=True))
+                if self._is_split(out) or offsets[-1]:
                     kind = register_type(out.element)
-                    neutral = build.constant(kind, self.combiners[out.number].neutral)
-                    value = self.evaluator.broadcast(neutral)
+                    value = build.constant(kind, self.combiners[out.number].neutral)
+                    value = self.evaluator.broadcast(value) if self._is_vector_accumulator(out) else value
                 else:
                     value = self.initial[out.number, tuple(at[d] for d in sorted(out.loops))]
                 result.append(((out.number, offsets), value))
         return result
 
     def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
+        if out.number in self.updates:
+            return self._updated(self.updates[out.number], out, at)
         if out.number not in self.constants:
             return self._load(out, at)
         value = build.constant(register_type(out.element), self.constants[out.number])
+        return self.evaluator.broadcast(value) if self.v in out.loops else value
+
+    def _updated(self, update: Structured, out: Operand, at: dict[int, int]) -> ir.Value:
+        """What an element-wise op makes of the accumulator; its loops are those of the accumulator's dimensions."""
+        loops = dict(zip(update.outputs[0].dims, out.dims, strict=True))
+        values = {}
+        for operand in update.operands:
+            if operand.is_read:
+                dims = tuple(loops.get(d, NO_LOOP) for d in operand.dims)
+                moved = dataclasses.replace(operand, number=len(self.memory), dims=dims)
+                self.memory[moved.number] = self._memory(moved)
+                values[operand.number] = self._load(moved, {d: at[d] for d in moved.loops})
+                del self.memory[moved.number]
+        (value,) = BodyEvaluator(update, self.lanes).evaluate(values, (), lambda *_: build.index(0))
         return self.evaluator.broadcast(value) if self.v in out.loops else value
 
     def _store_accumulators(self, keys: Sequence[Key], final: Sequence[ir.Value]) -> None:
@@ -309,9 +334,12 @@ class Emitter:
                 continue
             if not self._is_split(out):
                 for offsets in self._offsets(sorted(out.loops)):
-                    self._store(out, values[out.number, offsets], self._at(out.loops, offsets))
+                    at = self._at(out.loops, offsets)
+                    chains = self._parts(out, at, values)
+                    combine = functools.partial(self._exact, self.combiners[out.number]) if chains[1:] else None
+                    self._store(out, functools.reduce(combine, chains) if combine else chains[0], at)
                 continue
-            run = self._run(out)
+            run = None if out.number in self.updates else self._run(out)
             for offsets in self._offsets(sorted(out.loops)):
                 at = self._at(out.loops, offsets)
                 if run is None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ..passes import Pass, option, remark
 from ..rewriting import ops_in
-from . import amx
 from .initial_values import filled_with, find_fills
+from .matrix_blocks import BlockedProduct, roles_of
 from .matrix_unit import MATRIX_OPTION, matrix_unit, product_of, suits
 from .prepack import Prepacking
 from .structured import Structured, Unsupported
@@ -30,22 +30,22 @@ class MatrixContractions(Pass):
             …
             x86.amx.tile_store %c[%m, %n], …
 
-    Sums are f32. What does not fit stays for `pack-contractions` and `vectorize-linalg`.
+    Sums are f32. By AVX512-BF16 the blocks are loops over vectors, with the same panels. What does not fit stays for
+    `pack-contractions` and `vectorize-linalg`.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
-        prepacking = Prepacking()
+        unit, prepacking = matrix_unit(self.matrix), Prepacking()
         for generic in ops_in(op, "linalg.generic"):
-            unit = matrix_unit(self.matrix, generic)
             if generic.results or not suits(generic, unit):
                 continue
             product = product_of(generic)
             assert product is not None
             try:
                 structured = Structured(generic)
-                roles = amx.roles_of(structured, product)
+                roles = roles_of(structured, product)
             except Unsupported as reason:
                 remark(generic, f"not computed by {unit}: {reason}")
                 continue
@@ -53,7 +53,7 @@ class MatrixContractions(Pass):
             fill = fills.get(roles.c.number)
             from_zero = fill is not None and filled_with(fill) == 0
             with ir.InsertionPoint(generic), generic.location:
-                amx.TileContraction(structured, roles, from_zero, unit, prepacking).emit()
+                BlockedProduct(structured, roles, from_zero, unit, prepacking).emit()
             generic.erase()
             if from_zero:
                 fill.erase()

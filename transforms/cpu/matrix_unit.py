@@ -2,7 +2,10 @@
 
     amx-fp16  tiles of 16 × 16 sums, each of 32 products of bf16 or f16 per step (AMX-TILE, AMX-BF16, AMX-FP16)
     amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`tile_panels`)
+    dot       vectors of 16 sums, each of two products of bf16 (AVX512-BF16)
     none      f32 multiply-adds
+
+CPUs that have tiles run the dot product at half the rate of f32's multiply-adds: it is for those that have none.
 
 Chosen by the host's features; the option `matrix` of the passes that ask forces one. What is no sum of products of two
 inputs, or has too few rows to fill tiles, stays with the vectors.
@@ -14,27 +17,32 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..host import host_features, tiles_allowed
-from ..passes import PassError, warn
+from ..passes import PassError
 from ..rewriting import defining_op, ops_in
 
-UNITS = ("amx-fp16", "amx-bf16", "none")
+UNITS = ("amx-fp16", "amx-bf16", "dot", "none")
 MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
 AMX_FEATURES = {"amx_tile", "amx_bf16"}
+DOT_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512_bf16"}
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
 
 
-def matrix_unit(choice: str = "", op: ir.Operation | None = None) -> str:
-    """The unit in use: `choice`, or the best that the host has; tells at `op` where the system forbids one."""
+def matrix_unit(choice: str = "") -> str:
+    """The unit in use: `choice`, or the best that the host has and the system lets this process use."""
     if choice:
         if choice not in UNITS:
-            raise PassError(f"unknown matrix instructions '{choice}'; known: {', '.join(UNITS)}", op)
+            raise PassError(f"unknown matrix instructions '{choice}'; known: {', '.join(UNITS)}")
         return choice
     if host_features() >= AMX_FEATURES:
-        if tiles_allowed():
-            return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
-        if op is not None:
-            warn(op, "this process may not use AMX's tiles (arch_prctl was refused): products are computed in f32")
-    return "none"
+        if not tiles_allowed():
+            return "none"
+        return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
+    return "dot" if host_features() >= DOT_FEATURES else "none"
+
+
+def is_refused() -> bool:
+    """True if the host has tiles that this process may not use."""
+    return host_features() >= AMX_FEATURES and not tiles_allowed()
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Product:
 
 def product_of(generic: ir.Operation) -> Product | None:
     """How the op, on tensors or buffers, is a sum of products of two inputs; None if it is none."""
-    if len(generic.operands) != 3:
+    if generic.name != "linalg.generic" or len(generic.operands) != 3:
         return None
     if not all(isinstance(v.type, ir.ShapedType) for v in generic.operands) or not _multiplies(generic):
         return None
@@ -71,7 +79,7 @@ def product_of(generic: ir.Operation) -> Product | None:
 
 def is_native(unit: str, element: ir.Type) -> bool:
     """True if the unit multiplies numbers of this type as they are."""
-    return isinstance(element, {"amx-fp16": ir.BF16Type | ir.F16Type, "amx-bf16": ir.BF16Type}.get(unit, ()))
+    return isinstance(element, ir.BF16Type) or (unit == "amx-fp16" and isinstance(element, ir.F16Type))
 
 
 def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
@@ -80,8 +88,12 @@ def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
         return False
     if first == second and is_native(unit, first):
         return True
-    # In parts; P of P·V, which is not rounded before, is f32.
-    return all(isinstance(e, ir.F16Type | ir.F32Type) for e in (first, second)) and ir.F16Type.get() in (first, second)
+    # In parts; P of P·V, which is not rounded before, is f32. By dot products that would take longer than in f32.
+    return (
+        unit != "dot"
+        and all(isinstance(e, ir.F16Type | ir.F32Type) for e in (first, second))
+        and ir.F16Type.get() in (first, second)
+    )
 
 
 def suits(generic: ir.Operation, unit: str) -> bool:

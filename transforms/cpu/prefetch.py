@@ -1,15 +1,16 @@
 """Prefetching: while a tile is computed with, the tiles that the next iteration streams in come to the L2 cache.
 
 A tile is streamed in if it is a part of memory from outside of the task that moves on with the loop around: keys,
-values, a loaded bias. Their contractions read it in a pattern that hardware prefetchers do not see through (single
-elements of four rows at a time), and a bias is as far apart as its rows are long. Each contraction of the loop brings
-in a share of the lines per register tile, so that they do not get in the way of its own loads::
+values, a loaded bias. Their contractions read it in a pattern that hardware prefetchers do not see through: single
+elements of four rows at a time; the rows of a bias are far apart. Each contraction of the loop brings in a share of the
+lines per register tile, so that they do not get in the way of its own loads::
 
     scf.for %k = … step %c64 {
       %v = memref.subview %values[%k, 0] [64, 128] [1, 1]
       linalg.generic {O[d, m] += P[k, m]·V[k, d]} ins(%p, %v) …       # per 4 rows of O: 2 rows of the next %v
 """
 
+import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -32,21 +33,22 @@ class Stream:
     offsets: tuple[ir.Value | int, ...]
     moves: int  # the dimension along which the tile moves on, by `step`
     step: int
+    along: int  # the dimension of the rows
     rows: int
-    columns: int
+    columns: int  # of the last dimension
 
     def emit(self, done: ir.Value, step: int, total: int) -> None:
         """Prefetches as much of the tile as the iterations done, …, done + step − 1 are of `total` ones."""
-        first = arith.muli(done, build.index(self.rows))
-        first = arith.divui(first, build.index(total)) if total != 1 else first
+        common = math.gcd(self.rows, total)
+        first = arith.divui(arith.muli(done, build.index(self.rows // common)), build.index(total // common))
         count = -(-step * self.rows // total)
         per_line = LINE // (element_bytes(self.source.type.element_type) or 1)
         rank = len(self.offsets)
         at = [build.index(x) if isinstance(x, int) else x for x in self.offsets]
         at[self.moves] = arith.addi(at[self.moves], build.index(self.step))
-        row, column = at[rank - 2], at[rank - 1]
+        row, column = at[self.along], at[rank - 1]
         for i in range(count):
-            at[rank - 2] = arith.addi(row, arith.addi(first, build.index(i)))
+            at[self.along] = arith.addi(row, arith.addi(first, build.index(i)))
             for j in range(0, self.columns, per_line):
                 at[rank - 1] = arith.addi(column, build.index(j)) if j else column
                 memref.PrefetchOp(self.source, at, False, L2, True)
@@ -71,7 +73,8 @@ def _loop_of(op: ir.Operation) -> ir.Operation:
 
 
 def _is_contraction(generic: ir.Operation) -> bool:
-    return len(generic.operands) == 3 and any("reduction" in str(t) for t in generic.attributes["iterator_types"])
+    sums = any("reduction" in str(t) for t in generic.attributes["iterator_types"])
+    return sums and len(generic.operands) == 3 and len(generic.opview.outputs) == 1
 
 
 def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:
@@ -83,13 +86,14 @@ def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:
     offsets, sizes, strides = mixed_slice(part)
     moving = [d for d, x in enumerate(offsets) if x == loop.regions[0].blocks[0].arguments[0]]
     extents = [upper_bound(size) for size in sizes]
-    rows, columns = ([None, None, *extents])[-2:]
-    is_matrix = rows is not None and columns is not None and all(e == 1 for e in extents[:-2])
-    if len(moving) != 1 or not is_matrix or any(s != 1 for s in strides) or part.results[0].type.rank != len(offsets):
+    if len(moving) != 1 or None in extents or any(s != 1 for s in strides) or part.results[0].type.rank != len(offsets):
         return None
-    if source.type.get_strides_and_offset()[0][-1] != 1:
+    *outer, columns = [e or 0 for e in extents]
+    rows = [d for d, extent in enumerate(outer) if extent > 1]
+    if len(rows) > 1 or not outer or source.type.get_strides_and_offset()[0][-1] != 1:
         return None
-    return Stream(source, tuple(offsets), moving[0], step, rows, columns)
+    along = rows[0] if rows else len(outer) - 1
+    return Stream(source, tuple(offsets), moving[0], step, along, outer[along], columns)
 
 
 def _is_from_outside(value: ir.Value, loop: ir.Operation) -> bool:

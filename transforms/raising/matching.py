@@ -11,7 +11,8 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
-from .softmax import NearMiss, Quotient, Softmax, match_softmax, quotient
+from .quotients import NearMiss, Quotient, quotient
+from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 
 MAX_SPLITS = 24

@@ -16,7 +16,8 @@ from ...dialects.tiling.structured import is_structured, iterator_types
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var
 from .matching import Match, dependents
-from .softmax import along, same_but_shift, tests_for_masked
+from .quotients import along_k
+from .softmax import same_but_shift, tests_for_masked
 from .tracing import Tracer, extents
 
 MAX, ACCUM = 1, 2  # results of linalg_ext.softmax
@@ -106,7 +107,7 @@ def _reduced(tracer: Tracer, value: ir.Value, at: tuple[Index, ...], k: Var) -> 
     reduction = tracer.reduction(tracer.make.element(value, at))
     if reduction is None or reduction.kind not in NEUTRAL or not reduction.loops:
         return None
-    return along(tracer, reduction, k)
+    return along_k(tracer, reduction, k)
 
 
 def _unified(match: Match, body: Expr, at: tuple[Index, ...]) -> tuple[Index, ...] | None:
@@ -155,5 +156,5 @@ def _is_maximum(match: Match, shift: Expr) -> bool:
     return (
         reduction is not None
         and reduction.kind == "max"
-        and along(match.tracer, reduction, match.k) is match.softmax.scores
+        and along_k(match.tracer, reduction, match.k) is match.softmax.scores
     )
