@@ -45,6 +45,7 @@ class RaiseAttention(Pass):
 
     def run(self, op: ir.Operation) -> None:
         candidates = [o for o in ops_in(op, "linalg") if is_sum(o)]
+        missed: dict[ir.Operation, NearMiss] = {}
         while candidates:
             candidate = candidates.pop(0)
             if MARK in candidate.attributes or is_normal(candidate):
@@ -54,11 +55,19 @@ class RaiseAttention(Pass):
             except NearMiss as miss:
                 end, match = divided_at(candidate)
                 if match is None:
-                    remark(candidate, f"not raised to attention: softmax was expected, but {miss}")
+                    missed[candidate] = miss
             if match is not None:
-                self._raise(end, match, candidates)
+                self._raise(end, match, candidates, missed)
+        for candidate, miss in missed.items():  # of those that no attention has made superfluous
+            remark(candidate, f"not raised to attention: softmax was expected, but {miss}")
 
-    def _raise(self, end: ir.Operation, match: Match, candidates: list[ir.Operation]) -> None:
+    def _raise(
+        self,
+        end: ir.Operation,
+        match: Match,
+        candidates: list[ir.Operation],
+        missed: dict[ir.Operation, NearMiss],
+    ) -> None:
         first = match.scores.reduction.op
         between = dependents(first) & set(backward_slice(end))
         user = other_use(first, end, between)
@@ -75,7 +84,7 @@ class RaiseAttention(Pass):
             return
         remark(root, "raised to attention", kind="raised")
         match.result.replace_all_uses_with(value)
-        erase_dead(end, candidates)
+        erase_dead(end, candidates, missed)
 
 
 def is_normal(root: ir.Operation) -> bool:
@@ -161,8 +170,8 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
     return found[:16]
 
 
-def erase_dead(op: ir.Operation, listed: list[ir.Operation]) -> None:
-    """Erases `op` and what only it needed, from the list too."""
+def erase_dead(op: ir.Operation, listed: list[ir.Operation], noted: dict[ir.Operation, NearMiss]) -> None:
+    """Erases `op` and what only it needed, also from what keeps ops."""
     pending = [op]
     while pending:
         op = pending.pop()
@@ -171,5 +180,6 @@ def erase_dead(op: ir.Operation, listed: list[ir.Operation]) -> None:
         producers = {producer for value in op.operands if (producer := defining_op(value)) is not None}
         if op in listed:
             listed.remove(op)
+        noted.pop(op, None)
         op.erase()
         pending += [p for p in producers if p not in pending]

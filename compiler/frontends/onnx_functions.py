@@ -16,7 +16,7 @@ from .lowering import first_line
 
 # By domain; the importer lowers all other operators as they are.
 INLINED = {
-    "": ("Attention", "RMSNormalization", "RotaryEmbedding", "Swish", "LinearAttention", "CausalConvWithState"),
+    "": ("Attention", "Gelu", "RMSNormalization", "RotaryEmbedding", "Swish", "LinearAttention", "CausalConvWithState"),
     "ai.onnx.preview": ("FlexAttention",),
 }
 DOMAIN = "attn_opt.inlined"

@@ -16,13 +16,21 @@ from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import REAL, Expr
 from .indices import Index, Var
-from .tracing import Tracer
+from .tracing import MAXIMA, Tracer
 
 OEQ, ONE, UNO, UEQ, UNE = 1, 6, 14, 8, 13  # arith.cmpf's predicates
 
 
 class NearMiss(Exception):
     """It looks like softmax and is none: the message says why not."""
+
+
+Keys = tuple[Var, ...]  # what is summed over: the keys, which may be counted through by several variables
+
+
+def varies(expr: Expr, k: Keys) -> bool:
+    """Whether `expr` is not the same for all keys."""
+    return any(v in expr.vars for v in k)
 
 
 @dataclass
@@ -108,13 +116,13 @@ def _without_logs(tracer: Tracer, expr: Expr) -> tuple[Expr, list[tuple[int, Exp
     return rest, logs
 
 
-def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[Expr], bool]) -> Softmax | None:
+def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[Expr], bool]) -> Softmax | None:
     """The softmax along `k` that the quotient is; None if nothing speaks for one; NearMiss if something does.
 
     `is_statistic` tells what is computed from whole rows of scores.
     """
-    along = [f for f in q.num if k in f.vars]
-    num = [f for f in q.num if k not in f.vars]
+    along = [f for f in q.num if varies(f, k)]
+    num = [f for f in q.num if not varies(f, k)]
     ready = _existing_softmax(tracer, along, k)
     if ready is not None:
         if len(along) > 1:
@@ -127,18 +135,21 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
             raise NearMiss("what is divided by its sum is no exponential")
         return None
     for divisor in q.den:
-        body = None if k in divisor.vars else _summed(tracer, divisor, k)
+        plain = _unguarded(divisor)
+        body = None if varies(divisor, k) else _summed(tracer, plain, k)
         if body is None:
             continue
         inner = quotient(tracer, body)
-        inner_along = [f for f in inner.num if k in f.vars]
-        if any(k in f.vars for f in inner.den):
+        inner_along = [f for f in inner.num if varies(f, k)]
+        if any(varies(f, k) for f in inner.den):
             continue
         if _same(inner_along, along):
             scores = _logarithm(tracer, along, k, is_statistic)
+            if plain is not divisor and not _is_shifted_by_maximum(tracer, along, scores, k):
+                raise NearMiss("its sum is bounded from below, and its exponentials are not shifted by their maximum")
             den = [d for d in q.den if d is not divisor]
             num += inner.den
-            den += [f for f in inner.num if k not in f.vars]
+            den += [f for f in inner.num if not varies(f, k)]
             _require_free(den, k)
             return _finished(tracer, scores, num, den, k, is_statistic)
         if all(f in along for f in inner_along):
@@ -150,12 +161,12 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
     raise NearMiss("its exponentials are not divided by their plain sum along the keys")
 
 
-def _require_free(den: list[Expr], k: Var) -> None:
-    if any(k in d.vars for d in den):
+def _require_free(den: list[Expr], k: Keys) -> None:
+    if any(varies(d, k) for d in den):
         raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
 
 
-def _existing_softmax(tracer: Tracer, along: list[Expr], k: Var) -> Expr | None:
+def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> Expr | None:
     """What linalg.softmax or linalg_ext.softmax with fresh statistics is applied to."""
     for factor in along:
         op = defining_op(factor.payload[0]) if factor.kind == "element" else None
@@ -165,7 +176,8 @@ def _existing_softmax(tracer: Tracer, along: list[Expr], k: Var) -> Expr | None:
         if op.name == "linalg_ext.softmax" and (tensor != op.results[0] or not _fresh(tracer, op)):
             return None
         dimension = ir.IntegerAttr(op.attributes["dimension"]).value
-        if indices[dimension].single is not k or any(k in i.vars for d, i in enumerate(indices) if d != dimension):
+        elsewhere = any(v in i.vars for v in k for d, i in enumerate(indices) if d != dimension)
+        if len(k) != 1 or indices[dimension].single is not k[0] or elsewhere:
             raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
         return tracer.expand(tracer.make.element(op.operands[0], indices))
     return None
@@ -180,8 +192,10 @@ def _fresh(tracer: Tracer, op: ir.Operation) -> bool:
     return starts == [-math.inf, 0.0]
 
 
-def _summed(tracer: Tracer, divisor: Expr, k: Var) -> Expr | None:
-    """x, looked into, if `divisor` is Σ_k x, or a guarded one: max(Σ, tiny) and select(Σ = 0, 1, Σ) are Σ or x = 0."""
+def _summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
+    """x, looked into, if `divisor` is Σ_k x, |Σ_k x|, or a guarded one: select(Σ = 0, 1, Σ) is Σ or x = 0."""
+    if divisor.name == "math.absf":  # of exponentials, as it turns out
+        divisor = divisor.args[0]
     if divisor.name == "arith.select":
         condition, then, otherwise = divisor.args
         if condition.name == "arith.cmpf" and 0.0 in (condition.args[0].number, condition.args[1].number):
@@ -198,21 +212,60 @@ def _summed(tracer: Tracer, divisor: Expr, k: Var) -> Expr | None:
     return _along(tracer, reduction, k)
 
 
-def _along(tracer: Tracer, reduction, k: Var) -> Expr | None:
-    """What `reduction` reduces, at k; None if it does not run over one dimension like k's."""
+def _unguarded(divisor: Expr) -> Expr:
+    """Σ for max(Σ, c) with 0 < c ≤ 1: the same if the largest term is 1, or all are 0."""
+    if divisor.name in MAXIMA:
+        for sum_, bound in (divisor.args, divisor.args[::-1]):
+            if bound.number is not None and 0 < bound.number <= 1:
+                return sum_
+    return divisor
+
+
+def _is_shifted_by_maximum(tracer: Tracer, factors: list[Expr], scores: Expr, k: Keys) -> bool:
+    """Whether the factors are one exp(x − m), with m the maximum of `scores`, or that of it and a lower number.
+
+    Lower than what masks may make of all scores of a row: where these are −∞, the exponentials are 0.
+    """
+    exponentials = [f for f in factors if f.name in ("math.exp", "math.exp2")]
+    if len(exponentials) != 1 or exponentials[0].args[0].name != "arith.subf":
+        return False
+    m = exponentials[0].args[0].args[1]
+    numbers = [n.number for n in scores.nodes() if n.type == REAL and n.number is not None and math.isfinite(n.number)]
+    if m.name in MAXIMA:
+        bounds = [a for a in m.args if a.number is not None and a.number < min([0.0, *numbers])]
+        m = next((a for a in m.args if a.number is None), m) if bounds else m
+    elif m.name == "arith.select":  # 0 in place of −∞
+        m = m.args[2] if m.args[1].number == 0 else m.args[1] if m.args[2].number == 0 else m
+    reduction = tracer.reduction(m) if m.kind == "element" else None
+    if reduction is None or reduction.kind != "max":
+        return False
+    body = _along(tracer, reduction, k)
+    return body is not None and (body is scores or body is unshifted(tracer, body, k, lambda e: False))
+
+
+def _along(tracer: Tracer, reduction, k: Keys) -> Expr | None:
+    """What `reduction` reduces, at k; None if it does not run over dimensions like k's."""
     wide = [d for d in reduction.loops if reduction.extent(d) != 1]
-    if k.extent == 1:
+    if len(k) == 1 and k[0].extent == 1:
         wide = list(reduction.loops[-1:])
-    if len(wide) != 1 or reduction.extent(wide[0]) not in (k.extent, None):
+    if len(wide) != len(k):
         return None
-    return tracer.expand(reduction.body([Index.of(k) if d == wide[0] else Index() for d in reduction.loops]))
+    order = sorted(wide, key=lambda d: reduction.extent(d) or 0)
+    sizes = sorted(k, key=lambda v: v.extent or 0)
+    if any(reduction.extent(d) not in (v.extent, None) for d, v in zip(order, sizes, strict=True)):
+        return None
+    if len({v.extent for v in k}) == len(k):
+        at = dict(zip(order, sizes, strict=True))
+    else:  # equal sizes in the order in which both have them
+        at = dict(zip(wide, k, strict=True))
+    return tracer.expand(reduction.body([Index.of(at[d]) if d in at else Index() for d in reduction.loops]))
 
 
 def _same(a: list[Expr], b: list[Expr]) -> bool:
     return sorted(e.serial for e in a) == sorted(e.serial for e in b)
 
 
-def _logarithm(tracer: Tracer, factors: list[Expr], k: Var, is_statistic: Callable[[Expr], bool]) -> Expr:
+def _logarithm(tracer: Tracer, factors: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
     """The scores: log Π factors, without shifts by statistics. A factor that is 0 or 1 becomes a mask."""
     make = tracer.make
     total: Expr | None = None
@@ -235,7 +288,7 @@ def _logarithm(tracer: Tracer, factors: list[Expr], k: Var, is_statistic: Callab
     return total
 
 
-def unshifted(tracer: Tracer, expr: Expr, k: Var, is_statistic: Callable[[Expr], bool]) -> Expr:
+def unshifted(tracer: Tracer, expr: Expr, k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
     """`expr` without the additive terms that are statistics of its row, such as the maximum."""
     make = tracer.make
     if expr.name in ("arith.addf", "arith.subf"):
@@ -249,7 +302,7 @@ def unshifted(tracer: Tracer, expr: Expr, k: Var, is_statistic: Callable[[Expr],
         return make.op(expr.name, (unshifted(tracer, a, k, is_statistic), unshifted(tracer, b, k, is_statistic)))
     if expr.name == "arith.mulf":
         for x, factor in (expr.args, expr.args[::-1]):
-            if k not in factor.vars and not is_statistic(factor):
+            if not varies(factor, k) and not is_statistic(factor):
                 return make.mul(unshifted(tracer, x, k, is_statistic), factor)
     if expr.name == "arith.select" and expr.args[2].number == -math.inf:
         return make.op(expr.name, (expr.args[0], unshifted(tracer, expr.args[1], k, is_statistic), expr.args[2]))
@@ -259,7 +312,7 @@ def unshifted(tracer: Tracer, expr: Expr, k: Var, is_statistic: Callable[[Expr],
 
 
 def _finished(
-    tracer: Tracer, scores: Expr, num: list[Expr], den: list[Expr], k: Var, is_statistic: Callable[[Expr], bool]
+    tracer: Tracer, scores: Expr, num: list[Expr], den: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]
 ) -> Softmax:
     """Without guards for fully masked rows. What is left over must not depend on whole rows of scores."""
     rest = []
@@ -278,7 +331,7 @@ def make_not(tracer: Tracer, condition: Expr) -> Expr:
     return tracer.make.negation(condition)
 
 
-def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Var) -> bool:
+def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Keys) -> bool:
     """Whether `condition` says of a row that all its scores are −inf."""
     if condition.name == "arith.xori" and any(a.number for a in condition.args):
         (inner,) = [a for a in condition.args if a.number is None]
@@ -301,7 +354,7 @@ def _is_comparison(expr: Expr | None, scores: Expr, predicates: tuple[int, ...])
     return scores in expr.args and any(a.number == -math.inf for a in expr.args)
 
 
-def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Var, predicates: tuple[int, ...]) -> bool:
+def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Keys, predicates: tuple[int, ...]) -> bool:
     """expr: max_k scores = −inf, or ≠."""
     if expr.name != "arith.cmpf" or _predicate(expr) not in predicates:
         return False
