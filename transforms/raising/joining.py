@@ -2,8 +2,8 @@
 
     softmax over (x, y) of Σ q[t, d]·k[x, y, d]  becomes one over j = x·9 + y of Σ q[t, d]·k'[j, d],
 
-where k' is k with its dimensions collapsed. Whatever else is read at (x, y), a bias or a mask, must have the two side by
-side too; indices x and y themselves are j div 9 and j mod 9.
+where k' is k with its dimensions collapsed. Whatever else is read at (x, y), a bias or a mask, must have the two side
+by side too; indices x and y themselves are j div 9 and j mod 9.
 """
 
 from __future__ import annotations
