@@ -58,8 +58,8 @@ class RaiseAttention(Pass):
                     missed[candidate] = miss
             if match is not None:
                 self._raise(end, match, candidates, missed)
-        for candidate, miss in missed.items():  # of those that no attention has made superfluous
-            remark(candidate, f"not raised to attention: softmax was expected, but {miss}")
+        for candidate, reason in missed.items():  # of those that no attention has made superfluous
+            remark(candidate, f"not raised to attention: softmax was expected, but {reason}")
 
     def _raise(
         self,

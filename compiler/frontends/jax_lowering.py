@@ -3,7 +3,8 @@
     jax_loops.evaluate                scans written out
     jax.jit(fn).trace(…).lower()      StableHLO in jaxlib's MLIR; its CHLO (erf, top-k, …) made StableHLO there
     serialize / deserialize           a portable artifact carries it over, so that the two versions may differ
-    stablehlo-legalize-to-linalg      in our context; then inline: jnp.where and tril are functions
+    control_flow, sequential          in our context; loops and branches become scf's, scatters become loops
+    stablehlo-legalize-to-linalg      then inline: jnp.where and tril are functions
 
 Matmuls whose result is wider than their operands (``preferred_element_type``) get converted operands first; the
 conversions vanish again where attention is raised.
@@ -24,10 +25,8 @@ TO_LINALG = "builtin.module(func.func(stablehlo-legalize-to-linalg),inline,symbo
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
 WAY_OUT = "keep it outside of the function that is compiled"
 HINTS = {
-    "stablehlo.while": "of loops only scan and fori_loop with a fixed, small number of iterations are written out; "
-    "random numbers must be drawn outside of the function",
-    "stablehlo.case": "choose between values by jnp.where instead of lax.cond",
-    "stablehlo.scatter": "write by jax.lax.dynamic_update_slice or jnp.where instead of x.at[…]",
+    "stablehlo.sort": "sort outside of the function, or take jnp.max and jnp.argmax where they do",
+    "stablehlo.scatter": "write to one array at a time, by jax.lax.dynamic_update_slice or x.at[…]",
 }
 
 
