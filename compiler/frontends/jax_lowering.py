@@ -16,6 +16,7 @@ from typing import Any
 from ...dialects import make_context
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
+from .constants import compute_constants
 from .control_flow import to_scf
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
@@ -40,6 +41,7 @@ def lower(traced: Any, name: str) -> ir.Module:
     to_scf(module)
     to_loops(module)
     run(module, TO_LINALG, WAY_OUT)
+    compute_constants(module)
     check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
     return module
 

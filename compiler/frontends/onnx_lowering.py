@@ -22,6 +22,7 @@ from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
 from . import onnx_contrib
+from .constants import compute_constants, pattern
 from .lowering import check_lowered, first_line, run
 from .onnx_checks import Checks
 from .onnx_functions import has_function
@@ -95,15 +96,17 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     run(module, TO_LINALG, WAY_OUT)
     checks = Checks(module)
     to_loops(module)
+    compute_constants(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("torch", "torch_c", "tm_tensor", "ml_program"), WAY_OUT)
     return Lowered(module, inputs, outputs, weights, checks)
 
 
 def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:
-    """Makes large initializers inputs, and returns their values."""
-    large = [t for t in graph.initializer if np.prod(t.dims) > HOISTED]
-    small = [t for t in graph.initializer if np.prod(t.dims) <= HOISTED]
+    """Makes large initializers inputs, unless they can be computed, and returns their values."""
+    large = [t for t in graph.initializer if np.prod(t.dims) > HOISTED and pattern(numpy_helper.to_array(t)) is None]
+    names = {t.name for t in large}
+    small = [t for t in graph.initializer if t.name not in names]
     del graph.initializer[:]
     graph.initializer.extend(small)
     graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in large)
