@@ -20,6 +20,7 @@ from .lowering import ops
 
 LEAST = 16  # elements: smaller constants may be shapes or axes
 SAMPLE = 64
+ELEMENTS = ("i1", "i8", "i16", "i32", "i64", "f16", "f32", "f64")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +132,7 @@ def compute_constants(module: ir.Module) -> None:
         if op.name != "arith.constant" or not isinstance(op.results[0].type, ir.RankedTensorType):
             continue
         value, kind = op.attributes["value"], op.results[0].type
-        if not isinstance(value, ir.DenseElementsAttr) or value.is_splat or str(kind.element_type) == "bf16":
+        if not isinstance(value, ir.DenseElementsAttr) or str(kind.element_type) not in ELEMENTS or value.is_splat:
             continue
         found = pattern(np.array(value))
         if found is None:

@@ -14,8 +14,9 @@ import importlib
 from typing import Any
 
 from ...dialects import make_context
+from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
-from ..diagnostics import user_error
+from ..diagnostics import diagnostic, user_error
 from .constants import compute_constants
 from .control_flow import to_scf
 from .lowering import check_lowered, first_line, ops, run
@@ -41,8 +42,11 @@ def lower(traced: Any, name: str) -> ir.Module:
     to_scf(module)
     to_loops(module)
     run(module, TO_LINALG, WAY_OUT)
-    compute_constants(module)
     check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
+    for op in ops(module):
+        if any("complex<" in str(r.type) for r in op.results):
+            raise DiagnosedError([diagnostic("error", f"complex numbers are not supported; {WAY_OUT}", op.location)])
+    compute_constants(module)
     return module
 
 
@@ -57,12 +61,31 @@ def _artifact(traced: Any, name: str) -> bytes:
         jax_stablehlo.register_stablehlo_passes()
         with module.context:
             jax_passmanager.PassManager.parse(IN_JAX).run(module.operation)
+        _refuse_calls(module, name)
         version = jax_stablehlo.get_smaller_version(
             jax_stablehlo.get_current_version(), _stablehlo().get_current_version()
         )
         return jax_stablehlo.serialize_portable_artifact(module, version)
+    except DiagnosedError:
+        raise
     except Exception as error:
         raise user_error(f"JAX cannot lower '{name}' to StableHLO: {first_line(error)}") from error
+
+
+def _refuse_calls(module: Any, name: str) -> None:
+    """A user's error for what JAX leaves to functions of its own: callbacks, decompositions of matrices."""
+    from jaxlib.mlir import ir as jax_ir
+
+    targets: list[str] = []
+
+    def look(op: Any) -> Any:
+        if op.name == "stablehlo.custom_call":
+            targets.append(str(op.attributes["call_target_name"]).strip('"'))
+        return jax_ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    if targets:
+        raise user_error(f"'{name}' calls '{targets[0]}', which is no operation of StableHLO; {WAY_OUT}")
 
 
 def _lowered(traced: Any) -> Any:

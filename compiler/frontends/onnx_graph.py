@@ -26,6 +26,7 @@ from .onnx_precision import in_single_precision
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
 OLDEST = 13  # the first version of the standard operators that is taken as it is
 FOLDED = 1024  # elements: larger results are computed at run time, unless they come from constants as large
+LARGEST = 2**31 - 1  # bytes of a message of protobuf
 UNFOLDABLE = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 
@@ -38,6 +39,8 @@ def prepared(
 
     `functions` are domains and names of operators that are to be replaced by what defines them.
     """
+    if model.ByteSize() > LARGEST:
+        raise user_error("the model is larger than 2 GiB, more than onnx can check as one; split it, by layers say")
     copy = ModelProto()
     copy.CopyFrom(model)
     onnx_contrib.adopt(copy)

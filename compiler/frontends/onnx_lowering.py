@@ -23,7 +23,7 @@ from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
 from . import onnx_contrib
 from .constants import compute_constants, pattern
-from .lowering import check_lowered, first_line, run
+from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
 from .onnx_functions import has_function
 from .onnx_graph import prepared
@@ -95,6 +95,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
             functions.add(error.operator)
     run(module, TO_LINALG, WAY_OUT)
     checks = Checks(module)
+    clamp_gathers(module)
     to_loops(module)
     compute_constants(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)

@@ -178,6 +178,10 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
                         return make.mul(inner.args[1 - at], make.const(inner.args[at].number * numbers[this]))
     if name == "arith.subf" and numbers[1] == 0:
         return args[0]
+    if name in ("arith.maxsi", "arith.minsi") and numbers[1] is not None:  # a gather by an index that is in range
+        largest = _largest(args[0])
+        if numbers[1] <= 0 if name == "arith.maxsi" else largest is not None and largest <= numbers[1]:
+            return args[0] if _counts_from_zero(args[0]) else None
     if name == "arith.divf" and numbers[1] and math.isfinite(numbers[1]):
         return make.mul(args[0], make.const(1 / numbers[1]))
     return None
@@ -255,6 +259,15 @@ def _simplified_sign_test(make: Expressions, args: tuple[Expr, ...], type_: Any,
     if outcome is None or args[1].number != 0 or not _counts_from_zero(args[0]):
         return None
     return make.const(outcome, type_)
+
+
+def _largest(expr: Expr) -> int | None:
+    """The largest value of an index that counts from 0."""
+    while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
+        expr = expr.args[0]
+    if not _counts_from_zero(expr) or any(v.extent is None for v in expr.vars):
+        return None
+    return expr.payload.constant + sum(c * ((v.extent or 1) - 1) for v, c in expr.payload.terms)
 
 
 def _counts_from_zero(expr: Expr) -> bool:

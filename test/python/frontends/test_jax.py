@@ -295,6 +295,13 @@ def test_unsigned_integers_and_numbers():
         (jnp.sort, (np.zeros(3, np.float32),), {}, "'stablehlo.sort' has no lowering to linalg"),
         (lambda k: jax.random.normal(k, (3,)), (jax.random.key(0),), {}, "is a key of jax.random: draw the numbers"),
         (by_hand, qkv(), {"dynamic_shapes": {}}, "dynamic_shapes is for functions of torch"),
+        (lambda x: x * 1j, (np.ones(3, np.float32),), {}, "complex numbers are not supported; keep it outside"),
+        (
+            lambda x: jax.pure_callback(np.sin, x, x),
+            (np.ones(3, np.float32),),
+            {},
+            "'<lambda>' calls 'xla_ffi_python_cpu_callback', which is no operation of StableHLO",
+        ),
         (lambda x: float(x) + 1, (np.float32(1),), {}, "JAX cannot trace '<lambda>': ConcretizationTypeError"),
     ],
 )

@@ -192,3 +192,36 @@ def test_operators_by_loops_or_by_their_definition(name):
     shapes = [[d.dim_value for d in i.type.tensor_type.shape.dim] for i in source.graph.input]
     inputs = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
     assert_close(compile(source)(*inputs), reference(source, inputs))
+
+
+def test_indices_out_of_range_read_nothing_else():
+    source = model("g (float[4,3] x, int64[2] i) => (float[2,3] y) { y = Gather(x, i) }")
+    x = random(4, 3)
+    found = compile(source)(x, np.array([1, 2**40]))
+    assert_close(found, [x[[1, 3]]])
+
+
+def test_inputs_by_name():
+    source = model("g (float[3] x, float[3] z) => (float[3] y) { y = Sub(x, z) }")
+    x, z = random(3), random(3, seed=1)
+    kernel = compile(source)
+    assert_close(kernel(z=z, x=x), [x - z])
+    assert_close(kernel(x, z=z), [x - z])
+    with pytest.raises(CompileError, match="the model has no input 'w' left; its inputs are: x, z"):
+        kernel(x, w=z)
+    with pytest.raises(CompileError, match="the model also takes 'z'"):
+        kernel(x=x)
+
+
+def test_missing_external_data(tmp_path):
+    source = model("g (float[2,400] x) => (float[2,400] y) { y = Mul(x, w) }", w=random(400))
+    onnx.save(source, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(CompileError, match=r"m.onnx is no ONNX model: .*w.bin"):
+        compile(tmp_path / "m.onnx")
+
+
+def test_errors_of_open_sizes_name_the_way_out():
+    source = model("g (float[n] x) => (float[k] y) { y = Unique(x) }")
+    with pytest.raises(CompileError, match=r"Unique.*\n.*leaves sizes open, which example_args would fix"):
+        compile(source)
