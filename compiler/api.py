@@ -1,6 +1,7 @@
 """The Python interface: `compile` gives a `Kernel`, which is called with arrays and shows its IR at every stage."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 import threading
@@ -18,7 +19,8 @@ from ..transforms.passes import PassError
 from . import cache, counts, env, explain, pass_manager
 from .cache import Compiled, Texts
 from .diagnostics import user_error
-from .runtime.signature import Signature
+from .runtime.signature import NotContiguous, Signature
+from .strided import Bound, Variants
 
 Listener = Callable[[Diagnostic], None]
 
@@ -49,6 +51,8 @@ class Options:
     tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
     threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
+    split_keys: int = 0  # into how many parts; 1 = not; 0 = where too few blocks would leave threads idle
+    any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
     def check(self) -> None:
@@ -58,8 +62,15 @@ class Options:
             is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
             if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
+        if not isinstance(self.split_keys, int) or self.split_keys < 0:
+            raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
             raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
+
+    @property
+    def workers(self) -> int:
+        """How many threads a kernel for the CPU will run on."""
+        return self.threads or _default_threads() or len(os.sched_getaffinity(0))
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> "Kernel":
@@ -108,9 +119,8 @@ def _compiled(source: Any, target: str, options: Options) -> "Kernel":
 
 def compile_text(text: str, filename: str, target: str, options: Options) -> "Kernel":
     """Compiles MLIR text; locations name `filename`. Raises DiagnosedError."""
-    check_target(target)
-    options.check()
-    if not _is_cached(target):
+    options = settled(target, options)
+    if not cache.enabled():
         return compile_module(load_text(text, filename), target, options)
     with COMPILING:
         source = cache.key(text, "source", target, options)
@@ -129,9 +139,15 @@ def compile_text(text: str, filename: str, target: str, options: Options) -> "Ke
     return Kernel.of(compiled, target, options)
 
 
-def _is_cached(target: str) -> bool:
-    """Whether kernels for the target are kept. Those for GPUs are not yet: their PTX is compiled by the driver."""
-    return cache.enabled() and target == "cpu"
+def settled(target: str, options: Options) -> Options:
+    """The options with all that depends on this machine chosen; a user's error where the target or one is wrong."""
+    check_target(target)
+    options.check()
+    if target != "nvidia":
+        return options
+    from .runtime.arch import choose_arch
+
+    return dataclasses.replace(options, arch=choose_arch(options.arch))
 
 
 def _without_locations(module: ir.Module) -> str:
@@ -283,10 +299,9 @@ class Snapshots(pass_manager.Hook):
 
 def compile_module(module: ir.Module, target: str, options: Options) -> "Kernel":
     """Compiles `module`, in place unless the kernel is there already. Raises DiagnosedError."""
-    check_target(target)
-    options.check()
+    options = settled(target, options)
     with COMPILING:
-        if _is_cached(target):
+        if cache.enabled():
             _, compiled, _ = _found_or_lowered(module, target, options)
         else:
             compiled, _ = _lower(module, target, options)
@@ -329,23 +344,26 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
+            from .runtime.arch import DEFAULT_ARCH
 
-            arch = nvidia.choose_arch(options.arch)
-            pass_manager.run([*fusion, *pipelines.nvidia(arch)], module, hooks=hooks, listener=listener)
+            arch = options.arch or DEFAULT_ARCH
+            passes: list[Any] = pipelines.nvidia(arch, options.any_strides, options.split_keys)
+            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
             recorder.timed(CODE, time.perf_counter() - start)
             texts.update(code)
-            runtime = nvidia.NvidiaKernel(image, signature)
+            runtime = nvidia.cuda.CudaKernel(image, signature)
         else:
             from .runtime import cpu
 
-            types = cpu.Signature.of(module, signature.name)
-            pass_manager.run([*fusion, *pipelines.lower(target)], module, hooks=hooks, listener=listener)
+            passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
+            levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
+            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
-            runtime = cpu.CpuKernel(module, types)
+            runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
-    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record), said
+    return Compiled(signature, Texts.of(texts), runtime, counting.tally, bool(said), recorder.record, target), said
 
 
 def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
@@ -360,14 +378,25 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             raise user_error("tile sizes are given, but nothing is to be fused")
         return []
     from ..transforms.fuse_attention import FuseAttention
+    from .pipelines import machine
 
     try:
         return [
             "raise-attention",
-            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
+            FuseAttention(
+                tuple(map(int, options.tile_sizes)),
+                tuple(map(int, options.tile_interchange)),
+                machine(target, options.arch, options.any_strides),
+            ),
         ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None
+
+
+def _general(texts: Mapping[str, str], options: Options) -> Any:
+    """The runtime of the same graph's kernel that takes arrays of any strides."""
+    general = dataclasses.replace(options, any_strides=True, listener=None)
+    return compile_text(texts["graph"], "<graph>", "nvidia", general)._runtime
 
 
 class Kernel:
@@ -381,46 +410,83 @@ class Kernel:
         runtime: Any,
         threads: int | None = None,
         record: explain.Record | None = None,
+        variants: Variants | None = None,
     ):
         self.signature = signature
         self.target = target
         self._texts = texts
         self._runtime = runtime
+        self._on_gpu: Callable[[Sequence[Any], Any], list[Any]] | None = getattr(runtime, "call", None)
+        self._variants = variants
         self._threads = threads
         self.record = record or {"entries": [], "seconds": []}
 
     @classmethod
     def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
         threads = options.threads or _default_threads()
-        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record)
+        variants = None
+        if target == "nvidia":
+            runtime = compiled.runtime
+            runtime.cubins = cache.code_folder
+            if not options.any_strides:
+                runtime.general = functools.partial(_general, compiled.texts, options)
+        else:
+            variants = Variants(compiled.texts, compiled.signature, target, options)
+        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record, variants)
 
     @property
     def name(self) -> str:
         return self.signature.name
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
         """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack.
 
-        For the target nvidia, tensors of torch or CuPy on the GPU are used in place, and so are the results.
+        For the target nvidia, tensors of torch, CuPy or JAX on the GPU are used in place, and results are such
+        tensors; `out`: tensors of torch or CuPy that the results are written to.
         """
-        results = self.run(self.bind(arguments))
+        if self._on_gpu is None:
+            if out is not None:
+                raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
+            results = self.run(self.bind(arguments))
+        else:
+            try:
+                results = self._on_gpu(arguments, out)
+            except DiagnosedError as error:
+                raise CompileError(error.diagnostics) from None
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays that `run` takes, checked."""
         try:
-            if self.target == "nvidia":
-                from .runtime import cuda, nvidia
+            if self._on_gpu is not None:
+                from .runtime.cuda_arrays import device_library
 
-                if any(cuda.is_device_array(a) for a in arguments):
-                    return nvidia.check_device_arrays(self.signature, arguments)
-            return self.signature.bind(arguments)
+                if device_library(arguments) is not None:
+                    return list(arguments)  # checked where they are used
+            arrays = self.signature.bind(arguments, strided=self._variants is not None)
+            if type(arrays) is NotContiguous and self._variants is not None:
+                return self._variants.bound(arrays)
+            return arrays
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
-        return self._runtime.invoke(arrays, self._threads)
+        if self._on_gpu is not None:
+            return self._on_gpu(arrays, None)
+        return self.invoke(arrays, self._threads)
+
+    def invoke(self, arrays: Sequence[np.ndarray], threads: int | None) -> list[np.ndarray]:
+        """The results on a CPU, on that many threads, of arrays that `bind` gave."""
+        runtime = arrays.runtime if type(arrays) is Bound else self._runtime
+        return runtime.invoke(arrays, threads)
+
+    def on_host(self) -> Any:
+        """What `run`s the kernel, for the target nvidia, by host code of MLIR's ExecutionEngine; see `HostKernel`."""
+        from .runtime.nvidia_host import HostKernel
+
+        arch = self._runtime.image.arch
+        return HostKernel(self.ir("llvm"), self.ir("ptx"), self.signature, arch)
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

@@ -6,6 +6,7 @@ the text itself, without parsing it. An entry is one file,
 
     <key>.kernel    magic, sha256 of the rest, sizes; then signature, counts and record in JSON, code, the stages' IR
     <key>.source    for a source text: the key of its IR, and the remarks that compiling it gave, in JSON
+    <key>.cubin     for PTX, a GPU's architecture and its driver: the machine code that the driver made
 
 written under another name and renamed, so that readers and writers at once see whole entries only. An entry that is
 damaged, or that this process cannot load, is as good as none: the kernel is compiled again and overwrites it. When the
@@ -33,21 +34,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dialects.diagnostic import Diagnostic
+from ..transforms.cpu.matrix_unit import matrix_unit
 from ..transforms.host import cache_bytes, host_features
 from . import env
 from .diagnostics import user_error
 from .runtime import cpu, elf
-from .runtime.signature import Signature
+from .runtime.signature import Signature, Slot
 from .shapes import Dimensions
 
 if TYPE_CHECKING:
     from .api import Options
 
-MAGIC = b"attn-opt kernel 2\n"
+MAGIC = b"attn-opt kernel 4\n"
 KERNELS_IN_MEMORY = 256
 _SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
 _CHECKSUM = hashlib.sha256().digest_size
-# What does not change the code: it is about the call, or about who listens.
+# What does not change the code: it is about who listens. Of threads it is how many there will be that matters.
 _FREE_OPTIONS = ("threads", "listener")
 
 
@@ -78,10 +80,11 @@ class Compiled:
 
     signature: Signature
     texts: Texts
-    runtime: cpu.CpuKernel
+    runtime: Any  # a cpu.CpuKernel or cuda.CudaKernel
     counts: dict[str, Any]
     told: bool
     record: dict[str, Any]
+    target: str = "cpu"
 
 
 def enabled() -> bool:
@@ -90,7 +93,7 @@ def enabled() -> bool:
 
 def key(text: str, kind: str, target: str, options: "Options") -> str:
     """The name of what `text` compiles to; `kind` tells the texts of the IR from those of sources."""
-    parts = [kind, target, *_environment()]
+    parts = [kind, target, f"workers={options.workers if target == 'cpu' else 0}", *_environment()]
     for field in dataclasses.fields(options):
         if field.name not in _FREE_OPTIONS:
             value = getattr(options, field.name)
@@ -113,7 +116,9 @@ def _environment() -> tuple[str, ...]:
                 ours.update(file.read())
     with os.scandir(os.path.join(os.path.dirname(execution_engine.__file__ or ""), "_mlir_libs")) as found:
         theirs = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in found if ".so" in e.name)
-    host = (sorted(host_features()), cache_bytes(1), cache_bytes(2), os.uname().machine, cpu.openmp_library())
+    # The unit is what the process may use, too: asking for it is what loading a kernel that needs it takes.
+    caches = (cache_bytes(1), cache_bytes(2))
+    host = (sorted(host_features()), matrix_unit(), caches, os.uname().machine, cpu.openmp_library())
     return MAGIC.decode(), ours.hexdigest(), repr(theirs), repr(host)
 
 
@@ -172,10 +177,24 @@ def keep(key: str, compiled: Compiled) -> None:
     _remember(_kernels, key, compiled)
     image = compiled.runtime.object_file()
     try:
-        elf.load(image, cpu.symbol_sources())
+        _loaded(image, compiled.signature, compiled.target)
     except elf.LoadError:
         return
     _write(f"{key}.kernel", _packed(compiled, image))
+
+
+def _loaded(image: bytes, signature: Signature, target: str) -> Any:
+    """The kernel of an image. Raises elf.LoadError."""
+    if target == "nvidia":
+        from .runtime import cuda
+
+        return cuda.CudaKernel(cuda.Image.unpacked(image), signature)
+    return cpu.CpuKernel.load(image, signature)
+
+
+def code_folder() -> pathlib.Path | None:
+    """Where machine code for GPUs is kept, which their drivers make; None where nothing is."""
+    return _folder() if enabled() else None
 
 
 def keep_source(source: str, key: str, said: Sequence[Diagnostic], filename: str) -> None:
@@ -218,13 +237,14 @@ def _packed(compiled: Compiled, image: bytes) -> bytes:
     signature = compiled.signature
     about = {
         "name": signature.name,
-        "arguments": [(slot.element, slot.shape) for slot in signature.arguments],
-        "results": [(slot.element, slot.shape) for slot in signature.results],
+        "arguments": [(slot.element, slot.shape, slot.strided) for slot in signature.arguments],
+        "results": [(slot.element, slot.shape, slot.strided) for slot in signature.results],
         "groups": signature.dimensions.groups,
         "sizes": signature.dimensions.sizes,
         "counts": compiled.counts,
         "told": compiled.told,
         "record": compiled.record,
+        "target": compiled.target,
         "texts": [(name, len(text)) for name, text in compiled.texts.compressed.items()],
     }
     head = json.dumps(about).encode()
@@ -246,14 +266,14 @@ def _unpacked(data: bytes) -> Compiled:
     for name, size in about["texts"]:
         texts[name], at = bytes(body[at : at + size]), at + size
 
-    def slots(kinds: list) -> tuple[cpu.Slot, ...]:
-        return tuple(cpu.Slot(element, None if shape is None else tuple(shape)) for element, shape in kinds)
+    def slots(kinds: list) -> tuple[Slot, ...]:
+        return tuple(Slot(e, None if shape is None else tuple(shape), strided) for e, shape, strided in kinds)
 
     groups = [[(i, d) for i, d in group] for group in about["groups"]]
     dimensions = Dimensions(groups, about["sizes"])
     signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions)
-    runtime = cpu.CpuKernel.load(image, cpu.Signature(signature.name, signature.arguments, signature.results))
-    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"])
+    runtime = _loaded(image, signature, about["target"])
+    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"], about["target"])
 
 
 # On disk.

@@ -45,6 +45,7 @@ class Printer:
         self.stream = stream or sys.stderr
         self.remarks = remarks
         self.errors = 0
+        self.told: list[Diagnostic] = []
         self._lines: dict[str, list[str]] = {}
 
     def add_source(self, file: str, text: str) -> None:
@@ -54,6 +55,7 @@ class Printer:
         if found.severity == "remark" and not self.remarks:
             return
         self.errors += found.severity == "error"
+        self.told.append(found)
         self._print(found)
         for note in found.notes:
             self._print(note)

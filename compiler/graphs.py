@@ -5,8 +5,9 @@
     out = kernel(*graph.inputs())                    # numpy arrays; graph.reference(…) is the same in float64
 
 The text has two contractions as ``linalg.generic``, whose indexing maps say where a dimension stands in memory and
-which queries share a head of keys: nothing is transposed or repeated. A mask is computed from indices. Scores,
-statistics and sums are f32, or f64 for f64; probabilities are rounded to the inputs' type for the second contraction.
+which queries share a head of keys: nothing is transposed or repeated. A mask is computed from indices, from lengths,
+or loaded. Scores, statistics and sums are f32, or f64 for f64; probabilities are rounded to the inputs' type for the
+second contraction.
 """
 
 import dataclasses
@@ -16,7 +17,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 ELEMENTS = ("f16", "bf16", "f32", "f64")
-INITS = ("integers", "uniform", "trigonometric")
+INITS = ("integers", "uniform", "trigonometric", "normal integers", "normal")
+PACKINGS = ("", "3hd", "h3d")
+MASK_BLOCK = 64  # made-up masks have dead blocks of this many queries and keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +29,11 @@ class Attention:
     Layouts name the dimensions in memory: b(atch), h(eads), s(equence), d. With `values_transposed` the letters s and d
     of V's change places. `softcap` c makes a score s to c·tanh(s/c) before bias and mask. With `alibi` a
     score gets 2^(−8·(h+1)/heads)·(j − i) added. `lse` is a second result, ln Σ exp(score), [batch, heads, queries].
+
+    Sequences of different lengths are told by more arguments, of i32. `lengths`: how many keys of each batch entry are
+    there, [batch]; the rest is not read. `groups`: (queries, keys) of each sequence; they stand one after the other,
+    batch is 1, `queries` and `keys` are their sums, and where each starts is [groups + 1], twice. With `bottom_right`
+    the window is shifted by the keys that are there less the queries, so that the last query sees all keys.
     """
 
     batch: int = 1
@@ -38,12 +46,18 @@ class Attention:
     element: str = "f32"
     scale: float | None = None  # None: 1/√head_size
     window: tuple[int | None, int | None] = (None, None)
-    bias: bool = False  # one more argument, [batch, heads, queries, keys]
+    bottom_right: bool = False
+    bias: str = ""  # one more argument, that is added: which of b, h, q and k it has, the others are of size 1
+    mask: str = ""  # one more argument, of i1: whether a score is live; likewise
+    lengths: tuple[int, ...] = ()
+    groups: tuple[tuple[int, int], ...] = ()
     softcap: float = 0.0  # 0: none
     alibi: bool = False
     input_layout: str = "bhsd"
     output_layout: str = "bhsd"
     values_transposed: bool = False
+    packed: str = ""  # Q, K and V are parts of one argument: 3hd, [b, s, (h + 2·h_kv)·d], or h3d, [b, s, h·3·d]
+    dynamic: bool = False  # batch and sequences have any size
     lse: bool = False
 
     def __post_init__(self) -> None:
@@ -58,6 +72,38 @@ class Attention:
         for layout in (self.input_layout, self.output_layout):
             if sorted(layout) != sorted("bhsd"):
                 raise ValueError(f"a layout is the letters b, h, s and d in some order, but found {layout}")
+        for letters in (self.bias, self.mask):
+            if not set(letters) <= set("bhqk"):
+                raise ValueError(f"a bias or mask has some of the dimensions b, h, q and k, but found {letters}")
+        self._check_packed()
+        self._check_lengths()
+
+    def _check_packed(self) -> None:
+        if self.packed not in PACKINGS:
+            raise ValueError(f"packed must be 3hd or h3d, but is {self.packed}")
+        if self.packed and (self.queries != self.keys or self.d_v != self.head_size):
+            raise ValueError("packed Q, K and V are of one length and one head size")
+        if self.packed == "h3d" and self.kv != self.heads:
+            raise ValueError("packed h3d, every head has keys of its own")
+        if self.packed and (self.values_transposed or self.input_layout != "bshd"):
+            raise ValueError("packed Q, K and V have the layout bshd")
+
+    def _check_lengths(self) -> None:
+        if self.lengths and (len(self.lengths) != self.batch or not all(0 <= n <= self.keys for n in self.lengths)):
+            raise ValueError(f"lengths must be {self.batch} numbers from 0 to {self.keys}, but are {self.lengths}")
+        if self.groups:
+            if any(min(pair) < 0 for pair in self.groups):
+                raise ValueError("the lengths of a group must not be negative")
+            totals = tuple(map(sum, zip(*self.groups, strict=True)))
+            if self.batch != 1 or totals != (self.queries, self.keys) or self.lengths:
+                raise ValueError("groups stand one after the other: batch is 1, queries and keys are their sums")
+
+    @staticmethod
+    def of_plain(fields: dict) -> "Attention":
+        """From the fields as JSON has them."""
+        tuples = {name: tuple(fields[name]) for name in ("window", "lengths") if name in fields}
+        groups = tuple(map(tuple, fields.get("groups", ())))
+        return Attention(**{**fields, **tuples, "groups": groups})
 
     @property
     def kv(self) -> int:
@@ -76,15 +122,27 @@ class Attention:
         swapped = str.maketrans("sd", "ds") if self.values_transposed else {}
         return self.input_layout.translate(swapped)
 
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Of the arguments: Q, K, V, and the bias if there is one."""
-        b, h, kv = self.batch, self.heads, self.kv
-        found = [
-            _ordered(self.input_layout, b, h, self.queries, self.head_size),
-            _ordered(self.input_layout, b, kv, self.keys, self.head_size),
-            _ordered(self.value_layout, b, kv, self.keys, self.d_v),
-        ]
-        return [*found, (b, h, self.queries, self.keys)] if self.bias else found
+    def arguments(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and element of each argument, in order."""
+        b, h, kv, e = self.batch, self.heads, self.kv, self.element
+        found: dict[str, tuple[tuple[int, ...], str]]
+        if self.packed:
+            found = {"qkv": ((b, self.queries, (h + 2 * kv) * self.head_size), e)}
+        else:
+            found = {
+                "q": (_ordered(self.input_layout, b, h, self.queries, self.head_size), e),
+                "k": (_ordered(self.input_layout, b, kv, self.keys, self.head_size), e),
+                "v": (_ordered(self.value_layout, b, kv, self.keys, self.d_v), e),
+            }
+        sizes = {"b": b, "h": h, "q": self.queries, "k": self.keys}
+        for name, letters, kind in (("bias", self.bias, e), ("mask", self.mask, "i1")):
+            if letters:
+                found[name] = tuple(sizes[c] if c in letters else 1 for c in "bhqk"), kind
+        if self.lengths:
+            found["lengths"] = ((b,), "i32")
+        if self.groups:
+            found |= {name: ((len(self.groups) + 1,), "i32") for name in ("seqstart_q", "seqstart_k")}
+        return found
 
     def text(self) -> str:
         """The graph, a module with one function ``@attention``."""
@@ -93,40 +151,78 @@ class Attention:
         return Writer(self).module()
 
     # Work.
-    def live(self) -> np.ndarray:
-        """The number of live keys of each query."""
-        first, end = self._range(np.arange(self.queries))
-        return np.maximum(end - first, 0)
+    def segments(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+        """Queries and keys that belong together: the batch entry, where both start and end, the window's shift."""
+        if self.groups:
+            q = k = 0
+            for m, n in self.groups:
+                yield 0, q, q + m, k, k + n, n - m if self.bottom_right else 0
+                q, k = q + m, k + n
+            return
+        for b, length in enumerate(self.lengths or (self.keys,) * self.batch):
+            yield b, 0, self.queries, 0, length, length - self.queries if self.bottom_right else 0
 
-    def _range(self, i: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def ranges(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first live key of each query and the one after the last, [batch, queries], as windows and lengths say."""
+        first, end = (np.zeros((self.batch, self.queries), np.int64) for _ in range(2))
         lower, upper = self.window
-        first = np.zeros_like(i) if lower is None else np.clip(i + lower, 0, self.keys)
-        end = np.full_like(i, self.keys) if upper is None else np.clip(i + upper + 1, 0, self.keys)
-        return first, end
+        for b, q0, q1, k0, k1, shift in self.segments():
+            i = np.arange(q1 - q0) + shift + k0
+            first[b, q0:q1] = k0 if lower is None else np.clip(i + lower, k0, k1)
+            end[b, q0:q1] = k1 if upper is None else np.clip(i + upper + 1, k0, k1)
+        return first, np.maximum(first, end)
+
+    def live(self) -> np.ndarray:
+        """The number of live keys of each query, [batch, queries]; a mask that is loaded is taken to be all live."""
+        first, end = self.ranges()
+        return end - first
 
     def flops(self) -> int:
         """Floating-point operations of both matmuls, of live scores only."""
-        return 2 * (self.head_size + self.d_v) * self.batch * self.heads * int(self.live().sum())
+        return 2 * (self.head_size + self.d_v) * self.heads * int(self.live().sum())
 
     def bytes(self) -> int:
         """What must be read and written at least once."""
-        size = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}[self.element]
+        size = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i1": 1}
+        total = sum(size[kind] * math.prod(shape) for shape, kind in self.arguments().values())
+        if self.lengths:  # of keys and values only those that are there
+            unread = self.batch * self.keys - sum(self.lengths)
+            total -= size[self.element] * unread * self.kv * (self.head_size + self.d_v)
         out = self.batch * self.heads * self.queries
-        return size * (sum(map(math.prod, self.shapes())) + out * self.d_v) + 4 * self.lse * out
+        return total + size[self.element] * out * self.d_v + 4 * self.lse * out
 
     # Numbers.
-    def inputs(self, init: str = "uniform", seed: int = 0) -> list[np.ndarray]:
-        """Q, K, V and the bias: random integers from −3 to 3, random numbers from 0 to 1, or cosines."""
-        rng, dtype = np.random.default_rng(seed), self.dtype
-        made: list[np.ndarray] = []
-        for shape in self.shapes():
-            if init == "integers":
-                made.append(rng.integers(-3, 4, shape, dtype=np.int8).astype(dtype))
+    def inputs(self, init: str = "uniform", seed: int = 0, spans: dict[str, tuple[float, float]] | None = None) -> list:
+        """The arguments, made up in one of the ways of INITS; lengths as they are.
+
+        Integers are from −3 to 3, numbers from 0 to 1, or cosines; normal ones have variance 1. `spans` gives Q, K, V
+        or the bias another range than 0 to 1. A mask is dead in some blocks and some elements.
+        """
+        rng, made = np.random.default_rng(seed), []
+        for name, (shape, kind) in self.arguments().items():
+            if kind == "i1":
+                made.append(_made_up_mask(rng, shape))
+            elif kind == "i32":
+                made.append(self._offsets(name))
+            elif init == "integers":
+                made.append(rng.integers(-3, 4, shape, dtype=np.int8).astype(self.dtype))
+            elif init.startswith("normal"):
+                x = rng.standard_normal(shape, dtype=np.float32)
+                made.append((np.rint(x) if init == "normal integers" else x).astype(self.dtype))
             elif init == "uniform":
-                made.append(rng.random(shape, dtype=np.float32).astype(dtype, copy=False))
+                x = rng.random(shape, dtype=np.float32)
+                low, high = (spans or {}).get(name, (0.0, 1.0))
+                x = x if (low, high) == (0.0, 1.0) else x * np.float32(high - low) + np.float32(low)
+                made.append(x.astype(self.dtype, copy=False))
             else:
-                made.append(np.cos(np.arange(math.prod(shape), dtype=np.float64)).astype(dtype).reshape(shape))
+                count = np.arange(math.prod(shape), dtype=np.float64)
+                made.append(np.cos(count).astype(self.dtype).reshape(shape))
         return made
+
+    def _offsets(self, name: str) -> np.ndarray:
+        if name == "lengths":
+            return np.array(self.lengths, np.int32)
+        return np.cumsum([0, *(pair[name == "seqstart_k"] for pair in self.groups)]).astype(np.int32)
 
     @property
     def dtype(self) -> np.dtype:
@@ -141,19 +237,23 @@ class Attention:
         rows = np.arange(self.queries) if rows is None else rows
         out = np.empty((self.batch, self.heads, len(rows), self.d_v))
         lse = np.empty(out.shape[:3])
+        first, end = self.ranges()
+        place = self.places()
+        bias, mask = (self.named(inputs).get(name) for name in ("bias", "mask"))
         for b, h, q, k, v in self._heads(inputs):
             for start in range(0, len(rows), 256):  # scores of a block at a time
                 part = rows[start : start + 256]
+                j = np.arange(self.keys)
                 s = q[part].astype(np.float64) @ k.T * self.factor
                 if self.softcap:
                     s = self.softcap * np.tanh(s / self.softcap)
                 if self.alibi:
-                    s += self.slope(h) * (np.arange(self.keys) - part[:, None])
-                if self.bias:
-                    s += inputs[3][b, h, part].astype(np.float64)
-                first, end = self._range(part)
-                j = np.arange(self.keys)
-                s[(j < first[:, None]) | (j >= end[:, None])] = -np.inf
+                    s += self.slope(h) * (j - place[b, part][:, None])
+                if bias is not None:
+                    s += _of_rows(bias, b, h, part).astype(np.float64)
+                s[(j < first[b, part][:, None]) | (j >= end[b, part][:, None])] = -np.inf
+                if mask is not None:
+                    s = np.where(_of_rows(mask, b, h, part), s, -np.inf)
                 m = s.max(-1, keepdims=True)
                 p = np.exp(s - np.where(np.isneginf(m), 0, m))
                 total = p.sum(-1, keepdims=True)
@@ -161,6 +261,13 @@ class Attention:
                 with np.errstate(divide="ignore"):
                     lse[b, h, start : start + 256] = (m + np.log(total))[:, 0]
         return out, lse
+
+    def places(self) -> np.ndarray:
+        """The key that each query stands at, [batch, queries]: j − i of windows and slopes is the distance from it."""
+        place = np.zeros((self.batch, self.queries), np.int64)
+        for b, q0, q1, k0, _, shift in self.segments():
+            place[b, q0:q1] = np.arange(q1 - q0) + k0 + shift
+        return place
 
     def slope(self, h: int) -> float:
         return 2.0 ** (-8 * (h + 1) / self.heads)
@@ -174,12 +281,22 @@ class Attention:
                     k64, v64 = k[b, shared].astype(np.float64), v[b, shared].astype(np.float64)
                 yield b, h, q[b, h], k64, v64
 
+    def named(self, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        return dict(zip(self.arguments(), inputs, strict=True))
+
     def canonical(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Q, K and V as [b, h, s, d]; views."""
-        layouts = (self.input_layout, self.input_layout, self.value_layout)
-        q, k, v = (
-            x.transpose([layout.index(c) for c in "bhsd"]) for x, layout in zip(inputs[:3], layouts, strict=True)
-        )
+        named, layout = self.named(inputs), self.input_layout
+        parts: Sequence[np.ndarray]
+        if self.packed == "h3d":
+            parts = list(np.moveaxis(named["qkv"].reshape(self.batch, self.queries, self.heads, 3, -1), 3, 0))
+        elif self.packed:
+            heads = named["qkv"].reshape(self.batch, self.queries, -1, self.head_size)
+            parts = np.split(heads, [self.heads, self.heads + self.kv], axis=2)
+        else:
+            parts = [named["q"], named["k"], named["v"]]
+        layouts = (layout, layout, self.value_layout)
+        q, k, v = (x.transpose([at.index(c) for c in "bhsd"]) for x, at in zip(parts, layouts, strict=True))
         return q, k, v
 
     def canonical_output(self, output: np.ndarray) -> np.ndarray:
@@ -189,3 +306,17 @@ class Attention:
 def _ordered(layout: str, b: int, h: int, s: int, d: int) -> tuple[int, ...]:
     sizes = {"b": b, "h": h, "s": s, "d": d}
     return tuple(sizes[c] for c in layout)
+
+
+def _of_rows(array: np.ndarray, b: int, h: int, rows: np.ndarray) -> np.ndarray:
+    """The rows of a bias or mask, [b, h, q, k] with 1 for what it lacks."""
+    found = array[b if array.shape[0] > 1 else 0, h if array.shape[1] > 1 else 0]
+    return found[rows] if len(found) > 1 else found
+
+
+def _made_up_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    live = rng.random(shape, dtype=np.float32) < 0.9
+    *_, q, k = shape
+    blocks = rng.random((-(-q // MASK_BLOCK), -(-k // MASK_BLOCK))) < 0.6
+    blocks[0, 0] = True
+    return live & np.repeat(np.repeat(blocks, MASK_BLOCK, 0), MASK_BLOCK, 1)[:q, :k]

@@ -92,16 +92,17 @@ class DumpStages(Hook):
 
     def before(self, stage: Stage, module: ir.Operation) -> None:
         if not self.count:
-            self._write("input", module)
+            self.write("input", "mlir", self.options.text(module))
 
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
-        self._write(stage.name + ("-failed" if failed else ""), module)
+        self.write(stage.name + ("-failed" if failed else ""), "mlir", self.options.text(module))
 
-    def _write(self, name: str, module: ir.Operation) -> None:
-        path = self.folder / f"{self.count:02}-{name}.mlir"
+    def write(self, name: str, suffix: str, text: str) -> None:
+        """The next file."""
+        path = self.folder / f"{self.count:02}-{name}.{suffix}"
         self.count += 1
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(self.options.text(module), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise user_error(f"cannot write '{path}': {error.strerror}") from None

@@ -11,7 +11,7 @@ own, so that verification, printing, timing and dumping happen in one place, bet
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TypeAlias
 
 from ..dialects.assembly import print_module
@@ -139,9 +139,9 @@ def run(
     *,
     hooks: Sequence[Hook] = (),
     listener: Listener | None = None,
-    verify_each: bool = True,
+    verify: bool | Container[str] = True,
 ) -> None:
-    """Runs a pipeline on a module, in place.
+    """Runs a pipeline on a module, in place; verifies it after each pass, after none, or after those of these names.
 
     `listener` is told every error, warning and remark as it comes. A failing pass raises PassFailure with the errors,
     an unknown pass or option DiagnosedError, a bug of ours Bug.
@@ -159,14 +159,15 @@ def run(
 
     with operation.context, operation.location, listening(operation.context, tell):
         for stage in stages:
+            check = verify if isinstance(verify, bool) else stage.name in verify
             for hook in hooks:
                 hook.before(stage, operation)
             failed = True
             try:
                 if stage.ours:
-                    _run_ours(stage, stage.ours, operation, tell, errors, verify_each)
+                    _run_ours(stage, stage.ours, operation, tell, errors, check)
                 else:
-                    _run_upstream(stage, operation, verify_each)
+                    _run_upstream(stage, operation, check)
                 failed = False
             except ir.MLIRError:
                 if errors and "unable to schedule pass" in errors[-1].message and not stage.anchors:

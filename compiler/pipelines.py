@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from ..dialects.mlir import ir
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
@@ -21,7 +20,22 @@ STAGE_AFTER = {
     "tiles-to-nvvm": "nvvm",
 }
 
-# From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
+MULTIPROCESSORS = 132  # of an H200
+TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
+
+
+def online(parts: int = 0, workers: int = 1, finite: bool = True) -> list[str]:
+    """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
+
+    `parts`, `workers`: see `split-keys`. `finite`: loop bounds may come from data.
+    """
+    options = {
+        "split-keys": f"{{parts={parts} workers={workers}}}",
+        "split-masked-tiles": "" if finite else "{finite=false}",
+    }
+    return [name + options.get(name, "") for name in ONLINE]
+
+
 ONLINE = [
     "convert-linalg-softmax",  # what raise-attention found no attention around
     # The online level. diag first: as a matrix it would cost a matmul.
@@ -36,6 +50,7 @@ ONLINE = [
     "canonicalize",  # slices of a whole tile fold away
     "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
     "exp-to-exp2",
+    "split-keys",  # after them: what it copies, and what it merges, is what the loop carries then
     "split-masked-tiles",  # after all that looks at the body, of which it makes copies
     # Ops of ours into linalg.
     "decompose-linalg-ext",
@@ -52,25 +67,38 @@ def lower(target: str) -> list[str]:
     return pipelines[target]()
 
 
-def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
+def cpu(
+    parallel: bool | None = None, vector_bytes: int = 0, matrix: str = "", parts: int = 0, threads: int = 1
+) -> list[str]:
     """For this machine's CPU: registers, vectors, threads; ends in the LLVM dialect.
 
+    `parts`: into how many keys are split; 0 = by the number of `threads` that will run it.
     `parallel`: use OpenMP; None = if its runtime is installed. `vector_bytes`: 64, 32 or 16; 0 = what the host has.
+    `matrix`: instructions for products of narrow types, see `transforms/cpu/matrix_unit.py`; empty = what it has.
     """
     if parallel is None:
         parallel = openmp_library() is not None
+    of_matrix = f"matrix={matrix}" if matrix else ""
     return [
-        *ONLINE,
-        "own-inits",  # after cse, which merged the inits: what is accumulated into must not be shared
+        *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),
+        "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
+        "slice-fills",
+        "canonicalize",
+        "cse",
+        "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
         "fold-transposes",
-        "widen-tiles",
+        f"widen-tiles{{{of_matrix}}}",
         f"pad-tiles{{vector-bytes={vector_bytes}}}",
-        f"lanes-innermost{{vector-bytes={vector_bytes}}}",
+        f"lanes-innermost{{vector-bytes={vector_bytes} {of_matrix}}}",
         "canonicalize",
         "cse",
+        "sink-scales",  # before the maximum is fused with what it is taken of
         "fuse-reductions",
+        "round-results",
+        "own-inits",
+        "write-in-place",  # after it, which tells the outputs apart
         # Buffers. Arguments are the caller's: never written.
         "protect-arguments",
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
@@ -88,6 +116,7 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",
+        f"matrix-contractions{{{of_matrix}}}",
         f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
@@ -123,24 +152,52 @@ def cpu(parallel: bool | None = None, vector_bytes: int = 0) -> list[str]:
     ]
 
 
-def nvidia(arch: str = "sm_90a") -> list[str]:
-    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches."""
+def nvidia(
+    arch: str = "sm_90a",
+    any_strides: bool = False,
+    parts: int = 0,
+    multiprocessors: int = MULTIPROCESSORS,
+    keep_maximum: bool = True,
+) -> list[str]:
+    """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
+
+    `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
+    `any_strides`: kernels that take arrays of any strides, at any address of an element. `keep_maximum`: tiles of keys
+    after the first do without a maximum, and few tiles are computed twice.
+    """
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *(f"{name}{{finite=false}}" if name == "split-masked-tiles" else name for name in ONLINE),
+        *online(parts, multiprocessors, finite=False),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
-        "outline-kernels",
+        f"outline-kernels{{any-strides={int(any_strides)}}}",
         "canonicalize",
         "cse",
-        "assign-layouts",
+        f"assign-layouts{{left-columns={128 if arch == 'sm_90a' else 0}}}",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
-        *(["overlap-matmuls"] if arch == "sm_90a" else []),
-        "stage-loads",
+        *(
+            [
+                "mask-padding",
+                "canonicalize",
+                "cse",
+                "join-loops",
+                "overlap-matmuls",
+                "canonicalize",
+                "cse",
+                *(["keep-maximum"] if keep_maximum else []),
+                f"persistent-blocks{{multiprocessors={multiprocessors}}}",
+                "canonicalize",
+                "cse",
+                "specialize-warps",
+            ]
+            if arch == "sm_90a"
+            else []
+        ),
+        "stage-loads",  # what no copy engine does
         "canonicalize",
         "cse",
         "lower-affine",  # sizes of tiles at the boundary
@@ -152,11 +209,27 @@ def nvidia(arch: str = "sm_90a") -> list[str]:
     ]
 
 
-def raise_only(module: ir.Module) -> bool:
-    """Raises attention in `module`; whether there is any then."""
-    from ..transforms.attention import find_attention
-    from ..transforms.raise_attention import RaiseAttention
+def machine(target: str, arch: str | None, any_strides: bool = False) -> str:
+    """What tile sizes are chosen for."""
+    return "hopper" if target == "nvidia" and arch in (None, "sm_90a") and not any_strides else target
 
-    with module.context, module.operation.location:
-        RaiseAttention().run(module.operation)
-    return bool(find_attention(module.operation))
+
+def nvidia_host() -> list[str]:
+    """For the host's part of what `nvidia` made, with code in place of kernels: copies and launches, for the CPU."""
+    return [
+        "host-copies",
+        "canonicalize",
+        "func.func(gpu-async-region)",  # copies and launches in a row, on one stream
+        "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map}",
+        "func.func(llvm-request-c-wrappers)",
+        "expand-strided-metadata",
+        "lower-affine",
+        "gpu-to-llvm",
+        "convert-arith-to-llvm",
+        "finalize-memref-to-llvm",
+        "convert-func-to-llvm",
+        "reconcile-unrealized-casts",
+        "canonicalize",
+        "cse",
+        "check-lowered{target=nvidia}",
+    ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..dialects.diagnostic import DiagnosedError
 from ..dialects.mlir import ir
-from .api import CompileError, Kernel, Options, compile_module
+from .api import CompileError, Kernel
 
 
 class Program(Protocol):
@@ -22,22 +22,18 @@ class Program(Protocol):
     def results(self, arrays: Any, flat_inputs: Any) -> Any: ...
 
 
-def compile_program(program: Program, target: str, options: Options) -> "TracedKernel":
-    return TracedKernel(compile_module(program.module, target, options), program)
-
-
 class TracedKernel(Kernel):
     """See the module."""
 
     def __init__(self, kernel: Kernel, program: Program):
         self.__dict__.update(kernel.__dict__)
-        self._program = program
+        self.program = program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns. Numpy arrays are taken too, and results are then numpy arrays."""
         try:
-            flat = self._program.flat(args, kwargs)
-            results = self.run(self.bind(self._program.arguments(flat)))
+            flat = self.program.flat(args, kwargs)
+            results = self.run(self.bind(self.program.arguments(flat)))
             return self.returned(results, flat)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
@@ -46,4 +42,4 @@ class TracedKernel(Kernel):
         """What the function returns, from the kernel's results on the arguments `flat`."""
         if flat and all(isinstance(a, np.ndarray) for a in flat):
             return results[0] if len(results) == 1 else tuple(results)
-        return self._program.results(results, flat)
+        return self.program.results(results, flat)

@@ -1,7 +1,11 @@
 """What passes ask of the machine that compiles, by feature and not by name."""
 
+import ctypes
 import functools
+import mmap
 import pathlib
+import platform
+import sys
 
 DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
 
@@ -13,10 +17,38 @@ def host_features() -> frozenset[str]:
         with open("/proc/cpuinfo") as file:
             for line in file:
                 if line.startswith(("flags", "Features")):
-                    return frozenset(line.partition(":")[2].split())
+                    found = set(line.partition(":")[2].split())
+                    if "amx_tile" in found and _cpuid(7, 1)[0] >> 21 & 1:  # Linux may be older than the feature
+                        found.add("amx_fp16")
+                    return frozenset(found)
     except OSError:
         pass
     return frozenset()
+
+
+# push rbx; mov eax, edi; mov ecx, esi; mov r8, rdx; cpuid; mov [r8 + …], eax, ebx, ecx, edx; pop rbx; ret
+_CPUID = bytes.fromhex("53 89f8 89f1 4989d0 0fa2 418900 41895804 41894808 4189500c 5b c3")
+
+
+def _cpuid(leaf: int, subleaf: int) -> list[int]:
+    """What x86's CPUID leaves in eax, ebx, ecx and edx; zeros where code in memory of ours may not run."""
+    found = (ctypes.c_uint32 * 4)()
+    try:
+        code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except (OSError, AttributeError):
+        return list(found)
+    code.write(_CPUID)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
+    function(ctypes.addressof(ctypes.c_char.from_buffer(code)))(leaf, subleaf, found)
+    return list(found)
+
+
+@functools.cache
+def tiles_allowed() -> bool:
+    """Asks Linux, once, for this process's leave to use AMX's tile registers (arch_prctl, ARCH_REQ_XCOMP_PERM)."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    return ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from .extents import extent, size_form
 from .linear import DYNAMIC, linear, minima
 from .passes import Pass, remark
 from .rewriting import ancestors, defining_op, ops_in
+from .slices import extract, insert_parallel, split
 
 PURE_DIALECTS = ("ub", "arith", "math", "affine", "tensor", "linalg", "linalg_ext", "scf", "bufferization", "index")
 SLICES = {"tensor.extract_slice": 0, "tensor.insert_slice": 1}  # operand number of the tensor that is sliced
@@ -298,7 +299,7 @@ def _convert(nest: Sequence[ParallelLoop]) -> None:
         for i in written:
             final, out = finals[i]
             offsets, sizes = _tile_of(out, accesses[i], anchor)
-            _parallel_insert(final, out, offsets, sizes)
+            insert_parallel(final, out, offsets, sizes)
     for i, result in enumerate(outer.operation.results):
         result.replace_all_uses_with(forall.operation.results[written.index(i)] if i in written else inits[i])
     outer.operation.erase()
@@ -343,25 +344,11 @@ def _tile_of(out: ir.Value, accesses: Sequence[Access], anchor: ir.Operation) ->
     return offsets, sizes
 
 
-def _split(parts: Sequence[ir.Value | int]) -> tuple[list[ir.Value], list[int]]:
-    return [p for p in parts if not isinstance(p, int)], [p if isinstance(p, int) else DYNAMIC for p in parts]
-
-
 def _slice(out: ir.Value, accesses: Sequence[Access], anchor: ir.Operation) -> ir.Value:
     offsets, sizes = _tile_of(out, accesses, anchor)
-    kind = ir.RankedTensorType.get(_split(sizes)[1], out.type.element_type)
+    kind = ir.RankedTensorType.get(split(sizes)[1], out.type.element_type)
     with ir.InsertionPoint(anchor), anchor.location:
-        return _extract(kind, out, offsets, sizes, [1] * len(offsets))
-
-
-def _extract(kind: ir.Type, source: ir.Value, offsets: list, sizes: list, strides: list) -> ir.Value:
-    (o, so), (s, ss), (t, st) = _split(offsets), _split(sizes), _split(strides)
-    return tensor.ExtractSliceOp(kind, source, o, s, t, so, ss, st).result
-
-
-def _parallel_insert(source: ir.Value, dest: ir.Value, offsets: list, sizes: list) -> None:
-    (o, so), (s, ss) = _split(offsets), _split(sizes)
-    tensor.ParallelInsertSliceOp(source, dest, o, s, [], so, ss, [1] * len(offsets))
+        return extract(kind, out, offsets, sizes, [1] * len(offsets))
 
 
 def _is_whole(value: ir.Value, user: ir.Operation, offsets: list, sizes: list, strides: list) -> bool:
@@ -396,9 +383,9 @@ def _localize(value: ir.Value, final: ir.Value, dims: set[int]) -> ir.Value:
                         if user.name == "tensor.insert_slice":
                             final = new if user.results[0] == final else final
                     elif user.name == "tensor.extract_slice":
-                        new = _extract(user.results[0].type, version, offsets, sizes, strides)
+                        new = extract(user.results[0].type, version, offsets, sizes, strides)
                     else:
-                        (o, so), (s, ss), (t, st) = _split(offsets), _split(sizes), _split(strides)
+                        (o, so), (s, ss), (t, st) = split(offsets), split(sizes), split(strides)
                         new = tensor.InsertSliceOp(user.operands[0], version, o, s, t, so, ss, st).result
                         pending.append(new)
                         final = new if user.results[0] == final else final

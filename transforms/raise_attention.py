@@ -13,8 +13,8 @@ from .online_accumulation import RESHAPES
 from .passes import Pass, remark
 from .raising.emission import Unreadable
 from .raising.matching import Match, dependents, is_sum, match_attention, other_use
+from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
-from .raising.softmax import NearMiss
 from .rewriting import defining_op, ops_in
 
 MARK = "__root__"  # whoever marks an op means it as it stands

@@ -35,6 +35,8 @@ from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
 
+MADE_AGAIN = ("tensor.empty", "linalg.fill")  # whoever else uses them goes on using the ones before the loops
+
 
 @dataclass
 class Tiled:
@@ -252,7 +254,7 @@ class _Fusion:
         tiling = tiling_of(op)
         if tiling is None:
             raise Untileable("it has no tiled form")
-        external = self._external_results(op)
+        external = {} if op.name in MADE_AGAIN else self._external_results(op)
         requests = [r for r in self.requests if r.value.owner == op]
         groups: dict[Tile, list[Request]] = {}
         for request in requests:
@@ -270,6 +272,8 @@ class _Fusion:
         for number, result in enumerate(op.results):
             for use in result.uses:
                 user = use.owner.operation
+                if user.name == "tensor.dim":
+                    continue  # it reads no element
                 top = ancestor_in(user, self.block)
                 if top == self.nest.loops[0]:
                     if user not in slices:

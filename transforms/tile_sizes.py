@@ -3,10 +3,13 @@
 One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, dv], and of scores [m, n]:
 
 - batch loops get size 1: each iteration is independent, and they feed the cores;
-- queries: 64 rows, a few vector registers of lanes for every element type;
+- queries: 64 rows, a few vector registers of lanes for every element type; fewer queries are joined by as many heads
+  of the group that shares their keys as fill the rows: keys and values are then read once for all of them;
 - keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
   most half of an L1 data cache, through whose other half keys and values stream, and keys, values, queries, output and
   scores half of the L2 cache;
+- where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores in
+  f32 and the probabilities in 16 bits fill the L1 data cache;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -17,9 +20,11 @@ from __future__ import annotations
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
+from .cpu.matrix_unit import MIN_ROWS, matrix_unit, multiplies
 from .host import cache_bytes
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
+MATRIX_QUERIES = 32
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -29,23 +34,43 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     assert loops is not None, "an attention's root is a contraction"
     extents = static_extents(root)
     sizes = [0] * len(extents)
-    for d in loops.batch + loops.m[:-1]:
+    for d in loops.batch:
         sizes[d] = 1
-    queries = min(QUERIES, extent_of(extents, loops.m[-1:], QUERIES))
-    for d in loops.m[-1:]:
-        sizes[d] = queries
+    rows = extent_of(extents, loops.m[-1:], QUERIES)
+    is_matrix = rows >= MIN_ROWS and all(
+        multiplies(matrix_unit(), op.operands[0].type.element_type, op.operands[1].type.element_type)
+        for op in (attention.scores, root)
+    )
+    queries = fill_rows(sizes, extents, loops.m, min(rows, MATRIX_QUERIES) if is_matrix else QUERIES)
     head_sizes = _head_sizes(attention, extents)
     width = max(4, _bytes(root.operands[2]))
     keys = MAX_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        if queries * keys * width <= cache_bytes(1) // 2 and elements * width <= cache_bytes(2) // 2:
+        scores = queries * keys * (width + 2 if is_matrix else 2 * width)
+        if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
     d = loops.k[-1]
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     order = [*loops.batch, *loops.m, *loops.n, *loops.k]
     return sizes, order
+
+
+def fill_rows(sizes: list[int], extents: list[int | None], loops: list[int], rows: int) -> int:
+    """Sets the sizes of the loops over queries, the innermost first, so that a tile has up to `rows`; returns how many.
+
+    Of outer loops, heads of a group, only whole ones are taken: a cut one would need a tile of its own.
+    """
+    taken = 1
+    for d in reversed(loops):
+        known = extents[d]
+        if d == loops[-1]:
+            sizes[d] = rows if known is None else max(1, min(known, rows))
+        else:
+            sizes[d] = known if known is not None and 1 <= known * taken <= rows else 1
+        taken *= sizes[d]
+    return taken
 
 
 def static_extents(op: ir.Operation) -> list[int | None]:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
-from . import peers, roofs
+from . import gpu, peers, roofs
+from .latency import Latency
 from .worker import Job
 
 # Thread pools wait actively for a while after their last work (libiomp5: 0.2 s); the next contender waits for that.
@@ -33,6 +34,7 @@ class Result:
     compile_s: float | None = None
     error: float | None = None
     passed: bool | None = None
+    kernel: str = ""  # what it consists of
     skipped: str = ""  # why
     failed: str = ""  # why
 
@@ -51,6 +53,8 @@ class Measured:
     peaks: dict[str, float]
     reading: float | None
     rows: int | None  # how many queries of each head were checked
+    latency: Latency | None = None
+    target: str = "cpu"  # on GPUs `reading` is a copy's rate, bytes read and written
 
     @property
     def ours(self) -> Result:
@@ -90,6 +94,7 @@ class Measured:
             results.append(found)
         return {
             "graph": dataclasses.asdict(self.graph),
+            "target": self.target,
             "threads": self.threads,
             "flops": self.graph.flops(),
             "bytes": self.graph.bytes(),
@@ -97,8 +102,24 @@ class Measured:
             "reading_gb_s": None if self.reading is None else self.reading / 1e9,
             "limited_by": bound[1] if bound else None,
             "checked_queries": self.rows,
+            "latency": None if self.latency is None else dataclasses.asdict(self.latency),
             "results": results,
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Measuring:
+    """How to measure. `warmup` and `repeat`: calls before and in each round; None: as `seconds` has it."""
+
+    with_roofs: bool = False
+    validate: bool = True
+    rounds: int = 5
+    seconds: float = 0.3
+    warmup: int | None = None
+    repeat: int | None = None
+    init: str = "uniform"
+    seed: int = 0
+    target: str = "cpu"
 
 
 class Worker:
@@ -137,8 +158,8 @@ class Worker:
     def alive(self) -> bool:
         return not {"failed", "skipped"} & self.about.keys()
 
-    def round(self, seconds: float) -> None:
-        answer = self._ask(str(seconds))
+    def round(self, how: Measuring) -> None:
+        answer = self._ask(json.dumps({"seconds": how.seconds, "warmup": how.warmup, "repeat": how.repeat}))
         if "times" in answer:
             self.times.append(statistics.median(answer["times"]))
         else:
@@ -158,25 +179,24 @@ class Worker:
 def measure(
     graph: Attention,
     contenders: Sequence[str] = (),
+    how: Measuring = Measuring(),
     *,
     threads: int = 1,
-    with_roofs: bool = False,
-    validate: bool = True,
-    rounds: int = 5,
-    seconds: float = 0.3,
-    init: str = "uniform",
-    seed: int = 0,
     progress: Progress = lambda what: None,
 ) -> Measured:
     """Ours and `contenders` on a graph; see Measured."""
     with tempfile.TemporaryDirectory(prefix="attn-bench-") as folder:
         rows, expected = None, None
-        if validate:
+        if how.validate:
             progress("reference in float64")
-            rows, expected = _expected(graph, init, seed, folder)
-        common: dict[str, Any] = {"threads": threads, "init": init, "seed": seed, "expected": expected}
+            rows, expected = _expected(graph, how.init, how.seed, folder)
+        if how.target == "nvidia":
+            progress("on the GPU")
+            on_gpu = gpu.Job(dataclasses.asdict(graph), list(contenders), dataclasses.asdict(how), expected)
+            return _of_gpu(graph, gpu.run(on_gpu), rows)
+        common: dict[str, Any] = {"threads": threads, "init": how.init, "seed": how.seed, "expected": expected}
         jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
-        if with_roofs:
+        if how.with_roofs:
             jobs += [Job("peak", kind, threads) for kind in roofs.kinds(graph.element)]
             jobs.append(Job("reading", "reading", threads, size=min(max(graph.bytes(), 1 << 20), 1 << 30)))
         workers: list[Worker] = []
@@ -186,13 +206,13 @@ def measure(
                     f"{job.name}: preparing" if job.kind == "contender" else f"{job.kind} of the machine: {job.name}"
                 )
                 workers.append(Worker(job))
-            for number in range(rounds):
+            for number in range(how.rounds):
                 for worker in workers:
                     if worker.alive:
-                        progress(f"round {number + 1} of {rounds}: {worker.job.name}")
+                        progress(f"round {number + 1} of {how.rounds}: {worker.job.name}")
                         if threads > 1:
                             time.sleep(SETTLE)
-                        worker.round(seconds)
+                        worker.round(how)
         finally:
             for worker in workers:
                 worker.close()
@@ -210,24 +230,37 @@ def _expected(graph: Attention, init: str, seed: int, folder: str) -> tuple[int,
     return len(rows), path
 
 
+def _of_gpu(graph: Attention, answers: dict[str, dict[str, Any]], rows: int | None) -> Measured:
+    """What a GPU's process answered."""
+    rates = {name: found["work"] / min(found["times"]) for name, found in answers.items() if "work" in found}
+    reading = rates.pop("copy", None)
+    results = [
+        _result(name, found, graph, found.get("times", [])) for name, found in answers.items() if "work" not in found
+    ]
+    results.sort(key=lambda result: result.name != "attn-opt")
+    return Measured(graph, 1, results, rates, reading, rows, target="nvidia")
+
+
+def _result(name: str, about: dict[str, Any], graph: Attention, times: list[float]) -> Result:
+    error = about.get("error")
+    return Result(
+        name,
+        times,
+        about.get("compile_s"),
+        error,
+        None if error is None else error <= TOLERANCES[graph.element],
+        about.get("kernel", ""),
+        about.get("skipped", ""),
+        about.get("failed", ""),
+    )
+
+
 def _measured(graph: Attention, threads: int, workers: Sequence[Worker], rows: int | None) -> Measured:
     results, peaks, reading = [], {}, None
     for worker in workers:
         about, job = worker.about, worker.job
         if job.kind == "contender":
-            error = about.get("error")
-            limit = TOLERANCES[graph.element]
-            results.append(
-                Result(
-                    job.name,
-                    worker.times,
-                    about.get("compile_s"),
-                    error,
-                    None if error is None else error <= limit,
-                    about.get("skipped", ""),
-                    about.get("failed", ""),
-                )
-            )
+            results.append(_result(job.name, about, graph, worker.times))
         elif worker.times and job.kind == "peak":
             peaks[job.name] = worker.best_rate
         elif worker.times:

@@ -19,33 +19,32 @@ class Unsupported(Exception):
     """The peer has no such attention; the message says what it lacks."""
 
 
-def _refuse(peer: str, **lacks: bool) -> None:
-    for what, there in lacks.items():
+def refuse(peer: str, graph: Attention, **lacks: bool) -> None:
+    for what, there in {**lacks, "sequences_one_after_the_other": bool(graph.groups)}.items():
         if there:
             raise Unsupported(f"{peer} has no {what.replace('_', ' ')}")
 
 
-def _causal(graph: Attention) -> bool:
-    return graph.window == (None, 0) and graph.queries == graph.keys
+def is_causal(graph: Attention) -> bool:
+    return graph.window == (None, 0) and graph.queries == graph.keys and not graph.lengths
 
 
-def _bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndarray | None:
-    """All that is added to scores, as one array that broadcasts to [b, h, queries, keys]; the window as −∞."""
-    total: np.ndarray | None = None
-    if graph.bias:
-        total = inputs[3].astype(np.float32)
-    i, j = np.arange(graph.queries)[:, None], np.arange(graph.keys)
+def added_bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np.ndarray | None:
+    """All that is added to scores, as one array that broadcasts to [b, h, queries, keys]; what is masked as −∞."""
+    named = graph.named(inputs)
+    total: np.ndarray | None = named["bias"].astype(np.float32) if graph.bias else None
+    j = np.arange(graph.keys)
     if graph.alibi:
         slopes = np.array([graph.slope(h) for h in range(graph.heads)], np.float32)[:, None, None]
-        slanted = (slopes * (j - i))[None].astype(np.float32)
+        slanted = slopes * (j - graph.places()[:, None, :, None]).astype(np.float32)
         total = slanted if total is None else total + slanted
-    if graph.window != (None, None) and not _causal(graph):
-        lower, upper = graph.window
-        dead = np.zeros((graph.queries, graph.keys), bool)
-        dead |= False if lower is None else j - i < lower
-        dead |= False if upper is None else j - i > upper
+    dead = ~named["mask"] if graph.mask else None
+    if (graph.window != (None, None) and not is_causal(graph)) or graph.lengths:
+        first, end = (x[:, None, :, None] for x in graph.ranges())
+        beyond = (j < first) | (j >= end)
+        dead = beyond if dead is None else dead | beyond
+    if dead is not None:
         total = np.where(dead, np.float32(-np.inf), np.float32(0) if total is None else total)
-        total = total.reshape((1,) * (4 - total.ndim) + total.shape)
     return None if total is None else total.astype(dtype)
 
 
@@ -54,12 +53,17 @@ def attn_opt(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Co
 
     kernel = api.compile(graph.text(), threads=threads)
     arrays = kernel.bind(inputs)
-    return lambda: kernel.run(arrays), lambda found: [graph.canonical_output(found[0]), *found[1:]]
+
+    def call() -> Any:
+        return kernel.run(arrays)
+
+    call.kernel = kernel.explain()  # type: ignore[attr-defined]
+    return call, lambda found: [graph.canonical_output(found[0]), *found[1:]]
 
 
 def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``torch.nn.functional.scaled_dot_product_attention``."""
-    _refuse("torch's SDPA", softcap=bool(graph.softcap))
+    refuse("torch's SDPA", graph, softcap=bool(graph.softcap))
     import torch as library
 
     library.set_num_threads(threads)
@@ -70,7 +74,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
         return library.from_numpy(array)
 
     q, k, v = map(tensor, graph.canonical(inputs))
-    bias = _bias(graph, inputs, graph.dtype)
+    bias = added_bias(graph, inputs, graph.dtype)
     mask = None if bias is None else tensor(bias)
     grouped = graph.kv != graph.heads
     scale = graph.factor
@@ -78,7 +82,7 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
     def call() -> Any:
         with library.inference_mode():
             return library.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, is_causal=_causal(graph), scale=scale, enable_gqa=grouped
+                q, k, v, attn_mask=mask, is_causal=is_causal(graph), scale=scale, enable_gqa=grouped
             )
 
     return call, lambda out: [out.to(library.float64).numpy()]
@@ -86,8 +90,9 @@ def torch(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Conte
 
 def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """The operator com.microsoft.MultiHeadAttention on the CPU."""
-    _refuse(
+    refuse(
         "ONNX Runtime's MultiHeadAttention",
+        graph,
         grouped_heads=graph.kv != graph.heads,
         softcap=bool(graph.softcap),
         **{f"{graph.element}_kernel": graph.element != "f32"},
@@ -100,13 +105,13 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
         for x in graph.canonical(inputs)
     )
     feeds = {"q": q, "k": k, "v": v}
-    bias = _bias(graph, inputs, np.float32)
+    bias = added_bias(graph, inputs, np.float32)
     names = ["q", "k", "v"]
     if bias is not None:
         names += ["", "", "bias"]
         feeds["bias"] = bias
     make, float32 = onnx.helper, onnx.TensorProto.FLOAT
-    options = {"num_heads": graph.heads, "scale": graph.factor, "unidirectional": int(_causal(graph))}
+    options = {"num_heads": graph.heads, "scale": graph.factor, "unidirectional": int(is_causal(graph))}
     node = make.make_node("MultiHeadAttention", names, ["o"], domain="com.microsoft", **options)
     value = make.make_tensor_value_info
     arguments = [value(name, float32, array.shape) for name, array in feeds.items()]
@@ -124,15 +129,15 @@ def onnxruntime(graph: Attention, inputs: Sequence[np.ndarray], threads: int) ->
 
 def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """``jax.nn.dot_product_attention``, jitted."""
-    _refuse("jax.nn.dot_product_attention", softcap=bool(graph.softcap), f64=graph.element == "f64")
+    refuse("jax.nn.dot_product_attention", graph, softcap=bool(graph.softcap), f64=graph.element == "f64")
     import jax as library
 
     if graph.d_v != graph.head_size:
         raise Unsupported("jax.nn.dot_product_attention has no values of another head size")
     q, k, v = (library.numpy.asarray(x.transpose(0, 2, 1, 3)) for x in graph.canonical(inputs))
-    found = _bias(graph, inputs, graph.dtype)
+    found = added_bias(graph, inputs, graph.dtype)
     bias = None if found is None else library.numpy.asarray(found)
-    causal, scale = _causal(graph), graph.factor
+    causal, scale = is_causal(graph), graph.factor
     attention = library.nn.dot_product_attention
     function = library.jit(lambda q, k, v, bias: attention(q, k, v, bias=bias, is_causal=causal, scale=scale))
     return (
@@ -143,11 +148,12 @@ def jax(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contend
 
 def iree(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
     """The op iree_linalg_ext.attention, compiled for this CPU."""
-    _refuse(
+    refuse(
         "IREE's attention op on a CPU",
+        graph,
         grouped_heads=graph.kv != graph.heads,
         softcap=bool(graph.softcap),
-        bias_or_mask=graph.bias or graph.alibi or graph.window != (None, None),
+        bias_or_mask=bool(graph.bias or graph.mask or graph.lengths or graph.alibi or graph.window != (None, None)),
         bf16_here=graph.element == "bf16",
     )
     import iree.compiler as compiler

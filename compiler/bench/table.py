@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..graphs import Attention
+from .latency import Latency
 from .measure import Measured, Result
 
 
@@ -25,12 +26,20 @@ def describe(graph: Attention) -> str:
     lower, upper = graph.window
     if lower is not None or upper is not None:
         low, high = ("−∞" if lower is None else str(lower)), ("∞" if upper is None else str(upper))
-        parts.append(f"{low} ≤ j − i ≤ {high}")
+        parts.append(f"{low} ≤ j − i ≤ {high}{' from the bottom right' if graph.bottom_right else ''}")
+    if graph.groups:
+        least, most = (reduce(n for n, _ in graph.groups) for reduce in (min, max))
+        parts.append(f"{len(graph.groups)} sequences of {least} to {most}")
+    if graph.lengths:
+        parts.append(f"lengths {min(graph.lengths)} to {max(graph.lengths)}")
     flags = {
-        "bias": graph.bias,
+        f"packed {graph.packed}": bool(graph.packed),
+        f"bias {graph.bias}": bool(graph.bias),
+        f"mask {graph.mask}": bool(graph.mask),
         f"softcap {graph.softcap:g}": bool(graph.softcap),
         "alibi": graph.alibi,
         "v by columns": graph.values_transposed,
+        "dynamic": graph.dynamic,
         "lse": graph.lse,
     }
     return ", ".join(parts + [name for name, there in flags.items() if there])
@@ -51,19 +60,21 @@ def case(measured: Measured) -> list[str]:
     graph, bound = measured.graph, measured.bound()
     work = f"{graph.flops() / 1e9:.3g} GFLOP, {graph.bytes() / 1e6:.3g} MB"
     threads = f"{measured.threads} thread{'s' if measured.threads > 1 else ''}"
-    lines = [f"{describe(graph)}: {work}; cpu, {threads}"]
+    on = f"cpu, {threads}" if measured.target == "cpu" else measured.target
+    lines = [f"{describe(graph)}: {work}; {on}"]
     lines += [f"  {roof}" for roof in roofs(measured)]
-    head = f"{'':<13}{'time':>10}{'GFLOP/s':>10}{'GB/s':>8}"
+    unit, name = _unit(measured)
+    head = f"{'':<15}{'time':>10}{f'{name}FLOP/s':>10}{f'{name}B/s':>8}"
     if bound:
         head += f"{'of roof':>9}"
     lines.append(f"{head}{'ours is':>10}   error")
     for result in measured.results:
         if not result.times:
-            lines.append(f"{result.name:<13}{_verdict(measured, result)}")
+            lines.append(f"{result.name:<15}{_verdict(measured, result)}")
             continue
         seconds = result.seconds
-        line = f"{result.name:<13}{duration(seconds):>10}{graph.flops() / seconds / 1e9:>10.1f}"
-        line += f"{graph.bytes() / seconds / 1e9:>8.1f}"
+        line = f"{result.name:<15}{duration(seconds):>10}{graph.flops() / seconds / unit:>10.1f}"
+        line += f"{graph.bytes() / seconds / unit:>8.2f}" if name == "T" else f"{graph.bytes() / seconds / unit:>8.1f}"
         if bound:
             line += f"{bound[0] / seconds:>9.0%}"
         ratio = measured.ratio(result)
@@ -74,15 +85,27 @@ def case(measured: Measured) -> list[str]:
     return lines
 
 
+def latencies(found: Latency) -> str:
+    """What a user waits for besides the work."""
+    return (
+        f"compiling {duration(found.cold)}, {duration(found.first)} more for the first kernel; from the cache "
+        f"{duration(found.warm)}; importing {duration(found.importing)}; a call without work {duration(found.call)}"
+    )
+
+
+def _unit(measured: Measured) -> tuple[float, str]:
+    return (1e9, "G") if measured.target == "cpu" else (1e12, "T")
+
+
 def roofs(measured: Measured) -> list[str]:
     """What the machine can do, and what limits this case."""
     bound = measured.bound()
     if bound is None or measured.reading is None:
         return []
-    peaks = ", ".join(f"{name} {value / 1e9:.0f} GFLOP/s" for name, value in measured.peaks.items())
-    return [
-        f"this machine: {peaks}, reading {measured.reading / 1e9:.1f} GB/s; limited by {bound[1]}, {duration(bound[0])}"
-    ]
+    unit, name = _unit(measured)
+    peaks = ", ".join(f"{kind} {value / unit:.0f} {name}FLOP/s" for kind, value in measured.peaks.items())
+    moving = f"{'reading' if measured.target == 'cpu' else 'copy'} {measured.reading / unit:.3g} {name}B/s"
+    return [f"this machine: {peaks}, {moving}; limited by {bound[1]}, {duration(bound[0])}"]
 
 
 def row(measured: Measured, label: str, first: bool) -> list[str]:
@@ -90,14 +113,14 @@ def row(measured: Measured, label: str, first: bool) -> list[str]:
     lines = []
     if first:
         lines.append(describe(measured.graph))
-        head = f"{'case':<24}{'time':>10}{'GFLOP/s':>10}"
+        head = f"{'case':<24}{'time':>10}{f'{_unit(measured)[1]}FLOP/s':>10}"
         head += f"{'of roof':>9}" if measured.bound() else ""
         head += "".join(f"{'× ' + result.name:>15}" for result in measured.results[1:])
         lines.append(f"{head}   error")
     ours, bound = measured.ours, measured.bound()
     if not ours.times:
         return [*lines, f"{label:<24}{_verdict(measured, ours)}"]
-    line = f"{label:<24}{duration(ours.seconds):>10}{measured.graph.flops() / ours.seconds / 1e9:>10.1f}"
+    line = f"{label:<24}{duration(ours.seconds):>10}{measured.graph.flops() / ours.seconds / _unit(measured)[0]:>10.1f}"
     line += f"{bound[0] / ours.seconds:>9.0%}" if bound else ""
     for result in measured.results[1:]:
         ratio = measured.ratio(result)
@@ -118,8 +141,9 @@ def notes(all_measured: Sequence[Measured]) -> list[str]:
 
 def markdown(rows: Sequence[tuple[str, Measured]], peers: Sequence[str]) -> list[str]:
     """A table for a README: our rate, the part of the roof, and how many times as fast as each peer ours is."""
+    unit = _unit(rows[0][1])[1] if rows else "G"
     lines = [
-        f"| case | GFLOP/s | of roof | {' | '.join(f'× {peer}' for peer in peers)} |",
+        f"| case | {unit}FLOP/s | of roof | {' | '.join(f'× {peer}' for peer in peers)} |",
         "| --- | --- | --- |" + " --- |" * len(peers),
     ]
     for label, measured in rows:
@@ -127,7 +151,7 @@ def markdown(rows: Sequence[tuple[str, Measured]], peers: Sequence[str]) -> list
         cells = [label]
         if measured.ours.times:
             bound = measured.bound()
-            cells.append(f"{measured.graph.flops() / measured.ours.seconds / 1e9:.0f}")
+            cells.append(f"{measured.graph.flops() / measured.ours.seconds / _unit(measured)[0]:.0f}")
             cells.append(f"{bound[0] / measured.ours.seconds:.2f} ({bound[1]})" if bound else "–")
         else:
             cells += ["failed", "–"]

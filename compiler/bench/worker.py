@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...transforms.host import tiles_allowed
 from ..graphs import Attention
 from . import peers, roofs
 
@@ -38,19 +39,18 @@ class Job:
     def prepare(self) -> tuple[Callable[[], Any], dict[str, Any]]:
         """What to time, and what is known beforehand."""
         if self.kind == "peak":
-            roofs.allow_tiles()
+            tiles_allowed()  # this process is another one than the one that asked what there is
             call, flops = roofs.peak(self.name, self.threads)
             return call, {"work": flops}
         if self.kind == "reading":
             call, size = roofs.reading(self.size, self.threads)
             return call, {"work": size}
-        window = (self.graph or {}).get("window", (None, None))
-        graph = Attention(**{**(self.graph or {}), "window": tuple(window)})
+        graph = Attention.of_plain(self.graph or {})
         inputs = graph.inputs(self.init, self.seed)
         start = time.perf_counter()
         call, results = peers.CONTENDERS[self.name](graph, inputs, self.threads)
         found = call()
-        about = {"compile_s": time.perf_counter() - start}
+        about: dict[str, Any] = {"compile_s": time.perf_counter() - start, "kernel": getattr(call, "kernel", "")}
         if self.expected:
             about["error"] = error(results(found), np.load(self.expected))
         return call, about
@@ -69,13 +69,20 @@ def error(found: list[np.ndarray], expected: Any) -> float:
     return worst
 
 
-def timed(call: Callable[[], Any], seconds: float) -> list[float]:
-    """The times of calls in a row, for about that many seconds, of one at least."""
-    start = time.perf_counter()
-    call()
-    first = time.perf_counter() - start
-    times = [] if first < WARM_UP else [first]
-    while not times or (sum(times) < seconds and len(times) < MOST_CALLS):
+def timed(call: Callable[[], Any], seconds: float, warmup: int | None = None, repeat: int | None = None) -> list[float]:
+    """The times of calls in a row, of one at least: `repeat` of them, or as many as take about `seconds`.
+
+    Before them stand `warmup` calls, or else one, which counts if it is long enough.
+    """
+    times: list[float] = []
+    for _ in range(1 if warmup is None else warmup):
+        start = time.perf_counter()
+        call()
+        first = time.perf_counter() - start
+        if warmup is None and first >= WARM_UP:
+            times = [first]
+    most = repeat or MOST_CALLS
+    while not times or (len(times) < most and (repeat is not None or sum(times) < seconds)):
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
@@ -102,7 +109,7 @@ def main() -> None:
         return answer(failed=f"{type(failure).__name__}: {first}"[:500])
     answer(**about)
     for line in sys.stdin:
-        answer(times=timed(call, float(line)))
+        answer(times=timed(call, **json.loads(line)))
 
 
 if __name__ == "__main__":

@@ -20,10 +20,9 @@ def compile_traced(
 ) -> Any:
     """The kernel of a Python function, traced by the framework of its arguments; a ShapesKernel for symbolic sizes."""
     if _is_torch(source, example_args, tracing.get("example_kwargs")):
-        from ..traced_kernel import compile_program
-        from .torch import trace
+        from .torch import TorchKernel, trace
 
-        return compile_program(trace(source, example_args, **tracing), target, options)
+        return TorchKernel.of_program(trace(source, example_args, **tracing), target, options)
     if _is_jax(source, example_args, tracing.get("example_kwargs")):
         from ..api import compile_module
         from .jax import JaxKernel

@@ -9,16 +9,22 @@ import torch
 from torch.export import Dim
 
 from ...dialects.diagnostic import DiagnosedError
+from ...dialects.mlir import ir
+from ...transforms.attention import find_attention
+from ...transforms.passes import Report, listening
+from ...transforms.raise_attention import RaiseAttention
 from .. import counts
 from ..api import CompileError, Options
 from ..diagnostics import user_error
-from ..pipelines import raise_only
-from ..traced_kernel import TracedKernel, compile_program
-from .torch import trace
+from .dynamo_work import flops
+from .torch import TorchKernel, as_torch, trace
 
 MAX_KERNELS = 256  # kept over all graphs; beyond it the one that was not used for longest is compiled anew
 
-_kernels: "collections.OrderedDict[Any, TracedKernel | None]" = collections.OrderedDict()
+NO_ATTENTION = "no plain softmax was found between its matmuls"
+FLOPS_TO_SHARE = 2_000_000  # below it, some 20 µs, other threads are not worth waking
+
+_kernels: "collections.OrderedDict[Any, TorchKernel | str]" = collections.OrderedDict()
 _held: list[Any] = []  # keeps alive what keys name by identity
 
 
@@ -29,87 +35,95 @@ class AttentionCall(torch.nn.Module):
         super().__init__()
         self.part, self.options = part, options
         self.order = _order(expected)
+        self.inverse = _inverse(self.order)
         self.structure = (structure(part), self.order, repr(options))
         # Sizes that dynamo has made symbols get one kernel for all their values.
-        placeholders = part.graph.find_nodes(op="placeholder")
-        self._seen: dict[Any, TracedKernel | None] = {}
-        self.static = False  # whether symbols turned out to have no lowering: then every shape has a kernel of its own
-        self.values = [node.meta.get("example_value") for node in placeholders]
+        self.values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
+        self.dynamic = [_dynamic_dims(value) for value in self.values]
+        self.flops = flops(part)
+        self._seen: dict[Any, TorchKernel | None] = {}
 
     def forward(self, *inputs: Any) -> torch.Tensor:
         kernel = self.kernel(inputs)
         if kernel is None:
             return self.part(*inputs)
         try:
-            output = kernel(*inputs)
+            arrays = kernel.bind(kernel.program.arguments(inputs))
+            (result,) = kernel.run(arrays, 1 if self.flops(inputs) < FLOPS_TO_SHARE else None)
         except CompileError:
-            if not self._any_dynamic():
+            if not any(self.dynamic):
                 raise
             # Sizes that were equal at the first call, and were taken to be so always.
-            self.static = True
+            self._fix_sizes()
             return self.forward(*inputs)
-        return output.permute(_inverse(self.order))
+        return as_torch(result).permute(self.inverse)
 
-    def kernel(self, inputs: Sequence[Any]) -> TracedKernel | None:
+    def kernel(self, inputs: Sequence[Any]) -> TorchKernel | None:
         """The kernel for such inputs; None if they stay with torch."""
-        own = tuple(self._key(i, v) for i, v in enumerate(inputs))
+        own = tuple(map(_key, inputs, self.dynamic))
         if own not in self._seen:
-            self._seen[own] = self._shared(own, inputs)
+            found = self._shared(own, inputs)
+            if isinstance(found, str):
+                counts.count_left(found)
+            self._seen[own] = None if isinstance(found, str) else found
         return self._seen[own]
 
-    def _shared(self, own: Any, inputs: Sequence[Any]) -> TracedKernel | None:
-        """The kernel for such inputs that any graph with this structure may have made already."""
+    def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | str | None:
+        """The kernel for such inputs that any graph with this structure may have made already, or why there is none."""
         key = (self.structure, own)
         if key in _kernels:
             _kernels.move_to_end(key)
-            counts.count("cache_hits")
+            if not isinstance(_kernels[key], str):
+                counts.count("cache_hits")
             return _kernels[key]
+        found: TorchKernel | str
         try:
-            kernel = self._compiled(inputs)
+            found = self._compiled(inputs)
         except DiagnosedError as error:
-            if self._any_dynamic():
-                self.static = True
+            if any(self.dynamic):
+                self._fix_sizes()
                 return self.kernel(inputs)
-            reason = str(error).splitlines()[0].removeprefix("error: ")
-            counts.count_left(reason)
-            warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
-            kernel = None
-        _kernels[key] = kernel
+            found = error.diagnostics[0].message
+            warnings.warn(f"attn_opt: attention is left to torch: {found}", stacklevel=2)
+        _kernels[key] = found
         if len(_kernels) > MAX_KERNELS:
             _kernels.popitem(last=False)
-        return kernel
+        return found
 
-    def _key(self, number: int, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            dynamic = self._dynamic_dims(number)
-            return value.dtype, tuple(None if d in dynamic else s for d, s in enumerate(value.shape))
-        return value
+    def _fix_sizes(self) -> None:
+        """From here on every shape has a kernel of its own: its symbols turned out to have no lowering."""
+        self.dynamic = [frozenset() for _ in self.values]
 
-    def _dynamic_dims(self, number: int) -> frozenset[int]:
-        value = self.values[number]
-        sizes = value.shape if isinstance(value, torch.Tensor) and not self.static else ()
-        return frozenset(d for d, size in enumerate(sizes) if not isinstance(size, int))
-
-    def _any_dynamic(self) -> bool:
-        return any(self._dynamic_dims(i) for i in range(len(self.values)))
-
-    def _compiled(self, inputs: Sequence[Any]) -> TracedKernel | None:
-        """A kernel for such inputs, None if there is no attention; DiagnosedError if there is no way."""
+    def _compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
+        """A kernel for such inputs, or why there is no attention; DiagnosedError if there is no way."""
         module = _Reordered(self.part, self.order)
         example = tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in inputs)
         shapes: Any = None
-        if self._any_dynamic():
-            shapes = (tuple(dict.fromkeys(self._dynamic_dims(i), Dim.AUTO) or None for i in range(len(inputs))),)
+        if any(self.dynamic):
+            shapes = (tuple(dict.fromkeys(dims, Dim.AUTO) or None for dims in self.dynamic),)
         with torch.no_grad():
             program = trace(module, example, dynamic_shapes=shapes)
         for argument, value in zip(program.lowered.arguments, program.argument_types(), strict=True):
-            if isinstance(argument, int) and any(
-                (value.shape or ())[d] is not None for d in self._dynamic_dims(argument)
-            ):
+            if isinstance(argument, int) and any((value.shape or ())[d] is not None for d in self.dynamic[argument]):
                 raise user_error("torch.export knows a single size for what should be any")
-        with counts.counting():
-            found = raise_only(program.module)
-        return compile_program(program, "cpu", self.options) if found else None
+        left = _why_left(program.module)
+        if left:
+            return left
+        return TorchKernel.of_program(program, "cpu", self.options)
+
+
+def _why_left(module: ir.Module) -> str:
+    """Why there is no attention in `module`, "" if there is; attention is raised there."""
+    reasons: list[str] = []
+
+    def listen(report: Report) -> None:
+        reasons.extend(report.message.removeprefix(p) for p in counts.LEFT if report.message.startswith(p))
+
+    with module.context, module.operation.location, listening(listen):
+        RaiseAttention().run(module.operation)
+    if find_attention(module.operation):
+        return ""
+    return "; ".join(dict.fromkeys(reasons)) or NO_ATTENTION
 
 
 class _Reordered(torch.nn.Module):
@@ -121,6 +135,20 @@ class _Reordered(torch.nn.Module):
 
     def forward(self, *inputs: Any) -> torch.Tensor:
         return self.part(*inputs).permute(self.order).contiguous()
+
+
+def _dynamic_dims(value: Any) -> frozenset[int]:
+    sizes = value.shape if isinstance(value, torch.Tensor) else ()
+    return frozenset(d for d, size in enumerate(sizes) if not isinstance(size, int))
+
+
+def _key(value: Any, dynamic: frozenset[int]) -> Any:
+    """What a kernel for this input depends on."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if not dynamic:
+        return value.dtype, value.shape
+    return value.dtype, tuple(None if d in dynamic else s for d, s in enumerate(value.shape))
 
 
 def _order(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -16,12 +16,14 @@ import torch
 
 MATMULS = {"matmul", "bmm", "einsum", "baddbmm", "__matmul__", "mm", "__rmatmul__"}
 ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
-EXPONENTIALS = {"softmax", "exp", "exp2", "log_softmax", "_softmax", "_safe_softmax", "logsumexp", "exp_"}
+SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
+EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
+LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
 VIEWS = {
     *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
     *("contiguous", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "getattr", "getitem", "select", "narrow"),
     *("chunk", "split", "unbind", "to", "float", "half", "double", "bfloat16", "type_as", "view_as", "broadcast_to"),
-    *("repeat_interleave", "mT", "T", "clone", "detach"),
+    *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile"),
 }
 CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
 ELEMENTWISE = {
@@ -44,7 +46,13 @@ class Region:
 
     @property
     def inputs(self) -> list[torch.fx.Node]:
-        """What it reads from outside. A region before it that has been taken out is a node then."""
+        """What it reads from outside, but for numbers that are sizes of it."""
+        read = self._read()
+        sizes = _sizes(read)
+        return [node for node in read if node not in sizes]
+
+    def _read(self) -> list[torch.fx.Node]:
+        """What its nodes read from outside. A region before it that has been taken out is a node then."""
         inside = set(self.nodes)
         return list(dict.fromkeys(i for n in self.nodes for i in n.all_input_nodes if i not in inside))
 
@@ -55,10 +63,44 @@ class Region:
         for node in self.inputs:
             copies[node] = part.placeholder(node.name)
             copies[node].meta = dict(node.meta)
+        for node, (tensor, dimension) in _sizes(self._read()).items():
+            copies[node] = part.call_method("size", (copies[tensor], dimension))
+            copies[node].meta = dict(node.meta)
         for node in self.nodes:
             copies[node] = part.node_copy(node, lambda n: copies[n])
         part.output(copies[self.output])
         return torch.fx.GraphModule(graph, part)
+
+
+def _sizes(read: list[torch.fx.Node]) -> dict[torch.fx.Node, tuple[torch.fx.Node, int]]:
+    """Which of the symbolic numbers that are read are sizes of which tensor that is read."""
+    values = {node: node.meta.get("example_value") for node in read}
+    known: dict[Any, tuple[torch.fx.Node, int]] = {}
+    for node, value in values.items():
+        for d, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if not isinstance(size, int):
+                known.setdefault(size.node.expr, (node, d))
+    return {n: known[v.node.expr] for n, v in values.items() if isinstance(v, torch.SymInt) and v.node.expr in known}
+
+
+def spell_sizes_out(graph: torch.fx.Graph) -> None:
+    """Gives calls that take a tuple of sizes from one node, such as view(x.size()), its numbers one by one."""
+    for node in list(graph.nodes):
+        sizes = node.meta.get("example_value")
+        if not isinstance(sizes, tuple) or not all(isinstance(s, int | torch.SymInt) for s in sizes):
+            continue
+        numbers: list[Any] = list(sizes)
+        for user in list(node.users):
+            if user.target is operator.getitem or not isinstance(user.meta.get("example_value"), torch.Tensor):
+                continue
+            for i, size in enumerate(sizes):
+                if numbers[i] is size and not isinstance(size, int):
+                    with graph.inserting_after(node):
+                        numbers[i] = graph.call_function(operator.getitem, (node, i))
+                    numbers[i].meta = {**node.meta, "example_value": size}
+            user.args, user.kwargs = torch.fx.node.map_aggregate(
+                (user.args, user.kwargs), lambda a, node=node, numbers=numbers: tuple(numbers) if a is node else a
+            )
 
 
 def name_of(node: torch.fx.Node) -> str:
@@ -69,7 +111,7 @@ def name_of(node: torch.fx.Node) -> str:
         return ""
     if node.target is getattr:
         return str(node.args[1])
-    return getattr(node.target, "__name__", "")
+    return getattr(node.target, "__name__", "").partition(".")[0]  # aten's have their overload behind a dot
 
 
 def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
@@ -78,70 +120,105 @@ def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
     taken: set[torch.fx.Node] = set()
     regions = []
     for node in graph.graph.nodes:
-        core, output = _core(node)
+        core, output, missed = _core(node)
         if core is None or core & taken:
             continue
-        region = _region(core, output, order, taken)
+        region = Region([node], node, missed) if missed else _region(core, output, order, taken)
         regions.append(region)
         taken |= core
     return regions
 
 
-def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node]:
-    """The nodes that make `node` the end of an attention, and which of them is the result; None if none do."""
+def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node, str]:
+    """The nodes that make `node` the end of an attention, or None; the result; why it only looks like one."""
     name = name_of(node)
     if name == "scaled_dot_product_attention":
-        return {node}, node
+        return {node}, node, ""
     if name == "flex_attention":
         # Its log-sum-exp and maxima are computed for inductor; only the output is ours.
         users = [u for u in node.users if u.users]
         if len(users) == 1 and users[0].target is operator.getitem and users[0].args[1] == 0:
             held = {n for n in node.all_input_nodes if n.op == "get_attr"}
-            return {node, users[0], *held, *node.users}, users[0]
-        return None, node
+            return {node, users[0], *held, *node.users}, users[0], ""
+        return {node}, node, "its log-sum-exp is used too"
     if name not in MATMULS:
-        return None, node
+        return None, node, ""
+    missed = ""
     for operand in _tensor_operands(node):
-        path = _path_to_matmuls(operand)
-        if path is not None:
-            return _divided(node, path)
-    return None, node
+        path, reason = _path_to_matmuls(operand)
+        if path:
+            return *_divided(node, path), ""
+        missed = missed or reason
+    return ({node} if missed else None), node, missed
 
 
 def _tensor_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
     return [n for n in node.all_input_nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
 
 
-def _path_to_matmuls(operand: torch.fx.Node) -> set[torch.fx.Node] | None:
-    """What lies between `operand` and the matmuls before it, these included, if there is an exponential on the way."""
+def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
+    """What lies between `operand` and the matmuls before it, these included, if there is an exponential on the way.
+
+    If there is one, but no such matmul: nothing, and the reason.
+    """
     order, pending = [], [operand]
     seen = {operand}
+    outside = False
     while pending:
         node = pending.pop()
         if node.op not in ("call_function", "call_method"):
+            outside = outside or isinstance(node.meta.get("example_value"), torch.Tensor)
             continue
         order.append(node)
         if len(order) > MAX_PATH:
-            return None
-        if name_of(node) in MATMULS or name_of(node) == "linear":
+            return set(), ""
+        if name_of(node) in MATMULS or name_of(node) in LAYERS:
             continue
         for producer in node.all_input_nodes:
             if producer not in seen:
                 seen.add(producer)
                 pending.append(producer)
     found = set(order)
-    reaching = {n for n in order if name_of(n) in MATMULS}
-    if not reaching or operand in reaching:
-        return None
-    changed = True
-    while changed:
-        more = {n for n in found - reaching if any(i in reaching for i in n.all_input_nodes)}
-        more = {n for n in more if name_of(n) not in MATMULS and name_of(n) != "linear"}
-        changed = bool(more)
-        reaching |= more
-    if operand not in reaching or not any(name_of(n) in EXPONENTIALS for n in reaching):
-        return None
-    return reaching
+    matmuls = {n for n in order if name_of(n) in MATMULS}
+    if operand in matmuls:
+        return set(), ""
+    reaching = _between(matmuls, found - {n for n in found if name_of(n) in LAYERS})
+    if operand in reaching and any(name_of(n) in EXPONENTIALS for n in reaching):
+        return reaching, ""
+    return set(), _why_no_scores(operand, found, outside)
+
+
+def _why_no_scores(operand: torch.fx.Node, found: set[torch.fx.Node], outside: bool) -> str:
+    """Why what multiplies the values is not made from scores, if it looks like probabilities; else ""."""
+    node = operand
+    while name_of(node) in VIEWS or name_of(node) in ("dropout", "dropout_", *LAYERS):
+        if name_of(node) in LAYERS and _is_softmax_behind_views(node.all_input_nodes[0]):
+            return "a layer stands between its probabilities and the values"
+        if name_of(node) in LAYERS:
+            return ""
+        node = node.all_input_nodes[0]
+    if not any(name_of(n) in SOFTMAXES for n in found):
+        return ""
+    if any(name_of(n) in LAYERS for n in found):
+        return "its scores are not made by a matmul alone, but by a layer"
+    return "its scores are made outside of the graph" if outside else ""
+
+
+def _is_softmax_behind_views(node: torch.fx.Node) -> bool:
+    while name_of(node) in VIEWS or name_of(node) in ("dropout", "dropout_"):
+        node = node.all_input_nodes[0]
+    return name_of(node) in SOFTMAXES
+
+
+def _between(starts: set[torch.fx.Node], among: set[torch.fx.Node]) -> set[torch.fx.Node]:
+    """`starts` and what depends on them through nodes of `among`, other matmuls left out."""
+    reached, pending = set(starts), list(starts)
+    while pending:
+        for user in pending.pop().users:
+            if user in among and user not in reached and name_of(user) not in MATMULS:
+                reached.add(user)
+                pending.append(user)
+    return reached
 
 
 def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.fx.Node], torch.fx.Node]:
@@ -167,6 +244,7 @@ def _region(
 ) -> Region:
     refused = ""
     core |= _writers(core, output, order)
+    core |= _enclosed(core)
     for node in core:
         outside = [u for u in node.users if u not in core and (u.users or u.op == "output")]
         if node is not output and outside and isinstance(node.meta.get("example_value"), torch.Tensor):
@@ -190,6 +268,23 @@ def _writers(core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.
         for node, position in order.items()
         if position < order[output] and _writes(node) and node.args and node.args[0] in core
     }
+
+
+def _enclosed(core: set[torch.fx.Node]) -> set[torch.fx.Node]:
+    """What depends on the core and is needed by it, such as a mask expanded to the scores' shape."""
+    needed, pending = set[torch.fx.Node](), list(core)
+    while pending:
+        for producer in pending.pop().all_input_nodes:
+            if producer not in needed:
+                needed.add(producer)
+                pending.append(producer)
+    reached, pending = set[torch.fx.Node](), list(core)
+    while pending:
+        for user in pending.pop().users:
+            if user in needed and user not in reached:
+                reached.add(user)
+                pending.append(user)
+    return reached
 
 
 def _grow(
@@ -252,8 +347,10 @@ def _writes(node: torch.fx.Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return False
     name = name_of(node)
-    in_place = (name.endswith("_") and not name.endswith("__")) or name in IN_PLACE or name.strip("_") in IN_PLACE
-    return in_place or node.target is operator.setitem or "out" in node.kwargs
+    if getattr(node.target, "__module__", "") == operator.add.__module__:  # and_ and or_ write nothing
+        return name in IN_PLACE or node.target is operator.setitem
+    in_place = (name.endswith("_") and not name.endswith("__")) or name.strip("_") in IN_PLACE
+    return in_place or node.kwargs.get("out") is not None
 
 
 def _writes_outside(node: torch.fx.Node, inside: set[torch.fx.Node]) -> bool:

@@ -109,7 +109,7 @@ class JaxKernel(TracedKernel):
     """A kernel whose results have the function's structure whatever the arrays are."""
 
     def returned(self, results: Sequence[np.ndarray], flat: Sequence[Any]) -> Any:
-        return self._program.results(results, flat)
+        return self.program.results(results, flat)
 
 
 def _as_numpy(value: Any) -> Any:

@@ -53,7 +53,13 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
         names = [i.name for i in model.graph.input if i.name not in initialized]
         if len(names) != len(shapes):
             raise user_error(f"the model has {len(names)} inputs ({', '.join(names)}), but {len(shapes)} are given")
-    lowered = lower(model, shapes)
+    try:
+        lowered = lower(model, shapes)
+    except DiagnosedError as error:
+        if shapes is None and any(_is_dynamic(value) for value in model.graph.input):
+            note = Diagnostic("note", "", 0, 0, "the model leaves sizes open, which example_args would fix")
+            raise DiagnosedError([*error.diagnostics, note]) from None
+        raise
     kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered, (model, options))
     if example_args is not None:
         kernel.bind([*example_args])
@@ -79,8 +85,11 @@ class OnnxKernel(Kernel):
         self._unsigned = [_unsigned(value) for value in lowered.outputs]
         self._weights = [_signless(w) for w in lowered.weights]
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The outputs; inputs are given in the model's order, or by name."""
+        if out is not None and "out" not in self.inputs:
+            raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
+        named |= {} if out is None else {"out": out}
         try:
             arguments = (*arguments, *self._ordered(len(arguments), named))
             kernel = self.fitting([as_numpy(a) for a in arguments]) if self.is_open else self

@@ -11,14 +11,20 @@ What is called is inference: results carry no gradient. A model whose other ops 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 
+from ..api import Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.cpu import Slot
-from .torch_lowering import Lowered, first_line, lower
+from ..runtime.signature import Slot
+from ..traced_kernel import TracedKernel
+from .lowering import first_line
+from .torch_lowering import Lowered, lower
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def trace(
@@ -49,6 +55,18 @@ def trace(
     return TorchProgram(program, lower(program))
 
 
+class TorchKernel(TracedKernel):
+    """A traced function of torch. It uses as many threads as torch does, unless it is said otherwise."""
+
+    @classmethod
+    def of_program(cls, program: "TorchProgram", target: str, options: Options) -> "TorchKernel":
+        return cls(compile_module(program.module, target, options), program)
+
+    def run(self, arrays: Sequence[np.ndarray], threads: int | None = None) -> list[np.ndarray]:
+        """The results on arrays that `bind` gave."""
+        return self.invoke(arrays, self._threads or threads or torch.get_num_threads())
+
+
 class _Function(torch.nn.Module):
     """A module around a function, with the function's own parameter names."""
 
@@ -63,6 +81,8 @@ class TorchProgram:
     def __init__(self, program: ExportedProgram, lowered: Lowered):
         self.program, self.lowered = program, lowered
         self.module = lowered.module
+        call = program.call_spec  # made anew, with its types, each time that it is asked for
+        self._inputs, self._outputs = call.in_spec, call.out_spec
 
     def argument_types(self) -> list[Slot]:
         """The types of the lowered function's arguments."""
@@ -71,7 +91,7 @@ class TorchProgram:
 
     def flat(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
-        expected = self.program.call_spec.in_spec
+        expected = self._inputs
         flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
         if spec != expected:
             raise user_error(
@@ -80,8 +100,8 @@ class TorchProgram:
         return flat
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
-        """The kernel's arguments, parameters and constants among them."""
-        return [flat[a] if isinstance(a, int) else a for a in self.lowered.arguments]
+        """The kernel's arguments, parameters and constants among them; tensors as arrays on their memory."""
+        return [as_array(flat[a] if isinstance(a, int) else a) for a in self.lowered.arguments]
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
         """What the function returns, from the kernel's results; inputs and buffers that it writes are written."""
@@ -97,11 +117,23 @@ class TorchProgram:
                 flat_inputs[list(signature.user_inputs).index(spec.target)].copy_(value)
             else:
                 raise user_error(f"the function has an output of kind {spec.kind.name}, which is not supported")
-        return torch.utils._pytree.tree_unflatten(returned, self.program.call_spec.out_spec)
+        return torch.utils._pytree.tree_unflatten(returned, self._outputs)
 
 
-def as_torch(array: np.ndarray) -> torch.Tensor:
-    """A tensor on the array's memory."""
-    if array.dtype.name == "bfloat16":
+def as_array(value: Any) -> Any:
+    """An array on a tensor's memory, or on a contiguous copy of it; what is no tensor of the CPU as it is."""
+    if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+        return value
+    value = value.detach().contiguous()
+    if value.dtype is torch.bfloat16:
+        return value.view(torch.uint16).numpy().view(_BFLOAT16)
+    return value.numpy()
+
+
+def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:
+    """A tensor on the array's memory; what a kernel on a GPU gave is one."""
+    if isinstance(array, torch.Tensor):
+        return array
+    if array.dtype == _BFLOAT16:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

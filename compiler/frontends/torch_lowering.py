@@ -17,10 +17,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from ...dialects import make_context
-from ...dialects.diagnostic import DiagnosedError
-from ...dialects.mlir import ir, passmanager
-from ..diagnostics import diagnostic, user_error
+from ...dialects.mlir import ir
+from ..diagnostics import user_error
 from . import torch_shapes
+from .lowering import check_lowered, first_line, ops, run
 
 TO_BACKEND = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -28,6 +28,7 @@ TO_BACKEND = (
     "{extra-library= backend-legal-ops=aten.flatten.using_ints,aten.unflatten.int})"  # they would become views again
 )
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
+WAY_OUT = "leave that op to torch, by torch.compile(…, backend='attn_opt')"
 KEPT_WHOLE = (torch.ops.aten.matmul,)
 
 
@@ -157,11 +158,11 @@ def lower(program: ExportedProgram) -> Lowered:
     torch_shapes.split_and_merge(graph)
     results = _tensor_outputs(graph)
     module = _imported(graph)
-    _run(module, TO_BACKEND)
-    _run(module, TO_LINALG)
+    run(module, TO_BACKEND, WAY_OUT)
+    run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
-    _run(module, "builtin.module(canonicalize,cse)")
-    _check(module)
+    run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
+    check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT)
     return Lowered(module, arguments, program, results)
 
 
@@ -199,11 +200,6 @@ def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
     return arguments
 
 
-def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
-
-
 def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
     """Makes the graph return each tensor; see `lower`."""
     node = graph.output_node()
@@ -234,50 +230,8 @@ def _imported(graph: torch.fx.Graph) -> ir.Module:
     return importer.module
 
 
-def _run(module: ir.Module, pipeline: str) -> None:
-    messages: list[str] = []
-
-    def collect(diagnostic: Any) -> bool:
-        messages.append(str(diagnostic.message))
-        return True
-
-    with module.context as context:
-        handler = context.attach_diagnostic_handler(collect)
-        try:
-            passmanager.PassManager.parse(pipeline).run(module.operation)
-        except ir.MLIRError as error:
-            told = [*messages, *(d.message for d in error.error_diagnostics)]
-            reason = next((m for m in told if "torch." in m), told[0] if told else str(error))
-            raise user_error(
-                f"no lowering to linalg: {reason}; leave that op to torch, by torch.compile(…, backend='attn_opt')"
-            ) from None
-        finally:
-            handler.detach()
-
-
-def _check(module: ir.Module) -> None:
-    """A user's error for what came through the passes without being linalg: scatters and sorts, for instance."""
-    for op in _all_ops(module):
-        if op.name.partition(".")[0] in ("tm_tensor", "torch", "torch_c", "ml_program"):
-            problem = (
-                f"'{op.name}' has no lowering to linalg; leave it to torch, by torch.compile(…, backend='attn_opt')"
-            )
-            raise DiagnosedError([diagnostic("error", problem, op.location)])
-
-
-def _all_ops(module: ir.Module) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
-
-    def collect(op: ir.Operation) -> ir.WalkResult:
-        found.append(op.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(collect)
-    return found
-
-
 def _erase_asserts(module: ir.Module) -> None:
     """Sizes that do not match have been refused by then: torch.export's constraints are checked at every call."""
-    for op in _all_ops(module):
+    for op in ops(module):
         if op.name == "cf.assert":
             op.erase()

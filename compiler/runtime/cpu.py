@@ -1,6 +1,6 @@
 """Runs a module in the LLVM dialect on this machine's CPU: loads it by MLIR's ExecutionEngine and binds numpy arrays.
 
-    signature = Signature.of(module, "main")       # before lowering
+    signature = Signature.of(function)             # before lowering
     …                                              # lower `module` to the LLVM dialect
     kernel = CpuKernel(module, signature)
     out = kernel(q, k, v)
@@ -19,7 +19,7 @@ import os
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,7 @@ import numpy as np
 
 from ...dialects.mlir import execution_engine, ir
 from . import elf
-
-WORD = 8  # bytes; pointers, sizes and strides are words
+from .signature import WORD, Signature, Slot
 
 
 @functools.cache
@@ -76,90 +75,6 @@ def symbol_sources() -> list[ctypes.CDLL]:
     return found
 
 
-@dataclass(frozen=True)
-class Slot:
-    """The type of an argument or result: element type as MLIR spells it, and the shape, None where it is dynamic.
-
-    `shape` is None for a scalar.
-    """
-
-    element: str
-    shape: tuple[int | None, ...] | None
-
-    @classmethod
-    def of(cls, kind: ir.Type) -> "Slot":
-        if isinstance(kind, ir.RankedTensorType | ir.MemRefType):
-            shape = tuple(None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
-            return cls(str(kind.element_type), shape)
-        return cls(str(kind), None)
-
-    def __str__(self) -> str:
-        if self.shape is None:
-            return self.element
-        return f"tensor<{''.join(('?' if s is None else str(s)) + 'x' for s in self.shape)}{self.element}>"
-
-    @property
-    def dtype(self) -> np.dtype:
-        return _dtype(self.element)
-
-    @property
-    def words(self) -> int:
-        """The size of its memref descriptor."""
-        return 3 + 2 * len(self.shape or ())
-
-
-_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-_INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-
-
-@functools.cache
-def _dtype(element: str) -> np.dtype:
-    if element in _FLOATS:
-        return np.dtype(_FLOATS[element])
-    if element == "bf16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    if element == "i1":
-        return np.dtype(np.bool_)
-    if element == "index":
-        return np.dtype(np.int64)
-    width = element.lstrip("sui")
-    if width.isdigit() and int(width) in _INTEGERS:
-        kind = np.dtype(_INTEGERS[int(width)])
-        return np.dtype(f"u{kind.name}") if element.startswith("u") else kind
-    raise TypeError(
-        f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index"
-    )
-
-
-@dataclass(frozen=True)
-class Signature:
-    """A function's name, argument types and result types, as they were on tensors."""
-
-    name: str
-    arguments: tuple[Slot, ...]
-    results: tuple[Slot, ...]
-
-    @classmethod
-    def of(cls, module: ir.Module, name: str | None = None) -> "Signature":
-        """The signature of the function `name`, or of the only public function with a body."""
-        functions = {}
-        for op in module.body.operations:
-            if op.operation.name == "func.func" and op.operation.regions[0].blocks:
-                visibility = op.operation.attributes
-                if "sym_visibility" not in visibility or visibility["sym_visibility"].value == "public":
-                    functions[op.operation.attributes["sym_name"].value] = op
-        if name is None and len(functions) == 1:
-            name = next(iter(functions))
-        if name is None or name not in functions:
-            known = ", ".join(f"@{f}" for f in functions) or "none"
-            wanted = "one public function with a body" if name is None else f"a public function @{name} with a body"
-            raise ValueError(f"expected {wanted}, but found {known}")
-        kind = functions[name].type
-        return cls(name, tuple(Slot.of(t) for t in kind.inputs), tuple(Slot.of(t) for t in kind.results))
-
-
 class _Memory:
     """A buffer that a kernel returned; freed when no array looks at it any more."""
 
@@ -200,7 +115,8 @@ def c_name(name: str) -> str:
 class CpuKernel:
     """A compiled function on numpy arrays. One kernel serves all sizes of its dynamic dimensions, from any thread."""
 
-    def __init__(self, code: ir.Module | elf.Code, signature: Signature):
+    def __init__(self, code: ir.Module | elf.Code, signature: Signature, callbacks: Mapping[str, Any] | None = None):
+        """`callbacks`: functions of ctypes that a module calls."""
         self.signature = signature
         self._code = code  # whose memory the function is in
         if isinstance(code, elf.Code):
@@ -210,6 +126,10 @@ class CpuKernel:
             self._engine = execution_engine.ExecutionEngine(
                 code, opt_level=3, shared_libs=[library] if library else [], enable_object_dump=True
             )
+            for name, callback in (callbacks or {}).items():
+                self._engine.raw_register_runtime(name, ctypes.cast(callback, ctypes.c_void_p))
+            if callbacks:
+                self._engine.initialize()
             address = self._engine.raw_lookup(c_name(signature.name))
         if not address:
             raise ValueError(f"the module has no C interface for @{signature.name}; add llvm.emit_c_interface")
@@ -235,9 +155,11 @@ class CpuKernel:
         struct_result = len(results) > 1 or any(r.shape is not None for r in results)
         n_pointers = len(slots) + (1 if results else 0)
         position = n_pointers + len(slots) + 1
-        self._arguments: list[tuple[int, bool, bool]] = []  # position, whether a tensor, whether of dynamic shape
+        # Position, whether a tensor, whether a call tells its sizes and strides, and whether it may have gaps.
+        self._arguments: list[tuple[int, bool, bool, bool]] = []
         for slot in slots:
-            self._arguments.append((position, slot.shape is not None, None in (slot.shape or ())))
+            told = slot.strided or None in (slot.shape or ())
+            self._arguments.append((position, slot.shape is not None, told, slot.strided))
             position += slot.words if slot.shape is not None else 1
         self._result_start = position
         offset, self._results = 0, []
@@ -252,7 +174,7 @@ class CpuKernel:
         # What of a call's block is the same in every call, but for the block's address: pairs of (word, offset).
         links = [(0, WORD * n_pointers), (n_pointers, WORD * self._result_start)] if struct_result else []
         pointer, cell = len(links) // 2, n_pointers + 1
-        for at, tensor, _ in self._arguments:
+        for at, tensor, _, _ in self._arguments:
             if not tensor:
                 links.append((pointer, WORD * at))
             else:
@@ -271,30 +193,20 @@ class CpuKernel:
         base = ctypes.addressof(block)
         for word, offset in self._links:
             block[word] = base + offset
-        for slot, (at, tensor, dynamic) in zip(self.signature.arguments, self._arguments, strict=True):
-            if tensor and not dynamic:  # else by each call
+        for slot, (at, tensor, told, _) in zip(self.signature.arguments, self._arguments, strict=True):
+            if tensor and not told:
                 shape: Any = slot.shape
                 strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
                 block[at + 3 : at + 3 + 2 * len(shape)] = [*shape, *strides]
         return block, base
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Any:
         """The result, a tuple of them, or None; the arguments are checked."""
-        slots = self.signature.arguments
-        if len(arrays) != len(slots):
-            raise TypeError(
-                f"@{self.signature.name} takes {len(slots)} argument(s) ({', '.join(map(str, slots))}), "
-                f"but was called with {len(arrays)}"
-            )
-        checked = [
-            self._scalar(i, slot, value) if slot.shape is None else self._array(i, slot, value)
-            for i, (slot, value) in enumerate(zip(slots, arrays, strict=True))
-        ]
-        results = self.invoke(checked)
+        results = self.invoke(self.signature.bind(arguments))
         return results[0] if len(results) == 1 else tuple(results) if results else None
 
     def invoke(self, arrays: Sequence[np.ndarray], threads: int | None = None) -> list:
-        """The results on arrays that are known to be of the declared types, C-contiguous and aligned.
+        """The results on arrays that are known to be of the declared types, aligned, and contiguous or strided.
 
         From here on parallel loops use `threads`, if it is given.
         """
@@ -306,16 +218,19 @@ class CpuKernel:
         except IndexError:
             block, base = self._block()
         owners: dict[int, Any] = {}
-        for (at, tensor, dynamic), array in zip(self._arguments, arrays):  # noqa: B905 (checked by who called)
+        for (at, tensor, told, strided), array in zip(self._arguments, arrays):  # noqa: B905 (checked by who called)
             data = _address(array)
             if not tensor:
                 ctypes.memmove(base + WORD * at, data, array.itemsize)
                 continue
             block[at] = block[at + 1] = data
             owners[data] = array
-            if dynamic:
+            if told:
                 rank = array.ndim
                 block[at + 3 : at + 3 + rank] = array.shape
+                if strided:
+                    block[at + 3 + rank : at + 3 + 2 * rank] = [s // array.itemsize for s in array.strides]
+                    continue
                 stride = 1
                 for d in range(at + 2 + 2 * rank, at + 2 + rank, -1):
                     block[d] = stride
@@ -324,34 +239,6 @@ class CpuKernel:
         results = [result.read(block, base, owners) for result in self._results]
         self._idle.append((block, base))
         return results
-
-    def _array(self, i: int, slot: Slot, value: Any) -> np.ndarray:
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
-        if array.dtype != slot.dtype:
-            same_bits = array.dtype.kind in "iu" and slot.dtype.kind in "iu" and slot.element != "index"
-            if not same_bits or array.dtype.itemsize != slot.dtype.itemsize:
-                raise self._mismatch(i, slot, f"dtype {slot.dtype}", f"{array.dtype}")
-        shape = slot.shape or ()
-        if array.ndim != len(shape):
-            raise self._mismatch(i, slot, f"rank {len(shape)}", f"rank {array.ndim}, shape {array.shape}")
-        for d, (expected, found) in enumerate(zip(shape, array.shape, strict=True)):
-            if expected is not None and expected != found:
-                raise self._mismatch(i, slot, f"{expected} in dimension {d}", f"{found}, shape {array.shape}")
-        if not array.flags.c_contiguous or not array.flags.aligned:
-            array = np.array(array, order="C")
-        return array
-
-    def _scalar(self, i: int, slot: Slot, value: Any) -> np.ndarray:
-        array = np.asarray(value)
-        if array.ndim != 0 or array.dtype.kind not in "biufV" or (slot.dtype.kind in "biu" and array.dtype.kind == "f"):
-            raise self._mismatch(i, slot, f"a scalar of {slot.dtype}", f"{array.dtype} of shape {array.shape}")
-        return array.astype(slot.dtype)
-
-    def _mismatch(self, i: int, slot: Slot, expected: str, found: str) -> Exception:
-        kind = TypeError if expected.startswith(("dtype", "a scalar")) else ValueError
-        return kind(f"argument {i} of @{self.signature.name}, {slot}: expected {expected}, but found {found}")
 
 
 @dataclass(frozen=True)

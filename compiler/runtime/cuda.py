@@ -1,411 +1,219 @@
 """Runs kernels on an NVIDIA GPU by the CUDA driver's interface. Needs the driver's library alone, and no IR.
 
     image = Image(program, code, "sm_90a")    # `program`: runtime.program's; `code`: PTX or machine code
-    kernel = CudaKernel(image)
-    out, = kernel(q, k, v)                   # numpy arrays are copied; tensors of torch and CuPy on the GPU are not
+    kernel = CudaKernel(image, signature)
+    out, = kernel(q, k, v)                   # numpy arrays are copied; tensors of torch, CuPy and JAX are not
 
-Everything is launched on the caller's current stream of torch or CuPy; results are tensors of the same library.
+Everything is launched on the caller's current stream; results are arrays of the same library. After the first call with
+arguments of some shapes, a call allocates by the library alone and waits for nothing: it can be part of a CUDA graph.
 """
 
+import collections
 import ctypes
 import dataclasses
 import functools
-import math
-import threading
+import json
+import pathlib
+import struct
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+from ..diagnostics import user_error
+from .cuda_arrays import Array, Library, NumpyArrays, check_places, device_library
+from .cuda_driver import CudaError, driver
+from .cuda_plan import Misfit, Plan
+from .program import Program
+from .signature import Signature
 
 SHARED_SIZE_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-
-
-class CudaError(Exception):
-    """There is no GPU, or the driver refused; the message says what to do."""
+PLANS = 256  # of a kernel, for so many shapes
+_HEAD = struct.Struct("<Q")
 
 
 @dataclasses.dataclass(frozen=True)
 class Image:
     """All that runs a compiled function: the host's program, the kernels' code, the architecture it is for."""
 
-    program: Any
+    program: Program
     code: bytes
     arch: str
-    results: tuple[str, ...] = ()  # element types
 
+    def packed(self) -> bytes:
+        head = json.dumps({"program": self.program.plain(), "arch": self.arch}).encode()
+        return _HEAD.pack(len(head)) + head + self.code
 
-@dataclasses.dataclass(frozen=True)
-class Array:
-    """Memory on the device; strides in elements. `owner` keeps it alive."""
-
-    pointer: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    element: str
-    owner: Any = None
-
-
-BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "index": 8}
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-# The driver.
-
-
-class Driver:
-    """The functions of libcuda in use; each raises CudaError where it fails."""
-
-    def __init__(self) -> None:
-        try:
-            self.library = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            raise CudaError("no NVIDIA driver (libcuda.so.1) is on this machine; use the target cpu") from None
-        self.call("cuInit", 0)
-        count = ctypes.c_int()
-        self.call("cuDeviceGetCount", ctypes.byref(count))
-        if not count.value:
-            raise CudaError("no NVIDIA GPU is on this machine; use the target cpu")
-
-    def call(self, name: str, *arguments: Any) -> None:
-        self.check(name, getattr(self.library, name)(*arguments))
-
-    def check(self, name: str, status: int) -> None:
-        """Raises for a status that is no success."""
-        if status:
-            text = ctypes.c_char_p()
-            self.library.cuGetErrorString(status, ctypes.byref(text))
-            raise CudaError(f"{name} failed: {(text.value or b'unknown error').decode()}")
-
-    def use_primary_context(self, device: int = 0) -> None:
-        """The context that torch and CuPy use as well."""
-        current = ctypes.c_void_p()
-        self.call("cuCtxGetCurrent", ctypes.byref(current))
-        if not current.value:
-            context = ctypes.c_void_p()
-            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-            self.call("cuCtxSetCurrent", context)
-
-    def capability(self, device: int = 0) -> tuple[int, int]:
-        found = []
-        for attribute in (75, 76):  # compute capability, major and minor
-            value = ctypes.c_int()
-            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-            found.append(value.value)
-        return found[0], found[1]
-
-    def allocate(self, size: int) -> int:
-        pointer = ctypes.c_uint64()
-        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
-        return pointer.value
-
-
-@functools.cache
-def driver() -> Driver:
-    return Driver()
-
-
-def device_arch() -> str:
-    """The architecture of this machine's first GPU, as `Image.arch` spells it."""
-    major, minor = driver().capability()
-    return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
-
-
-# Libraries of arrays.
-
-
-class NumpyArrays:
-    """Arrays in the host's memory: copied to the device and back."""
-
-    def __init__(self) -> None:
-        self.driver = driver()
-        self.driver.use_primary_context()
-
-    def view(self, value: np.ndarray, element: str) -> Array:
-        value = np.ascontiguousarray(value)
-        owner = _Owned(self.driver, value.nbytes)
-        self.driver.call(
-            "cuMemcpyHtoD_v2", ctypes.c_uint64(owner.pointer), ctypes.c_void_p(value.ctypes.data), value.nbytes
-        )
-        return Array(owner.pointer, value.shape, contiguous_strides(value.shape), element, owner)
-
-    def empty(self, shape: tuple[int, ...], element: str) -> Array:
-        owner = _Owned(self.driver, math.prod(shape) * BYTES[element])
-        return Array(owner.pointer, shape, contiguous_strides(shape), element, owner)
-
-    def stream(self) -> int:
-        return 0
-
-    def result(self, array: Array, dtype: Any) -> np.ndarray:
-        out = np.empty(array.shape, dtype)
-        self.driver.call("cuCtxSynchronize")
-        self.driver.call(
-            "cuMemcpyDtoH_v2", ctypes.c_void_p(out.ctypes.data), ctypes.c_uint64(array.pointer), out.nbytes
-        )
-        return out
-
-
-class _Owned:
-    """Device memory that is freed with its last user."""
-
-    def __init__(self, of: Driver, size: int):
-        self.driver, self.pointer = of, of.allocate(size)
-
-    def __del__(self) -> None:
-        self.driver.library.cuMemFree_v2(ctypes.c_uint64(self.pointer))
-
-
-class TorchArrays:
-    """torch's tensors on the GPU, in place, on torch's current stream."""
-
-    def __init__(self) -> None:
-        import torch
-
-        self.torch = torch
-        self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}
-        self.types |= {"i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64}
-
-    def view(self, value: Any, element: str) -> Array:
-        return Array(value.data_ptr(), tuple(value.shape), value.stride(), element, value)
-
-    def contiguous(self, value: Any) -> Any:
-        return value.clone(memory_format=self.torch.contiguous_format)
-
-    def empty(self, shape: tuple[int, ...], element: str) -> Array:
-        return self.view(self.torch.empty(shape, dtype=self.types[element], device="cuda"), element)
-
-    def stream(self) -> int:
-        return self.torch.cuda.current_stream().cuda_stream
-
-    def result(self, array: Array, dtype: Any) -> Any:
-        return array.owner
-
-
-class CupyArrays:
-    """CuPy's arrays, in place, on CuPy's current stream."""
-
-    def __init__(self) -> None:
-        import cupy
-
-        self.cupy = cupy
-
-    def view(self, value: Any, element: str) -> Array:
-        strides = tuple(s // value.itemsize for s in value.strides)
-        return Array(value.data.ptr, tuple(value.shape), strides, element, value)
-
-    def contiguous(self, value: Any) -> Any:
-        return self.cupy.array(value, order="C")
-
-    def empty(self, shape: tuple[int, ...], element: str) -> Array:
-        if element == "bf16":
-            import ml_dtypes
-
-            return self.view(self.cupy.empty(shape, ml_dtypes.bfloat16), element)
-        kind = {"f": "float", "i": "int"}[element[0]] + element[1:]
-        return self.view(self.cupy.empty(shape, "bool" if element == "i1" else kind), element)
-
-    def stream(self) -> int:
-        return self.cupy.cuda.get_current_stream().ptr
-
-    def result(self, array: Array, dtype: Any) -> Any:
-        return array.owner
-
-
-def is_device_array(value: Any) -> bool:
-    """Whether `value` is a tensor on a GPU, of torch or CuPy."""
-    kind = type(value).__module__.partition(".")[0]
-    return kind == "cupy" or (kind == "torch" and getattr(value, "is_cuda", False))
-
-
-@functools.cache
-def _library(name: str) -> Any:
-    return {"torch": TorchArrays, "cupy": CupyArrays}.get(name, NumpyArrays)()
-
-
-def library_of(values: Sequence[Any]) -> Any:
-    kinds = {
-        type(v).__module__.partition(".")[0] if is_device_array(v) else "numpy" for v in values if hasattr(v, "shape")
-    }
-    if len(kinds) > 1:
-        raise CudaError(f"arguments are of several libraries or places: {', '.join(sorted(kinds))}")
-    return _library(kinds.pop() if kinds else "numpy")
-
-
-# Kernels.
+    @classmethod
+    def unpacked(cls, data: bytes) -> "Image":
+        (size,) = _HEAD.unpack_from(data)
+        head = json.loads(data[_HEAD.size : _HEAD.size + size])
+        return cls(Program.of(head["program"]), data[_HEAD.size + size :], head["arch"])
 
 
 class CudaKernel:
-    """A compiled function on the GPU. Code is loaded at the first call."""
+    """A compiled function on GPUs. Code is loaded at the first call on a device.
 
-    def __init__(self, image: Image):
-        self.image = image
-        self._functions: dict[str, ctypes.c_void_p] = {}
-        self._plans: dict[Any, Plan] = {}
-        self._module = ctypes.c_void_p()
+    `general`: makes the kernel that takes any strides, where this one wants dense and aligned rows.
+    """
 
-    def load(self) -> None:
-        """Loads the code onto the device; the driver translates PTX."""
-        device = driver()
-        device.use_primary_context()
-        have = device_arch()
-        if self.image.arch.endswith("a") and have != self.image.arch:
-            raise CudaError(f"the code is for {self.image.arch}, but this GPU is {have}: compile for it")
-        log = ctypes.create_string_buffer(1 << 14)
-        options = (ctypes.c_int * 2)(5, 6)  # error log and its size
-        values = (ctypes.c_void_p * 2)(ctypes.cast(log, ctypes.c_void_p), ctypes.c_void_p(len(log)))
+    def __init__(self, image: Image, signature: Signature):
+        self.image, self.signature = image, signature
+        self.general: Callable[[], CudaKernel] | None = None
+        self.cubins: Callable[[], pathlib.Path | None] = lambda: None
+        slots = signature.arguments
+        self._tensors = [i for i, slot in enumerate(slots) if slot.shape is not None]
+        self._sizing = sorted(image.program.sizing() - set(self._tensors))
+        self._modules: dict[int, ctypes.c_void_p] = {}
+        self._functions: dict[tuple[int, str], ctypes.c_void_p] = {}
+        self._plans: collections.OrderedDict[Any, Plan | Misfit] = collections.OrderedDict()
+        self._other: CudaKernel | None = None
+
+    def object_file(self) -> bytes:
+        """What `Image.unpacked` reads."""
+        return self.image.packed()
+
+    # Calls.
+
+    def call(self, values: Sequence[Any], out: Any = None) -> list[Any]:
+        """The results, in `out` (an array, or a tuple of them) where that is given. Raises a user's error."""
         try:
-            device.call("cuModuleLoadDataEx", ctypes.byref(self._module), self.image.code, 2, options, values)
+            library = device_library(values)
+            if library is None or library.copies:
+                return self._entered(values, out, library)
+            return self._run(values, () if out is None else out if isinstance(out, tuple) else (out,), library)
         except CudaError as error:
-            raise CudaError(f"{error}: {log.value.decode(errors='replace')}") from None
+            raise user_error(str(error)) from None
 
-    def function(self, name: str, shared: int) -> ctypes.c_void_p:
-        if name not in self._functions:
-            if not self._module:
-                self.load()
-            found = ctypes.c_void_p()
-            driver().call("cuModuleGetFunction", ctypes.byref(found), self._module, name.encode())
-            driver().call("cuFuncSetAttribute", found, SHARED_SIZE_ATTRIBUTE, shared)
-            self._functions[name] = found
-        return self._functions[name]
+    def _entered(self, values: Sequence[Any], out: Any, library: Any) -> list[Any]:
+        """With arrays of a library that has none in place."""
+        if out is not None:
+            raise CudaError("out is for tensors of torch or CuPy on the GPU")
+        if library is None:
+            values = self.signature.bind(values)
+            library = _numpy()
+        else:
+            self._check_count(values)
+            check_places(values, library, self._tensors)
+        driver().enter(driver().current_device())
+        tensors = set(self._tensors)
+        entered = [library.enter(v) if i in tensors else v for i, v in enumerate(values)]
+        results = self._run(entered, (), library)
+        return [library.leave(result, entered) for result in results]
 
-    def __call__(self, *arguments: Any, elements: Sequence[str], dtypes: Sequence[Any]) -> list[Any]:
-        """The results. `elements`: of the arguments as MLIR calls them; `dtypes`: of results, for numpy."""
-        library = library_of(arguments)
-        values: list[Any] = [
-            library.view(v, e) if hasattr(v, "shape") and len(v.shape) else v
-            for v, e in zip(arguments, elements, strict=True)
-        ]
-        key = tuple((v.shape, v.strides) if isinstance(v, Array) else v for v in values)
-        plan = self._plans.get(key)
+    def _run(self, values: Sequence[Any], outs: Sequence[Any], library: Library) -> list[Any]:
+        try:
+            key = [library.key(values[i]) for i in self._tensors]
+        except (AttributeError, IndexError, TypeError):
+            self._check_count(values)
+            check_places(values, library, self._tensors)
+            raise
+        for i in self._sizing:
+            key.append(int(values[i]))
+        for value in outs:
+            key.append(library.key(value))
+        found = (len(values), *key)
+        plan = self._plans.get(found)
         if plan is None:
-            plan = self._plans[key] = Plan(self, values)
-        arrays = plan.run(values, library)
-        return [library.result(arrays[n], dtype) for n, dtype in zip(self.image.program.results, dtypes, strict=True)]
+            plan = self._plans[found] = self._plan(values, outs, library)
+            while len(self._plans) > PLANS:
+                self._plans.popitem(last=False)
+        try:
+            if isinstance(plan, Misfit):
+                raise Misfit(str(plan))  # a new one, without the traceback of the first
+            if library.current() == plan.device:
+                return plan.run(values, outs)
+            with library.on(plan.device):
+                return plan.run(values, outs)
+        except Misfit as misfit:
+            return self._general(str(misfit))._run(values, outs, library)
 
+    def _plan(self, values: Sequence[Any], outs: Sequence[Any], library: Library) -> Plan | Misfit:
+        """Checks the arguments and settles what they need."""
+        self._check_count(values)
+        if not library.copies:
+            check_places(values, library, self._tensors)
+            if outs:
+                if len(outs) != len(self.signature.results):
+                    raise CudaError(f"out must be {len(self.signature.results)} arrays, but {len(outs)} were given")
+                check_places(outs, library, range(len(outs)))
+        described = list(values)
+        for i in self._tensors:
+            described[i] = library.describe(values[i])
+        self._check(described)
+        device = described[self._tensors[0]].device if self._tensors else library.current()
+        targets = [library.describe(value) for value in outs]
+        for name, arrays in (("argument", [described[i] for i in self._tensors]), ("out", targets)):
+            for i, array in enumerate(arrays):
+                if array.device != device:
+                    raise CudaError(f"{name} {i} is on GPU {array.device}, but argument 0 is on GPU {device}: move it")
+        with library.on(device):
+            functions = functools.partial(self._function, device)
+            try:
+                return Plan(self.image.program, described, targets, functions, library, device)
+            except Misfit as misfit:
+                return misfit
 
-class Plan:
-    """A kernel's program for arguments of known shapes and strides: what to allocate and what to launch is settled."""
+    def _check_count(self, values: Sequence[Any]) -> None:
+        wanted = len(self.signature.arguments)
+        if len(values) != wanted:
+            raise user_error(f"'{self.signature.name}' takes {wanted} arguments, but {len(values)} were given")
 
-    def __init__(self, kernel: CudaKernel, arguments: Sequence[Any]):
-        self.allocations: list[tuple[int, tuple[int, ...], str]] = []
-        self.launches: list[Launch] = []
-        self._lock = threading.Lock()  # launches are described in memory that calls share
-        values = list(arguments)
-        for step in kernel.image.program.steps:
-            operands = [values[n] for n in step.operands]
-            result: Any = None
-            if step.kind == "constant":
-                result = step.detail
-            elif step.kind == "dim":
-                result = operands[0].shape[operands[1]]
-            elif step.kind == "arithmetic":
-                result = _formula(step.detail)(*operands)
-            elif step.kind == "alloc":
-                element, shape = step.detail
-                sizes = iter(operands)
-                shape = tuple(next(sizes) if s is None else s for s in shape)
-                self.allocations.append((len(values), shape, element))
-                result = Array(0, shape, contiguous_strides(shape), element)
-            else:
-                self.launches.append(Launch(kernel, step, operands))
-            values.append(result)
-
-    def run(self, arguments: Sequence[Any], library: Any) -> dict[int, Any]:
-        """Launches on the library's stream; the arrays by their number in the program."""
-        arrays = dict(enumerate(arguments))
-        for number, shape, element in self.allocations:
-            arrays[number] = library.empty(shape, element)
-        stream = ctypes.c_void_p(library.stream())
-        with self._lock:
-            for launch in self.launches:
-                launch.run(arrays, library, stream)
-        return arrays
-
-
-class Launch:
-    """One launch, its parameters laid out as the driver wants them; each call fills in the pointers."""
-
-    def __init__(self, kernel: CudaKernel, step: Any, operands: Sequence[Any]):
-        name, threads, shared, kinds = step.detail
-        blocks, *parameters = operands
-        self.blocks = blocks
-        words: list[Any] = []
-        self.arrays: list[tuple[int, Any, Any]] = []  # its number, where its pointer goes, what it must be like
-        for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
-            if isinstance(kind, str):
-                words.append(_SCALARS[kind](value))
+    def _check(self, values: Sequence[Any]) -> None:
+        for i, (value, slot) in enumerate(zip(values, self.signature.arguments, strict=True)):
+            if slot.shape is None:
                 continue
-            element, dynamic, rank, last = kind
-            first = len(words)
-            strides = value.strides if fits(value, element, rank, last) else contiguous_strides(value.shape)
-            words.append(ctypes.c_uint64(0))
-            words += [ctypes.c_int32(value.shape[d]) for d in dynamic]
-            words += [ctypes.c_int64(s) for s in strides[:-1]]
-            self.arrays.append((number, words[first], (element, rank, last)))
-        self.pointers = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
-        self.words = words
-        size = ctypes.c_uint
-        function = kernel.function(name, shared)
-        grid = (size(blocks), size(1), size(1), size(threads), size(1), size(1), size(shared))
-        self.fixed = (function, *grid)
-        self.launch = driver().library.cuLaunchKernel
+            fits = len(value.shape) == len(slot.shape)
+            fits = fits and all(s in (None, n) for s, n in zip(slot.shape, value.shape, strict=True))
+            if not fits or value.element != ("i64" if slot.element == "index" else slot.element):
+                raise user_error(
+                    f"argument {i} must be {slot}, but is a tensor of shape {value.shape} and type {value.element}"
+                )
+        self.signature.check_dimensions(values)
 
-    def run(self, arrays: dict[int, Any], library: Any, stream: Any) -> None:
-        for number, word, (element, rank, last) in self.arrays:
-            array = arrays[number]
-            dense = fits(array, element, rank, last)
-            if dense and array.pointer % alignment(element, last):
-                if array.strides != contiguous_strides(array.shape):
-                    raise CudaError(
-                        f"an argument of shape {array.shape} starts at an address that is no multiple of "
-                        f"{alignment(element, last)}, and is no dense array that could be copied: copy it before"
-                    )
-                dense = False
-            if not dense:
-                array = copied(array, element, last, library)
-                arrays[-1 - number] = array  # kept until the launch
-            word.value = array.pointer
-        if self.blocks:
-            status = self.launch(*self.fixed, stream, self.pointers, None)
-            if status:
-                driver().check("cuLaunchKernel", status)
+    def _general(self, why: str) -> "CudaKernel":
+        if self.general is None:
+            raise CudaError(f"{why}: copy it before the call")
+        warnings.warn(
+            f"'{self.signature.name}': {why}. It is used as it is, by a kernel that reads element by element, which is "
+            "slower; dense rows at aligned addresses are faster",
+            stacklevel=6,
+        )
+        if self._other is None:
+            self._other = self.general()
+        return self._other
+
+    # Code.
+
+    def _function(self, device: int, name: str, shared: int) -> ctypes.c_void_p:
+        if (device, name) not in self._functions:
+            if device not in self._modules:
+                self._modules[device] = self._load(device)
+            found = ctypes.c_void_p()
+            driver().call("cuModuleGetFunction", ctypes.byref(found), self._modules[device], name.encode())
+            driver().call("cuFuncSetAttribute", found, SHARED_SIZE_ATTRIBUTE, shared)
+            self._functions[device, name] = found
+        return self._functions[device, name]
+
+    def _load(self, device: int) -> ctypes.c_void_p:
+        driver().enter(device)
+        have = driver().arch(device)
+        wanted = self.image.arch
+        if have != wanted and (wanted.endswith("a") or _number(have) < _number(wanted)):
+            raise CudaError(f"the code is for {wanted}, but this GPU is {have}: compile for it")
+        return driver().load(self.image.code, self.cubins())
+
+
+def _number(arch: str) -> int:
+    return int(arch.removeprefix("sm_").rstrip("a"))
 
 
 @functools.cache
-def _formula(text: str) -> Callable[[int, int], int]:
-    return eval(f"lambda a, b: {text}")  # one of runtime.program.ARITHMETIC
+def _library_of(of: Any) -> NumpyArrays:
+    return NumpyArrays()
 
 
-_SCALARS = {"index": ctypes.c_int32, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
+def _numpy() -> NumpyArrays:
+    return _library_of(driver())
 
 
-def alignment(element: str, last: int | None) -> int:
-    """The alignment of dense rows of `last` elements in bytes, up to 16."""
-    return math.gcd(16, BYTES[element] * last) if last else BYTES[element]
-
-
-def fits(array: Array, element: str, rank: int, last: int | None) -> bool:
-    """Whether kernels take an array of such strides: dense in the inner dimension, rows aligned."""
-    needed, size = alignment(element, last), BYTES[element]
-    if rank and array.strides[-1] != 1 and array.shape[-1] != 1:
-        return False
-    pairs = zip(array.strides[:-1], array.shape[:-1], strict=True)
-    return all(extent == 1 or stride * size % needed == 0 for stride, extent in pairs)
-
-
-def copied(array: Array, element: str, last: int | None, library: Any) -> Array:
-    """A dense copy of an array that kernels do not take as it is."""
-    import warnings
-
-    warnings.warn(
-        f"an argument of shape {array.shape} with strides {array.strides} is copied before the kernel runs: its rows "
-        f"must be dense and aligned to {alignment(element, last)} bytes",
-        stacklevel=6,
-    )
-    return library.view(library.contiguous(array.owner), array.element)
+__all__ = ["Array", "CudaError", "CudaKernel", "Image"]

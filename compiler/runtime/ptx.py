@@ -24,12 +24,10 @@ import numpy as np
 
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
+from .arch import PTX_VERSION
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LAYOUT = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-n16:32:64"
-
-# The PTX version that has all instructions in use, by architecture; the driver must know it (CUDA 12.0 and 11.0).
-PTX_VERSION = {"sm_80": 70, "sm_86": 71, "sm_89": 78, "sm_90": 78, "sm_90a": 80}
 
 _SCALARS = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
 _SPECIAL = {"+inf": "inf", "-inf": "-inf", "inf": "inf", "+qnan": "nan", "-qnan": "nan", "qnan": "nan"}
@@ -134,24 +132,39 @@ class Assembled:
 
 
 @functools.cache
-def find_ptxas() -> str | None:
-    """The path of ptxas: of the package nvidia-cuda-nvcc, of Triton, or of an installed CUDA; None if there is none."""
+def find_tool(name: str) -> str | None:
+    """The path of one of CUDA's tools (ptxas, nvdisasm, cuobjdump): of the package nvidia-cuda-nvcc or another one, of
+    Triton, or of an installed CUDA; None if there is none."""
     packages = pathlib.Path(sysconfig.get_path("purelib"))
     places = [
-        *packages.glob("nvidia/cu*/bin/ptxas"),
-        packages / "nvidia/cuda_nvcc/bin/ptxas",
-        pathlib.Path(sys.prefix) / "bin/ptxas",
-        packages / "triton/backends/nvidia/bin/ptxas",
+        *packages.glob(f"nvidia/cu*/bin/{name}"),
+        *packages.glob(f"nvidia/cuda_*/bin/{name}"),
+        pathlib.Path(sys.prefix) / "bin" / name,
+        packages / "triton/backends/nvidia/bin" / name,
     ]
     for place in places:
         if place.exists():
             return str(place)
-    return shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+    return shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
+
+
+def sass(ptx: str, arch: str) -> str | None:
+    """The machine code of PTX as text; None where there is no ptxas, or neither nvdisasm nor cuobjdump."""
+    disassembler = find_tool("nvdisasm") or find_tool("cuobjdump")
+    assembled = assemble(ptx, arch) if disassembler else None
+    if assembled is None or disassembler is None:
+        return None
+    with tempfile.NamedTemporaryFile(prefix="attn-opt-", suffix=".cubin") as file:
+        file.write(assembled.cubin)
+        file.flush()
+        options = ["--dump-sass"] if disassembler.endswith("cuobjdump") else ["-c"]
+        done = subprocess.run([disassembler, *options, file.name], capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else None
 
 
 def assemble(ptx: str, arch: str) -> Assembled | None:
     """Machine code by ptxas; None where there is none. Invalid PTX is an error of ours: RuntimeError."""
-    ptxas = find_ptxas()
+    ptxas = find_tool("ptxas")
     if ptxas is None:
         return None
     with tempfile.TemporaryDirectory(prefix="attn-opt-") as folder:

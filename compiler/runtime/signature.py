@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,68 @@ from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ..diagnostics import diagnostic, user_error
 from ..shapes import Dimensions, argument_dimensions, size_of
-from .cpu import Slot
+
+WORD = 8  # bytes; pointers, sizes and strides are words
+BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
+SMALL = 1 << 14  # bytes of an array that is sooner copied than a kernel is compiled for its layout
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """The type of an argument or result: element type as MLIR spells it, and the shape, None where it is dynamic.
+
+    `shape` is None for a scalar. A `strided` tensor need not be contiguous but along its last dimension.
+    """
+
+    element: str
+    shape: tuple[int | None, ...] | None
+    strided: bool = False
+
+    @classmethod
+    def of(cls, kind: ir.Type) -> "Slot":
+        if isinstance(kind, ir.RankedTensorType | ir.MemRefType):
+            shape = tuple(None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
+            return cls(str(kind.element_type), shape)
+        return cls(str(kind), None)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.element
+        return f"tensor<{''.join(('?' if s is None else str(s)) + 'x' for s in self.shape)}{self.element}>"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return _dtype(self.element)
+
+    @property
+    def words(self) -> int:
+        """The size of its memref descriptor."""
+        return 3 + 2 * len(self.shape or ())
+
+
+_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+_INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+@functools.cache
+def _dtype(element: str) -> np.dtype:
+    if element in _FLOATS:
+        return np.dtype(_FLOATS[element])
+    if element in ("bf16", "f8E4M3FN"):
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16 if element == "bf16" else ml_dtypes.float8_e4m3fn)
+    if element == "i1":
+        return np.dtype(np.bool_)
+    if element == "index":
+        return np.dtype(np.int64)
+    width = element.lstrip("sui")
+    if width.isdigit() and int(width) in _INTEGERS:
+        kind = np.dtype(_INTEGERS[int(width)])
+        return np.dtype(f"u{kind.name}") if element.startswith("u") else kind
+    raise TypeError(
+        f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index"
+    )
 
 
 def slot_of(kind: ir.Type, function: ir.OpView) -> Slot:
@@ -40,31 +102,47 @@ class Signature:
     @staticmethod
     def of(function: ir.OpView) -> "Signature":
         kind = function.type
+        strided = set()
+        if "arg_attrs" in function.operation.attributes:
+            strided = {i for i, a in enumerate(function.operation.attributes["arg_attrs"]) if BUFFER_LAYOUT in a}
         return Signature(
             function.name.value,
-            tuple(slot_of(t, function) for t in kind.inputs),
+            tuple(dataclasses.replace(slot_of(t, function), strided=i in strided) for i, t in enumerate(kind.inputs)),
             tuple(slot_of(t, function) for t in kind.results),
             argument_dimensions(function),
         )
 
-    def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
-        """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can."""
+    def bind(self, arguments: Sequence[Any], strided: bool = False) -> list[np.ndarray]:
+        """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can.
+
+        With `strided`, large arrays that are not contiguous stay so where a kernel can read them; the value is then
+        NotContiguous.
+        """
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
         slots, _ = self._checks
-        arrays = []
+        arrays: list[np.ndarray] = []
+        units: list[tuple[int, int]] = []
         for value, (dtype, shape, rank, static, slot) in zip(arguments, slots):  # noqa: B905 (checked above)
-            # Almost always it is what is wanted; all other cases are _bound's.
-            if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank:
-                found = value.shape
-                if found == shape or (static is not None and all(found[d] == size for d, size in static)):
-                    flags = value.flags
-                    if flags.c_contiguous and flags.aligned:
-                        arrays.append(value)
-                        continue
-            arrays.append(_bound(len(arrays), value, slot))
+            # Almost always it is what is wanted; all other cases are _checked's.
+            array = value
+            if (
+                type(value) is not np.ndarray
+                or value.dtype is not dtype
+                or value.ndim != rank
+                or (value.shape != shape and (static is None or any(value.shape[d] != size for d, size in static)))
+            ):
+                array = _checked(len(arrays), value, slot)
+            flags = array.flags
+            if not flags.c_contiguous or not flags.aligned:
+                unit = _unit_of_large(len(arrays), array) if strided else None
+                if unit is None:
+                    array = np.array(array, order="C")
+                else:
+                    units.append((len(arrays), unit))
+            arrays.append(array)
         self.check_dimensions(arrays)
-        return arrays
+        return NotContiguous(arrays, tuple(units)) if units else arrays
 
     def check_dimensions(self, arrays: Sequence[Any]) -> None:
         """A user's error where dimensions differ that are equal in the graph."""
@@ -92,22 +170,58 @@ class Signature:
         return slots, groups
 
 
+class NotContiguous(list):
+    """Arrays of which some are not contiguous: those of `units`, with the dimension along which elements are next to
+    each other."""
+
+    def __init__(self, arrays: list[np.ndarray], units: tuple[tuple[int, int], ...]):
+        super().__init__(arrays)
+        self.units = units
+
+
+def _unit_of_large(i: int, array: np.ndarray) -> int | None:
+    """The unit dimension of argument `i`, None if it is to be copied; where that costs, it is told."""
+    if array.nbytes <= SMALL:
+        return None
+    unit = unit_dimension(array) if array.flags.aligned else None
+    if unit is None:
+        warnings.warn(
+            f"argument {i} is copied at each call: its elements are next to each other in no dimension, or in reverse "
+            f"order (strides {array.strides}); pass np.ascontiguousarray of it",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return unit
+
+
+def unit_dimension(array: np.ndarray) -> int | None:
+    """The last dimension along which elements stand next to each other; None if a memref cannot be so strided."""
+    size, unit = array.itemsize, None
+    for d, stride in enumerate(array.strides):
+        if array.shape[d] > 1:
+            if stride == size:
+                unit = d
+            elif stride < 0 or stride % size:
+                return None
+    return unit
+
+
 def _name(i: int, d: int | None) -> str:
     return f"argument {i}" if d is None else f"dimension {d} of argument {i}"
 
 
-def _bound(i: int, value: Any, slot: Slot) -> np.ndarray:
+def _checked(i: int, value: Any, slot: Slot) -> np.ndarray:
     array = as_numpy(value)
     if slot.shape is None and isinstance(value, bool | int | float):
         array = array.astype(slot.dtype)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != slot.dtype:
         raise user_error(f"argument {i} must be {slot} (numpy's {slot.dtype}), but is an array of {array.dtype}")
     shape = slot.shape or ()
     if array.ndim != len(shape) or any(s not in (None, n) for s, n in zip(shape, array.shape, strict=True)):
         raise user_error(f"argument {i} must be {slot}, but is an array of shape {array.shape}")
-    if array.flags.c_contiguous and array.flags.aligned:
-        return array
-    return np.array(array, order="C")
+    return array
 
 
 def as_numpy(value: Any) -> np.ndarray:
@@ -121,7 +235,7 @@ def as_numpy(value: Any) -> np.ndarray:
         import ml_dtypes
         import torch  # it made the value
 
-        return value.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+        return value.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)

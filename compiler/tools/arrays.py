@@ -7,8 +7,7 @@ import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from ..diagnostics import user_error
-from ..runtime.cpu import Slot
-from ..runtime.signature import Signature
+from ..runtime.signature import Signature, Slot
 
 # Sizes of dynamic dimensions: odd, so that tiles do not divide them, and different, so that mix-ups show.
 SIZES = (67, 45, 83, 29, 51, 37, 75, 21)

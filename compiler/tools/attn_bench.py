@@ -7,12 +7,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from ...dialects.diagnostic import DiagnosedError
 from .. import env
 from ..bench import table
+from ..bench.latency import Latency
 from ..bench.measure import Measured, measure
-from ..diagnostics import Printer, report_bug, user_error
+from ..diagnostics import Printer, user_error
 from .attn_bench_options import Options, parse_options
+from .telling import telling
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,26 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     What is measured runs in processes of its own, so that nothing can crash this one.
     """
-    printer = Printer("attn-bench", remarks=False)
-    try:
-        return _run(parse_options(sys.argv[1:] if arguments is None else list(arguments)))
-    except SystemExit as done:  # of argparse, after --help
-        return int(done.code or 0)
-    except DiagnosedError as error:
-        for found in error.diagnostics:
-            printer(found)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing to flush at exit
-        return 1
-    except MemoryError:
-        printer(user_error("not enough memory; use smaller sizes, or -v=0").diagnostics[0])
-        return 1
-    except Exception as bug:
-        report_bug(bug, "attn-bench")
-        return 1
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    return telling(Printer("attn-bench", remarks=False), lambda: _run(parse_options(given)), "-v=0")
 
 
 def default_threads() -> int:
@@ -86,15 +69,13 @@ def _run(options: Options) -> int:
             found = measure(
                 graph,
                 options.compare,
+                options.measuring,
                 threads=threads,
-                with_roofs=options.peak,
-                validate=options.validate,
-                rounds=options.rounds,
-                seconds=options.seconds,
-                init=options.init,
-                seed=options.seed,
                 progress=lambda what, label=label: bar(f"{label}  {what}"),  # type: ignore[misc]
             )
+            if options.latency:
+                bar(f"{label}  compiling, loading, calling")
+                found.latency = Latency.of(graph)
             bar.step()
             bar.clear()
             all_measured.append(found)
@@ -102,6 +83,10 @@ def _run(options: Options) -> int:
                 lines = (
                     table.case(found) if len(options.cases) == 1 else table.row(found, label, len(all_measured) == 1)
                 )
+                if found.latency is not None:
+                    lines.append(table.latencies(found.latency))
+                if options.kname and found.ours.kernel:
+                    lines.append(found.ours.kernel)
                 print("\n".join(lines), flush=True)
     finally:
         bar.clear()

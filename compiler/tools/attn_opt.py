@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from ...dialects import make_context
@@ -20,6 +20,7 @@ from ..pass_manager import Hook, Item, PassFailure, Stage, Timing, plan, run
 from ..verify_diagnostics import Verifier
 from .attn_opt_options import HELP, Options, parse_options
 from .isolation import Crash, Progress, crashes, isolated
+from .telling import telling
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -42,26 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments is not None:
             return job.run()
         try:
-            return isolated(lambda: _telling(printer, job.run))
+            return isolated(lambda: telling(printer, job.run))
         except Crash as crash:
             return job.tell_crash(crash)
 
-    return _telling(printer, command)
-
-
-def _telling(printer: Printer, work: Callable[[], int]) -> int:
-    """The exit status of `work`, which may fail; what failed is told."""
-    try:
-        return work()
-    except DiagnosedError as error:
-        for found in error.diagnostics:
-            printer(found)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except Exception as bug:
-        report_bug(bug, "attn-opt", printer.stream)
-        return 1
+    return telling(printer, command)
 
 
 def _about(action: str) -> str:
@@ -130,7 +116,7 @@ class Job:
             module = parse_module(text, self.name, listener=listener)
             follow = _Follow(self.progress, number)
             with self.watch.recorder if self.watch else contextlib.nullcontext():
-                run(stages, module, hooks=[follow, *hooks], listener=listener, verify_each=self.options.verify_each)
+                run(stages, module, hooks=[follow, *hooks], listener=listener, verify=self.options.verify_each)
             output = self.options.printing.text(module.operation)
         except PassFailure:
             pass  # told as it happened
@@ -175,6 +161,27 @@ class Job:
             module = parse_module(self.chunks[number], self.name)
             run(stages[:stage], module)
             file.write(f"{stages[stage].text}\n{self.options.printing.text(module.operation)}")
+
+
+class _DumpCode(Hook):
+    """After the last stage for GPUs, the kernels' PTX, and their machine code as text where CUDA's tools are."""
+
+    def __init__(self, dump: DumpStages):
+        self.dump = dump
+
+    def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
+        if failed or stage.name != "check-lowered":
+            return
+        from ..runtime import ptx
+        from ..runtime.arch import DEFAULT_ARCH
+
+        for op in module.regions[0].blocks[0].operations:
+            if op.operation.name == "gpu.module":
+                code = ptx.emit_ptx(ptx.llvm_ir(op.operation), DEFAULT_ARCH)
+                self.dump.write("kernels", "ptx", code)
+                machine = ptx.sass(code, DEFAULT_ARCH)
+                if machine is not None:
+                    self.dump.write("kernels", "sass", machine)
 
 
 class _Follow(Hook):
@@ -271,7 +278,10 @@ def _hooks(options: Options) -> tuple[list[Hook], Timing | None]:
             )
         )
     if options.dump_stages:
-        hooks.append(DumpStages(options.dump_stages, options.printing))
+        dump = DumpStages(options.dump_stages, options.printing)
+        hooks.append(dump)
+        if options.lower_to == "nvidia":
+            hooks.append(_DumpCode(dump))
     if timing:
         hooks.append(timing)  # last: starts after and ends before the others' work
     return hooks, timing

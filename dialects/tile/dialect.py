@@ -28,10 +28,11 @@ def arguments_from(position: int) -> Any:
 # Where the elements of a tile are. Rows belong to the matmuls' m loops, columns to their n or k loops.
 LAYOUTS = {
     "fragment": "m × n: registers, as the tensor cores accumulate; 16 rows a warp, a quad of threads holds a row",
-    "operand_a": "m × k: registers, 16-bit, as the tensor cores take the left operand",
+    "operand_a": "m × k: registers, as the tensor cores take the left operand; 16-bit, or f32 as in a fragment",
     "row": "m: registers, an element per row, the same in all threads of a quad",
     "column": "n: registers, the elements of the columns that a thread has in a fragment",
-    "shared": "shared memory, 16-bit, rows of 128 bytes with their 16-byte pieces permuted, free of bank conflicts",
+    "spread": "n × k or k × n, computed: elements are made where they are stored to shared memory, 16 bytes a thread",
+    "shared": "shared memory, rows of 128 bytes with their 16-byte pieces permuted, free of bank conflicts",
 }
 
 

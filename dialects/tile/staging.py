@@ -23,6 +23,7 @@ from .dialect import (
     expect_memory,
     expect_tile,
     layout_of,
+    with_layout,
 )
 
 
@@ -52,6 +53,24 @@ class CopyAsyncOp(Tile.Operation, name="copy_async"):
     memory = argument(0)
     staged = argument(1)
     indices = arguments_from(2)
+
+
+def verify_store_shared(op: ir.OpView) -> None:
+    expect_tile("the tile", op.tile.type)
+    expect_memory("the buffer", op.buffer.type)
+    wanted = ir.RankedTensorType(with_layout(staged_tile(op.buffer.type), "spread"))
+    expect(op.tile.type == wanted, f"expects a tile of type {wanted}, but found {op.tile.type}")
+
+
+class StoreSharedOp(Tile.Operation, name="store_shared"):
+    """Computes a tile into a stage of a buffer: it is there after a barrier."""
+
+    tile: ext.Operand[Any]
+    buffer: ext.Operand[Any]
+    stage: ext.Operand[Any]
+
+    assembly_format = "$tile `,` $buffer `[` $stage `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_store_shared))
 
 
 class CommitCopiesOp(Tile.Operation, name="commit_copies"):

@@ -311,9 +311,24 @@ def reify_dim(builder: Extents, op: ir.Operation, value: ir.Value, d: int) -> In
         return builder.dim(view.dest, d)
     if op.name == "tensor.cast":
         return builder.dim(view.source, d)
-    if op.name == "tensor.extract_slice" and view.source.type.rank == value.type.rank:
-        return Index.of(view.sizes[sum(s == dynamic for s in list(view.static_sizes)[:d])])
+    if op.name == "tensor.extract_slice":
+        static = list(view.static_sizes)
+        of_source = sorted(kept_dims([None if s == dynamic else s for s in static], value.type.shape))[d]
+        return Index.of(view.sizes[sum(s == dynamic for s in static[:of_source])])
     if op.name.startswith(("linalg.", "linalg_ext.")):
         inits = len(op.operands) - len(op.results)
         return builder.dim(op.operands[inits + list(op.results).index(value)], d)
     return None
+
+
+def kept_dims(sizes: Sequence[int | None], shape: Sequence[int]) -> set[int]:
+    """Which dimensions of a slice of these sizes remain in its rank-reduced type: unit ones are dropped greedily."""
+    kept: set[int] = set()
+    remaining = list(shape)
+    for d, size in enumerate(sizes):
+        matches = remaining and (size == remaining[0] or size is None)
+        spare = len(sizes) - d > len(remaining)
+        if matches and not (spare and size == 1 and remaining[0] != 1):
+            kept.add(d)
+            remaining.pop(0)
+    return kept

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ..mlir import ir
-from .index import Index, Range, Tile, TileBuilder, Untileable, is_full, static_shape
+from .index import Index, Range, Tile, TileBuilder, Untileable, is_full, kept_dims, static_shape
 from .interface import Tiling, register
 
 Slicer = Callable[[int, Tile], ir.Value]
@@ -243,16 +243,3 @@ def _mixed(static: Sequence[int], dynamic: Sequence[ir.Value]) -> list[Index]:
     """Static entries with the dynamic operands filled in."""
     values = iter(dynamic)
     return [Index.of(next(values) if s == ir.ShapedType.get_dynamic_size() else s) for s in static]
-
-
-def kept_dims(sizes: Sequence[int | None], shape: Sequence[int]) -> set[int]:
-    """Which dimensions of a slice of these sizes remain in its rank-reduced type: unit ones are dropped greedily."""
-    kept: set[int] = set()
-    remaining = list(shape)
-    for d, size in enumerate(sizes):
-        matches = remaining and (size == remaining[0] or size is None)
-        spare = len(sizes) - d > len(remaining)
-        if matches and not (spare and size == 1 and remaining[0] != 1):
-            kept.add(d)
-            remaining.pop(0)
-    return kept

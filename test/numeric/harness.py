@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 from attn_opt.compiler import pass_manager
 from attn_opt.compiler.pipelines import cpu
-from attn_opt.compiler.runtime.cpu import CpuKernel, Signature
+from attn_opt.compiler.runtime.cpu import CpuKernel
+from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
+from attn_opt.dialects.reference.evaluator import find_function
 
 CONTEXT = make_context()
 
@@ -16,7 +18,7 @@ def kernel(text: str, **options: Any) -> CpuKernel:
     """The function of `text`, lowered by the CPU pipeline with `options`."""
     with CONTEXT:
         module = parse_module(text, "test.mlir", CONTEXT)
-        signature = Signature.of(module)
+        signature = Signature.of(find_function(module))
         pass_manager.run(cpu(**options), module)
         return CpuKernel(module, signature)
 

@@ -15,7 +15,9 @@ class NarrowAttention:
 
     `batch`: leading dimensions. `groups`: queries per key head, as a dimension of Q after `batch` (GQA). `bias`: the
     dimensions of an added bias among "b" (batch), "m" and "k". `transposed`: K is stored d × keys. `out`: the type of
-    the result.
+    the result. `stored`: the type of K and V in memory, cast to `element` before use. `key_scale`: K is multiplied by a
+    factor for each key, `value_bias`: a row is added to V. `page`: K and V are in pages of so many keys, which a table
+    for each entry of the batch lists.
     """
 
     m: int
@@ -35,6 +37,10 @@ class NarrowAttention:
     mask: bool = False
     transposed: bool = False
     dynamic: bool = False
+    stored: str = ""
+    key_scale: bool = False
+    value_bias: bool = False
+    page: int = 0
 
     def text(self) -> str:
         return _Text(self).function()
@@ -68,31 +74,82 @@ class _Text:
         maps = ", ".join(f"affine_map<({every}) -> ({', '.join(dims)})>" for _, dims, _ in [*ins, out])
         kinds = ", ".join('"reduction"' if d in reduced else '"parallel"' for d in loops)
         inputs = ", ".join(f"%{v}" for v, _, _ in ins) + " : " + ", ".join(self.kind(d, e) for _, d, e in ins)
+        inputs = f"ins({inputs})" if ins else ""
         result = self.kind(out[1], out[2])
         arguments = ", ".join(f"%x{i}: {e}" for i, (_, _, e) in enumerate([*ins, out]))
         self.lines.append(
             f"%{name} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}} "
-            f"ins({inputs}) outs(%{out[0]} : {result}) {{\n  ^bb0({arguments}):\n    "
+            f"{inputs} outs(%{out[0]} : {result}) {{\n  ^bb0({arguments}):\n    "
             + "\n    ".join(body)
             + f"\n  }} -> {result}"
         )
 
     def contraction(self, name: str, a, b, out, loops, reduced: str) -> None:
         e = self.g.element
+        narrow = e != "f32"
         body = [
-            f"%p = arith.extf %x0 : {e} to f32",
-            f"%q1 = arith.extf %x1 : {e} to f32",
-            "%r = arith.mulf %p, %q1 : f32",
+            *([f"%p = arith.extf %x0 : {e} to f32", f"%q1 = arith.extf %x1 : {e} to f32"] if narrow else []),
+            f"%r = arith.mulf {'%p, %q1' if narrow else '%x0, %x1'} : f32",
             "%t = arith.addf %x2, %r : f32",
             "linalg.yield %t : f32",
         ]
         self.generic(name, loops, [a, b], out, body, [reduced])
 
     def cast(self, name: str, value: str, dims, element: str) -> str:
+        if element == "f32":
+            return value
         self.empty(f"{name}_e", dims, element)
         body = [f"%t = arith.truncf %x0 : f32 to {element}", f"linalg.yield %t : {element}"]
         self.generic(name, dims, [(value, dims, "f32")], (f"{name}_e", dims, element), body)
         return name
+
+    def widened(self, value: str, element: str, body: list[str]) -> str:
+        """A value as f32."""
+        if element == "f32":
+            return value
+        body.append(f"{value}w = arith.extf {value} : {element} to f32")
+        return f"{value}w"
+
+    def made(self, name: str, dims, extra: str, extra_dims, op: str) -> str:
+        """K or V as matmuls take it: from pages, cast, with another operand."""
+        g = self.g
+        stored, ins, body = g.stored or g.element, [], []
+        if g.page:
+            self.lines.append(f"%{name}_page = arith.constant {g.page} : index")
+            keys, column = dims.index("k"), len(dims) - 1
+            entry = [f"%{name}_b{i}" for i in range(len(self.b))]
+            body += [f"{v} = linalg.index {i} : index" for i, v in enumerate(entry)]
+            body += [
+                f"%j = linalg.index {keys} : index",
+                f"%c = linalg.index {column} : index",
+                f"%jp = arith.divui %j, %{name}_page : index",
+                f"%jr = arith.remui %j, %{name}_page : index",
+                f"%t32 = tensor.extract %table[{', '.join([*entry, '%jp'])}] : {self.table}",
+                "%t = arith.index_cast %t32 : i32 to index",
+                f"%x = tensor.extract %{name}[%t, %jr, %c] : {self.pool(dims[-1])}",
+            ]
+            last = "%x"
+        else:
+            ins, last = [(name, dims, stored)], "%x0"
+        last = self.widened(last, stored, body)
+        if extra:
+            ins.append((extra, extra_dims, "f32"))
+            body.append(f"%y = arith.{op} {last}, %x{len(ins) - 1} : f32")
+            last = "%y"
+        if g.element != "f32":
+            body.append(f"%n = arith.truncf {last} : f32 to {g.element}")
+            last = "%n"
+        body.append(f"linalg.yield {last} : {g.element}")
+        self.empty(f"{name}_made_e", dims, g.element)
+        self.generic(f"{name}_made", dims, ins, (f"{name}_made_e", dims, g.element), body)
+        return f"{name}_made"
+
+    @property
+    def table(self) -> str:
+        return shape_of([*self.g.batch, -(-self.g.k // self.g.page)], "i32")
+
+    def pool(self, column: str) -> str:
+        return shape_of([None, self.g.page, self.sizes[column]], self.g.stored or self.g.element)
 
     def modified(self) -> str:
         """What stands between the first matmul and softmax, as one element-wise op."""
@@ -147,7 +204,12 @@ class _Text:
         g, rows = self.g, self.rows
         q_dims, v_dims = [*rows, "d"], [*self.b, "k", "e"]
         k_dims = [*self.b, "d", "k"] if g.transposed else [*self.b, "k", "d"]
-        arguments = [("q", q_dims, g.element), ("k", k_dims, g.element), ("v", v_dims, g.element)]
+        stored = g.stored or g.element
+        arguments = [("q", q_dims, g.element), ("k", k_dims, stored), ("v", v_dims, stored)]
+        if g.key_scale:
+            arguments.append(("key_scale", ["k"], "f32"))
+        if g.value_bias:
+            arguments.append(("value_bias", ["e"], "f32"))
         if g.bias:
             arguments.append(("bias", [d for d in [*rows, "k"] if d[0] in g.bias], g.bias_element))
         if g.mask:
@@ -161,7 +223,12 @@ class _Text:
         self.filled("s0", "zero", scores)
         loops = [*rows, "k", "d"]
         e = g.element
-        self.contraction("s", ("q", q_dims, e), ("k", k_dims, e), ("s0", scores, "f32"), loops, "d")
+        key, value = "k", "v"
+        if g.stored or g.key_scale or g.page:
+            key = self.made("k", k_dims, "key_scale" if g.key_scale else "", ["k"], "mulf")
+        if g.stored or g.value_bias or g.page:
+            value = self.made("v", v_dims, "value_bias" if g.value_bias else "", ["e"], "addf")
+        self.contraction("s", ("q", q_dims, e), (key, k_dims, e), ("s0", scores, "f32"), loops, "d")
         x = self.modified()
         self.empty("p0", scores, "f32")
         self.filled("m0", "minus_inf", rows)
@@ -175,11 +242,14 @@ class _Text:
         narrow = self.cast("pn", "sm#0", scores, e)
         self.filled("o0", "zero", out)
         self.contraction(
-            "o", (narrow, scores, e), ("v", v_dims, e), ("o0", out, "f32"), [*rows, "e", "k"], "k"
+            "o", (narrow, scores, e), (value, v_dims, e), ("o0", out, "f32"), [*rows, "e", "k"], "k"
         )  # fmt: skip
         element = g.out or e
         result = "o" if element == "f32" else self.cast("on", "o", out, element)
-        text = ", ".join(f"%{n}: {self.kind(d, t)}" for n, d, t in arguments)
+        kinds = {n: self.kind(d, t) for n, d, t in arguments}
+        if g.page:
+            kinds |= {"k": self.pool("d"), "v": self.pool("e"), "table": self.table}
+        text = ", ".join(f"%{n}: {t}" for n, t in kinds.items())
         kind = self.kind(out, element)
         body = "\n".join([*self.lines, f"return %{result} : {kind}"])
         return f"func.func @attention({text}) -> {kind} {{\n{body}\n}}\n"

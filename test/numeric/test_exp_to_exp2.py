@@ -58,8 +58,12 @@ MODIFICATIONS = {
         False,
     ),
     "a range exceeded": (
-        "%t = arith.mulf %x, %half : f64\n%c = arith.constant -1.79e308 : f64\n%y = arith.maxnumf %t, %c : f64",
+        "%t = arith.mulf %x, %half : f64\n%c = arith.constant 1.79e308 : f64\n%y = arith.minnumf %t, %c : f64",
         False,
+    ),
+    "next to the least number": (
+        "%t = arith.mulf %x, %half : f64\n%c = arith.constant -1.79e308 : f64\n%y = arith.maxnumf %t, %c : f64",
+        True,
     ),
 }
 

@@ -27,7 +27,8 @@ def text(graph: Attention, low: float) -> str:
 def inputs(graph: Attention, size: float) -> list[np.ndarray]:
     """Random numbers whose products are exact, so that scores of that size are."""
     rng = np.random.default_rng(1)
-    return [(np.round(rng.standard_normal(s) * 8) * size / 8).astype(graph.dtype) for s in graph.shapes()]
+    shapes = [shape for shape, _ in graph.arguments().values()]
+    return [(np.round(rng.standard_normal(s) * 8) * size / 8).astype(graph.dtype) for s in shapes]
 
 
 WINDOWS = st.tuples(

@@ -24,7 +24,7 @@ def test_defaults_are_those_of_the_executable():
     found = graph()
     assert found == Attention(batch=2, heads=8, queries=3328, keys=3328, head_size=128, element="f16")
     options = parse_options([])
-    assert options.validate and options.init == "uniform"
+    assert options.measuring.validate and options.measuring.init == "uniform"
 
 
 @pytest.mark.parametrize("spelling", [["-b=3"], ["-b", "3"], ["--b", "3"], ["--b=3"]])
@@ -47,17 +47,29 @@ def test_spellings(spelling):
         (["-operm=0"], {"input_layout": "bhsd", "output_layout": "bshd"}),
         (["-iperm=0", "-vlayout=c"], {"value_layout": "bdhs"}),
         (["-vlayout=c"], {"value_layout": "bhds"}),
-        (["-bias=1", "-lse=1"], {"bias": True, "lse": True}),
+        (["-bias=1", "-lse=1"], {"bias": "bhqk", "lse": True}),
         (["-prec=bf16"], {"element": "bf16"}),
         (["-prec=fp64"], {"element": "f64"}),
         (["-s=4", "-s_k=9", "-mask=0"], {"window": (None, None)}),
         (["-s=4", "-s_k=9", "-mask=1"], {"window": (None, 0)}),
-        (["-s=4", "-s_k=9", "-mask=2"], {"window": (None, 5)}),
+        (["-s=4", "-s_k=9", "-mask=2"], {"window": (None, 0), "bottom_right": True}),
         (["-s=4", "-s_k=9", "-mask=t:2,1"], {"window": (-2, 1)}),
-        (["-s=4", "-s_k=9", "-mask", "b:2,1"], {"window": (3, 6)}),
-        (["-s=4", "-s_k=9", "-mask=b:-1,0"], {"window": (None, 5)}),
+        (["-s=4", "-s_k=9", "-mask", "b:2,1"], {"window": (-2, 1), "bottom_right": True}),
+        (["-s=4", "-s_k=9", "-mask=b:-1,0"], {"window": (None, 0), "bottom_right": True}),
+        (["-mask=xt:7"], {"window": (-3, 3), "bottom_right": False}),
+        (["-mask=xb:-1"], {"window": (None, 0), "bottom_right": True}),
         (["-s=4", "-s_k=9", "-mask=g:3,2"], {"window": (-2, 1)}),
         (["--softcap=30", "--alibi"], {"softcap": 30.0, "alibi": True}),
+        (["-bias=e"], {"bias": "qk"}),
+        (["-bias=e:1"], {"bias": "hqk"}),
+        (["-bias=a"], {"bias": "", "alibi": True}),
+        (["-scale_s=0.25"], {"factor": 0.25}),
+        (["--packed=3hd"], {"packed": "3hd", "input_layout": "bshd"}),
+        (["-b=3", "--lengths=5"], {"lengths": (5, 5, 5)}),
+        (["-b=2", "--lengths=5,9"], {"lengths": (5, 9)}),
+        (["--bool-mask=bk", "--dynamic"], {"mask": "bk", "dynamic": True}),
+        (["-mode=1", "-b=2", "-s=5,9"], {"groups": ((5, 5), (9, 9)), "batch": 1, "queries": 14}),
+        (["-mode=1", "-b=2", "-s=5,9", "-s_k=7,0003"], {"groups": ((5, 7), (9, 3)), "keys": 10}),
     ],
 )
 def test_meanings(arguments, expected):
@@ -70,19 +82,31 @@ def test_meanings(arguments, expected):
     [
         (["-prec=fp8"], "fp8 is not supported on cpu; use fp16, bf16, fp32 or fp64"),
         (["-prec=int4"], "expects fp16, bf16, fp32, fp64, fp8 or bf8, but found 'int4'"),
-        (["-mode=1"], "group mode, with a length for each entry of the batch, is not supported yet"),
-        (["-mask=x:1,2"], "expects 0, 1, 2, t:l,r, b:l,r or g:y,x, but found 'x:1,2'"),
+        (["-s=4,5"], "argument -s: several lengths are of -mode=1"),
+        (["-mode=1", "-b=3", "-s=4,5"], "argument -s: expects one length or 3, one for each sequence, but found 2"),
+        (["-mode=1", "-bias=1"], "group mode has no bias for each score; use -bias=a, or -mode=0"),
+        (["-mode=1", "--lengths=3"], "in group mode keys have the lengths of -s_k"),
+        (["--packed=3hd", "-iperm=1"], "packed inputs have the layout b s h d"),
+        (["--packed=3hd", "-s=4", "-s_k=5"], "packed Q, K and V are of one length"),
+        (["--lengths=4000"], "lengths must be 2 numbers from 0 to 3328"),
+        (["--bool-mask=x"], "expects some of the letters b, h, q and k, but found 'x'"),
+        (["-range_p=1"], "argument -range_p: ranges are of fp8, which is not supported on cpu"),
+        (["-squant=1"], "static quantization is of fp8, which is not supported on cpu"),
+        (["-timer=gpu"], "the clock of a GPU times what runs on one"),
+        (["-init=3"], "expects 0 or ui or 1"),
+        (["-mask=x:1,2"], "expects 0, 1, 2, t:l,r, b:l,r, xt:n, xb:n or g:y,x, but found 'x:1,2'"),
         (["-mask=t:1"], "expects 0, 1, 2, t:l,r"),
         (["-h=8", "-h_k=3"], "heads must be a multiple of heads_kv"),
         (["-s=0"], "expects a positive integer, but found '0'"),
         (["-v=2"], "expects 0 or 1, but found '2'"),
         (["-scale=nan"], "expects a number, but found 'nan'"),
         (["--compare=tf"], "knows no 'tf'; the peers are: torch, onnxruntime, jax, iree"),
-        (["--sweep", "q=1"], "expects NAME=VALUE,… with NAME of b, h"),
+        (["--sweep", "q=1"], "expects NAME=VALUE,… with NAME of mode, b, h"),
         (["--sweep", "s=1,x"], "expects a positive integer, but found 'x'"),
         (["--plot=a.gif"], "expects a file named .png, .svg or .pdf"),
         (["--json=/nowhere/a.json"], "/nowhere/a.json cannot be written: there is no such folder"),
-        (["--target=nvidia"], "the measurements and peers of the target nvidia are not built yet; use cpu"),
+        (["--target=nvidia", "--compare=jax"], "knows no 'jax' for the target nvidia; the peers are: torch-cudnn"),
+        (["--compare=flex"], "knows no 'flex' for the target cpu; the peers are: torch, onnxruntime"),
         (["--nope"], "unrecognized arguments: --nope"),
     ],
 )
@@ -92,6 +116,36 @@ def test_errors(arguments, message, capsys):
     assert attn_bench.main(arguments) == 1
     error = capsys.readouterr().err
     assert error.startswith("attn-bench: error: ") and message in error and "Traceback" not in error
+
+
+def test_lengths_of_sequences_are_made_up():
+    found = graph("-mode=1", "-b=5", "-s=100", "-seed=3")
+    q = [m for m, _ in found.groups]
+    assert sum(q) == 500 and len(set(q)) > 1 and min(q) > 0 and found.groups == tuple((m, m) for m in q)
+    assert found == graph("-mode=1", "-b=5", "-s=100", "-seed=3") != graph("-mode=1", "-b=5", "-s=100", "-seed=4")
+    assert graph("-mode=1", "-b=9", "-s=1").groups == ((1, 1),) * 9
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-mode=1", "-b=3", "-s=10,3,30", "-mask=2", "-h_k=1"],
+        ["--packed=h3d", "-bias=a", "-iperm=0", "-operm=0"],
+        ["-bias=e:1", "--bool-mask=qk", "--dynamic", "-init=nf", "-warmup=0", "-repeat=2"],
+    ],
+)
+def test_cases_run(arguments, capsys):
+    assert attn_bench.main([*SMALL, *arguments, "--compare=torch"]) == 0
+    assert re.search(r"^attn-opt .* PASS$", capsys.readouterr().out, re.M)
+
+
+def test_what_is_waited_for_and_what_the_kernel_is(capsys):
+    assert attn_bench.main([*SMALL, "--latency", "-kname=1", "-v=0"]) == 0
+    out = capsys.readouterr().out
+    time = r"[\d.]+ [mµ]?s"
+    said = rf"^compiling {time}, {time} more for .*; from the cache {time}; importing {time}; a call .* {time}$"
+    assert re.search(said, out, re.M)
+    assert "attention for cpu: 1 attention found and fused" in out
 
 
 def test_sweeps_are_all_combinations():

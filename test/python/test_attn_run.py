@@ -108,7 +108,6 @@ def test_a_failing_check_exits_with_1():
         ([ROOT / "Makefile"], "Makefile:1:1: error: "),
         ([ATTENTION, "--nope"], "unrecognized arguments: --nope"),
         ([ATTENTION, "--target", "abacus"], "invalid choice: 'abacus'"),
-        ([ATTENTION, "--target", "nvidia"], "the operands of matmuls must be f16 or bf16"),
         ([ATTENTION, "--entry", "f"], "no function 'f' with a body; there are: attention"),
         ([ATTENTION, "--print-ir", "nope"], "no stage 'nope'; the stages are: graph"),
         ([ATTENTION, "--tile-sizes", "4,x"], "expects integers separated by commas, but found '4,x'"),

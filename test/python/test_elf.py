@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.runtime import cpu, elf
+from attn_opt.compiler.runtime.signature import Signature, Slot
+from attn_opt.compiler.shapes import Dimensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +28,8 @@ def image():
 
 
 def test_code_runs(image):
-    slot = cpu.Slot("f64", None)
-    kernel = cpu.CpuKernel.load(image, cpu.Signature("f", (slot,), (slot,)))
+    slot = Slot("f64", None)
+    kernel = cpu.CpuKernel.load(image, Signature("f", (slot,), (slot,), Dimensions([], [])))
     assert kernel(0.5) == np.sin(0.5)
 
 

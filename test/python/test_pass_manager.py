@@ -129,7 +129,8 @@ def test_a_bug_comes_with_the_ir_before_it(module):
 def test_invalid_ir_is_a_bug_unless_unverified(module):
     with pytest.raises(Bug, match=r"pass 'tag-ops' made invalid IR: .*block with no terminator"):
         run([TagOps(name="invalid")], module)
-    run([TagOps(name="fine")], module, verify_each=False)
+    run([TagOps(name="fine")], module, verify=False)
+    run([TagOps(name="fine")], module, verify={"canonicalize"})
 
 
 def test_stage_text_runs_the_stage_alone(module):

@@ -83,11 +83,11 @@ def test_nothing_for_a_gpu():
 
 
 def test_no_gpu_is_told():
-    from attn_opt.compiler.runtime import cuda
+    from attn_opt.compiler.runtime import cuda_driver
 
     try:
-        cuda.driver()
-    except cuda.CudaError:
+        cuda_driver.driver()
+    except cuda_driver.CudaError:
         pass
     else:
         pytest.skip("a GPU is here")
@@ -96,3 +96,18 @@ def test_no_gpu_is_told():
     kernel = compile(ATTENTION, target="nvidia", arch="sm_90a")
     with pytest.raises(Exception, match="no NVIDIA driver"):
         kernel(np.ones((256, 64), np.float16), np.ones((320, 64), np.float16), np.ones((320, 64), np.float16))
+
+
+def test_stages_are_dumped_down_to_code(tmp_path, monkeypatch, capfd):
+    from attn_opt.compiler.tools.attn_opt import main
+
+    monkeypatch.setattr(ptx, "sass", lambda code, arch: f"machine code for {arch}")
+    source = tmp_path / "attention.mlir"
+    source.write_text(ATTENTION)
+    steps = ["--raise-attention", "--fuse-attention=machine=nvidia", "--lower-to=nvidia"]
+    assert main([str(source), *steps, f"--dump-stages={tmp_path}/stages"]) == 0
+    names = sorted(path.name for path in (tmp_path / "stages").iterdir())
+    assert names[-2:] == [f"{len(names) - 2}-kernels.ptx", f"{len(names) - 1}-kernels.sass"]
+    for stage in ("decompose-linalg-ext", "outline-kernels", "assign-layouts", "stage-loads", "tiles-to-nvvm"):
+        assert any(name.endswith(f"-{stage}.mlir") for name in names)
+    assert ".target sm_90a" in (tmp_path / "stages" / names[-2]).read_text()

@@ -6,9 +6,9 @@
 // CHECK: arith.maxnumf
 // CHECK: linalg.generic {{.*}} outs(%arg1, %arg2, %{{.*}} : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
 // CHECK: arith.maxnumf
-// CHECK: math.exp
+// CHECK: math.exp2
 // CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]
-// CHECK: math.exp
+// CHECK: math.exp2
 // CHECK: arith.addf
 // CHECK: linalg.generic {{.*}} iterator_types = ["parallel"]
 // CHECK: arith.divf
@@ -44,7 +44,7 @@ func.func @unnorm_softmax_in_place(%q: tensor<4x3xf32>, %k: tensor<3x8xf32>, %c:
 
 // CHECK-LABEL: func.func @half
 // CHECK: arith.extf %{{.*}} : f16 to f32
-// CHECK: math.exp %{{.*}} : f32
+// CHECK: math.exp2 %{{.*}} : f32
 // CHECK: arith.truncf %{{.*}} : f32 to f16
 func.func @half(%x: tensor<?x8xf16>, %o: tensor<?x8xf16>, %m: tensor<?xf32>, %a: tensor<?xf32>, %s: tensor<?xf32>)
     -> tensor<?x8xf16> {

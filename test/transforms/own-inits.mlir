@@ -3,6 +3,7 @@
 // CHECK-LABEL: func.func @f
 // CHECK: %[[A:.*]] = linalg.fill
 // CHECK-NEXT: linalg.matmul {{.*}} outs(%[[A]] :
+// CHECK-NEXT: tensor.empty
 // CHECK-NEXT: %[[B:.*]] = linalg.fill
 // CHECK-NEXT: linalg.matmul {{.*}} outs(%[[B]] :
 // CHECK-NEXT: return
@@ -12,5 +13,18 @@ func.func @f(%a: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
   %0 = linalg.matmul ins(%a, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
   %1 = linalg.matmul ins(%0, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// Two results of one size: neither the memory nor the dimensions of one are those of the other.
+// CHECK-LABEL: func.func @empty
+// CHECK: %[[A:.*]] = tensor.empty
+// CHECK-NEXT: linalg.exp {{.*}} outs(%[[A]] :
+// CHECK: %[[B:.*]] = tensor.empty
+// CHECK-NEXT: linalg.transpose {{.*}} outs(%[[B]] :
+func.func @empty(%a: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %e = tensor.empty() : tensor<4x4xf32>
+  %0 = linalg.exp ins(%a : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = linalg.transpose ins(%0 : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) permutation = [1, 0]
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
 }

@@ -33,7 +33,8 @@ func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 
-// Lanes along the reduction: partial results, combined after the loop; a masked loop over the rest.
+// Lanes along the reduction: partial results, combined after the loop, those of neighbours together; a masked loop over
+// the rest.
 // CHECK-LABEL: func.func @row_maximum
 // CHECK: scf.for
 // CHECK: vector.load %arg0
@@ -41,8 +42,10 @@ func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref
 // CHECK: vector.create_mask
 // CHECK: vector.maskedload %arg0
 // CHECK: arith.select
-// CHECK: vector.reduction <maxnumf>
-// CHECK: memref.store %{{.*}}, %arg1
+// CHECK: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
+// CHECK: vector.shuffle {{.*}} : vector<8xf32>, vector<8xf32>
+// CHECK: arith.maxnumf {{.*}} : vector<4xf32>
+// CHECK: vector.store %{{.*}}, %arg1[{{.*}}] : memref<4xf32>, vector<4xf32>
 func.func @row_maximum(%a: memref<4x?xf32>, %b: memref<4xf32>) {
   linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
       ins(%a : memref<4x?xf32>) outs(%b : memref<4xf32>) {
@@ -110,6 +113,99 @@ func.func @window(%x: memref<20xf32>, %k: memref<5xf32>, %y: memref<16xf32>) {
   ^bb0(%a: f32, %b: f32, %c: f32):
     %0 = arith.mulf %a, %b : f32
     %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#transposed = affine_map<(i, j) -> (j, i)>
+#column = affine_map<(i, j) -> (j)>
+
+// A bias that is contiguous along the reduction: read as squares, transposed in registers; four partial maxima.
+// CHECK-LABEL: func.func @biased_maximum
+// CHECK-NOT: vector.gather
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}})
+// CHECK-COUNT-16: vector.load %arg0
+// CHECK-COUNT-64: vector.shuffle
+// CHECK: scf.yield
+// CHECK-COUNT-3: arith.maxnumf
+// CHECK: vector.store %{{.*}}, %arg2
+func.func @biased_maximum(%bias: memref<16x32xf32>, %s: memref<32x16xf32>, %m: memref<16xf32>) {
+  linalg.generic {indexing_maps = [#transposed, #id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%bias : memref<16x32xf32>) outs(%s, %m : memref<32x16xf32>, memref<16xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.maxnumf %0, %z : f32
+    linalg.yield %0, %1 : f32, f32
+  }
+  return
+}
+
+// -----
+
+#a = affine_map<(m, n, k) -> (k, m)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (n, m)>
+
+// The keys of the next iteration are prefetched, four rows per register tile; what stays, or is scratch, is not.
+// CHECK-LABEL: func.func @streamed
+// CHECK: scf.for %[[K:.*]] = %c0 to %c256 step %c64
+// CHECK:   scf.for %[[R:.*]] = %c0 to %c64 step %c4
+// CHECK:     %[[NEXT:.*]] = arith.addi %[[K]], %c64 : index
+// CHECK:     arith.addi %[[NEXT]], %{{.*}} : index
+// CHECK-COUNT-8: memref.prefetch %arg1[%{{.*}}, %{{.*}}], read, locality<2>, data : memref<256x32xf32>
+// CHECK-NOT: memref.prefetch
+func.func @streamed(%q: memref<32x64xf32>, %keys: memref<256x32xf32>, %x: memref<256x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  scf.for %k = %c0 to %c256 step %c64 {
+    %s = memref.alloca() : memref<64x64xf32>
+    %t = memref.subview %keys[%k, 0] [64, 32] [1, 1] : memref<256x32xf32> to memref<64x32xf32, strided<[32, 1], offset: ?>>
+    linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%q, %t : memref<32x64xf32>, memref<64x32xf32, strided<[32, 1], offset: ?>>) outs(%s : memref<64x64xf32>) {
+    ^bb0(%u: f32, %v: f32, %w: f32):
+      %0 = arith.mulf %u, %v : f32
+      %1 = arith.addf %w, %0 : f32
+      linalg.yield %1 : f32
+    }
+  }
+  return
+}
+
+// -----
+
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (k, n)>
+#c = affine_map<(m, n, k) -> (m, n)>
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (j)>
+
+// An output that is rescaled right before: multiplied where it is loaded, in no pass of its own.
+// CHECK-LABEL: func.func @rescaled
+// CHECK:       %[[ALPHA:.*]] = vector.load %arg2
+// CHECK:       %[[O:.*]] = vector.load %[[BUFFER:.*]][
+// CHECK:       arith.mulf %[[ALPHA]], %[[O]] : vector<16xf32>
+// CHECK-NOT:   vector.store
+// CHECK:       scf.for {{.*}} iter_args
+// CHECK:       math.fma
+// CHECK:       vector.store %{{.*}}, %[[BUFFER]]
+func.func @rescaled(%a: memref<4x64xf32>, %b: memref<64x16xf32>, %alpha: memref<16xf32>) {
+  %o = memref.alloca() : memref<4x16xf32>
+  linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%alpha : memref<16xf32>) outs(%o : memref<4x16xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %0 = arith.mulf %x, %y : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x64xf32>, memref<64x16xf32>) outs(%o : memref<4x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %z, %0 : f32
     linalg.yield %1 : f32
   }
   return

@@ -45,6 +45,11 @@ _EXP = {
     32: (0.9999997019767761, 0.4999915063381195, 0.1666763573884964, 0.04189793020486832, 0.008290312252938747),
     64: (1.0, *EXP[64]),
 }
+# The same for f32 that is rounded right away, to 8 bits of bf16 (9e-5), to 11 of f16 (3e-6).
+_ROUGH_EXP2 = {
+    "bf16": (0.6951168179512024, 0.22764495015144348, 0.07706708461046219),
+    "f16": (0.6930448412895203, 0.2412802129983902, 0.0522424653172493, 0.013426689431071281),
+}
 ROUND_DOWN, CURRENT_ROUNDING = 1, 4
 SMALLER_MAGNITUDE = 6  # of two; the sign is that of the one that is taken
 
@@ -58,8 +63,17 @@ def has_exponentials(kind: ir.Type) -> bool:
 
 
 def exp2(n: Numbers, x: ir.Value) -> ir.Value:
+    return _exp2(n, x, _EXP2[n.width])
+
+
+def rough_exp2(n: Numbers, x: ir.Value, kind: ir.Type) -> ir.Value:
+    """For f32 that is rounded to `kind`, f16 or bf16."""
+    return _exp2(n, x, _ROUGH_EXP2[str(kind)])
+
+
+def _exp2(n: Numbers, x: ir.Value, coefficients: tuple[float, ...]) -> ir.Value:
     rest = _call(n, "reduce", x, immediate=ROUND_DOWN)
-    y = _call(n, "scalef", n.polynomial(rest, (1.0, *_EXP2[n.width])), x)
+    y = _call(n, "scalef", n.polynomial(rest, (1.0, *coefficients)), x)
     return n.select("OLT", x, n.number(LEAST_EXP2[n.width]), n.number(0.0), y)
 
 

@@ -7,6 +7,7 @@ from ...dialects.mlir import arith, ir, vector
 from .structured import Structured
 
 Point = tuple[int, ...]
+FUSED = {("arith.addf", 0), ("arith.addf", 1), ("arith.subf", 0)}  # users of a product, and which operand it is
 ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpFPredicate.OLT}
 
 
@@ -45,13 +46,13 @@ class BodyEvaluator:
         return [self._value(v, values) for v in self.op.end.operands]
 
     def _fused_products(self) -> list[ir.Operation]:
-        """The arith.mulf whose one use is an arith.addf: both become an fma."""
+        """The arith.mulf whose one use is an arith.addf, or from which an arith.subf subtracts: both become an fma."""
         if not hasattr(self, "_products"):
             self._products: list[ir.Operation] = []
             for inner in self.op.body_ops:
                 if inner.name == "arith.mulf":
                     uses = list(inner.results[0].uses)
-                    if len(uses) == 1 and uses[0].owner.operation.name == "arith.addf":
+                    if len(uses) == 1 and (uses[0].owner.operation.name, uses[0].operand_number) in FUSED:
                         other = uses[0].owner.operation.operands[1 - uses[0].operand_number]
                         if not any(other == p.results[0] for p in self._products):  # a·b + c·d: fuse one
                             self._products.append(inner)
@@ -71,13 +72,17 @@ class BodyEvaluator:
                 attribute = ir.FloatAttr.get(result, attribute.value)
             return arith.ConstantOp(result, attribute).result
         name, sources = inner.name, list(inner.operands)
-        if name == "arith.addf":
+        negate = False
+        if name in ("arith.addf", "arith.subf"):
             for position, source in enumerate(sources):
                 producer = None if isinstance(source.owner, ir.Block) else source.owner.operation
                 if producer is not None and producer in products:
+                    negate = name == "arith.subf"
                     name, sources = "math.fma", [*producer.operands, sources[1 - position]]
                     break
         operands = [self._value(v, values) for v in sources]
+        if negate:
+            operands[2] = arith.negf(operands[2])
         if name in ("arith.extf", "arith.truncf"):
             source = operands[0].type.element_type if _is_vector(operands[0]) else operands[0].type
             if source == result:

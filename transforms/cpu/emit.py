@@ -12,15 +12,20 @@ One mechanism serves contractions, element-wise ops and reductions:
 - f16 and bf16 are f32 in registers; i1 is i8 in memory.
 """
 
+import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
-from .body import BodyEvaluator, register_type
+from .body import ORDERED, BodyEvaluator, register_type
 from .combiners import Combiner, combiner
+from .prefetch import L2, Stream
 from .schedule import Schedule
+from .shuffles import sum_of_lanes, transpose
+from .streams import rows_ahead
 from .structured import NO_LOOP, Operand, Structured
 
 Offsets = tuple[int, ...]
@@ -39,10 +44,20 @@ class Tile:
 class Emitter:
     """Emits one op at the current insertion point."""
 
-    def __init__(self, op: Structured, schedule: Schedule, initial: dict[int, float | int]):
-        """`initial`: constants that accumulators start from, by operand number; others are read."""
+    def __init__(
+        self,
+        op: Structured,
+        schedule: Schedule,
+        initial: dict[int, float | int | Structured],
+        streams: Sequence[Stream] = (),
+    ):
+        """`initial`: what accumulators start from, by operand number: constants, or updates of what is read.
+
+        `streams`: what is prefetched, evenly over the register tiles.
+        """
         self.op = op
-        self.constants = initial
+        self.constants = {n: x for n, x in initial.items() if not isinstance(x, Structured)}
+        self.updates = {n: x for n, x in initial.items() if isinstance(x, Structured)}
         self.schedule = schedule
         self.v = schedule.vector_loop
         self.lanes = schedule.lanes
@@ -52,7 +67,10 @@ class Emitter:
         found = {o.number: combiner(op, o) for o in op.outputs}
         self.combiners: dict[int, Combiner] = {n: c for n, c in found.items() if c is not None}
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
-        numbers = [n for n, value in initial.items() if value == value]  # no NaN
+        numbers = [n for n, value in self.constants.items() if value == value]  # no NaN
+        ahead = {o.number: rows_ahead(op, o) for o in op.operands}
+        self.ahead = {number: place for number, place in ahead.items() if place is not None}
+        self.streams = [] if self.ahead else streams  # once is enough
         self.evaluator = BodyEvaluator(op, self.lanes, [op.body.arguments[n] for n in numbers])
 
     def emit(self) -> None:
@@ -66,6 +84,7 @@ class Emitter:
     def _parallel(self, level: int) -> list[ir.Value]:
         if level < self.n_parallel:
             return self._loops(level, [], lambda _: self._parallel(level + 1))
+        self._prefetch()
         initial = self._load_accumulators()
         final = self._reduction(level, [v for _, v in initial])
         self._store_accumulators([k for k, _ in initial], final)
@@ -97,6 +116,14 @@ class Emitter:
         if d == self.v:  # whole vectors that fill no tile come in the masked loop too
             return self._loop(d, main_end, self._bound(d), width, 1, True, carried, body)
         return self._loop(d, main_end, self._bound(d), 1, 1, False, carried, body)
+
+    def _prefetch(self) -> None:
+        """The share of this register tile, by where it stands in the innermost of the parallel loops."""
+        if self.streams and self.n_parallel:
+            d = self.schedule.order[self.n_parallel - 1]
+            step = self.tiles[d].count * (self.lanes if d == self.v else 1)
+            for stream in self.streams:
+                stream.emit(self.tiles[d].base, step, self.op.sizes[d] or stream.rows)
 
     def _bound(self, d: int) -> int | ir.Value:
         return self.bounds[d] if self.op.sizes[d] is None else self.op.sizes[d]
@@ -229,8 +256,14 @@ class Emitter:
                 keys += [(out.number, offsets) for offsets in self._accumulator_offsets(out)]
         return keys
 
+    def _chains(self, out: Operand) -> int:
+        """How many partial results of an element are computed in turn; they are combined after the loops."""
+        return self.schedule.chains if out.number in self.combiners and not self._is_split(out) else 1
+
     def _accumulator_offsets(self, out: Operand) -> list[Offsets]:
-        return list(itertools.product(*(range(self._accumulator_count(d)) for d in self._accumulator_loops(out))))
+        """Unroll offsets along the loops of the accumulator, and the chain."""
+        counts = [self._accumulator_count(d) for d in self._accumulator_loops(out)]
+        return list(itertools.product(*(range(n) for n in [*counts, self._chains(out)])))
 
     def _accumulator_count(self, d: int) -> int:
         if d != self.v or self.op.is_parallel(d):
@@ -250,7 +283,8 @@ class Emitter:
         return self.v != NO_LOOP and (self._is_split(out) or self.v in out.loops)
 
     def _accumulator_key(self, out: Operand, point: Offsets) -> Key:
-        return out.number, tuple(point[d] for d in self._accumulator_loops(out))
+        chain = sum(point[d] for d in range(self.op.n_loops) if not self.op.is_parallel(d)) % self._chains(out)
+        return out.number, (*(point[d] for d in self._accumulator_loops(out)), chain)
 
     def _load_accumulators(self) -> list[tuple[Key, ir.Value]]:
         self.initial: dict[Key, ir.Value] = {}
@@ -261,20 +295,36 @@ class Emitter:
             for offsets in self._offsets(sorted(out.loops)):
                 self.initial[out.number, offsets] = self._initial(out, self._at(out.loops, offsets))
             for offsets in self._accumulator_offsets(out):
-                at = dict(zip(self._accumulator_loops(out), offsets, strict=True))
-                if self._is_split(out):
+                at = dict(zip(self._accumulator_loops(out), offsets[:-1], strict=True))
+                if self._is_split(out) or offsets[-1]:
                     kind = register_type(out.element)
-                    neutral = build.constant(kind, self.combiners[out.number].neutral)
-                    value = self.evaluator.broadcast(neutral)
+                    value = build.constant(kind, self.combiners[out.number].neutral)
+                    value = self.evaluator.broadcast(value) if self._is_vector_accumulator(out) else value
                 else:
                     value = self.initial[out.number, tuple(at[d] for d in sorted(out.loops))]
                 result.append(((out.number, offsets), value))
         return result
 
     def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
+        if out.number in self.updates:
+            return self._updated(self.updates[out.number], out, at)
         if out.number not in self.constants:
             return self._load(out, at)
         value = build.constant(register_type(out.element), self.constants[out.number])
+        return self.evaluator.broadcast(value) if self.v in out.loops else value
+
+    def _updated(self, update: Structured, out: Operand, at: dict[int, int]) -> ir.Value:
+        """What an element-wise op makes of the accumulator; its loops are those of the accumulator's dimensions."""
+        loops = dict(zip(update.outputs[0].dims, out.dims, strict=True))
+        values = {}
+        for operand in update.operands:
+            if operand.is_read:
+                dims = tuple(loops.get(d, NO_LOOP) for d in operand.dims)
+                moved = dataclasses.replace(operand, number=len(self.memory), dims=dims)
+                self.memory[moved.number] = self._memory(moved)
+                values[operand.number] = self._load(moved, {d: at[d] for d in moved.loops})
+                del self.memory[moved.number]
+        (value,) = BodyEvaluator(update, self.lanes).evaluate(values, (), lambda *_: build.index(0))
         return self.evaluator.broadcast(value) if self.v in out.loops else value
 
     def _store_accumulators(self, keys: Sequence[Key], final: Sequence[ir.Value]) -> None:
@@ -282,31 +332,82 @@ class Emitter:
         for out in self.op.outputs:
             if not self.op.is_accumulator(out):
                 continue
-            loops = self._accumulator_loops(out)
+            if not self._is_split(out):
+                for offsets in self._offsets(sorted(out.loops)):
+                    at = self._at(out.loops, offsets)
+                    chains = self._parts(out, at, values)
+                    combine = functools.partial(self._exact, self.combiners[out.number]) if chains[1:] else None
+                    self._store(out, functools.reduce(combine, chains) if combine else chains[0], at)
+                continue
+            run = None if out.number in self.updates else self._run(out)
             for offsets in self._offsets(sorted(out.loops)):
                 at = self._at(out.loops, offsets)
-                parts = [
-                    values[out.number, o]
-                    for o in self._accumulator_offsets(out)
-                    if all(o[loops.index(d)] == at[d] for d in out.loops)
-                ]
-                value = parts[0]
-                if self._is_split(out):
-                    value = self._combine(self.combiners[out.number], parts, self.initial[out.number, offsets])
-                self._store(out, value, at)
+                if run is None:
+                    total = self._combine(self.combiners[out.number], self._parts(out, at, values))
+                    initial = self.initial[out.number, offsets]
+                    self._store(out, self._exact(self.combiners[out.number], initial, total), at)
+                elif at[run] == 0:
+                    self._store_run(out, run, at, values)
 
-    def _combine(self, how: Combiner, parts: list[ir.Value], initial: ir.Value) -> ir.Value:
-        def pairwise(a: ir.Value, b: ir.Value) -> ir.Value:
-            return ir.Operation.create(how.op, results=[a.type], operands=[a, b]).result
+    def _parts(self, out: Operand, at: dict[int, int], values: dict[Key, ir.Value]) -> list[ir.Value]:
+        """The partial results of an element: one for each unrolled vector along the lanes."""
+        loops = self._accumulator_loops(out)
+        offsets = [o for o in self._accumulator_offsets(out) if all(o[loops.index(d)] == at[d] for d in out.loops)]
+        return [values[out.number, o] for o in offsets]
 
+    def _run(self, out: Operand) -> int | None:
+        """The loop along which the tile has a vector of elements of `out` that lie side by side; None without one."""
+        loop = out.dims[-1] if out.dims else NO_LOOP
+        if loop == NO_LOOP or out.strides[-1] != 1:
+            return None
+        count = self.tiles[loop].count
+        return loop if 2 <= count <= self.lanes and count & (count - 1) == 0 else None
+
+    def _store_run(self, out: Operand, run: int, first: dict[int, int], values: dict[Key, ir.Value]) -> None:
+        """Combines the lanes of neighbouring elements together, so that they come out as one vector."""
+        how, element = self.combiners[out.number], register_type(out.element)
+        count = self.tiles[run].count
+        rows = []
+        for i in range(count):
+            parts = self._parts(out, first | {run: i}, values)
+            rows.append(functools.reduce(functools.partial(self._pairwise, how), parts))
+        total = sum_of_lanes(rows, functools.partial(self._pairwise, how))
+        kind = ir.VectorType.get([count], element)
+        target, subscripts = self.memory[out.number], self._subscripts(out, first)
+        if out.number in self.constants:
+            initial = vector.BroadcastOp(kind, build.constant(element, self.constants[out.number])).result
+        else:
+            stored = ir.VectorType.get([count], target.type.element_type)
+            initial = self.evaluator.from_memory(vector.LoadOp(stored, target, subscripts).result, out.element)
+        result = self._exact(how, initial, total)
+        vector.StoreOp(self.evaluator.to_memory(result, out.element), target, subscripts)
+
+    @staticmethod
+    def _exact(how: Combiner, a: ir.Value, b: ir.Value) -> ir.Value:
+        return ir.Operation.create(how.op, results=[a.type], operands=[a, b]).result
+
+    @staticmethod
+    def _pairwise(how: Combiner, a: ir.Value, b: ir.Value) -> ir.Value:
+        """Of partial results, which are numbers, or NaN for good."""
+        if how.op in ORDERED:
+            return arith.select(arith.cmpf(ORDERED[how.op], a, b), a, b)
+        return Emitter._exact(how, a, b)
+
+    def _combine(self, how: Combiner, parts: list[ir.Value]) -> ir.Value:
         while len(parts) > 1:
-            parts = [pairwise(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
-        kind = ir.Attribute.parse(f"#vector.kind<{how.kind}>")
-        fastmath = None
-        if isinstance(initial.type, ir.FloatType) and how.kind in ("add", "mul"):
-            fastmath = ir.Attribute.parse("#arith.fastmath<reassoc>")  # a tree, not a chain
-        total = vector.ReductionOp(initial.type, kind, parts[0], fastmath=fastmath).result
-        return pairwise(initial, total)
+            parts = [
+                self._pairwise(how, *parts[i : i + 2]) if i + 1 < len(parts) else parts[i]
+                for i in range(0, len(parts), 2)
+            ]
+        (total,) = parts
+        lanes = self.lanes
+        while lanes > 1:  # halves, as a tree
+            lanes //= 2
+            kind = ir.VectorType.get([lanes], total.type.element_type)
+            total = self._pairwise(
+                how, *(vector.extract_strided_slice(kind, total, [at], [lanes], [1]) for at in (0, lanes))
+            )
+        return vector.extract(total, [], [0])
 
     # --- memory
 
@@ -336,6 +437,7 @@ class Emitter:
             type_ = ir.VectorType.get([self.lanes], element)
             if kind == "unit" and mask is None:
                 value = vector.LoadOp(type_, source, self._subscripts(operand, at)).result
+                self._ask_ahead(operand, at)
             elif kind == "unit":
                 zeros = self._zeros(element)
                 value = vector.MaskedLoadOp(type_, source, self._subscripts(operand, at), mask, zeros).result
@@ -343,6 +445,15 @@ class Emitter:
                 flat, base, lane_offsets = self._strided(operand, at)
                 value = vector.GatherOp(type_, flat, [base], lane_offsets, self._mask(), self._zeros(element)).result
         return self.evaluator.from_memory(value, operand.element)
+
+    def _ask_ahead(self, operand: Operand, at: dict[int, int]) -> None:
+        """Asks for what a streamed operand is read at later; where that is past its end it does no harm."""
+        found = self.ahead.get(operand.number)
+        if found is not None:
+            position, rows = found
+            subscripts = self._subscripts(operand, at)
+            subscripts[position] = arith.addi(subscripts[position], build.index(rows))
+            memref.PrefetchOp(self.memory[operand.number], subscripts, False, L2, True)
 
     def _store(self, operand: Operand, value: ir.Value, at: dict[int, int]) -> None:
         target = self.memory[operand.number]
@@ -386,21 +497,6 @@ class Emitter:
         ).result
         lane = arith.muli(self._step(ir.IndexType.get()), self.evaluator.broadcast(stride))
         return flat, position, lane
-
-
-def transpose(rows: list[ir.Value]) -> list[ir.Value]:
-    """The columns of a square of vectors: in stage d, blocks of d × d off the diagonal change places."""
-    n = len(rows)
-    d = 1
-    while d < n:
-        upper = [j + n - d if j & d else j for j in range(n)]
-        lower = [j + n if j & d else j + d for j in range(n)]
-        for i in range(n):
-            if not i & d:
-                a, b = rows[i], rows[i | d]
-                rows[i], rows[i | d] = vector.ShuffleOp(a, b, upper).result, vector.ShuffleOp(a, b, lower).result
-        d *= 2
-    return rows
 
 
 DYNAMIC_OFFSET = ir.ShapedType.get_dynamic_size()

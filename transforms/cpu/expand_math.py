@@ -1,5 +1,6 @@
 """The pass ``expand-math``."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -53,6 +54,17 @@ class ExpandMath(Pass):
                 numbers = Numbers(kind)
                 if not self.portable and old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
                     expansion = WIDE_EXPANSIONS[old.name]
+                    rounded = _rounded_to(old.results[0])
+                    if old.name == "math.exp2" and rounded is not None:
+                        expansion = functools.partial(avx512.rough_exp2, kind=rounded)
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
             old.erase()
+
+
+def _rounded_to(value: ir.Value) -> ir.Type | None:
+    """The narrow type that a vector of f32 is rounded to, if all else that is done with it is to sum it up."""
+    users = [use.owner.operation for use in value.uses]
+    narrow = {user.results[0].type.element_type for user in users if user.name == "arith.truncf"}
+    only = all(user.name in ("arith.truncf", "arith.addf") for user in users)
+    return narrow.pop() if only and len(narrow) == 1 else None

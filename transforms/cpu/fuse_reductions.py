@@ -70,9 +70,9 @@ def _fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> None:
         block = new.regions[0].blocks.append(*kinds)
         with ir.InsertionPoint(block):
             of_producer, of_reduction = (op.regions[0].blocks[0] for op in (producer, reduction))
-            (x,) = _clone(of_producer, dict(zip(of_producer.arguments, block.arguments, strict=False)))
+            (x,) = clone_body(of_producer, dict(zip(of_producer.arguments, block.arguments, strict=False)))
             rest = dict(zip(list(of_reduction.arguments)[1:], list(block.arguments)[first + 1 :], strict=True))
-            reduced = _clone(of_reduction, {of_reduction.arguments[number]: x, **rest})
+            reduced = clone_body(of_reduction, {of_reduction.arguments[number]: x, **rest})
             linalg.YieldOp([x, *reduced])
     for old, value in zip([producer.results[0], *reduction.results], new.results, strict=True):
         old.replace_all_uses_with(value)
@@ -80,7 +80,7 @@ def _fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> None:
     producer.erase()
 
 
-def _clone(block: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+def clone_body(block: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
     """Emits the ops of a body again on other values; returns what it yields."""
     *body, end = [o.operation for o in block.operations]
     for op in body:

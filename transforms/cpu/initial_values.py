@@ -1,4 +1,4 @@
-"""Constants that buffers hold when a structured op starts to accumulate into them: fills right before it."""
+"""What buffers hold when a structured op starts to accumulate into them: written by ops right before it."""
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
@@ -10,11 +10,11 @@ ALLOCATIONS = ("memref.alloc", "memref.alloca")
 WITHOUT_MEMORY = ("affine", "arith", "math", "index")
 
 
-def find_fills(op: Structured) -> dict[int, ir.Operation]:
-    """The fills right before `op` of its accumulators, by operand number.
+def find_starts(op: Structured) -> dict[int, ir.Operation]:
+    """The ops right before `op` that fill its accumulators, or update them element by element, by operand number.
 
-    Nothing comes between the two that might touch the buffer, and no other operand is a view of it. Who drops the fill
-    has to write every element of the accumulator, from `filled_with` on.
+    Nothing comes between the two that might touch the buffer, and no other operand is a view of it. Who drops the op
+    has to write every element of the accumulator, starting from `filled_with`, or from what its body computes.
     """
     candidates = [out for out in op.outputs if op.is_accumulator(out) and NO_LOOP not in out.dims]
     if not candidates:
@@ -25,6 +25,11 @@ def find_fills(op: Structured) -> dict[int, ir.Operation]:
     return {number: fill for number, fill in found.items() if fill is not None}
 
 
+def find_fills(op: Structured) -> dict[int, ir.Operation]:
+    """Of `find_starts`, those that fill with a constant."""
+    return {number: start for number, start in find_starts(op).items() if is_fill(start)}
+
+
 def filled_with(fill: ir.Operation) -> float | int:
     value = constant_value(fill.operands[0])
     assert value is not None
@@ -32,7 +37,7 @@ def filled_with(fill: ir.Operation) -> float | int:
 
 
 def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> ir.Operation | None:
-    root = _origin(out.value)
+    root = origin_of(out.value)
     made = defining_op(root)
     if made is None or made.name not in ALLOCATIONS:
         return None
@@ -42,13 +47,34 @@ def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> 
         if is_fill(other) and other.operands[1] == out.value:
             return other
         if not _leaves(other, root):
-            return None
+            return other if _is_update(other, out.value) and _no_one_writes(before, other) else None
     return None
 
 
+def _is_update(op: ir.Operation, buffer: ir.Value) -> bool:
+    """True for a linalg.generic that computes each element of the buffer from itself, and from other buffers."""
+    if op.name != "linalg.generic" or op.operands[len(op.operands) - 1] != buffer or len(op.opview.outputs) != 1:
+        return False
+    maps = [a.value for a in op.attributes["indexing_maps"]]
+    if any("parallel" not in str(t) for t in op.attributes["iterator_types"]) or not maps[-1].is_permutation:
+        return False
+    if any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
+        return False
+    return all(_is_apart(v, origin_of(buffer)) for v in list(op.operands)[:-1])
+
+
+def _no_one_writes(before: list[ir.Operation], op: ir.Operation) -> bool:
+    """True if between `op` and the end of the list there is nothing that writes to memory."""
+    between = before[before.index(op) + 1 :]
+    return all(
+        o.name in (*VIEWS, *ALLOCATIONS, "memref.dim") or (not o.regions and o.name.split(".")[0] in WITHOUT_MEMORY)
+        for o in between
+    )
+
+
 def is_fill(op: ir.Operation) -> bool:
-    """True for a linalg.generic on buffers that writes one constant everywhere."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or op.results:
+    """True for a linalg.generic that writes one constant everywhere."""
+    if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
     if constant_value(op.operands[0]) is None:
         return False
@@ -69,14 +95,14 @@ def _is_apart(value: ir.Value, root: ir.Value) -> bool:
     """True if `value` is no buffer, or none that shares memory with the allocation `root`."""
     if not isinstance(value.type, ir.MemRefType):
         return True
-    origin = _origin(value)
+    origin = origin_of(value)
     op = defining_op(origin)
     if op is None:
         return origin.owner.owner.operation.name == "func.func"
     return op.name in ALLOCATIONS and origin != root
 
 
-def _origin(value: ir.Value) -> ir.Value:
+def origin_of(value: ir.Value) -> ir.Value:
     """The value at the start of a chain of views."""
     op = defining_op(value)
     while op is not None and op.name in VIEWS:

@@ -9,6 +9,7 @@ from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
 from .dimension_classes import Dim, DimensionClasses
+from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, matrix_unit
 from .rows import reads_again, shared_rows
 from .target import host_target
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
@@ -38,13 +39,18 @@ class LanesInnermost(Pass):
     keys and values single elements are broadcast, so that these need no packing. The rows are those dimensions that
     are parallel in every contraction of the loop and lacking in one of its inputs. Whatever else is computed from them,
     masks from indices included, follows. Tensors from outside of the loop are read as they stand by element-wise ops.
+    Loops whose matmuls a matrix unit computes keep their layout, which is that of its tiles.
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
+    matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
         lanes = host_target(self.vector_bytes).vector_bytes // 4
+        unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
+            if is_for_matrix_unit(loop, unit):
+                continue
             classes = DimensionClasses(loop)
             rows = shared_rows(classes, lanes)
             if rows is not None:

@@ -4,46 +4,60 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in
+from ..rewriting import ops_in
 
 
 @dataclass(frozen=True)
 class OwnInits(Pass):
-    """Gives each op that accumulates into a filled tensor a fill of its own, right before it::
+    """Gives each op that accumulates into a filled tensor, or writes to an empty one, its own, right before it::
 
+        %e = tensor.empty()
         %0 = linalg.fill ins(%zero) outs(%e)
         scf.for … { %1 = linalg.matmul … outs(%0) … %2 = linalg.matmul … outs(%0) }
     becomes
         scf.for … {
-          %a = linalg.fill ins(%zero) outs(%e)
+          %d = tensor.empty()
+          %a = linalg.fill ins(%zero) outs(%d)
           %1 = linalg.matmul … outs(%a)
+          %e = tensor.empty()
           %b = linalg.fill ins(%zero) outs(%e)
           %2 = linalg.matmul … outs(%b)
         }
 
-    A shared one would have to live on and be copied for each of them.
+    A shared fill would have to live on and be copied for each of them. A shared empty tensor says that two results
+    have the same dimensions, or may share memory, where they only happen to be of one size.
     """
 
     def run(self, op: ir.Operation) -> None:
-        for fill in ops_in(op, "linalg.fill"):
-            if not fill.results:
-                continue
-            uses = list(fill.results[0].uses)
-            for use in uses:
-                user = use.owner.operation
-                if not user.name.startswith("linalg.") or user.name == "linalg.fill" or not _is_init(user, use):
-                    continue
-                if len(uses) == 1 and user.block == fill.block:
-                    continue
-                with ir.InsertionPoint(user):
-                    own = fill.clone()
-                user.operands[use.operand_number] = own.results[0]
-            if not list(fill.results[0].uses):
-                fill.erase()
+        for is_init in (_is_fill, lambda init: init.name == "tensor.empty"):
+            for init in ops_in(op):
+                if is_init(init) and init.results:
+                    _give_each_its_own(init)
+
+
+def _is_fill(op: ir.Operation) -> bool:
+    """True for linalg.fill, named or generic."""
+    if op.name != "linalg.generic" or len(op.operands) != 2 or isinstance(op.operands[0].type, ir.ShapedType):
+        return op.name == "linalg.fill"
+    block = op.regions[0].blocks[0]
+    return block.operations[0].operation.operands[0] == block.arguments[0] and len(block.operations) == 1
+
+
+def _give_each_its_own(init: ir.Operation) -> None:
+    uses = list(init.results[0].uses)
+    for use in uses:
+        user = use.owner.operation
+        if not user.name.startswith("linalg.") or not _is_init(user, use):
+            continue
+        if (_is_fill(user) and _is_fill(init)) or (len(uses) == 1 and user.block == init.block):
+            continue
+        with ir.InsertionPoint(user):
+            own = init.clone()
+        user.operands[use.operand_number] = own.results[0]
+    if not list(init.results[0].uses):
+        init.erase()
 
 
 def _is_init(user: ir.Operation, use: ir.OpOperand) -> bool:
     """True if the use is one of the op's destinations: they come last, one per result."""
-    return defining_op(user.operands[use.operand_number]) is not None and use.operand_number >= len(
-        user.operands
-    ) - len(user.results)
+    return use.operand_number >= len(user.operands) - len(user.results)

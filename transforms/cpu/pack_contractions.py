@@ -9,16 +9,14 @@ from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
-from ..tile_sizes import cache_bytes
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
-from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, choose, reuse
+from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, choose, reuse, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
 
 COPIED = 256  # the most rows, and columns, of a copied block
 LINE = 64  # bytes of a line of the cache
-PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -73,11 +71,11 @@ class PackContractions(Pass):
     def _copy(self, op: Structured, copied: Operand) -> ir.Operation:
         """Copies blocks of an operand whose elements are broadcast, in their order, with lines apart in the cache."""
         element = _packed_type(op, copied)
-        dims = [d for d in copied.dims if d != NO_LOOP]
-        steps = dict.fromkeys(dims[-2:], COPIED)
-        with loop_nest(op, [(d, steps.get(d, 1)) for d in dims]) as blocks:
-            extents = [blocks[d].extent if d in blocks else op.sizes[d] for d in dims[-2:]]
-            shape = [min(COPIED, op.sizes[d] or COPIED) for d in dims[-2:]]
+        others, matrix = _matrix(op, copied)
+        dims = others + matrix
+        with loop_nest(op, [*((d, 1) for d in others), *((d, COPIED) for d in matrix)]) as blocks:
+            extents = [blocks[d].extent if d in blocks else op.sizes[d] for d in matrix]
+            shape = [min(COPIED, op.sizes[d] or COPIED) for d in matrix]
             per_line = LINE // (element_bytes(element) or 1)
             pitch = (-(-shape[-1] // per_line) | 1) * per_line  # an odd number of lines: rows fall on all sets
             panel = self._panel(op.op, [*shape[:-1], pitch], element, "copy")
@@ -85,14 +83,15 @@ class PackContractions(Pass):
             tile = subview(panel, layout, [0] * len(shape), extents)
             n = len(dims)
             source = [ir.AffineExpr.get_constant(0) if d == NO_LOOP else None for d in copied.dims]
-            for d, position in zip(dims, [i for i, e in enumerate(source) if e is None], strict=True):
-                source[position] = ir.AffineExpr.get_dim(dims.index(d))
+            for position, d in enumerate(copied.dims):
+                if d != NO_LOOP:
+                    source[position] = ir.AffineExpr.get_dim(dims.index(d))
             kinds = [build.REDUCTION] * (n - len(shape)) + [build.PARALLEL] * len(shape)
             maps = [ir.AffineMap.get(n, 0, source), build.projection(n, range(n - len(shape), n))]
             build.generic([part_of(copied, blocks)], [tile], maps, kinds, lambda x, _: build.convert(x, element))
             values = [tile if o is copied else part_of(o, blocks) for o in op.operands]
             maps = indexing_maps(op)
-            maps[copied.number] = build.projection(op.n_loops, dims[-len(shape) :])
+            maps[copied.number] = build.projection(op.n_loops, matrix)
             _retype(op, copied, element)
             return with_operands(op, values, maps).operation
 
@@ -155,7 +154,10 @@ class PackContractions(Pass):
 
 
 def _copying(op: Structured, schedule: Schedule) -> Operand | None:
-    """The operand whose elements are broadcast, if a copy pays: it is narrow, or its lines fall on few sets."""
+    """The operand whose elements are broadcast, if it is narrow: it is converted once instead of in every use.
+
+    Rows that fall on few sets of the L1 cache alone are no reason: to fetch their lines again from L2 is faster.
+    """
     v = schedule.vector_loop
     if len(op.outputs) != 1 or v == NO_LOOP or not op.is_parallel(v):
         return None
@@ -166,32 +168,24 @@ def _copying(op: Structured, schedule: Schedule) -> Operand | None:
         summed = [d for d in dims if not op.is_parallel(d)]
         if not summed or operand.stride_kind(dims[-1]) != "unit":
             continue
-        if not _are_told(op, operand, dims[:-2]):
+        if not _are_told(op, operand, _matrix(op, operand)[0]):
             continue
         if _packed_type(op, operand) != operand.element:
             return operand
-        if summed[-1] != dims[-1] and _thrashes(op, operand, summed[-1]):
-            return operand
     return None
+
+
+def _matrix(op: Structured, operand: Operand) -> tuple[list[int], list[int]]:
+    """The loops of an operand: the outer ones, and the two of the matrix in it, the contiguous one and the largest."""
+    *outer, last = [d for d in operand.dims if d != NO_LOOP]
+    rows = max(outer, key=lambda d: size_of(op, d), default=None)
+    return [d for d in outer if d != rows], [last] if rows is None else [rows, last]
 
 
 def _are_told(op: Structured, operand: Operand, loops: Iterable[int]) -> bool:
     """True if other operands than this one, whose copy lacks these loops, tell how far they go."""
     others = [o for o in op.operands if o is not operand]
     return all(any(d in o.loops for o in others) for d in loops)
-
-
-def _thrashes(op: Structured, operand: Operand, loop: int) -> bool:
-    """True if the lines that a walk along `loop` touches do not stay in the L1 cache until their next element is due.
-
-    A way of the cache holds a page; what is a multiple of it apart falls on one set.
-    """
-    pitch = operand.strides[operand.dims.index(loop)]
-    if pitch < 0:
-        return True
-    lines = max(1, pitch * (element_bytes(operand.element) or 1) // LINE)
-    sets = (PAGE // LINE) // math.gcd(lines, PAGE // LINE)
-    return (op.sizes[loop] or LIKELY_SIZE) > sets * (cache_bytes(1) // PAGE) * 3 // 4
 
 
 def _packing(op: Structured, schedule: Schedule) -> Operand | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..extents import extent
 from ..linear import DYNAMIC, upper_bound
 from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
@@ -96,7 +97,7 @@ class _Padding:
         kinds = [str(t) for t in op.attributes["iterator_types"]]
         touched = [loop for loop, c in self.classes.loop_classes(op).items() if c == self.classes.find(self.rows)]
         body = [o.operation.name.split(".")[0] for o in op.regions[0].blocks[0].operations]
-        direct = all(dim_position(e.maybe_downcast()) is not None for m in indexing_maps(op) for e in m.results)
+        direct = all(_is_direct(e) for m in indexing_maps(op) for e in m.results)
         return all("parallel" in kinds[t] for t in touched) and (
             not touched or (direct and all(name in INDEPENDENT for name in body))
         )
@@ -163,7 +164,7 @@ class _Padding:
         kind = value.type
         place = hoisted(value, before(user), self.loop) if padded else before(user)
         with ir.InsertionPoint(place), user.location:
-            sizes: list = build.mixed_sizes(value)
+            sizes = _sizes(value)
             zeros, ones = [0] * kind.rank, [1] * kind.rank
             sizes[d] = self.extent
             if not padded:
@@ -174,6 +175,20 @@ class _Padding:
                 init = build.fill(build.constant(kind.element_type, 0), init)
                 init = _slice(init.type, [value, init], zeros, sizes, ones)
             return init
+
+
+def _sizes(value: ir.Value) -> list:
+    """The sizes of a tensor, as the ops that make it have them, so that a bound on them can be seen."""
+    known = [extent(value, d) for d in range(value.type.rank)]
+    return [
+        next(iter(e.terms))[0] if e is not None and e.is_value else size
+        for e, size in zip(known, build.mixed_sizes(value), strict=True)
+    ]
+
+
+def _is_direct(e: ir.AffineExpr) -> bool:
+    """A loop, or a constant: where a bias or mask has one element for all of a dimension."""
+    return dim_position(e.maybe_downcast()) is not None or isinstance(e.maybe_downcast(), ir.AffineConstantExpr)
 
 
 def build_sizes(op: ir.Operation, rows: int | None = None) -> list:

@@ -27,7 +27,7 @@ class ProtectArguments(Pass):
             old = list(view.arg_attrs) if "arg_attrs" in attributes else []
             new = []
             for i, kind in enumerate(view.type.inputs):
-                entries = {a: old[i][a] for a in old[i]} if old else {}
+                entries = {a.name: a.attr for a in old[i]} if old else {}
                 if isinstance(kind, ir.TensorType if hasattr(ir, "TensorType") else ir.RankedTensorType):
                     entries.setdefault("bufferization.writable", ir.BoolAttr.get(False))
                 new.append(ir.DictAttr.get(entries))

@@ -9,6 +9,7 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
 ROWS_TO_PACK = 16  # uses of an element from which on it pays to copy it to where it is contiguous
+CHAINS = 4  # latency of an addition or a maximum
 STEPS = 4  # of a contraction's sum per iteration: short loops end before their end can be predicted
 
 
@@ -25,7 +26,8 @@ class Schedule:
     """`order` lists the loops from outer to inner, parallel ones first; `unroll` counts vectors along `vector_loop`.
 
     `transposed` is a loop unrolled by `lanes`: operands that are contiguous along it, and not along `vector_loop`, are
-    read as square blocks and transposed in registers.
+    read as square blocks and transposed in registers. `chains` partial results of each accumulator are computed in turn
+    where a reduction loop is unrolled: an operation need not wait for the one before.
     """
 
     vector_loop: int  # NO_LOOP: scalars only
@@ -33,6 +35,7 @@ class Schedule:
     order: tuple[int, ...]
     unroll: dict[int, int]
     transposed: int = NO_LOOP
+    chains: int = 1
 
 
 def lane_bytes(op: Structured) -> int:
@@ -62,26 +65,31 @@ def choose(op: Structured, target: Target) -> Schedule:
         lanes = min(lanes, 1 << max(size - 1, 0).bit_length())
     if vector == NO_LOOP or lanes < 2:
         return Schedule(NO_LOOP, 1, tuple(parallel + reductions), {})
-    vectors = math.ceil(_size(op, vector) / lanes)
+    vectors = math.ceil(size_of(op, vector) / lanes)
     unroll: dict[int, int] = {}
+    chains = 1
     if vector in parallel and reductions:
         reuse = _reuse_loop(op, vector, parallel)
         budget = target.registers * 3 // 4
+        across = _transposed_loop(op, vector, lanes)
+        if across in reductions and not all(op.is_accumulator(out) for out in op.outputs):
+            order = [d for d in parallel if d not in (vector, across)] + [vector]
+            order += [d for d in reductions if d != across] + [across]
+            return Schedule(vector, lanes, tuple(order), {across: lanes}, across, CHAINS)
         if reuse is None:
             unroll[vector] = min(4, vectors)
+            if not any(inner.name.startswith("math.") for inner in op.body_ops):
+                unroll[reductions[-1]], chains = 2, 2
         else:
-            unroll[vector], unroll[reuse] = _register_tile(vectors, op.sizes[vector], _size(op, reuse), budget)
+            unroll[vector], unroll[reuse] = _register_tile(vectors, op.sizes[vector], size_of(op, reuse), budget)
         inner = [vector] + ([reuse] if reuse is not None else [])
-        if reuse is not None and _size(op, reductions[-1]) >= 4 * STEPS:
+        if reuse is not None and size_of(op, reductions[-1]) >= 4 * STEPS:
             unroll[reductions[-1]] = STEPS
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
-        rows = [d for d in parallel if _size(op, d) >= 4]
-        if rows:
-            unroll[rows[-1]] = 4
-        else:
-            unroll[vector] = min(4, vectors)
-        order = parallel + [d for d in reductions if d != vector] + [vector]
+        unroll = _dot_tile(op, parallel, target.registers // 2) or {vector: min(4, vectors)}
+        inner = list(unroll) if vector not in unroll else []
+        order = [d for d in parallel if d not in inner] + inner + [d for d in reductions if d != vector] + [vector]
     else:
         across = _transposed_loop(op, vector, lanes)
         if across != NO_LOOP:
@@ -89,10 +97,10 @@ def choose(op: Structured, target: Target) -> Schedule:
             return Schedule(vector, lanes, tuple(order), {across: lanes}, across)
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
-    return Schedule(vector, lanes, tuple(order), unroll)
+    return Schedule(vector, lanes, tuple(order), unroll, chains=chains)
 
 
-def _size(op: Structured, loop: int) -> int:
+def size_of(op: Structured, loop: int) -> int:
     size = op.sizes[loop]
     return LIKELY_SIZE if size is None else size
 
@@ -101,7 +109,7 @@ def _vector_loop(op: Structured) -> int:
     """The loop with the fewest strided accesses, weighted: a scatter is worse than a gather."""
     best, best_cost = NO_LOOP, 0.0
     for loop in range(op.n_loops):
-        size = _size(op, loop)
+        size = size_of(op, loop)
         if size < 2 or not _can_be_lanes(op, loop):
             continue
         cost = 0.0
@@ -126,7 +134,7 @@ def reuse(op: Structured, operand: Operand) -> int:
     times = 1
     for d in range(op.n_loops):
         if op.is_parallel(d) and d not in operand.loops:
-            times *= _size(op, d)
+            times *= size_of(op, d)
     return times
 
 
@@ -141,16 +149,39 @@ def _transposed_loop(op: Structured, vector: int, lanes: int) -> int:
     for operand in op.operands:
         if operand.is_read and operand.stride_kind(vector) == "strided" and not operand.is_output:
             loop = operand.dims[-1]
-            if loop not in (NO_LOOP, vector) and operand.strides[-1] == 1 and _size(op, loop) >= lanes:
-                return loop if _size(op, vector) >= lanes else NO_LOOP
+            if loop not in (NO_LOOP, vector) and operand.strides[-1] == 1 and size_of(op, loop) >= lanes:
+                return loop if size_of(op, vector) >= lanes else NO_LOOP
     return NO_LOOP
 
 
 def _reuse_loop(op: Structured, vector: int, parallel: list[int]) -> int | None:
     """A parallel loop that an operand read along the lanes lacks: unrolling it reuses that operand's vectors."""
     inputs = [o for o in op.operands if not o.is_output and vector in o.loops]
-    loops = [d for d in parallel if d != vector and any(d not in o.loops for o in inputs) and _size(op, d) > 1]
-    return max(loops, key=lambda d: (_size(op, d), d), default=None)
+    loops = [d for d in parallel if d != vector and any(d not in o.loops for o in inputs) and size_of(op, d) > 1]
+    return max(loops, key=lambda d: (size_of(op, d), d), default=None)
+
+
+def _dot_tile(op: Structured, parallel: list[int], accumulators: int) -> dict[int, int]:
+    """How many sums along the lanes run side by side, by loop, the outer one first.
+
+    A vector of an input is used for all of an unrolled loop that the input lacks: by up to 4 of one loop. The rest of
+    the accumulators go to the loop along which the results are neighbours, whose lanes are summed together.
+    """
+    wide = [d for d in parallel if size_of(op, d) > 1]
+    if not wide:
+        return {}
+    out = op.outputs[0]
+    run = out.dims[-1] if out.dims and out.dims[-1] in wide else wide[-1]
+    lacking = [o for o in op.operands if not o.is_output and not o.is_scalar and run in o.loops]
+    others = [d for d in wide if d != run and any(d not in o.loops for o in lacking)]
+    unroll: dict[int, int] = {}
+    if others:
+        reuse_loop = max(others, key=lambda d: (size_of(op, d), d))
+        size = size_of(op, reuse_loop)
+        unroll[reuse_loop] = max((n for n in (4, 3, 2) if n <= size), key=lambda n: size // n * n)
+    left = max(1, accumulators // max(1, math.prod(unroll.values())))
+    count = min(left, size_of(op, run), 8 if not unroll else left)
+    return {run: 1 << (count.bit_length() - 1), **unroll}
 
 
 def _register_tile(vectors: int, size: int | None, rows: int, budget: int) -> tuple[int, int]:

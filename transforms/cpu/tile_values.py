@@ -6,6 +6,7 @@ from ...dialects.mlir import ir
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
 
 CARRYING = ("scf.for", "scf.if")
+VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "affine.apply", "affine.min")
 
 
 def tile_values(loop: ir.Operation) -> Iterator[ir.Value]:
@@ -69,21 +70,37 @@ def before(user: ir.Operation) -> ir.Operation:
 def hoisted(value: ir.Value, user: ir.Operation, loop: ir.Operation) -> ir.Operation:
     """The op to put a copy of `value` in front of: the outermost loop inside of `loop` in which it does not change.
 
-    A slice of something from outside is moved along.
+    What is a view of something from outside, a slice or a reshape, is moved along.
     """
-    made = defining_op(value)
     place = user
     for around in ancestors(user):
         if around == loop or around.name != "scf.for":
             break
-        if made is not None and is_inside(made, around):
-            if made.name != "tensor.extract_slice" or any(_is_of(v, around) for v in made.operands):
-                break
-            made.move_before(around)
-        elif made is None and _is_of(value, around):
+        views = _views(value, around)
+        if views is None:
             break
+        for op in views:
+            op.move_before(around)
         place = around
     return place
+
+
+def _views(value: ir.Value, around: ir.Operation) -> list[ir.Operation] | None:
+    """The ops in the loop `around` that make `value`, in order; None if there are others than views among them."""
+    found: list[ir.Operation] = []
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if not _is_of(current, around):
+            continue
+        op = defining_op(current)
+        if op is None or op.name not in VIEWS:
+            return None
+        if op in found:
+            found.remove(op)  # it is needed before what was found since
+        found.insert(0, op)
+        pending += op.operands
+    return found
 
 
 def _is_of(value: ir.Value, loop: ir.Operation) -> bool:

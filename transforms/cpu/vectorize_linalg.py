@@ -6,7 +6,8 @@ from ...dialects.mlir import ir
 from ..passes import Pass, option, warn
 from ..rewriting import ops_in
 from .emit import Emitter
-from .initial_values import filled_with, find_fills
+from .initial_values import filled_with, find_fills, find_starts, is_fill
+from .prefetch import find_streams
 from .schedule import check_body, choose
 from .structured import Structured, Unsupported
 from .target import host_target
@@ -29,7 +30,8 @@ class VectorizeLinalg(Pass):
               %0 = math.fma %v, %b0, %acc00 : vector<16xf32>
               …
 
-    Accumulators that were filled with a constant right before start from it in registers.
+    Accumulators that were filled with a constant right before start from it in registers; those that were updated
+    element by element, such as an output that is rescaled, are updated when they are loaded.
     Ops with maps that are no projections, or with a body that does not work on vectors, are left, with a warning.
     """
 
@@ -40,17 +42,23 @@ class VectorizeLinalg(Pass):
         found = [
             structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
         ]
-        fills = [find_fills(structured) for structured in found]
-        dropped = [fill for by_number in fills for fill in by_number.values()]
-        for structured, by_number in zip(found, fills, strict=True):
+        by_op = {structured.op: structured for structured in found}
+        starts = [find_fills(structured) for structured in found]
+        for structured, by_number in zip(found, starts, strict=True):
+            for number, start in find_starts(structured).items():
+                if start in by_op and not find_fills(by_op[start]):
+                    by_number.setdefault(number, start)
+        streams = find_streams(op)
+        dropped = [start for by_number in starts for start in by_number.values()]
+        for structured, by_number in zip(found, starts, strict=True):
             if structured.op in dropped:
                 continue
-            initial = {number: filled_with(fill) for number, fill in by_number.items()}
+            initial = {n: filled_with(start) if is_fill(start) else by_op[start] for n, start in by_number.items()}
             with ir.InsertionPoint(structured.op), structured.op.location:
-                Emitter(structured, choose(structured, target), initial).emit()
+                Emitter(structured, choose(structured, target), initial, streams.get(structured.op, ())).emit()
             structured.op.erase()
-        for fill in dropped:
-            fill.erase()
+        for start in dropped:
+            start.erase()
 
 
 def _checked(generic: ir.Operation) -> Structured | None:

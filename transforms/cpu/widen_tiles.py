@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ..passes import Pass
+from ...dialects.tiling.structured import indexing_maps
+from ..passes import Pass, option, warn
 from ..rewriting import defining_op, erase_if_unused, ops_in
+from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, is_native, is_refused, matrix_unit, suits
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, tile_values
 
 
@@ -19,18 +21,25 @@ class WidenTiles(Pass):
         %s = linalg.generic … ins(%q, %k : tensor<64x64xbf16>, …) outs(%0 : tensor<64x128xf32>) {
         ^bb0(%a: bf16, %b: bf16, %c: f32): … yield %sum }
 
-    What comes from outside of the loop stays as it is, what leaves it is rounded there, once.
+    What comes from outside of the loop stays as it is, what leaves it is rounded there, once. Factors that a matrix
+    unit multiplies stay narrow: P of P·V is rounded to the type that the graph gives it.
     """
 
+    matrix: str = option(MATRIX_OPTION, "")
+
     def run(self, op: ir.Operation) -> None:
+        unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
-            _Widening(loop).apply()
+            if not self.matrix and is_refused() and is_for_matrix_unit(loop, "amx-bf16"):
+                warn(loop, "computed in f32: the system refuses AMX's tiles to this process (arch_prctl)")
+            _Widening(loop, unit).apply()
 
 
 class _Widening:
-    def __init__(self, loop: ir.Operation):
+    def __init__(self, loop: ir.Operation, unit: str):
         self.loop = loop
-        self.wide = {v for v in tile_values(loop) if can_change(v, loop) and build.is_narrow(v.type.element_type)}
+        narrow = {v for v in tile_values(loop) if can_change(v, loop) and build.is_narrow(v.type.element_type)}
+        self.wide = {v for v in narrow if not _is_factor(v, unit)}
 
     def apply(self) -> None:
         for op in ops_in(self.loop):
@@ -92,6 +101,19 @@ class _Widening:
             op = copy[0].owner.operation
             widen_argument(op, 0)
         return copy
+
+
+def _is_factor(value: ir.Value, unit: str) -> bool:
+    """True if an op makes `value` only for a matrix unit to multiply it as it is."""
+    made, uses = defining_op(value), list(value.uses)
+    return (
+        made is not None
+        and made.name == "linalg.generic"
+        and is_native(unit, value.type.element_type)
+        and indexing_maps(made)[len(made.operands) - len(made.results) + value.result_number].is_permutation
+        and bool(uses)
+        and all(use.operand_number < 2 and suits(use.owner.operation, unit) for use in uses)
+    )
 
 
 def widen_argument(generic: ir.Operation, number: int) -> None:

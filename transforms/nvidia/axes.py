@@ -14,6 +14,7 @@ from ..attention import contraction_loops, is_contraction
 from ..linear import upper_bound
 from ..passes import PassError
 from ..rewriting import defining_op
+from .reshapes import RESHAPES, source_dims
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ROW, COLUMN, BATCH = "row", "column", "batch"
@@ -86,7 +87,7 @@ class Axes:
         op = defining_op(value)
         if op is None:
             return not self._is_inside(value.owner.owner)
-        if op.name == "tensor.extract_slice":
+        if op.name in ("tensor.extract_slice", *RESHAPES):
             return self.is_memory(op.operands[0])
         return not self._is_inside(op)
 
@@ -140,6 +141,10 @@ class Axes:
                 self._same(op.operands[1], op.results[0])
                 for d, kept in enumerate(kept_dims(op, op.operands[0].type)):
                     self._union((op.operands[0], d), (op.results[0], kept))
+            elif op.name in RESHAPES:
+                for d, source in enumerate(source_dims(op)):
+                    if source is not None:
+                        self._union((op.operands[0], source), (op.results[0], d))
             elif op.name == "tensor.empty":
                 self._known(op.results[0], iter(op.operands))
             elif is_structured(op):
@@ -196,10 +201,11 @@ class Axes:
                 axis.role = role
         for node, axis in self._axes.items():
             if axis.role == BATCH and axis.extent > 1:
+                owner = node[0] if isinstance(node[0], ir.Operation) else defining_op(node[0])
                 raise PassError(
-                    f"a dimension of {axis.extent} elements of a tile ({node[0]}) belongs to no matmul's row or "
-                    "column: tile it by 1",
-                    self.forall,
+                    f"a dimension of {axis.extent} elements of a tile belongs to no matmul's row or column: tile it "
+                    "by 1",
+                    owner or self.forall,
                 )
 
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:

@@ -99,6 +99,8 @@ class _Fusion:
         op = self.consumer
         if len(op.results) != 1 or any(kind != "parallel" for kind in iterator_types(op)):
             return False
+        if self._store_of(op.operands[len(op.operands) - 1]) is not None:  # it writes over the loop's result
+            return False
         last = indexing_maps(op)[-1].results
         if [dim_position(e) for e in last] != list(range(len(last))) or self.ranges() is None:
             return False

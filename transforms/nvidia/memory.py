@@ -11,14 +11,17 @@ from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
 from .thread import (
+    EQ,
     Registers,
     Shared,
     Thread,
     add,
     asm,
+    compare,
     constant,
     create,
     div,
+    f32,
     i1,
     i32,
     i64,
@@ -38,11 +41,20 @@ CHUNK = 16  # bytes that a thread copies to shared memory at a time, if memory i
 
 @dataclass
 class Memory:
-    """An argument of a kernel that is memory: its first element, and a stride per dimension in elements (i64)."""
+    """An argument of a kernel that is memory: its first element, a stride (i64) and a size (i32) per dimension."""
 
     kind: ir.MemRefType
     pointer: ir.Value
     strides: list[ir.Value]
+    sizes: list[ir.Value]
+
+    def load(self, indices: Sequence[ir.Value]) -> ir.Value:
+        """An element; indices beyond the sizes, which padding may have, read the nearest one."""
+        inside = []
+        for index, size in zip(indices, self.sizes, strict=True):
+            last = create("arith.maxsi", i32(), add(size, -1), constant(i32(), 0))
+            inside.append(create("arith.minsi", i32(), create("arith.maxsi", i32(), index, constant(i32(), 0)), last))
+        return to_register(create("llvm.load", self.stored, self.address(self.base(inside))), self.element)
 
     def base(self, offsets: Sequence[ir.Value]) -> ir.Value:
         """The number of the element at the offsets (i32)."""
@@ -55,12 +67,12 @@ class Memory:
 
     @property
     def bytes(self) -> int:
-        return 1 if str(self.element) == "i1" else self.element.width // 8
+        return max(self.element.width // 8, 1)
 
     @property
     def stored(self) -> ir.Type:
         """The element type as it stands in memory."""
-        return ir.IntegerType.get_signless(8) if str(self.element) == "i1" else self.element
+        return ir.IntegerType.get_signless(8) if self.bytes == 1 else self.element
 
     def address(self, element: ir.Value) -> ir.Value:
         return create(
@@ -149,8 +161,22 @@ def to_register(value: ir.Value, element: ir.Type) -> ir.Value:
     if str(element) == "i1":
         zero = constant(value.type, 0)
         return create("arith.cmpi", i1(), value, zero, predicate=ir.IntegerAttr.get(i64(), 1))
+    if isinstance(element, ir.Float8E4M3FNType):
+        return _from_e4m3(value)
     target = register_type(element)
     return value if value.type == target else create("arith.extf", target, value)
+
+
+def _from_e4m3(bits: ir.Value) -> ir.Value:
+    """A float of 8 bits, e4m3fn, as f32: its bits are those of an f16 that is 2^-8 as large; 0x7f is NaN."""
+    half = ir.IntegerType.get_signless(16)
+    word = create("arith.extui", half, bits)
+    magnitude = create("arith.andi", half, word, constant(half, 0x7F))
+    sign = create("arith.shli", half, create("arith.andi", half, word, constant(half, 0x80)), constant(half, 8))
+    packed = create("arith.ori", half, sign, create("arith.shli", half, magnitude, constant(half, 7)))
+    value = create("arith.extf", f32(), create("arith.bitcast", ir.F16Type.get(), packed))
+    nan = compare(EQ, magnitude, constant(half, 0x7F))
+    return select(nan, constant(f32(), float("nan")), create("arith.mulf", f32(), value, constant(f32(), 256.0)))
 
 
 def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, thread: Thread) -> None:
@@ -177,7 +203,9 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
 def _pairs_aligned(access: Access) -> bool:
     """Whether two columns, the first even, are valid together and stand side by side, aligned, in memory."""
     memory = access.memory.kind
-    last = memory.shape[-1] if memory.rank else 1
+    if not memory.rank or build.constant_value(access.memory.strides[-1]) != 1:
+        return False
+    last = memory.shape[-1]
     static = last != ir.ShapedType.get_dynamic_size() and last % 2 == 0
     size = build.constant_value(access.sizes[1])
     return static and access.strides[1] is access.memory.strides[-1] and size is not None and size % 2 == 0
@@ -210,27 +238,27 @@ def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: i
     `vector_bytes`: how memory is aligned along the inner dimension; below 16, a piece of 16 bytes takes several copies.
     """
     outer, inner = 1 - tile.inner, tile.inner
-    per_row = tile.inner_size // 8
+    per_row = tile.inner_size // tile.per_piece
     total = tile.outer_size * per_row
     size = access.memory.bytes
     contiguous = vector_bytes if access.strides[inner] is not None else size
     lanes = 1 << (per_row - 1).bit_length()  # threads for a row; the last of them have nothing to do
     step = thread.threads // lanes
     if step % 8 == 0 and tile.outer_size % step == 0:
-        with _only_if(less(rem(thread.number, lanes), constant(i32(), per_row)) if lanes != per_row else None):
+        with only_if(less(rem(thread.number, lanes), constant(i32(), per_row)) if lanes != per_row else None):
             _copy_columns(access, tile, thread, lanes, contiguous)
         return
     for first in range(0, total, thread.threads):
         number = add(thread.number, first)
-        row, column = div(number, per_row), mul(rem(number, per_row), 8)
+        row, column = div(number, per_row), mul(rem(number, per_row), tile.per_piece)
         target = tile.piece(row, column)
         beyond = total - first < thread.threads
-        with _only_if(less(number, constant(i32(), total)) if beyond else None):
+        with only_if(less(number, constant(i32(), total)) if beyond else None):
             _copy_piece(access, outer, inner, row, column, target, contiguous)
 
 
 @contextlib.contextmanager
-def _only_if(condition: ir.Value | None) -> Iterator[None]:
+def only_if(condition: ir.Value | None) -> Iterator[None]:
     """What is emitted within the block runs where `condition` holds."""
     if condition is None:
         yield
@@ -247,7 +275,7 @@ def _copy_columns(access: Access, tile: Shared, thread: Thread, lanes: int, vect
     (One by one, the parts of them that no iteration changes would be kept in registers across the loop.)
     """
     step = thread.threads // lanes
-    row, column = div(thread.number, lanes), mul(rem(thread.number, lanes), 8)
+    row, column = div(thread.number, lanes), mul(rem(thread.number, lanes), tile.per_piece)
     target, place = tile.piece(row, column), None
     stride = access.strides[1 - tile.inner]
     delta = None if stride is None else mul(stride, step)

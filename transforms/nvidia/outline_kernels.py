@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -9,12 +10,15 @@ from ...dialects.mlir import gpu, ir
 from ...dialects.tiling.index import TileBuilder
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import defining_op, erase_if_unused, ops_in
+from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
 from .fuse_consumers import insert_parallel
+from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
 from .tile_body import Memory, TileBody
 
 LARGEST_TILE = 128  # rows or columns that one block computes at once where there is no loop
+LARGEST_CONSTANT = 1 << 16  # bytes in a kernel's code
+ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
@@ -48,6 +52,7 @@ class OutlineKernels(Pass):
     """
 
     rows: int = option("rows of tiles are padded to a multiple of this", 64)
+    any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
 
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
@@ -61,7 +66,7 @@ class OutlineKernels(Pass):
                 module.regions[0].blocks.append()
             op.attributes["gpu.container_module"] = ir.UnitAttr.get()
             for number, forall in enumerate(foralls):
-                _Outliner(forall, module.operation, f"{function.name.value}_{number}", self.rows).run()
+                _Outliner(forall, module.operation, f"{function.name.value}_{number}", self).run()
             _erase_dead(function.operation)
 
 
@@ -110,15 +115,17 @@ def _one_block(function: ir.Operation) -> list[ir.Operation]:
 def _erase_dead(function: ir.Operation) -> None:
     """Erases tensors that only the loops used."""
     for inner in reversed(ops_in(function)):
-        if inner.name in ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice"):
+        if inner.name in ERASED or inner.name.startswith("arith."):
             erase_if_unused(inner)
 
 
 class _Outliner:
-    def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, rows: int):
+    def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, options: OutlineKernels):
         self.forall, self.module, self.name = forall, module, name
         self.axes = Axes(forall)
-        self.rows = rows
+        self.rows = options.rows
+        self.constants: list[ir.Value] = []
+        self.last_stride = STRIDED if options.any_strides else 1
         self.body = forall.regions[0].blocks[0]
         count = len(forall.results)
         self.outputs = list(self.body.arguments)[len(self.body.arguments) - count :]
@@ -126,6 +133,7 @@ class _Outliner:
         self.stores = ops_of(ops_of(self.body)[-1].regions[0].blocks[0])
 
     def run(self) -> None:
+        self._sink_loaded_scalars()
         lower, upper, step = (self._bounds(kind) for kind in ("Lower", "Upper", "Step"))
         self._check_coverage(lower, upper, step)
         tensors, scalars = self._captured()
@@ -174,16 +182,56 @@ class _Outliner:
         used = [v for op in inside for v in op.operands] + list(self.forall.operands)[: -len(self.outputs) or None]
         for value in used:
             op = defining_op(value)
-            if op is not None and (op in own or op.name == "arith.constant"):
+            constant = op is not None and op.name == "arith.constant"
+            if (op in own and op is not None) or (constant and not isinstance(value.type, ir.ShapedType)):
                 continue
             if op is None and value.owner.owner.operation != self._function():
                 continue
             if isinstance(value.type, ir.RankedTensorType):
-                if TileBody.splat(value) is None and value not in tensors and (op is None or op.name != "tensor.empty"):
+                value = self._base(value, scalars)
+                op = defining_op(value)
+                if op is not None and op.name == "arith.constant":
+                    self.constants += [value] if value not in self.constants else []
+                elif (
+                    TileBody.splat(value) is None and value not in tensors and (op is None or op.name != "tensor.empty")
+                ):
                     tensors.append(value)
             elif value not in scalars:
                 scalars.append(value)
         return tensors, scalars
+
+    def _base(self, value: ir.Value, scalars: list[ir.Value]) -> ir.Value:
+        """The tensor that `value` is a slice of: the kernel takes it whole, and where the slice begins."""
+        op = defining_op(value)
+        while op is not None and op.name in ("tensor.extract_slice", *RESHAPES):
+            for offset in slice_offsets(op) if op.name == "tensor.extract_slice" else ():
+                known = isinstance(offset, int) or build.constant_value(offset) is not None
+                if not known and offset not in scalars:
+                    scalars.append(offset)
+            if op.name in RESHAPES and not only_units(op):
+                break  # another view of the same memory, which the host makes
+            value = op.operands[0]
+            op = defining_op(value)
+        return value
+
+    def _sink_loaded_scalars(self) -> None:
+        """Scalars that come from elements of tensors are read by the kernel: the host has no such memory at hand."""
+        known: dict[ir.Value, ir.Value] = {}
+        for op in ops_in(self.forall):
+            if op.block.owner.operation == self.forall and op.name == "scf.forall.in_parallel":
+                continue
+            for number, value in enumerate(op.operands):
+                if not isinstance(value.type, ir.ShapedType) and self._is_loaded(value):
+                    with ir.InsertionPoint.at_block_begin(self.body):
+                        op.operands[number] = _copied(value, known)
+
+    def _is_loaded(self, value: ir.Value) -> bool:
+        op = defining_op(value)
+        if op is None or is_inside(op, self.forall):
+            return False
+        return op.name == "tensor.extract" or any(
+            self._is_loaded(v) for v in op.operands if not isinstance(v.type, ir.ShapedType)
+        )
 
     def _function(self) -> ir.Operation:
         parent = self.forall.parent
@@ -191,9 +239,8 @@ class _Outliner:
             parent = parent.operation.parent
         return parent.operation
 
-    @staticmethod
-    def _memref(kind: ir.RankedTensorType) -> ir.MemRefType:
-        strides = [STRIDED] * (kind.rank - 1) + [1] * (kind.rank > 0)
+    def _memref(self, kind: ir.RankedTensorType) -> ir.MemRefType:
+        strides = [STRIDED] * (kind.rank - 1) + [self.last_stride] * (kind.rank > 0)
         layout = ir.StridedLayoutAttr.get(0, strides)
         return ir.MemRefType.get(kind.shape, kind.element_type, layout if kind.rank else None)
 
@@ -216,12 +263,34 @@ class _Outliner:
             for value, memory in zip((*tensors, *self.outputs), places, strict=False):
                 body.memories[value] = Memory.whole(memory)
             body.values.update(zip(scalars, places[len(kinds) :], strict=True))
+            for number, value in enumerate(self.constants):
+                body.memories[value] = Memory.whole(self._global(value, number))
             self._grid(body, lower, upper, step)
             body.ops(ops_of(self.body)[:-1])
             for store in self.stores:
                 body.store(store)
             ir.Operation.create("gpu.return")
         return kernel
+
+    def _global(self, value: ir.Value, number: int) -> ir.Value:
+        """A constant of several elements, as memory that is part of the code."""
+        kind = ir.MemRefType.get(value.type.shape, value.type.element_type)
+        if math.prod(kind.shape) * kind.element_type.width > 8 * LARGEST_CONSTANT:
+            raise PassError(
+                f"a constant of type {value.type} is too large to be part of a kernel's code: make it an argument",
+                defining_op(value),
+            )
+        name = f"{self.name}_constant_{number}"
+        with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
+            attributes = {
+                "sym_name": ir.StringAttr.get(name),
+                "type": ir.TypeAttr.get(kind),
+                "initial_value": defining_op(value).attributes["value"],
+                "constant": ir.UnitAttr.get(),
+            }
+            ir.Operation.create("memref.global", [], [], attributes)
+        symbol = {"name": ir.FlatSymbolRefAttr.get(name)}
+        return ir.Operation.create("memref.get_global", [kind], [], symbol).result
 
     def _grid(self, body: TileBody, lower, upper, step) -> None:
         """The induction variables from the number of the block; the last one runs fastest, and backwards.
@@ -249,15 +318,14 @@ class _Outliner:
             ir.Operation.create("bufferization.to_buffer", [kind], [value], {"read_only": ir.UnitAttr.get()}).result
             for kind, value in zip(kinds, tensors, strict=False)
         ]
-        owned = []
+        owned: list[tuple[ir.Value, ir.Operation | None]] = []
         for init, kind in zip(shared, (v.type for v in self.outputs), strict=True):
-            sizes = [s for s in _sizes(init) if isinstance(s, ir.Value)]
-            plain = ir.MemRefType.get(kind.shape, kind.element_type)
-            segments = ir.DenseI32ArrayAttr.get([len(sizes), 0])
-            new = ir.Operation.create("memref.alloc", [plain], sizes, {"operandSegmentSizes": segments})
-            owned.append(new.result)
-            cast = ir.Operation.create("memref.cast", [self._memref(kind)], [new.result]) if kind.rank else new
-            buffers.append(cast.result)
+            reshape = only_collapse(self.forall.results[len(owned)])
+            new = allocated(_sizes(init), kind, reshape)
+            owned.append((new, reshape))
+            if reshape is not None:
+                new = expanded(new, kind, _sizes(init), reshape)
+            buffers.append(ir.Operation.create("memref.cast", [self._memref(kind)], [new]).result if kind.rank else new)
         values = [[v if isinstance(v, ir.Value) else build.index(v) for v in part] for part in (lower, upper, step)]
         blocks = build.index(1)
         for bounds in zip(*values, strict=True):
@@ -277,10 +345,26 @@ class _Outliner:
                 ),
             },
         )
-        for result, buffer in zip(self.forall.results, owned, strict=True):
+        for result, (buffer, reshape) in zip(self.forall.results, owned, strict=True):
             attributes = {"restrict": ir.UnitAttr.get()}
-            tensor = ir.Operation.create("bufferization.to_tensor", [result.type], [buffer], attributes)
-            result.replace_all_uses_with(tensor.result)
+            old = result if reshape is None else reshape.results[0]
+            tensor = ir.Operation.create("bufferization.to_tensor", [old.type], [buffer], attributes)
+            old.replace_all_uses_with(tensor.result)
+            if reshape is not None:
+                reshape.erase()
+
+
+def _copied(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+    """A scalar, computed again at the insertion point from what is no scalar of an op."""
+    op = defining_op(value)
+    if value in known or op is None or isinstance(value.type, ir.ShapedType):
+        return known.get(value, value)
+    operands = [_copied(v, known) for v in op.operands]
+    clone = op.clone().operation
+    for i, v in enumerate(operands):
+        clone.operands[i] = v
+    known.update(zip(op.results, clone.results, strict=True))
+    return known[value]
 
 
 def _arith(name: str, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -1,17 +1,18 @@
 """Scalar ops of a kernel, as ops on what a register holds: one emitter per op that is not itself.
 
 ``math.exp`` is ex2(x·log2 e): the GPU has an instruction for 2^x, and for tanh; their relative errors are 2^-22 and
-2^-11 (PTX ISA, ex2.approx and tanh.approx).
+2^-11 (PTX ISA, ex2.approx and tanh.approx). The latter is for kernels whose matmuls take 16-bit operands.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...dialects.mlir import ir
 from ..passes import PassError
-from .thread import asm, constant, create, f32, register_type
+from .thread import NARROW, asm, constant, create, f32, register_type
 
 KEPT = ("arith.", "math.absf", "math.fma", "math.floor", "math.ceil", "math.copysign", "math.sqrt")
 WIDTH_CHANGES = ("arith.extf", "arith.truncf", "arith.index_cast", "arith.index_castui")
@@ -24,7 +25,7 @@ def approx(instruction: str) -> Callable[[ir.Value], ir.Value]:
     return emit
 
 
-exp2, log2, tanh, rsqrt = (
+exp2, log2, fast_tanh, rsqrt = (
     approx(f"{name}.f32") for name in ("ex2.approx.ftz", "lg2.approx", "tanh.approx", "rsqrt.approx")
 )
 
@@ -38,26 +39,39 @@ def divide(a: ir.Value, b: ir.Value) -> ir.Value:
     return asm("div.full.f32 $0, $1, $2;", "=f,f,f", [a, b], [f32()], effects=False)[0]
 
 
+def tanh(op: ir.Operation, x: ir.Value) -> ir.Value:
+    """One instruction where `op` may be approximated (2^-11, relative), else 1 − 2/(1 + e^2x) (2^-22, absolute)."""
+    if "fastmath" in op.attributes and "afn" in str(op.attributes["fastmath"]):
+        return fast_tanh(x)
+    one = constant(f32(), 1.0)
+    power = exp2(times(x, 2 * math.log2(math.e)))
+    return create("arith.subf", f32(), one, divide(constant(f32(), 2.0), create("arith.addf", f32(), one, power)))
+
+
 EMITTERS: dict[str, Callable[..., ir.Value]] = {
     "math.exp": lambda x: exp2(times(x, math.log2(math.e))),
     "math.exp2": exp2,
     "math.log": lambda x: times(log2(x), math.log(2)),
     "math.log2": log2,
-    "math.tanh": tanh,
     "math.rsqrt": rsqrt,
     "arith.divf": divide,
 }
 
 
-def emit_scalar(op: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
-    """The results of a scalar op on registers."""
+def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
+    """The results of a scalar op on registers; a memref is a `memory.Memory`."""
     for value in (*op.operands, *op.results):
-        if isinstance(value.type, ir.FloatType) and not isinstance(value.type, ir.F16Type | ir.BF16Type | ir.F32Type):
+        if isinstance(value.type, ir.FloatType) and not isinstance(value.type, (*NARROW, ir.F32Type)):
             raise PassError(f"{value.type} is not computed with on GPUs: use f32, f16 or bf16", op)
+    if op.name == "memref.load":
+        memory, *indices = operands
+        return [memory.load(indices)]
     if op.name in WIDTH_CHANGES:
         return [_resized(operands[0], register_type(op.results[0].type), signed="ui" not in op.name)]
     if op.name == "arith.constant":
         return [_constant(op)]
+    if op.name == "math.tanh":
+        return [tanh(op, *operands)]
     if op.name in EMITTERS:
         return [EMITTERS[op.name](*operands)]
     if not op.name.startswith(KEPT) or len(op.regions):

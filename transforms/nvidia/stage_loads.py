@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, ViewOp, WaitCopiesOp, layout_of
+from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, layout_of
 from ..passes import Pass, PassError
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, ops_of
@@ -36,6 +36,7 @@ class StageLoads(Pass):
           %k = tile.view(%buffer, %stage)
           …
 
+    A tile that is computed on its way there has one stage, which ``tile.store_shared`` fills between two barriers.
     A schedule: what is computed stays as it is.
     """
 
@@ -58,13 +59,19 @@ class _Stager:
 
     def _ops(self, block: ir.Block) -> None:
         for op in ops_of(block):
-            if _is_staged(op):
+            if _is_computed(op):
+                with op.location:
+                    self._computed(op)
+            elif _is_staged(op):
                 with op.location:
                     self._at_top(op)
             elif op.name == "scf.if":
                 for inner in (b for region in op.regions for b in region.blocks):
                     self._ops(inner)
             elif op.name == "scf.for":
+                for inner in filter(_is_computed, ops_of(for_body(op))):
+                    with inner.location:
+                        self._computed(inner)
                 loads = [inner for inner in ops_of(for_body(op)) if _is_staged(inner)]
                 if loads:
                     with op.location:
@@ -88,6 +95,17 @@ class _Stager:
             CommitCopiesOp()
             _wait()
             _replace(load, buffer, build.index(0))
+
+    def _computed(self, op: ir.Operation) -> None:
+        """A tile that is computed on its way: between two barriers, with nothing else meanwhile."""
+        kind = op.results[0].type
+        buffer = self._buffer(kind, 1)
+        with ir.InsertionPoint(op):
+            stage = build.index(0)
+            _barrier()  # no one reads the tile before it any more
+            StoreSharedOp(op.operands[0], buffer, stage)
+            _barrier()
+            _replace(op, buffer, stage)
 
     def _loop(self, loop: ir.Operation, loads: list[ir.Operation]) -> None:
         lower, upper, step = list(loop.operands)[:3]
@@ -121,6 +139,10 @@ class _Stager:
         known = {for_body(loop).arguments[0]: induction}
         for load, buffer in zip(loads, buffers, strict=True):
             _copy(load, buffer, stage, [_in_iteration(v, loop, known) for v in load.opview.indices])
+
+
+def _is_computed(op: ir.Operation) -> bool:
+    return op.name == "tile.convert_layout" and layout_of(op.results[0].type) == "shared"
 
 
 def _is_staged(op: ir.Operation) -> bool:

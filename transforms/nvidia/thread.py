@@ -40,9 +40,12 @@ def pointer(space: int) -> ir.Type:
     return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
 
 
+NARROW = (ir.F16Type, ir.BF16Type, ir.Float8E4M3FNType)
+
+
 def register_type(kind: ir.Type) -> ir.Type:
     """What a scalar is in registers: narrow floats are f32, an index is i32."""
-    if isinstance(kind, ir.F16Type | ir.BF16Type):
+    if isinstance(kind, NARROW):
         return f32()
     return i32() if isinstance(kind, ir.IndexType) else kind
 
@@ -61,7 +64,7 @@ def compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:
     return create("arith.cmpi", i1(), a, b, predicate=ir.IntegerAttr.get(i64(), predicate))
 
 
-SLT = 2  # arith's predicate "signed less than"
+EQ, SLT = 0, 2  # arith's predicates "equal" and "signed less than"
 
 
 def less(a: ir.Value, b: ir.Value) -> ir.Value:
@@ -121,6 +124,13 @@ def asm(
     ]
 
 
+def shuffled(value: ir.Value, kind: str, operand: int) -> ir.Value:
+    """The value of another thread of the warp: "idx", of that lane; "bfly", whose lane differs in those bits."""
+    attribute = ir.Attribute.parse(f"#nvvm<shfl_kind {kind}>")
+    mask, clamp = constant(i32(), -1), constant(i32(), 31)
+    return create("nvvm.shfl.sync", value.type, mask, value, constant(i32(), operand), clamp, kind=attribute)
+
+
 @dataclass
 class Registers:
     """A tile in the registers of a thread, in one of the layouts of the module's docstring.
@@ -140,22 +150,23 @@ class Registers:
         layout = layout_of(kind)
         if layout == "fragment":
             return kind.shape[1] // 2
-        return (
-            {"row": 2, "column": kind.shape[0] // 4, None: 1}[layout] if layout != "operand_a" else kind.shape[1] // 4
-        )
+        if layout == "operand_a":
+            return kind.shape[1] * kind.element_type.width // 64
+        return {"row": 2, "column": kind.shape[0] // 4, None: 1}[layout]
 
 
 @dataclass
 class Shared:
-    """A tile in shared memory. `inner`: the dimension whose elements stand side by side, in rows of 64 columns.
+    """A tile in shared memory. `inner`: the dimension whose elements stand side by side, in rows of 128 bytes.
 
-    Element (o, i), o along the other dimension, is at
-    ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)`` bytes.
+    Element (o, i), o along the other dimension, of 2 bytes is at
+    ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)``; `width`: its bytes, 2 or 4.
     """
 
     address: ir.Value
     shape: tuple[int, ...]
     inner: int
+    width: int = 2
 
     @property
     def outer_size(self) -> int:
@@ -165,15 +176,25 @@ class Shared:
     def inner_size(self) -> int:
         return self.shape[self.inner]
 
+    @property
+    def per_piece(self) -> int:
+        """Elements in 16 bytes, which stay together."""
+        return 16 // self.width
+
     @staticmethod
-    def bytes(outer: int, inner: int) -> int:
-        return -(-inner // 64) * outer * 128
+    def bytes(outer: int, inner: int, width: int = 2) -> int:
+        return -(-inner * width // 128) * outer * 128
 
     def piece(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
-        """The address of the 16 bytes from (outer, inner) on; inner is a multiple of 8."""
-        block = mul(div(inner, 64), self.outer_size * 128)
-        column = xor(div(rem(inner, 64), 8), rem(outer, 8))
+        """The address of the 16 bytes that (outer, inner) is in."""
+        columns = 128 // self.width
+        block = mul(div(inner, columns), self.outer_size * 128)
+        column = xor(div(rem(inner, columns), self.per_piece), rem(outer, 8))
         return add(add(add(self.address, block), mul(outer, 128)), mul(column, 16))
+
+    def element(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
+        """The address of an element."""
+        return add(self.piece(outer, inner), mul(rem(inner, self.per_piece), self.width))
 
 
 @dataclass
@@ -192,7 +213,8 @@ class Thread:
     @staticmethod
     def make(threads: int) -> Thread:
         number = create("nvvm.read.ptx.sreg.tid.x", i32())
-        lane, warp = rem(number, 32), div(number, 32)
+        # From one lane, so that it is known to be the same in all of them.
+        lane, warp = rem(number, 32), shuffled(div(number, 32), "idx", 0)
         row = add(mul(warp, 16), div(lane, 4))
         return Thread(threads, number, lane, warp, row, mul(rem(lane, 4), 2), constant(i32(), 0))
 

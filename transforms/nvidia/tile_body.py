@@ -17,13 +17,15 @@ from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, slice_offsets
 from .elementwise import NEUTRAL
+from .reshapes import RESHAPES, source_dims
 
 COLUMN_MULTIPLE = 16  # the tensor cores' k for 16-bit operands
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A tensor that lives in memory: which part of a memref. `dims`: the memref's dimension behind each of its own."""
+    """A tensor that lives in memory: which part of a memref. `dims`: the memref's dimension behind each of its own; -1:
+    none, it has one element."""
 
     memref: ir.Value
     offsets: tuple[ir.Value | int, ...]
@@ -89,12 +91,17 @@ class TileBody:
         if value in self.memories:
             return self.memories[value]
         op = defining_op(value)
-        if op is None or op.name != "tensor.extract_slice":
+        if op is None or op.name not in ("tensor.extract_slice", *RESHAPES):
             raise PassError("this tensor is used in a loop over tiles, but is no argument, slice or result", op)
-        base, moved = self.memory(op.operands[0]), slice_offsets(op)
+        base = self.memory(op.operands[0])
+        if op.name in RESHAPES:
+            dims = tuple(-1 if d is None else base.dims[d] for d in source_dims(op))
+            self.memories[value] = Memory(base.memref, base.offsets, dims)
+            return self.memories[value]
         offsets = list(base.offsets)
-        for d, offset in zip(base.dims, moved, strict=True):
-            offsets[d] = self._sum(offsets[d], offset)
+        for d, offset in zip(base.dims, slice_offsets(op), strict=True):
+            if d >= 0:
+                offsets[d] = self._sum(offsets[d], offset)
         dims = tuple(base.dims[d] for d in kept_dims(op, value.type))
         self.memories[value] = Memory(base.memref, tuple(offsets), dims)
         return self.memories[value]
@@ -166,12 +173,17 @@ class TileBody:
                 self._whole(op, op.operands[0], results[0])
         elif op.name == "tensor.insert_slice":
             self._whole(op, op.operands[0], results[0], op.operands[0])
+        elif op.name in RESHAPES:
+            if not self.axes.is_memory(op.operands[0]):
+                self.values[results[0]] = self.tile(op.operands[0])
         elif op.name == "tensor.empty" or (op.name == "linalg.generic" and self.splat(results[0]) is not None):
             pass  # where they are used
         elif op.name == "linalg.generic":
             self._generic(op)
         elif is_structured(op):
             raise PassError(f"expects linalg.generic, but found '{op.name}': run linalg-generalize-named-ops", op)
+        elif op.name == "tensor.extract":
+            self.values[results[0]] = self._extracted(op, {})
         elif len(op.regions) or any(isinstance(v.type, ir.ShapedType) for v in (*results, *op.operands)):
             raise PassError(f"'{op.name}' on tiles is not lowered for GPUs yet", op)
         else:
@@ -251,6 +263,8 @@ class TileBody:
         self._scalar_body(old, block, kept)
         if not is_contraction(op):
             self._mask(op, block, axes, kinds, kept, list(new.results))
+            if len(kept) == 2 and all(axes[d].role == COLUMN for d in kept):
+                self._zero_padding(block, axes, kept)
         self.values.update(zip(op.results, new.results, strict=True))
 
     def _operand(self, op: ir.Operation, number: int) -> ir.Value:
@@ -258,6 +272,10 @@ class TileBody:
         if not isinstance(value.type, ir.ShapedType):
             return self.scalar(value)
         written = number >= len(op.operands) - len(op.results)
+        if not written and value not in self.values and not self._kept(value) and self.axes.is_memory(value):
+            memory = self.memory(value)
+            places = [self.index(o) if isinstance(o, int) else o for o in memory.offsets]
+            return ir.Operation.create("memref.load", [value.type.element_type], [memory.memref, *places]).result
         if written and not list(op.regions[0].blocks[0].arguments[number].uses):
             return build.empty(self._tile_type(value).shape, value.type.element_type)
         return self.tile(value)
@@ -281,11 +299,26 @@ class TileBody:
                     loop = ir.IntegerAttr(op.attributes["dim"]).value
                     inner[op.results[0]] = linalg.IndexOp(kept.index(loop)).result if loop in kept else build.index(0)
                     continue
+                if op.name == "tensor.extract":
+                    inner[op.results[0]] = self._extracted(op, inner)
+                    continue
                 operands = [inner[v] if v in inner else self.scalar(v) for v in op.operands]
                 clone = op.clone().operation
                 for i, v in enumerate(operands):
                     clone.operands[i] = v
                 inner.update(zip(op.results, clone.results, strict=True))
+
+    def _extracted(self, op: ir.Operation, inner: dict[ir.Value, ir.Value]) -> ir.Value:
+        """An element of a tensor in memory."""
+        source, *indices = op.operands
+        memory = self.memory(source)
+        places = [self.index(o) if isinstance(o, int) else o for o in memory.offsets]
+        for d, index in zip(memory.dims, indices, strict=True):
+            if d < 0:
+                continue
+            found = inner[index] if index in inner else self.scalar(index)
+            places[d] = found if build.constant_value(places[d]) == 0 else arith.addi(places[d], found)
+        return ir.Operation.create("memref.load", [op.results[0].type], [memory.memref, *places]).result
 
     def _moved(self, op: ir.Operation, maps: Sequence[ir.AffineMap]) -> bool:
         """A transposition or broadcast of a tile in memory is a load with other dimensions."""
@@ -338,6 +371,16 @@ class TileBody:
                     terminator.operands[other] = chosen
                     if NEUTRAL[combiner.name] == 0.0:
                         self.zero_padded.add((results[other], id(axes[loops[0]])))
+
+    def _zero_padding(self, block: ir.Block, axes, kept) -> None:
+        """Makes padding of a right operand of a matmul 0, as it is where that is loaded."""
+        terminator = ops_of(block)[-1]
+        with ir.InsertionPoint(terminator), terminator.location:
+            for i, d in enumerate(kept):
+                if self.has_padding(axes[d]):
+                    inside = self._within(i, axes[d])
+                    for number, value in enumerate(terminator.operands):
+                        terminator.operands[number] = arith.select(inside, value, build.constant(value.type, 0.0))
 
     def _without_padding(self, op, operand: ir.Value, m: ir.AffineMap, axes, kinds) -> ir.Value:
         """The left operand of a contraction with 0 where its k loop is padding. What is loaded is 0 there already."""

@@ -12,14 +12,16 @@ from ...dialects.tile import dims_of, layout_of
 from ..attention import contraction_loops, is_contraction
 from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
-from . import contraction
+from . import contraction, spread
 from .axes import for_body, ops_of
 from .elementwise import Elementwise
-from .memory import SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
+from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
-from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
-from .values import Value, flat, is_zero, like, parameter_types, register_types
+from .specialize_warps import PRODUCERS
+from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, start_turns, take_turn
+from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
+from .values import Value, flat, has_dense_rows, is_zero, like, parameter_attributes, parameter_types, register_types
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
@@ -39,7 +41,8 @@ class TilesToNvvm(Pass):
         %3 = arith.subf %2, %m0
         …
 
-    A kernel's parameters: for each memref a pointer, its dynamic sizes (i32), its strides but the last (i64); scalars.
+    A kernel's parameters: for each memref a pointer, its dynamic sizes (i32), its strides (i64) but that of dense rows;
+    scalars.
     `arch`: sm_90a takes wgmma, all others mma.sync. Rows in memory are taken to be aligned as dense ones are.
     """
 
@@ -59,13 +62,19 @@ class _Kernel:
         self.name = ir.StringAttr(kernel.attributes["sym_name"]).value
         self.values: dict[ir.Value, Value] = {}
         self.inner = self._inner_dims()
+        if all(o.operands[0].type.element_type.width == 16 for o in ops_in(kernel) if is_contraction(o)):
+            for op in ops_in(kernel, "math.tanh"):  # scores are no better than their operands
+                op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
 
     def run(self) -> None:
         kinds: list[ir.Type] = []
+        attributes: list[ir.Attribute] = []
         for argument in self.block.arguments:
             kinds += parameter_types(argument.type)
-        rows = self._rows()
-        threads = rows // 16 * 32
+            attributes += parameter_attributes(argument.type)
+        threads = self._rows() // 16 * 32
+        if PRODUCERS in self.kernel.attributes:
+            threads += 128 * ir.IntegerAttr(self.kernel.attributes[PRODUCERS]).value
         function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")
         with ir.InsertionPoint(self.kernel):
             new = ir.Operation.create(
@@ -75,6 +84,7 @@ class _Kernel:
                 {
                     "sym_name": ir.StringAttr.get(self.name),
                     "function_type": ir.TypeAttr.get(function),
+                    "arg_attrs": ir.ArrayAttr.get(attributes),
                     "gpu.kernel": ir.UnitAttr.get(),
                     "nvvm.kernel": ir.UnitAttr.get(),
                     "nvvm.maxntid": ir.DenseI32ArrayAttr.get([threads]),
@@ -113,13 +123,15 @@ class _Kernel:
     def _inner_dims(self) -> dict[ir.Value, int]:
         """Per buffer, which dimension of its tiles stands side by side in memory."""
         inner: dict[ir.Value, int] = {}
-        for op in ops_in(self.kernel, "tile.copy_async"):
+        for op in ops_in(self.kernel, "tile.copy_"):
             view = op.opview
-            last = view.memory.type.rank - 1
             dims = dims_of(view)
+            last = (len(view.indices) if op.name == "tile.copy_bulk" else view.memory.type.rank) - 1
             found = dims.index(last) if last in dims else 1
             if inner.setdefault(view.staged, found) != found:
                 raise PassError("one buffer takes tiles of different orders in memory", op)
+        for op in ops_in(self.kernel, "tile.store_shared"):
+            inner[op.operands[1]] = _inner_of(op.operands[0])
         return inner
 
     def _arguments(self, parameters: list[ir.Value]) -> None:
@@ -129,10 +141,12 @@ class _Kernel:
             if not isinstance(kind, ir.MemRefType):
                 self.values[argument] = mine[0]
                 continue
-            strides = [*mine[1 + sum(s == DYNAMIC for s in kind.shape) :]]
-            if kind.rank:
+            dynamic = iter(mine[1:])
+            sizes = [next(dynamic) if s == DYNAMIC else constant(i32(), s) for s in kind.shape]
+            strides = list(dynamic)
+            if has_dense_rows(kind):
                 strides.append(constant(i64(), 1))
-            self.values[argument] = Memory(kind, mine[0], strides)
+            self.values[argument] = Memory(kind, mine[0], strides, sizes)
 
     def _buffers(self) -> int:
         """Places for all buffers in shared memory; the value is their size in bytes."""
@@ -161,18 +175,25 @@ class _Kernel:
         mask = constant(i32(), -ALIGNMENT)
         address = create("arith.andi", i32(), add(address, ALIGNMENT - 1), mask)
         offset = 0
+        buffers.sort(key=lambda op: op.results[0].type.rank == 1)  # barriers last: buffers are aligned
         for op in buffers:
             value = op.results[0]
             kind = ir.MemRefType(value.type)
-            if kind.element_type.width != 16:
-                raise PassError(
-                    f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be f16 or bf16",
-                    op,
-                )
+            width = kind.element_type.width // 8
             stages, *shape = kind.shape
+            if not shape:
+                of = Barriers if width == 8 else Flags
+                self.values[value] = of(add(address, offset), stages)
+                offset += stages * width
+                continue
+            if str(kind.element_type) not in contraction.ELEMENTS:
+                known = ", ".join(contraction.ELEMENTS)
+                raise PassError(
+                    f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
+                )
             inner = self.inner[value]
-            self.values[value] = Shared(add(address, offset), tuple(shape), inner)
-            offset += stages * Shared.bytes(shape[1 - inner], shape[inner])
+            self.values[value] = Shared(add(address, offset), tuple(shape), inner, width)
+            offset += stages * Shared.bytes(shape[1 - inner], shape[inner], width)
         return offset + ALIGNMENT
 
     def _update_launches(self, threads: int, shared: int) -> None:
@@ -231,11 +252,15 @@ class _Kernel:
         splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
         number = ir.FloatAttr(splat).value if isinstance(splat, ir.FloatAttr) else ir.IntegerAttr(splat).value
         value = constant(register_type(kind.element_type), number)
+        if layout_of(kind) == "spread":
+            return [spread.constant_tile(value)]
         return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
 
     def _empty(self, op: ir.Operation) -> list[Value]:
         kind = op.results[0].type
         value = constant(register_type(kind.element_type), 0)
+        if layout_of(kind) == "spread":
+            return [spread.constant_tile(value)]
         return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
 
     def _for(self, op: ir.Operation) -> list[Value]:
@@ -266,6 +291,32 @@ class _Kernel:
                     ir.Operation.create("scf.yield", [], [s for v in models for s in flat(v)])
         return like(models, list(branch.results))
 
+    def _get_global(self, op: ir.Operation) -> list[Value]:
+        """The address of a constant, which becomes one of the LLVM dialect."""
+        kind, symbol = ir.MemRefType(op.results[0].type), ir.FlatSymbolRefAttr(op.attributes["name"])
+        module = self.kernel.parent.operation
+        for old in ops_in(module, "memref.global"):
+            if ir.StringAttr(old.attributes["sym_name"]).value == symbol.value:
+                array = str(kind.element_type)
+                for size in reversed(kind.shape):
+                    array = f"!llvm.array<{size} x {array}>"
+                with ir.InsertionPoint(old):
+                    attributes = {
+                        "sym_name": old.attributes["sym_name"],
+                        "global_type": ir.TypeAttr.get(ir.Type.parse(array)),
+                        "alignment": ir.IntegerAttr.get(i64(), 16),
+                        "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
+                        "addr_space": ir.IntegerAttr.get(i32(), GLOBAL),
+                        "constant": ir.UnitAttr.get(),
+                        "value": old.attributes["initial_value"],
+                    }
+                    ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
+                old.erase()
+        pointer_to = create("llvm.mlir.addressof", pointer(GLOBAL), global_name=symbol)
+        strides = [math.prod(kind.shape[d + 1 :]) for d in range(kind.rank)]
+        sizes = [constant(i32(), s) for s in kind.shape]
+        return [Memory(kind, pointer_to, [constant(i64(), s) for s in strides], sizes)]
+
     def _block_id(self, op: ir.Operation) -> list[Value]:
         return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
 
@@ -295,29 +346,92 @@ class _Kernel:
     def _stage(self, buffer: ir.Value, stage: ir.Value) -> Shared:
         base = self.values[buffer]
         assert isinstance(base, Shared), "a buffer is shared memory"
-        size = Shared.bytes(base.outer_size, base.inner_size)
-        return Shared(add(base.address, mul(self.scalar(stage), size)), base.shape, base.inner)
+        size = Shared.bytes(base.outer_size, base.inner_size, base.width)
+        return Shared(add(base.address, mul(stage, size)), base.shape, base.inner, base.width)
 
     def _copy(self, op: ir.Operation) -> list[Value]:
         view = op.opview
         stage, *indices = view.indices
-        tile = self._stage(view.staged, stage)
+        tile = self._stage(view.staged, self.scalar(stage))
         access = self._access(view.memory, indices, dims_of(view), tile.shape)
         kind = view.memory.type
         last = kind.shape[-1]
-        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC
-        copy_to_shared(access, tile, self.thread, math.gcd(self.options.vector_bytes, 2 * last) if dense else 2)
+        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC and has_dense_rows(kind)
+        aligned = math.gcd(self.options.vector_bytes, tile.width * last) if dense else tile.width
+        copy_to_shared(access, tile, self.thread, aligned)
+        return []
+
+    def _barriers(self, value: ir.Value) -> Barriers:
+        found = self.values[value]
+        assert isinstance(found, Barriers), "barriers are shared memory"
+        return found
+
+    def _flags(self, value: ir.Value) -> Flags:
+        found = self.values[value]
+        assert isinstance(found, Flags), "flags are shared memory"
+        return found
+
+    def _copy_bulk(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        ready, use = self._barriers(view.ready), self.scalar(view.use)
+        tile = self._stage(view.staged, rem(use, ready.stages))
+        copy_bulk(self.scalar(view.map), tile, ready.at(use), [self.scalar(v) for v in view.indices], self.thread)
+        return []
+
+    def _synchronise(self, op: ir.Operation) -> list[Value]:
+        """What gives no value."""
+        view, thread = op.opview, self.thread
+        if op.name == "tile.set_registers":
+            set_registers(view.count.value, thread)
+        elif op.name == "tile.init_barriers":
+            self._barriers(op.operands[0]).init(view.arrivals.value, thread)
+        elif op.name == "tile.wait_barrier":
+            self._barriers(op.operands[0]).wait(self.scalar(op.operands[1]), view.behind.value)
+        elif op.name == "tile.init_flags":
+            self._flags(op.operands[0]).init(thread)
+        elif op.name == "tile.raise":
+            self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
+        elif op.name == "tile.meet":
+            meet(thread)
+        elif op.name == "tile.arrive":
+            self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread)
+        elif op.name == "tile.start_turns":
+            start_turns(view.warpgroups.value, thread)
+        elif op.name == "tile.take_turn":
+            take_turn(thread)
+        else:
+            pass_turn(view.warpgroups.value, thread)
         return []
 
     def _view(self, op: ir.Operation) -> list[Value]:
-        return [self._stage(op.operands[0], op.operands[1])]
+        return [self._stage(op.operands[0], self.scalar(op.operands[1]))]
 
     def _load(self, op: ir.Operation) -> list[Value]:
         view, kind = op.opview, op.results[0].type
         if layout_of(kind) == "shared":
             raise PassError("a load to shared memory is not scheduled: run stage-loads before", op)
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        if layout_of(kind) == "spread":
+            aligned, inner = self._dense(view.memory.type, dims_of(view))
+            return [spread.loaded(access, kind.element_type, aligned, inner)]
         return [load_registers(access, kind, self.thread)]
+
+    def _dense(self, memory: ir.MemRefType, dims: list[int]) -> tuple[int, int | None]:
+        """How rows of a tile in memory are aligned, in bytes, and along which dimension its elements are dense."""
+        last, size = memory.rank - 1, max(memory.element_type.width // 8, 1)
+        if last not in dims or not has_dense_rows(memory):
+            return size, None
+        extent = memory.shape[-1]
+        return math.gcd(self.options.vector_bytes, size * extent) if extent != DYNAMIC else size, dims.index(last)
+
+    def _store_shared(self, op: ir.Operation) -> list[Value]:
+        source = self.values[op.operands[0]]
+        assert isinstance(source, spread.Spread), "what is stored to shared memory is spread"
+        tile = self._stage(op.operands[1], op.operands[2])
+        spread.store_shared(source, tile, op.operands[0].type.element_type, self.thread)
+        if self.hopper:
+            asm("fence.proxy.async.shared::cta;", "", [])
+        return []
 
     def _store(self, op: ir.Operation) -> list[Value]:
         view = op.opview
@@ -329,6 +443,12 @@ class _Kernel:
     def _convert(self, op: ir.Operation) -> list[Value]:
         source, kind = self.values[op.operands[0]], op.results[0].type
         layout, element = layout_of(kind), str(kind.element_type)
+        if layout == "operand_a" and element == "f32":  # in place, as a fragment is
+            if isinstance(source, Shared):
+                values = contraction.load_a(source, kind, self.thread)
+            else:
+                values = list(self.registers(op.operands[0]).values)
+            return [Registers("operand_a", tuple(kind.shape), values)]
         if layout == "operand_a" and isinstance(source, Shared):
             # Rows are dimension 0 of the tile.
             values = []
@@ -342,8 +462,10 @@ class _Kernel:
     def _generic(self, op: ir.Operation) -> list[Value]:
         if is_contraction(op):
             return [self._contraction(op)]
+        if layout_of(op.results[0].type) == "spread":
+            return [spread.computed(op, [v for _, v in self._found(op.operands)], self.values.__getitem__)]
         operands = [v if isinstance(v, Registers) else self.scalar(o) for o, v in self._found(op.operands)]
-        return list(Elementwise(op, operands, self.thread, self.scalar).run())
+        return list(Elementwise(op, operands, self.thread, self.values.__getitem__).run())
 
     def _found(self, values: Sequence[ir.Value]) -> list[tuple[ir.Value, Value]]:
         return [(v, self.values[v]) for v in values]
@@ -351,7 +473,9 @@ class _Kernel:
     def _contraction(self, op: ir.Operation) -> Registers:
         from ...dialects.tiling.structured import dim_position, indexing_maps
 
-        a, b = self.registers(op.operands[0]), self.values[op.operands[1]]
+        a, b = (self.values[v] for v in list(op.operands)[:2])
+        if not isinstance(a, Shared) or not self.hopper:
+            a = self.registers(op.operands[0])
         if not isinstance(b, Shared):
             raise PassError("the right operand of a matmul must be in shared memory", op)
         loops = contraction_loops(op)
@@ -362,11 +486,14 @@ class _Kernel:
         accumulator = None if fresh else self.registers(op.operands[2])
         kind = op.results[0].type
         element = str(op.operands[0].type.element_type)
-        if element not in ("f16", "bf16") or str(op.operands[1].type.element_type) != element:
-            raise PassError("the operands of matmuls on tensor cores must both be f16 or both bf16", op)
+        if element not in contraction.ELEMENTS or str(op.operands[1].type.element_type) != element:
+            known = ", ".join(contraction.ELEMENTS)
+            raise PassError(f"the operands of matmuls on tensor cores must be of one type among {known}", op)
         n = kind.shape[1]
-        if self.hopper:
-            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes)
+        if element == "f32":
+            values = contraction.mma_tf32(self.registers(op.operands[0]), b, k_dim, accumulator, n, self.thread)
+        elif self.hopper:
+            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes, self.thread)
         else:
             values = contraction.mma_sync(a, b, k_dim, accumulator, n, element, self.thread)
         return Registers("fragment", tuple(kind.shape), values)
@@ -379,6 +506,17 @@ class _Kernel:
         return [Registers(tile.layout, tile.shape, values)]
 
 
+def _inner_of(value: ir.Value) -> int:
+    """The dimension of a spread tile that stands side by side in the memory that it comes from."""
+    op = defining_op(value)
+    if op is None or op.name not in ("tile.load", "linalg.generic"):
+        return 1
+    if op.name == "tile.load":
+        dims, last = dims_of(op.opview), op.opview.memory.type.rank - 1
+        return dims.index(last) if last in dims else 1
+    return next((_inner_of(v) for v in op.operands if layout_of(v.type) == "spread" and v.type.rank == 2), 1)
+
+
 HANDLERS = {
     "arith.constant": _Kernel._constant,
     "tensor.empty": _Kernel._empty,
@@ -386,12 +524,34 @@ HANDLERS = {
     "scf.for": _Kernel._for,
     "scf.if": _Kernel._if,
     "gpu.block_id": _Kernel._block_id,
+    "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
+    "tile.warp": lambda self, op: [self.thread.warp],
+    "tile.copy_bulk": _Kernel._copy_bulk,
+    "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
+    **dict.fromkeys(
+        (
+            "tile.set_registers",
+            "tile.init_barriers",
+            "tile.wait_barrier",
+            "tile.arrive",
+            "tile.init_flags",
+            "tile.raise",
+            "tile.meet",
+            "tile.start_turns",
+            "tile.take_turn",
+            "tile.pass_turn",
+        ),
+        _Kernel._synchronise,
+    ),
     "gpu.barrier": _Kernel._barrier,
     "tile.commit_copies": _Kernel._commit,
     "tile.wait_copies": _Kernel._wait,
     "tile.copy_async": _Kernel._copy,
+    "tile.store_shared": _Kernel._store_shared,
     "tile.view": _Kernel._view,
     "tile.wait_matmuls": _Kernel._wait_matmuls,
+    "memref.get_global": _Kernel._get_global,
+    "memref.load": lambda self, op: emit_scalar(op, [self.values[v] for v in op.operands]),
     "tile.load": _Kernel._load,
     "tile.store": _Kernel._store,
     "tile.convert_layout": _Kernel._convert,

@@ -26,9 +26,8 @@ from ...dialects.tiling import Index
 from ...dialects.tiling.structured import indexing_maps
 from ..extents import extent
 from ..linear import linear, minima
-from ..parallel_loops import slice_parts
 from ..rewriting import defining_op, is_inside
-from .positions import Greatest, Local, Quotient, Scalar, element, follow, operand_of
+from .positions import Greatest, Loaded, Local, Quotient, Scalar, element, follow, of_source, operand_of
 from .tile_sets import Tiles, TileSets
 
 
@@ -58,6 +57,7 @@ class TileMasks:
         self._sizes = [self._extents(x, d) for d in range(x.type.rank)]
         self._x = x
         self._loaded: dict[tuple[ir.Value, tuple[Index, ...]], ir.Value] = {}
+        self._extremes_of: dict[tuple[Loaded, int], ir.Value] = {}
         self._conditions: list[Decided] = []
         self.unknown: list[ir.Operation] = []  # selects of −∞ by a condition that is not understood
         self._seen: set[Scalar] = set()
@@ -92,6 +92,8 @@ class TileMasks:
                 way = 1 if c * sign > 0 else -1
                 inner = [self.sets.quotient(e.scaled(way), atom.divisor) for e in self._extremes(atom.form, way)]
                 steps = [q.scaled(c * sign) for q in inner if q is not None]
+            elif isinstance(atom, Loaded):
+                steps = [Index.of(self._extreme(atom, 1 if c * sign > 0 else -1)).scaled(c * sign)]
             else:
                 steps = [Index(0, frozenset({(atom, c * sign)}))]
             found = [f + s for f in found for s in steps]
@@ -105,7 +107,8 @@ class TileMasks:
             op = defining_op(value)
             if op is None:
                 followed = follow(at)
-                return self._form(followed) if followed is not None else self._load(at)
+                form = self._form(followed) if followed is not None else None
+                return form if form is not None and self._is_known(form) else self._load(at) or form
             if op.name == "linalg.index":
                 return scalar.loops[ir.IntegerAttr(op.attributes["dim"]).value]
             if op.name == "math.absi":
@@ -136,24 +139,56 @@ class TileMasks:
             for atom, c in form.terms
         )
 
+    def _is_known(self, form: Index) -> bool:
+        """Whether the extremes of `form` can be computed before the loop, for each of its tiles."""
+        for atom, _ in form.terms:
+            if isinstance(atom, Greatest):
+                known = all(self._is_known(f) for f in atom.forms)
+            elif isinstance(atom, Quotient):
+                known = self._is_known(atom.form)
+            elif isinstance(atom, ir.Value):
+                known = atom == self.sets.variable or self.sets.visible(atom)
+            else:
+                known = True
+            if not known:
+                return False
+        return True
+
     def _load(self, scalar: Scalar) -> Index | None:
-        """A number that is loaded, if it is one for all of the loop: a length, say. It is loaded before the loop."""
+        """A number that is loaded before the loop: one for all of the tile, or one for each index along a dimension."""
         place = operand_of(scalar)
         while place is not None and (op := defining_op(place[0])) is not None and op.name == "tensor.extract_slice":
-            offsets, sizes, _ = slice_parts(op)
-            if not all(s == 1 for s in sizes) or place[0].type.rank != len(sizes):
-                return None
-            place = op.operands[0], [linear(o) for o in offsets]
+            source = of_source(op, place[1])
+            place = (op.operands[0], source) if source is not None else None
         if place is None or not self.sets.visible(place[0]):
             return None
         tensor, position = place[0], tuple(place[1])
-        values = [v for at in position for v, _ in at.terms]
-        if not all(isinstance(v, ir.Value) and self.sets.visible(v) for v in values):
+        atoms = [(d, atom, c) for d, at in enumerate(position) for atom, c in at.terms]
+        local = [(d, atom) for d, atom, c in atoms if isinstance(atom, Local) and c == 1]
+        rest = [atom for _, atom, _ in atoms if not isinstance(atom, Local)]
+        if not all(isinstance(v, ir.Value) and self.sets.visible(v) for v in rest):
+            return None
+        if len(local) == 1 and len(rest) + 1 == len(atoms):
+            (along, atom) = local[0]
+            size = self._sizes[atom.dim]
+            if len(size) != 1 or not all(isinstance(v, ir.Value) and self.sets.visible(v) for v, _ in size[0].terms):
+                return None
+            start = (*position[:along], position[along].without(atom), *position[along + 1 :])
+            return Index(0, frozenset({(Loaded(tensor, start, along, atom.dim), 1)}))
+        if local or len(rest) < len(atoms):
             return None
         key = tensor, position
         if key not in self._loaded:
             self._loaded[key] = self.sets.extract(tensor, position)
         return Index.of(self._loaded[key])
+
+    def _extreme(self, atom: Loaded, sign: int) -> ir.Value:
+        """The largest of the loaded numbers of a tile, or the least."""
+        key = atom, sign
+        if key not in self._extremes_of:
+            (size,) = self._sizes[atom.dim]
+            self._extremes_of[key] = self.sets.extreme(atom.tensor, atom.position, atom.along, size, sign)
+        return self._extremes_of[key]
 
     # Conditions.
 
@@ -253,6 +288,10 @@ class TileMasks:
         if op.name == "arith.select":
             condition = self.truth(scalar.operand(0))
             a, b = (self.dead(scalar.operand(i), bound) for i in (1, 2))
+            if a == sets.all:  # whatever the condition is where the other side is dead too
+                return sets.union(condition.always, b)
+            if b == sets.all:
+                return sets.union(condition.never, a)
             chosen = sets.union(sets.intersection(condition.always, a), sets.intersection(condition.never, b))
             return sets.union(chosen, sets.intersection(a, b))
         return sets.none

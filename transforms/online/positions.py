@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling import Index
+from ...dialects.tiling.index import kept_dims
 from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types
-from ...dialects.tiling.tensor_ops import kept_dims
 from ..linear import linear
 from ..parallel_loops import slice_parts
 from ..rewriting import defining_op
@@ -41,6 +41,16 @@ class Quotient:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """A number that is loaded for each index along `dim` of the tile, where it stands in a form."""
+
+    tensor: ir.Value
+    position: tuple[Index, ...]  # of the first one; along dimension `along` of the tensor the others follow
+    along: int
+    dim: int
+
+
+@dataclass(frozen=True)
 class Scalar:
     """A value in the body of a structured op whose loops are at `loops`; outside of bodies these are empty."""
 
@@ -63,16 +73,8 @@ def element(tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
     if op.name == "tensor.cast":
         return element(op.operands[0], position)
     if op.name == "tensor.extract_slice":
-        offsets, sizes, strides = slice_parts(op)
-        kept = kept_dims([s if isinstance(s, int) else None for s in sizes], list(op.results[0].type.shape))
-        if not all(isinstance(t, int) for t in strides):
-            return None
-        at = iter(position)
-        places = [
-            (linear(o), next(at).scaled(t) if d in kept else Index(0))
-            for d, (o, t) in enumerate(zip(offsets, strides, strict=True))
-        ]
-        return element(op.operands[0], [o + inner for o, inner in places])
+        source = of_source(op, position)
+        return element(op.operands[0], source) if source is not None else None
     if op.name == "tensor.expand_shape":
         return _of_expanded(op, position)
     if op.name == "tensor.collapse_shape":
@@ -80,6 +82,19 @@ def element(tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
     if is_structured(op) and len(op.regions) and "reduction" not in iterator_types(op):
         return _of_structured(op, list(op.results).index(tensor), position)
     return None
+
+
+def of_source(op: ir.Operation, position: Sequence[Index]) -> list[Index] | None:
+    """Where an element of a slice stands in what it is a slice of."""
+    offsets, sizes, strides = slice_parts(op)
+    kept = kept_dims([s if isinstance(s, int) else None for s in sizes], list(op.results[0].type.shape))
+    if not all(isinstance(t, int) for t in strides):
+        return None
+    at = iter(position)
+    return [
+        linear(o) + (next(at).scaled(t) if d in kept else Index(0))
+        for d, (o, t) in enumerate(zip(offsets, strides, strict=True))
+    ]
 
 
 def _of_expanded(op: ir.Operation, position: Sequence[Index]) -> Scalar | None:

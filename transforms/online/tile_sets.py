@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir
+from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
 from ..rewriting import ancestors
 
@@ -213,11 +213,29 @@ class TileSets:
     def extract(self, tensor: ir.Value, position: Sequence[Index]) -> ir.Value:
         """The element of an integer tensor, loaded before the loop."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            indices = [
-                self._value(at.const) if at.static is not None else self._apply(at, lambda e: [e]) for at in position
-            ]
-            element = tensor.type.element_type
-            return self._keep(ir.Operation.create("tensor.extract", [element], [tensor, *indices]).result)
+            return self._keep(self._extract(tensor, [self._of_form(at) for at in position]))
+
+    def extreme(self, tensor: ir.Value, position: Sequence[Index], along: int, size: Index, sign: int) -> ir.Value:
+        """The largest (sign 1) or the least of `size` elements of an integer tensor, looked for before the loop."""
+        element = tensor.type.element_type
+        worst = -(2**63) if isinstance(element, ir.IndexType) else -(1 << (element.width - 1))
+        combine = arith.maxsi if sign > 0 else arith.minsi
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            start = [self._of_form(at) for at in position]
+            bounds = [self._value(0), self._of_form(size), self._value(1)]
+            first = self._keep(build.constant(element, worst if sign > 0 else -worst - 1))
+            scan = scf.ForOp(*bounds, [first])
+            with ir.InsertionPoint(scan.body):
+                start[along] = arith.addi(start[along], scan.induction_variable)
+                found = self._extract(tensor, start)
+                scf.YieldOp([combine(scan.inner_iter_args[0], found)])
+            return self._keep(scan.results[0])
+
+    def _of_form(self, form: Index) -> ir.Value:
+        return self._value(form.const) if form.static is not None else self._apply(form, lambda e: [e])
+
+    def _extract(self, tensor: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
+        return ir.Operation.create("tensor.extract", [tensor.type.element_type], [tensor, *indices]).result
 
     def erase_unused(self) -> None:
         for op in reversed(self._built):

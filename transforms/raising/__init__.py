@@ -5,7 +5,9 @@
 | indices.py     | an index as a sum of loop variables; taken apart by collapse_shape, put together again |
 | expressions.py | what an element is, as a graph of scalar operations in real numbers                     |
 | tracing.py     | from an element of a tensor to its expression, through linalg and reshapes              |
+| quotients.py   | an expression as a quotient of products; sums along a variable                          |
 | softmax.py     | whether an expression is a softmax along a variable, and of what                        |
+| sinks.py       | exponentials in its sum that meet no values                                             |
 | contraction.py | whether an element is a sum of products, and of which tensors                           |
 | matching.py    | all of it together: the attention that an op ends                                       |
 | masks.py       | masks to the outside of the scores                                                     |

@@ -46,6 +46,12 @@ class Index:
         """The variable that this index is, or None if it is anything else."""
         return self.terms[0][0] if not self.constant and len(self.terms) == 1 and self.terms[0][1] == 1 else None
 
+    def bounds(self) -> tuple[int, int | None]:
+        """The smallest and the largest value; None where that is dynamic. No coefficient is negative."""
+        if any(v.extent is None for v, _ in self.terms):
+            return self.constant, None
+        return self.constant, self.constant + sum(c * ((v.extent or 1) - 1) for v, c in self.terms)
+
     def plus(self, other: Index, factor: int = 1) -> Index:
         sums = dict(self.terms)
         for v, c in other.terms:

@@ -11,7 +11,8 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
-from .softmax import Keys, NearMiss, Quotient, Softmax, match_softmax, quotient, varies
+from .quotients import Keys, NearMiss, Quotient, quotient, varies
+from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 
 MAX_SPLITS = 24

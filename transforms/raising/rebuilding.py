@@ -44,6 +44,7 @@ class _Rebuilder:
         kinds = {self._kind(e) for e in self._elements(match.softmax.scores)}
         self.compute = ir.F64Type.get() if "f64" in kinds else ir.F32Type.get()
         self.emit = Emitter(self.tracer, self.compute)
+        self.share: tuple[Expr, ...] = ()
 
     @staticmethod
     def _group(index: Index, size: int) -> list[Var]:
@@ -77,8 +78,9 @@ class _Rebuilder:
             x_value = x.payload[0]
         else:
             x_value = self.emit.elementwise(x, dims, self.compute)
-        p = self._softmax(x_value, rows)
-        p = build.convert_elements(p, match.probabilities.payload[0].type.element_type)
+        softmax = self._softmax(x_value, rows)
+        self._keep_share(softmax, rows)
+        p = build.convert_elements(softmax.results[0], match.probabilities.payload[0].type.element_type)
         output, root = self._output(p, dims, values)
         output = self._finished(output, value_factors)
         return self._shaped(output), root
@@ -95,7 +97,7 @@ class _Rebuilder:
     def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
         match = self.match
         known = {*rows, self.k}
-        if not match.softmax.scores.vars <= known:
+        if not all(e.vars <= known for e in (match.softmax.scores, *match.softmax.beside)):
             raise Unreadable("the scores have a dimension that the output lacks")
         if not {*queries.vars, *keys.vars} <= {*known, *match.scores.loops}:
             raise Unreadable("queries or keys have a dimension that the scores lack")
@@ -156,7 +158,20 @@ class _Rebuilder:
         )
         return result.owner.operation
 
-    def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> ir.Value:
+    def _keep_share(self, softmax: ir.Operation, rows: list[Var]) -> None:
+        """What the keys have of the sum with what is beside them: l / (l + Σ exp(y − m)), a factor per row."""
+        make, match = self.make, self.match
+        if not match.softmax.beside:
+            return
+        at = tuple(Index.of(v) for v in rows)
+        highest, own = (make.element(softmax.results[i], at) for i in (1, 2))
+        total = own
+        for y in match.softmax.beside:
+            total = make.add(total, make.op("math.exp", (make.op("arith.subf", (y, highest)),)))
+        share = self.emit.elementwise(make.op("arith.divf", (own, total)), rows, self.compute)
+        self.share = (make.element(share, at),)
+
+    def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> ir.Operation:
         element = x.type.element_type
         start, accumulated, scale = (self.emit.empty(rows, element) for _ in range(3))
         lowest = _value(build.fill(build.constant(element, -math.inf), start))
@@ -173,7 +188,7 @@ class _Rebuilder:
             new_max=lowest.type,
             new_accum=zeros.type,
             new_scale=scale.type,
-        ).result
+        ).operation
 
     def _output(self, p: ir.Value, p_vars: Sequence[Var], values: Access) -> tuple[ir.Value, ir.Operation]:
         v, v_vars = self.emit.load(values)
@@ -185,7 +200,7 @@ class _Rebuilder:
         softmax = self.match.softmax
         stored = self.make.element(output, tuple(Index.of(v) for v in self.out))
         result = stored
-        for factor in (*softmax.num, *(self.tracer.expand(f) for f in value_factors)):
+        for factor in (*softmax.num, *self.share, *(self.tracer.expand(f) for f in value_factors)):
             result = self.make.mul(result, factor)
         for divisor in softmax.den:
             result = self.make.op("arith.divf", (result, divisor))

@@ -10,110 +10,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import REAL, Expr
-from .indices import Index, Var
+from .indices import Index
+from .quotients import OEQ, ONE, UEQ, UNE, Keys, NearMiss, Quotient, along_k, predicate, quotient, summed, varies
+from .sinks import sinks, sums
 from .tracing import MAXIMA, Tracer
-
-OEQ, ONE, UNO, UEQ, UNE = 1, 6, 14, 8, 13  # arith.cmpf's predicates
-
-
-class NearMiss(Exception):
-    """It looks like softmax and is none: the message says why not."""
-
-
-Keys = tuple[Var, ...]  # what is summed over: the keys, which may be counted through by several variables
-
-
-def varies(expr: Expr, k: Keys) -> bool:
-    """Whether `expr` is not the same for all keys."""
-    return any(v in expr.vars for v in k)
-
-
-@dataclass
-class Quotient:
-    """Π num / Π den."""
-
-    num: list[Expr] = field(default_factory=list)
-    den: list[Expr] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Softmax:
-    """softmax(`scores`) along a variable, times Π `num` / Π `den`, which are the same along it."""
+    """softmax(`scores`) along a variable, times Π `num` / Π `den`, which are the same along it.
+
+    `beside` are further scores of each row whose exponentials are in the sum, but that meet no values: sinks.
+    """
 
     scores: Expr
     num: tuple[Expr, ...]
     den: tuple[Expr, ...]
-
-
-def quotient(tracer: Tracer, expr: Expr) -> Quotient:
-    """`expr` as a product of factors, of which some divide; select(c, x, 0) is x·c, exp(y − log z) is exp(y)/z."""
-    result = Quotient()
-    _collect(tracer, expr, result.num, result.den)
-    return result
-
-
-def _collect(tracer: Tracer, expr: Expr, num: list[Expr], den: list[Expr]) -> None:
-    make = tracer.make
-    if expr.name == "arith.mulf":
-        for arg in expr.args:
-            _collect(tracer, arg, num, den)
-    elif expr.name == "arith.divf":
-        _collect(tracer, expr.args[0], num, den)
-        _collect(tracer, expr.args[1], den, num)
-    elif expr.name == "arith.negf":
-        num.append(make.const(-1.0))
-        _collect(tracer, expr.args[0], num, den)
-    elif expr.name == "arith.select" and expr.type == REAL and 0.0 in (expr.args[1].number, expr.args[2].number):
-        condition, then, otherwise = expr.args
-        if then.number == 0.0:
-            if condition.name == "arith.cmpf" and _is_nan_test(condition, otherwise):
-                return _collect(tracer, otherwise, num, den)
-            condition, then = make.negation(condition), otherwise
-        num.append(make.op("arith.uitofp", (condition,)))
-        _collect(tracer, then, num, den)
-    elif expr.name == "math.exp":
-        rest, logs = _without_logs(tracer, expr.args[0])
-        if logs:
-            num.append(make.op("math.exp", (rest,)))
-            for sign, inner in logs:
-                _collect(tracer, inner, *((num, den) if sign > 0 else (den, num)))
-        else:
-            num.append(expr)
-    elif expr.number != 1.0:
-        num.append(expr)
-
-
-def _is_nan_test(condition: Expr, value: Expr) -> bool:
-    return _predicate(condition) in (UNO, UNE) and condition.args[0] is value and condition.args[1] is value
-
-
-def _predicate(comparison: Expr) -> int:
-    attribute = comparison.attribute("predicate")
-    return ir.IntegerAttr(attribute).value if attribute is not None else -1
-
-
-def _without_logs(tracer: Tracer, expr: Expr) -> tuple[Expr, list[tuple[int, Expr]]]:
-    """`expr` without its terms ±log(z), and these."""
-    make = tracer.make
-    logs: list[tuple[int, Expr]] = []
-
-    def strip(e: Expr, sign: int) -> Expr:
-        if e.name == "math.log":
-            logs.append((sign, e.args[0]))
-            return make.const(0.0)
-        if e.name == "arith.addf":
-            return make.add(strip(e.args[0], sign), strip(e.args[1], sign))
-        if e.name == "arith.subf":
-            return make.op("arith.subf", (strip(e.args[0], sign), strip(e.args[1], -sign)))
-        return e
-
-    rest = strip(expr, 1)
-    return rest, logs
+    beside: tuple[Expr, ...] = ()
 
 
 def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[Expr], bool]) -> Softmax | None:
@@ -131,30 +49,39 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[
         return _finished(tracer, ready, num, q.den, k, is_statistic)
     exponentials = [f for f in along if f.name in ("math.exp", "math.exp2")]
     if not exponentials:
-        if along and any(_summed(tracer, divisor, k) is not None for divisor in q.den):
+        if along and any(summed(tracer, divisor, k) is not None for divisor in q.den):
             raise NearMiss("what is divided by its sum is no exponential")
         return None
+    missed = ""
     for divisor in q.den:
         plain = _unguarded(divisor)
-        body = None if varies(divisor, k) else _summed(tracer, plain, k)
-        if body is None:
-            continue
-        inner = quotient(tracer, body)
-        inner_along = [f for f in inner.num if varies(f, k)]
-        if any(varies(f, k) for f in inner.den):
-            continue
-        if _same(inner_along, along):
-            scores = _logarithm(tracer, along, k, is_statistic)
-            if plain is not divisor and not _is_shifted_by_maximum(tracer, along, scores, k):
-                raise NearMiss("its sum is bounded from below, and its exponentials are not shifted by their maximum")
-            den = [d for d in q.den if d is not divisor]
-            num += inner.den
-            den += [f for f in inner.num if not varies(f, k)]
-            _require_free(den, k)
-            return _finished(tracer, scores, num, den, k, is_statistic)
-        if all(f in along for f in inner_along):
-            raise NearMiss("its result is multiplied by something that varies along the keys (an active dropout?)")
-        raise NearMiss("its exponentials are divided by a sum of something else")
+        for body, beside in [] if varies(divisor, k) else sums(tracer, plain, k):
+            inner = quotient(tracer, body)
+            inner_along = [f for f in inner.num if varies(f, k)]
+            if any(varies(f, k) for f in inner.den):
+                continue
+            if _same(inner_along, along):
+                scores = logarithm(tracer, along, k, is_statistic)
+                if plain is not divisor and not _is_shifted_by_maximum(tracer, along, scores, k):
+                    raise NearMiss(
+                        "its sum is bounded from below, and its exponentials are not shifted by their maximum"
+                    )
+                den = [d for d in q.den if d is not divisor]
+                more = [f for f in inner.num if not varies(f, k)]
+                if beside and (more or inner.den):
+                    raise NearMiss("the sum of its exponentials is scaled before others are added to it")
+                num += inner.den
+                den += more
+                _require_free(den, k)
+                found = _finished(tracer, scores, num, den, k, is_statistic)
+                return replace(found, beside=sinks(tracer, along, beside, is_statistic))
+            missed = missed or (
+                "its result is multiplied by something that varies along the keys (an active dropout?)"
+                if all(f in along for f in inner_along)
+                else "its exponentials are divided by a sum of something else"
+            )
+    if missed:
+        raise NearMiss(missed)
     _require_free(q.den, k)
     if not q.den:
         raise NearMiss("its exponentials are not divided by their sum")
@@ -192,26 +119,6 @@ def _fresh(tracer: Tracer, op: ir.Operation) -> bool:
     return starts == [-math.inf, 0.0]
 
 
-def _summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
-    """x, looked into, if `divisor` is Σ_k x, |Σ_k x|, or a guarded one: select(Σ = 0, 1, Σ) is Σ or x = 0."""
-    if divisor.name == "math.absf":  # of exponentials, as it turns out
-        divisor = divisor.args[0]
-    if divisor.name == "arith.select":
-        condition, then, otherwise = divisor.args
-        if condition.name == "arith.cmpf" and 0.0 in (condition.args[0].number, condition.args[1].number):
-            tested = condition.args[0] if condition.args[1].number == 0.0 else condition.args[1]
-            if _predicate(condition) in (OEQ, UEQ) and tested is otherwise and then.number:
-                divisor = otherwise
-            elif _predicate(condition) in (ONE, UNE) and tested is then and otherwise.number:
-                divisor = then
-    if divisor.kind != "element":
-        return None
-    reduction = tracer.reduction(divisor)
-    if reduction is None or reduction.kind != "sum" or tracer.expand(reduction.init).number != 0:
-        return None
-    return _along(tracer, reduction, k)
-
-
 def _unguarded(divisor: Expr) -> Expr:
     """Σ for max(Σ, c) with 0 < c ≤ 1: the same if the largest term is 1, or all are 0."""
     if divisor.name in MAXIMA:
@@ -239,33 +146,15 @@ def _is_shifted_by_maximum(tracer: Tracer, factors: list[Expr], scores: Expr, k:
     reduction = tracer.reduction(m) if m.kind == "element" else None
     if reduction is None or reduction.kind != "max":
         return False
-    body = _along(tracer, reduction, k)
+    body = along_k(tracer, reduction, k)
     return body is not None and (body is scores or body is unshifted(tracer, body, k, lambda e: False))
-
-
-def _along(tracer: Tracer, reduction, k: Keys) -> Expr | None:
-    """What `reduction` reduces, at k; None if it does not run over dimensions like k's."""
-    wide = [d for d in reduction.loops if reduction.extent(d) != 1]
-    if len(k) == 1 and k[0].extent == 1:
-        wide = list(reduction.loops[-1:])
-    if len(wide) != len(k):
-        return None
-    order = sorted(wide, key=lambda d: reduction.extent(d) or 0)
-    sizes = sorted(k, key=lambda v: v.extent or 0)
-    if any(reduction.extent(d) not in (v.extent, None) for d, v in zip(order, sizes, strict=True)):
-        return None
-    if len({v.extent for v in k}) == len(k):
-        at = dict(zip(order, sizes, strict=True))
-    else:  # equal sizes in the order in which both have them
-        at = dict(zip(wide, k, strict=True))
-    return tracer.expand(reduction.body([Index.of(at[d]) if d in at else Index() for d in reduction.loops]))
 
 
 def _same(a: list[Expr], b: list[Expr]) -> bool:
     return sorted(e.serial for e in a) == sorted(e.serial for e in b)
 
 
-def _logarithm(tracer: Tracer, factors: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
+def logarithm(tracer: Tracer, factors: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
     """The scores: log Π factors, without shifts by statistics. A factor that is 0 or 1 becomes a mask."""
     make = tracer.make
     total: Expr | None = None
@@ -338,30 +227,30 @@ def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Keys) -
         reduction = tracer.reduction(inner) if inner.kind == "element" else None
         if reduction is None or reduction.kind != "any":
             return _compares(tracer, inner, scores, k, (ONE, UNE))
-        return _is_comparison(_along(tracer, reduction, k), scores, (ONE, UNE))
+        return _is_comparison(along_k(tracer, reduction, k), scores, (ONE, UNE))
     if condition.kind == "element":
         reduction = tracer.reduction(condition)
         if reduction is None or reduction.kind != "all":
             return False
-        return _is_comparison(_along(tracer, reduction, k), scores, (OEQ, UEQ))
+        return _is_comparison(along_k(tracer, reduction, k), scores, (OEQ, UEQ))
     return _compares(tracer, condition, scores, k, (OEQ, UEQ))
 
 
 def _is_comparison(expr: Expr | None, scores: Expr, predicates: tuple[int, ...]) -> bool:
     """expr: `scores` = −inf, or ≠."""
-    if expr is None or expr.name != "arith.cmpf" or _predicate(expr) not in predicates:
+    if expr is None or expr.name != "arith.cmpf" or predicate(expr) not in predicates:
         return False
     return scores in expr.args and any(a.number == -math.inf for a in expr.args)
 
 
 def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Keys, predicates: tuple[int, ...]) -> bool:
     """expr: max_k scores = −inf, or ≠."""
-    if expr.name != "arith.cmpf" or _predicate(expr) not in predicates:
+    if expr.name != "arith.cmpf" or predicate(expr) not in predicates:
         return False
     if not any(a.number == -math.inf for a in expr.args):
         return False
     for a in expr.args:
         reduction = tracer.reduction(a) if a.kind == "element" else None
-        if reduction is not None and reduction.kind == "max" and _along(tracer, reduction, k) is scores:
+        if reduction is not None and reduction.kind == "max" and along_k(tracer, reduction, k) is scores:
             return True
     return False

@@ -185,11 +185,39 @@ class Tracer:
             return self.make.element(source, tuple(narrow))
         if op.name == "tensor.cast" and isinstance(op.operands[0].type, ir.RankedTensorType):
             return self.make.element(op.operands[0], indices)
+        if op.name == "tensor.extract_slice":
+            return self._sliced(op, indices)
+        if op.name == "tensor.concat":
+            return self._piece(op, indices)
         if op.name in ("linalg.transpose", "linalg.broadcast") or _only_moves(op):
             loops = _loops_at(op, 0, indices)
             number = 0 if op.name.partition(".")[2] != "generic" else terminator(op).operands[0].arg_number
             if loops is not None and isinstance(op.operands[number].type, ir.RankedTensorType):
                 return self.operand(op, number, [loops[d] for d in range(len(loops))])
+        return None
+
+    def _sliced(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
+        """The element of the source of a slice of known offsets and strides, no dimension dropped."""
+        offsets, steps = (list(op.attributes[name]) for name in ("static_offsets", "static_strides"))
+        if len(indices) != len(offsets) or DYNAMIC in (*offsets, *steps):
+            return None
+        triples = zip(indices, offsets, steps, strict=True)
+        moved = [index.scaled(step).plus(Index((), offset)) for index, offset, step in triples]
+        return self.make.element(op.operands[0], tuple(moved))
+
+    def _piece(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
+        """The element of the one operand of a concatenation that the index is sure to be in."""
+        dimension = ir.IntegerAttr(op.attributes["dim"]).value
+        index, start = indices[dimension], 0
+        lowest, highest = index.bounds()
+        for operand in op.operands:
+            size = extents(operand)[dimension]
+            if size is None or highest is None:
+                return None
+            if start <= lowest and highest < start + size:
+                moved = [i.plus(Index((), -start)) if d == dimension else i for d, i in enumerate(indices)]
+                return self.make.element(operand, tuple(moved))
+            start += size
         return None
 
     def _constant(self, op: ir.Operation, indices: tuple[Index, ...], type_) -> Expr | None:

@@ -1,0 +1,145 @@
+"""Measures contenders on one GPU in one process: interleaved rounds, CUDA events, next to what the GPU can do.
+
+    python -m attn_opt.compiler.bench.gpu < job.json > answer.json
+
+In a process of its own, so that a crash is told of and does no harm. Rates of the machine are measured in the same
+rounds: a matmul of 8192 × 8192 × 8192 by torch, and a copy of 2 GiB (bytes read and written).
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graphs import Attention
+from . import gpu_peers, peers
+
+MATMUL_SIZE, COPY_BYTES = 8192, 1 << 31
+WARM_UPS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What to measure; `how`: a `measure.Measuring` as a dict."""
+
+    graph: dict[str, Any]
+    contenders: list[str]
+    how: dict[str, Any]
+    expected: str | None
+
+
+def run(job: Job) -> dict[str, dict[str, Any]]:
+    """What was found of each contender and roof, by name, as `worker` answers it; from a process of its own."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-m", __spec__.name],
+        input=json.dumps(dataclasses.asdict(job)),
+        capture_output=True,
+        text=True,
+        env=variables,
+    )
+    try:
+        return json.loads(done.stdout.strip().split("\n")[-1])
+    except ValueError:
+        last = done.stderr.strip().split("\n")[-1]
+        failed = {"failed": f"its process ended with status {done.returncode}: {last}"[:500]}
+        return dict.fromkeys(("attn-opt", *job.contenders), failed)
+
+
+@dataclasses.dataclass
+class _Timed:
+    """`about`: as `worker` answers; `calls`: how many make a round."""
+
+    call: Callable[[], Any]
+    about: dict[str, Any]
+    times: list[float] = dataclasses.field(default_factory=list)
+    calls: int = 1
+
+
+def _measured(job: Job) -> dict[str, dict[str, Any]]:
+    import torch
+
+    graph, how = Attention.of_plain(job.graph), job.how
+    arrays = graph.inputs(how["init"], how["seed"])
+    expected = np.load(job.expected) if job.expected else None
+    answers: dict[str, dict[str, Any]] = {}
+    timed: dict[str, _Timed] = {}
+    for name in ("attn-opt", *job.contenders):
+        make = gpu_peers.attn_opt if name == "attn-opt" else gpu_peers.GPU_PEERS[name]
+        try:
+            start = time.perf_counter()
+            call, results = make(graph, arrays)
+            found = call()
+            torch.cuda.synchronize()
+            about: dict[str, Any] = {"compile_s": time.perf_counter() - start}
+            if expected is not None:
+                outputs = [_array(torch, x, expected["rows"]) for x in results(found)]
+                about["error"] = _error(outputs, expected)
+            timed[name] = _Timed(call, about)
+        except peers.Unsupported as reason:
+            answers[name] = {"skipped": str(reason)}
+        except ImportError as missing:
+            answers[name] = {"skipped": f"not installed ({missing.name or missing})"}
+        except Exception as failure:
+            answers[name] = {"failed": f"{type(failure).__name__}: {str(failure).strip().splitlines()[0]}"[:500]}
+    if how["with_roofs"]:
+        timed |= _roofs(torch, graph)
+    for one in timed.values():
+        for _ in range(WARM_UPS if how["warmup"] is None else how["warmup"]):
+            one.call()
+        one.calls = how["repeat"] or max(1, int(how["seconds"] / max(_seconds(torch, one.call, 2), 1e-6)))
+    for _ in range(how["rounds"]):
+        for one in timed.values():
+            one.times.append(_seconds(torch, one.call, one.calls))
+    return answers | {name: one.about | {"times": one.times} for name, one in timed.items()}
+
+
+def _array(torch: Any, tensor: Any, rows: np.ndarray) -> np.ndarray:
+    return tensor[:, :, torch.from_numpy(rows).cuda()].double().cpu().numpy()
+
+
+def _error(found: Sequence[np.ndarray], expected: Any) -> float:
+    from .worker import error
+
+    rows = np.arange(len(expected["rows"]))
+    return error(list(found), {"rows": rows, "out": expected["out"], "lse": expected["lse"]})
+
+
+def _roofs(torch: Any, graph: Attention) -> dict[str, _Timed]:
+    kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}.get(graph.element)
+    found: dict[str, _Timed] = {}
+    source = torch.randint(0, 256, (COPY_BYTES,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    found["copy"] = _Timed(lambda: target.copy_(source), {"work": 2 * COPY_BYTES})
+    if kind is not None:
+        a, b = torch.randn(2, MATMUL_SIZE, MATMUL_SIZE, dtype=kind, device="cuda")
+        found[f"{graph.element} matmul"] = _Timed(lambda: a @ b, {"work": 2 * MATMUL_SIZE**3})
+    return found
+
+
+def _seconds(torch: Any, call: Callable[[], Any], calls: int) -> float:
+    """The time of a call on the GPU, of several in a row."""
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    call()
+    before.record()
+    for _ in range(calls):
+        call()
+    after.record()
+    after.synchronize()
+    return before.elapsed_time(after) / 1e3 / calls
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed
+    print(json.dumps(_measured(Job(**json.load(sys.stdin)))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""The CUDA driver's interface: the few functions of libcuda in use, their errors, devices, modules of code.
+
+The driver is found at first use. Tests put one of their own in its place: ``with installed(Driver(library))``, where
+`library` has functions of the same names.
+"""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
+ERROR_LOG, ERROR_LOG_SIZE = 5, 6  # CU_JIT_…
+PTX_INPUT = 1  # CU_JIT_INPUT_PTX
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+INVALID_CONTEXT = 201
+LEGACY_STREAM = 1  # CU_STREAM_LEGACY
+DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+LOG_BYTES = 1 << 14
+
+
+class CudaError(Exception):
+    """There is no GPU, or the driver refused; the message says what to do."""
+
+
+class Driver:
+    """The functions of libcuda; each raises CudaError where it fails."""
+
+    def __init__(self, library: Any = None) -> None:
+        if library is None:
+            try:
+                library = ctypes.CDLL("libcuda.so.1")
+            except OSError:
+                raise CudaError("no NVIDIA driver (libcuda.so.1) is on this machine; use the target cpu") from None
+        self.library = library
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+        self.call("cuInit", 0)
+        count = ctypes.c_int()
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        if not count.value:
+            raise CudaError("no NVIDIA GPU is on this machine; use the target cpu")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        self.check(name, getattr(self.library, name)(*arguments))
+
+    def check(self, name: str, status: int) -> None:
+        """Raises for a status that is no success."""
+        if status:
+            text = ctypes.c_char_p()
+            self.library.cuGetErrorString(status, ctypes.byref(text))
+            raise CudaError(f"{name} failed: {(text.value or b'unknown error').decode()}")
+
+    def enter(self, device: int) -> None:
+        """Makes the device's primary context, which torch, CuPy and JAX use as well, that of this thread."""
+        if device not in self._contexts:
+            context = ctypes.c_void_p()
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            self._contexts[device] = context
+        self.call("cuCtxSetCurrent", self._contexts[device])
+
+    def current_device(self) -> int:
+        """The device of this thread's context; 0 where it has none yet, which it has then."""
+        device = ctypes.c_int()
+        if self.library.cuCtxGetDevice(ctypes.byref(device)):
+            self.enter(0)
+            return 0
+        return device.value
+
+    @functools.cache  # noqa: B019 (a driver lives as long as the process)
+    def arch(self, device: int = 0) -> str:
+        """A device's architecture as compilers spell it."""
+        found = []
+        for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR):
+            value = ctypes.c_int()
+            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+            found.append(value.value)
+        return "sm_90a" if found == [9, 0] else f"sm_{found[0]}{found[1]}"
+
+    @functools.cached_property
+    def version(self) -> int:
+        value = ctypes.c_int()
+        self.call("cuDriverGetVersion", ctypes.byref(value))
+        return value.value
+
+    # Memory.
+
+    def allocate(self, size: int) -> int:
+        pointer = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(size, 1)))
+        return pointer.value
+
+    def free(self, pointer: int) -> None:
+        self.library.cuMemFree_v2(ctypes.c_uint64(pointer))  # at exit the driver may be gone: no check
+
+    def to_device(self, pointer: int, source: int, size: int) -> None:
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), ctypes.c_void_p(source), ctypes.c_size_t(size))
+
+    def to_host(self, target: int, pointer: int, size: int) -> None:
+        self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(target), ctypes.c_uint64(pointer), ctypes.c_size_t(size))
+
+    # Events order streams.
+
+    def recorded(self, stream: int, timing: bool = False) -> ctypes.c_void_p:
+        """An event after all that is on the stream now."""
+        event = ctypes.c_void_p()
+        self.call("cuEventCreate", ctypes.byref(event), 0 if timing else DISABLE_TIMING)
+        self.call("cuEventRecord", event, ctypes.c_void_p(stream))
+        return event
+
+    def seconds_between(self, before: ctypes.c_void_p, after: ctypes.c_void_p) -> float:
+        """The time between two events with timing, which are gone then."""
+        milliseconds = ctypes.c_float()
+        self.call("cuEventSynchronize", after)
+        self.call("cuEventElapsedTime", ctypes.byref(milliseconds), before, after)
+        for event in (before, after):
+            self.call("cuEventDestroy_v2", event)
+        return milliseconds.value / 1e3
+
+    # Code.
+
+    def load(self, code: bytes, folder: pathlib.Path | None) -> ctypes.c_void_p:
+        """A module of PTX or machine code, on the current device. Machine code that the driver makes of PTX is kept in
+        `folder`. Also while a stream of this thread is captured, which loading does not touch."""
+        with self._outside_capture():
+            if code[:4] != b"\x7fELF":
+                code = self._machine_code(code, folder)
+            module = ctypes.c_void_p()
+            self.call("cuModuleLoadData", ctypes.byref(module), code)
+            return module
+
+    @contextlib.contextmanager
+    def _outside_capture(self) -> Iterator[None]:
+        mode = ctypes.c_int(RELAXED)
+        self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+
+    def _machine_code(self, ptx: bytes, folder: pathlib.Path | None) -> bytes:
+        about = f"{self.version} {self.arch(self.current_device())}\0".encode()
+        file = None if folder is None else folder / f"{hashlib.sha256(about + ptx).hexdigest()}.cubin"
+        if file is not None:
+            try:
+                found = file.read_bytes()
+                os.utime(file)
+                if found[:4] == b"\x7fELF":
+                    return found
+            except OSError:
+                pass
+        made = self._linked(ptx)
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                new = file.with_suffix(f".{os.getpid()}")
+                new.write_bytes(made)
+                new.replace(file)
+        return made
+
+    def _linked(self, ptx: bytes) -> bytes:
+        log = ctypes.create_string_buffer(LOG_BYTES)
+        options = (ctypes.c_int * 2)(ERROR_LOG, ERROR_LOG_SIZE)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
+        state, made, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+        self.call("cuLinkCreate_v2", 2, options, values, ctypes.byref(state))
+        try:
+            self.call(
+                "cuLinkAddData_v2", state, PTX_INPUT, ptx, ctypes.c_size_t(len(ptx)), b"attn-opt.ptx", 0, None, None
+            )
+            self.call("cuLinkComplete", state, ctypes.byref(made), ctypes.byref(size))
+            return ctypes.string_at(made.value or 0, size.value)
+        except CudaError as error:
+            raise CudaError(f"{error}: {log.value.decode(errors='replace')}") from None
+        finally:
+            self.library.cuLinkDestroy(state)
+
+
+_installed: list[Driver] = []
+
+
+@functools.cache
+def _found() -> Driver:
+    return Driver()
+
+
+def driver() -> Driver:
+    """The driver in use. Raises CudaError where there is none, or no GPU."""
+    return _installed[-1] if _installed else _found()
+
+
+@contextlib.contextmanager
+def installed(other: Driver) -> Iterator[Driver]:
+    """For tests: `other` is the driver within the block."""
+    _installed.append(other)
+    try:
+        yield other
+    finally:
+        _installed.remove(other)
+
+
+def device_arch() -> str:
+    """The architecture of this machine's current GPU."""
+    found = driver()
+    return found.arch(found.current_device())

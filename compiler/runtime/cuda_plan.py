@@ -1,0 +1,269 @@
+"""A kernel's program for arguments of known shapes: all sizes, allocations and launches are settled, pointers come with
+each call.
+
+A launch's parameters stand in one array of words; a call writes the pointers of its arrays into it, and launches.
+"""
+
+import ctypes
+import dataclasses
+import itertools
+import math
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .cuda_arrays import BYTES, Array, Library
+from .cuda_driver import INVALID_CONTEXT, CudaError, driver
+from .dlpack import contiguous_strides
+from .program import TENSOR_MAP, Program
+from .tensor_maps import TensorMap
+
+FUNCTION_OF = Callable[[str, int], ctypes.c_void_p]  # by a kernel's name and its shared memory
+
+
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
+class Misfit(Exception):
+    """An argument's strides or address are none that the kernel takes; the message says what they must be."""
+
+
+class Plan:
+    """`values`: the arguments, Arrays and scalars; `outs`: Arrays for results that the caller gave."""
+
+    def __init__(
+        self,
+        program: Program,
+        values: Sequence[Any],
+        outs: Sequence[Array],
+        functions: FUNCTION_OF,
+        library: Library,
+        device: int,
+    ):
+        self.device, self.library = device, library
+        self.words: list[int] = []
+        self.launches: list[Any] = []
+        self.results = program.results
+        # (number, mask of the address, the words that take it) of arguments; (number, words, how to make it) of others.
+        self.arguments: list[tuple[int, int, list[int]]] = []
+        self.made: list[tuple[int, list[int], Callable[[], Any]]] = []
+        self.scalars: list[tuple[int, int, str]] = []  # number, word, type
+        self.maps: list[tuple[int, TensorMap]] = []  # the word that has its array's address
+        self._places: dict[int, list[int]] = {}
+        self._roots: dict[int, int] = {}  # of what is another array in another shape
+        self._masks: dict[int, int] = {}
+        self._lock = threading.Lock()  # the words are shared by calls
+        given = dict(zip(program.results, outs, strict=False))
+        all_values = list(values)
+        shapes: dict[int, tuple[tuple[int, ...], str]] = {}
+        pending = []
+        for step in program.steps:
+            number = len(all_values)
+            operands = [all_values[n] for n in step.operands]
+            result: Any = None
+            if step.kind == "constant":
+                result = step.detail
+            elif step.kind == "dim":
+                result = operands[0].shape[operands[1]]
+            elif step.kind == "arithmetic":
+                result = _FORMULAS[step.detail](*operands)
+            elif step.kind == "alloc":
+                element, shape = step.detail
+                sizes = iter(operands)
+                shape = tuple(next(sizes) if s is None else s for s in shape)
+                shapes[number] = (shape, element)
+                result = self._target(number, shape, element, given, device)
+            elif step.kind == "tensor_map":
+                array, *extents = operands
+                result = step.operands[0], TensorMap(*step.detail, extents, array.strides)
+            elif step.kind == "expand":
+                groups, sizes = step.detail
+                result = _expanded(operands[0], groups, sizes, iter(operands[1:]))
+                self._roots[number] = self._roots.get(step.operands[0], step.operands[0])
+            elif step.kind == "collapse":
+                result = _collapsed(operands[0], step.detail)
+                self._roots[number] = self._roots.get(step.operands[0], step.operands[0])
+            else:
+                pending.append((step, operands))
+            all_values.append(result)
+        for step, operands in pending:
+            self._launch(step, operands, functions, len(values))
+        self.buffer = (ctypes.c_uint64 * max(len(self.words), 1))(*self.words)
+        self._point()
+        for number, places in self._places.items():
+            if number < len(values):
+                self.arguments.append((number, self._masks[number], places))
+            else:
+                shape, element = shapes[number]
+                self.made.append((number, places, library.allocator(shape, element, device)))
+        for number, (shape, element) in shapes.items():
+            if number not in self._places:  # of no elements: nothing is launched
+                self.made.append((number, [], library.allocator(shape, element, device)))
+        self.launch = driver().library.cuLaunchKernelEx  # fewer arguments than cuLaunchKernel, which ctypes converts
+
+    def _launch(self, step: Any, operands: Sequence[Any], functions: FUNCTION_OF, arguments: int) -> None:
+        name, threads, shared, kinds = step.detail
+        blocks, *parameters = operands
+        if not blocks:
+            return
+        places: list[int | TensorMap] = []  # of each parameter
+        for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
+            if kind == TENSOR_MAP:
+                of, made = value
+                self.maps.append((self._places[self._roots.get(of, of)][0], made))
+                places.append(made)
+                continue
+            first = len(self.words)
+            if isinstance(kind, str):
+                if number < arguments:
+                    self.scalars.append((number, len(self.words), kind))
+                self.words.append(bits(value, kind))
+                places.append(first)
+                continue
+            element, dynamic, rank, last, dense = kind
+            self._check_strides(number, value, element, last, dense)
+            root = self._roots.get(number, number)
+            self._places.setdefault(root, []).append(len(self.words))
+            self._masks[root] = self._masks.get(root, 0) | (alignment(element, last, dense) - 1)
+            self.words.append(0)
+            self.words += [value.shape[d] for d in dynamic]
+            strides = [0 if value.shape[d] == 1 else s for d, s in enumerate(value.strides)]
+            self.words += [s & (2**64 - 1) for s in (strides[: rank - 1] if dense else strides)]
+            places += range(first, len(self.words))
+        config = Config(blocks, 1, 1, threads, 1, 1, shared, None, None, 0)
+        self.launches.append((functions(name, shared), config, places))
+
+    def _point(self) -> None:
+        """Launches as the driver takes them: its parameters are addresses of our words."""
+        start = ctypes.addressof(self.buffer)
+        found = []
+        for function, config, places in self.launches:
+            addresses = [p.parameter if isinstance(p, TensorMap) else start + 8 * p for p in places]
+            pointers = (ctypes.c_void_p * max(len(places), 1))(*addresses)
+            found.append((config, (ctypes.byref(config), function, pointers, None)))
+        self.launches = found
+
+    def _target(self, number: int, shape: tuple, element: str, given: dict[int, Array], device: int) -> Array:
+        """What a kernel writes to for an alloc: memory of ours, or the array that the caller gave for it."""
+        if number in given:
+            _check_out(given[number], shape, element)
+            return given[number]
+        return Array(0, shape, contiguous_strides(shape), element, device)
+
+    @staticmethod
+    def _check_strides(number: int, array: Array, element: str, last: int | None, dense: bool) -> None:
+        needed, size = alignment(element, last, dense), BYTES[element]
+        if not dense or not array.shape:
+            return
+        pairs = zip(array.strides[:-1], array.shape[:-1], strict=True)
+        rows = all(extent == 1 or stride * size % needed == 0 for stride, extent in pairs)
+        if not rows or (array.strides[-1] != 1 and array.shape[-1] != 1):
+            raise Misfit(
+                f"an array of shape {array.shape} has strides {array.strides}: its rows are not dense and aligned to "
+                f"{needed} bytes"
+            )
+
+    def run(self, values: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+        """Launches on the library's stream; the results."""
+        pointer, words = self.library.pointer, self.buffer
+        arrays = dict(zip(self.results, outs, strict=False)) if outs else {}
+        for number, _, make in self.made:
+            if number not in arrays:
+                arrays[number] = make()
+        with self._lock:
+            for number, mask, places in self.arguments:
+                address = pointer(values[number])
+                if address & mask:
+                    raise Misfit(f"an array starts at an address that is no multiple of {mask + 1}")
+                for place in places:
+                    words[place] = address
+            for number, places, _ in self.made:
+                address = pointer(arrays[number])
+                for place in places:
+                    words[place] = address
+            for number, place, kind in self.scalars:
+                words[place] = bits(values[number], kind)
+            for place, made in self.maps:
+                if not made.point(words[place]):
+                    raise Misfit(f"the copy engine does not take an array of {made}")
+            stream = self.library.stream(self.device)
+            for config, fixed in self.launches:
+                config.stream = stream
+                status = self.launch(*fixed)
+                if status:
+                    self._again(status, fixed)
+        return [arrays[n] if n in arrays else values[n] for n in self.results]
+
+    def _again(self, status: int, fixed: tuple) -> None:
+        """A thread that has not used the GPU yet has no context: it gets one."""
+        if status == INVALID_CONTEXT:
+            driver().enter(self.device)
+            status = self.launch(*fixed)
+        driver().check("cuLaunchKernelEx", status)
+
+
+def _check_out(array: Array, shape: tuple[int, ...], element: str) -> None:
+    if array.shape != shape or array.element != element:
+        raise CudaError(
+            f"out must be an array of shape {shape} and type {element}, but is one of {array.shape} and {array.element}"
+        )
+
+
+def _expanded(array: Array, groups: Any, sizes: Any, dynamic: Iterator[int]) -> Array:
+    """The array with each dimension split into a group of them."""
+    shape = tuple(next(dynamic) if s is None else s for s in sizes)
+    strides = [0] * len(shape)
+    for group, stride in zip(groups, array.strides, strict=True):
+        for d in reversed(group):
+            strides[d] = stride
+            stride *= shape[d]
+    return dataclasses.replace(array, shape=shape, strides=tuple(strides))
+
+
+def _collapsed(array: Array, groups: Any) -> Array:
+    """The array with each group of dimensions as one."""
+    shape, strides = [], []
+    for group in groups:
+        kept = [d for d in group if array.shape[d] != 1] or group[-1:]
+        for outer, inner in itertools.pairwise(kept):
+            if array.strides[outer] != array.strides[inner] * array.shape[inner]:
+                raise CudaError(
+                    f"an array of shape {array.shape} with strides {array.strides} is used with dimensions {outer} and "
+                    f"{inner} as one, but they do not stand one after the other in memory: make it contiguous"
+                )
+        shape.append(math.prod(array.shape[d] for d in group))
+        strides.append(array.strides[kept[-1]])
+    return dataclasses.replace(array, shape=tuple(shape), strides=tuple(strides))
+
+
+_FORMULAS: dict[str, Callable[..., int]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "a // b": lambda a, b: a // b,
+    "a % b": lambda a, b: a % b,
+    "max(a, b)": max,
+    "min(a, b)": min,
+}
+_FLOATS = {"f32": "<f", "f16": "<e", "f64": "<d"}
+
+
+def bits(value: Any, kind: str) -> int:
+    """A scalar parameter as a word."""
+    if kind in _FLOATS or kind == "bf16":  # narrow floats are f32 in kernels
+        return int.from_bytes(struct.pack("<d" if kind == "f64" else "<f", float(value)), "little")
+    return int(value) & (2**64 - 1)
+
+
+def alignment(element: str, last: int | None, dense: bool) -> int:
+    """What addresses of rows of `last` elements are multiples of where they are `dense`, up to 16 bytes."""
+    return math.gcd(16, BYTES[element] * last) if last and dense else BYTES[element]

@@ -1,0 +1,138 @@
+"""Kernels for arrays that are not contiguous: parts and transposed views of other arrays are read where they stand.
+
+A kernel is compiled for contiguous arrays, whose strides it knows. For others a variant of its graph is compiled when
+they are first passed, and kept as any kernel is: an argument becomes a memref with strides that the call tells, and a
+dimension other than the last one that is contiguous becomes the last one::
+
+    func.func @attention(%k: tensor<2x8x64x512xf32>)                   // passed as k.transpose(0, 1, 3, 2)
+  becomes
+    func.func @attention(%k: tensor<2x8x512x64xf32> {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}) {
+      %0 = linalg.transpose ins(%k) … permutation = [0, 1, 3, 2]       // fused into the tiles that are read
+"""
+
+import dataclasses
+import functools
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..dialects import build
+from ..dialects.assembly import print_module
+from ..dialects.diagnostic import DiagnosedError
+from ..dialects.mlir import ir
+from .diagnostics import Bug
+from .runtime.signature import BUFFER_LAYOUT, NotContiguous, Signature
+
+if TYPE_CHECKING:
+    from .api import Kernel, Options
+
+# Per argument that is not contiguous: its position, and the dimension along which its elements are neighbours.
+Units = tuple[tuple[int, int], ...]
+
+
+class Bound(list):
+    """Arrays for the variant of a kernel, with what runs it."""
+
+    def __init__(self, arrays: Sequence[np.ndarray], runtime: Any):
+        super().__init__(arrays)
+        self.runtime = runtime
+
+
+class Variants:
+    """The variants of one kernel, of whose stages `texts` are the IR."""
+
+    def __init__(self, texts: Mapping[str, str], signature: Signature, target: str, options: "Options"):
+        self._texts, self._signature, self._target = texts, signature, target
+        self._options = dataclasses.replace(options, entry=signature.name, listener=None)
+        self._found: dict[Units, Kernel | None] = {}
+        self._compiling = threading.Lock()
+
+    def bound(self, arrays: NotContiguous) -> list[np.ndarray]:
+        """The arrays as a variant takes them, or copies if there is none."""
+        units = arrays.units
+        kernel = self._found.get(units)
+        if kernel is None:
+            with self._compiling:
+                if units not in self._found:
+                    self._found[units] = self._compiled(units)
+                kernel = self._found[units]
+        if kernel is None:
+            return [np.ascontiguousarray(a) for a in arrays]
+        moved = list(arrays)
+        for i, unit in units:
+            moved[i] = arrays[i].transpose(_stored(arrays[i].ndim, unit))
+        return Bound(moved, kernel._runtime)
+
+    def _compiled(self, units: Units) -> "Kernel | None":
+        from . import api
+
+        try:
+            text = strided_text(self._texts["graph"], self._signature.name, units)
+            return api.compile_text(text, "<strided>", self._target, self._options)
+        except (DiagnosedError, Bug) as error:
+            listed = ", ".join(str(i) for i, _ in units)
+            warnings.warn(
+                f"arguments {listed} of '{self._signature.name}' are copied at each call, because there is no kernel "
+                f"for arrays that are not contiguous: {error}",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+            return None
+
+
+def strided_text(text: str, name: str, units: Units) -> str:
+    """The graph `text` whose function `name` takes these arguments with any strides; see the module."""
+    from . import api
+
+    module = api.load_text(text, "<strided>")
+    function = api.find_entry(module, name)
+    with module.context, function.operation.location:
+        block = function.regions[0].blocks[0]
+        attributes = (
+            [{e.name: e.attr for e in a} for a in function.arg_attrs] if "arg_attrs" in function.attributes else []
+        )
+        attributes = attributes or [{} for _ in block.arguments]
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        for i, unit in units:
+            rank = block.arguments[i].type.rank
+            attributes[i][BUFFER_LAYOUT] = ir.StridedLayoutAttr.get(0, [dynamic] * (rank - 1) + [1])
+            if unit != rank - 1:
+                _move_last(block, i, unit)
+        kinds = [argument.type for argument in block.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, function.type.results))
+        function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(a) for a in attributes])
+        return print_module(module)
+
+
+@functools.cache
+def _stored(rank: int, unit: int) -> tuple[int, ...]:
+    """The dimensions of an argument in the order in which its variant has them."""
+    return (*(d for d in range(rank) if d != unit), unit)
+
+
+def _move_last(block: ir.Block, number: int, unit: int) -> None:
+    """Makes dimension `unit` the last one of an argument; its users get it transposed."""
+    argument = block.arguments[number]
+    kind = argument.type
+    stored = _stored(kind.rank, unit)
+    uses = [(use.owner.operation, use.operand_number) for use in argument.uses]
+    argument.set_type(ir.RankedTensorType.get([kind.shape[d] for d in stored], kind.element_type, kind.encoding))
+    with ir.InsertionPoint.at_block_begin(block):
+        order = [stored.index(d) for d in range(kind.rank)]
+        sizes = build.mixed_sizes(argument)
+        init = build.empty([sizes[at] for at in order], kind.element_type)
+        n = kind.rank
+        (value,) = build.generic(
+            [argument], [init], [build.projection(n, stored), build.projection(n, range(n))],
+            [build.PARALLEL] * n, lambda x, _: x,
+        )  # fmt: skip
+    for user, operand in uses:
+        d = build.constant_value(user.operands[1]) if user.name == "tensor.dim" else None
+        if d is None:
+            user.operands[operand] = value
+        else:  # of the argument itself, lest the transposed one is made for it
+            with ir.InsertionPoint(user):
+                user.operands[1] = build.index(order[int(d)])

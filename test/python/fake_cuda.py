@@ -1,0 +1,135 @@
+"""A driver without a GPU: device memory is the host's, launches are noted down with the words they pass.
+
+    with fake_driver() as fake: …; fake.launches
+
+Behaves like libcuda as far as ``runtime.cuda_driver`` uses it; every name that it calls is counted in `calls`.
+"""
+
+import collections
+import contextlib
+import ctypes
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from attn_opt.compiler import cache
+from attn_opt.compiler.runtime import cuda_driver
+
+
+@dataclasses.dataclass
+class Launch:
+    kernel: str
+    grid: tuple[int, ...]
+    threads: tuple[int, ...]
+    shared: int
+    stream: int | None
+    parameters: list[int]  # as words, of which a parameter may use the lower half
+
+    def word(self, number: int) -> int:
+        return self.parameters[number]
+
+
+class FakeLibrary:
+    def __init__(self, capability: tuple[int, int] = (9, 0), devices: int = 2):
+        self.capability, self.devices = capability, devices
+        self.calls: collections.Counter[str] = collections.Counter()
+        self.launches: list[Launch] = []
+        self.loaded: list[bytes] = []
+        self.memory: dict[int, Any] = {}
+        self.functions: list[str] = []
+        self.current: int | None = None
+        self.statuses: list[int] = []  # of the next launches, in place of 0
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+
+        def called(*arguments: Any) -> int:
+            self.calls[name] += 1
+            found = getattr(type(self), f"_{name.removesuffix('_v2')}", None)
+            return (found(self, *arguments) if found else None) or 0
+
+        return called
+
+    def _cuDeviceGetCount(self, count: Any) -> None:
+        count._obj.value = self.devices
+
+    def _cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> None:
+        value._obj.value = self.capability[attribute - cuda_driver.CAPABILITY_MAJOR]
+
+    def _cuDriverGetVersion(self, value: Any) -> None:
+        value._obj.value = 13000
+
+    def _cuDevicePrimaryCtxRetain(self, context: Any, device: int) -> None:
+        context._obj.value = 1000 + device
+
+    def _cuCtxSetCurrent(self, context: Any) -> None:
+        self.current = context.value - 1000
+
+    def _cuCtxGetDevice(self, device: Any) -> int:
+        if self.current is None:
+            return cuda_driver.INVALID_CONTEXT
+        device._obj.value = self.current
+        return 0
+
+    def _cuMemAlloc(self, pointer: Any, size: Any) -> None:
+        block = ctypes.create_string_buffer(b"\xff" * size.value, size.value + 256)
+        address = -(-ctypes.addressof(block) // 256) * 256
+        ctypes.memset(address, 0xFF, size.value)
+        self.memory[address] = block
+        pointer._obj.value = address
+
+    def _cuMemFree(self, pointer: Any) -> None:
+        del self.memory[pointer.value]
+
+    def _cuMemcpyHtoD(self, target: Any, source: Any, size: Any) -> None:
+        ctypes.memmove(target.value, source.value, size.value)
+
+    def _cuMemcpyDtoH(self, target: Any, source: Any, size: Any) -> None:
+        ctypes.memmove(target.value, source.value, size.value)
+
+    def _cuMemcpyAsync(self, target: Any, source: Any, size: Any, stream: Any) -> None:
+        ctypes.memmove(target.value, source.value, size.value)
+
+    def _cuLinkAddData(self, state: Any, kind: int, data: bytes, *_: Any) -> None:
+        self.linked = ctypes.create_string_buffer(b"\x7fELF" + data)
+
+    def _cuLinkComplete(self, state: Any, made: Any, size: Any) -> None:
+        made._obj.value, size._obj.value = ctypes.addressof(self.linked), len(self.linked)
+
+    def _cuModuleLoadData(self, module: Any, code: bytes) -> None:
+        self.loaded.append(code)
+        module._obj.value = len(self.loaded)
+
+    def _cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> None:
+        self.functions.append(name.decode())
+        function._obj.value = len(self.functions)
+
+    def _cuLaunchKernel(self, function: Any, *rest: Any) -> int:
+        if self.statuses:
+            return self.statuses.pop(0)
+        *sizes, stream, parameters, _ = rest
+        numbers = [s.value for s in sizes]
+        name = self.functions[function.value - 1]
+        parameters = [ctypes.c_uint64.from_address(address).value for address in parameters]
+        self.launches.append(
+            Launch(name, tuple(numbers[:3]), tuple(numbers[3:6]), numbers[6], stream.value, parameters)
+        )
+        return 0
+
+    def _cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, extra: Any) -> int:
+        c = config._obj
+        sizes = map(ctypes.c_uint, (c.gx, c.gy, c.gz, c.bx, c.by, c.bz, c.shared))
+        return self._cuLaunchKernel(function, *sizes, ctypes.c_void_p(c.stream), parameters, extra)
+
+    def _cuGetErrorString(self, status: int, text: Any) -> None:
+        text._obj.value = f"error {status}".encode()
+
+
+@contextlib.contextmanager
+def fake_driver(**options: Any) -> Iterator[FakeLibrary]:
+    library = FakeLibrary(**options)
+    cache.forget()  # what was loaded into another driver
+    with cuda_driver.installed(cuda_driver.Driver(library)):
+        yield library
+    cache.forget()

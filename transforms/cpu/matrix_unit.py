@@ -1,0 +1,148 @@
+"""Which instructions multiply matrices of narrow types on this machine, and which contractions they suit.
+
+    amx-fp16  tiles of 16 × 16 sums, each of 32 products of bf16 or f16 per step (AMX-TILE, AMX-BF16, AMX-FP16)
+    amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`tile_panels`)
+    dot       vectors of 16 sums, each of two products of bf16 (AVX512-BF16)
+    none      f32 multiply-adds
+
+CPUs that have tiles run the dot product at half the rate of f32's multiply-adds: it is for those that have none.
+
+Chosen by the host's features; the option `matrix` of the passes that ask forces one. What is no sum of products of two
+inputs, or has too few rows to fill tiles, stays with the vectors.
+"""
+
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..host import host_features, tiles_allowed
+from ..passes import PassError
+from ..rewriting import defining_op, ops_in
+
+UNITS = ("amx-fp16", "amx-bf16", "dot", "none")
+MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
+AMX_FEATURES = {"amx_tile", "amx_bf16"}
+DOT_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512_bf16"}
+MIN_ROWS = 8  # with fewer, tiles stay mostly empty
+
+
+def matrix_unit(choice: str = "") -> str:
+    """The unit in use: `choice`, or the best that the host has and the system lets this process use."""
+    if choice:
+        if choice not in UNITS:
+            raise PassError(f"unknown matrix instructions '{choice}'; known: {', '.join(UNITS)}")
+        return choice
+    if host_features() >= AMX_FEATURES:
+        if not tiles_allowed():
+            return "none"
+        return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
+    return "dot" if host_features() >= DOT_FEATURES else "none"
+
+
+def is_refused() -> bool:
+    """True if the host has tiles that this process may not use."""
+    return host_features() >= AMX_FEATURES and not tiles_allowed()
+
+
+@dataclass(frozen=True)
+class Product:
+    """C[…, m, n] += A[…, m, k]·B[…, k, n]: which loops are rows, columns and sums, by the inputs that have them."""
+
+    only_first: tuple[int, ...]  # parallel loops of the first input, not of the second one
+    only_second: tuple[int, ...]
+    summed: tuple[int, ...]
+
+
+def product_of(generic: ir.Operation) -> Product | None:
+    """How the op, on tensors or buffers, is a sum of products of two inputs; None if it is none."""
+    if generic.name != "linalg.generic" or len(generic.operands) != 3:
+        return None
+    if not all(isinstance(v.type, ir.ShapedType) for v in generic.operands) or not _multiplies(generic):
+        return None
+    kinds = [str(t) for t in generic.attributes["iterator_types"]]
+    loops = []
+    for m in indexing_maps(generic):
+        results = [e.maybe_downcast() for e in m.results]
+        dims = [d for e in results if (d := dim_position(e)) is not None]
+        constants = sum(isinstance(e, ir.AffineConstantExpr) for e in results)
+        if len(set(dims)) != len(dims) or len(dims) + constants != len(m.results):
+            return None
+        loops.append(set(dims))
+    parallel = {d for d, kind in enumerate(kinds) if "parallel" in kind}
+    summed = set(range(len(kinds))) - parallel
+    if loops[2] != parallel or not summed or not all(summed <= found for found in loops[:2]):
+        return None
+    first, second = (sorted(loops[i] & parallel - loops[1 - i]) for i in (0, 1))
+    return Product(tuple(first), tuple(second), tuple(sorted(summed))) if first and second else None
+
+
+def is_native(unit: str, element: ir.Type) -> bool:
+    """True if the unit multiplies numbers of this type as they are."""
+    return isinstance(element, ir.BF16Type) or (unit == "amx-fp16" and isinstance(element, ir.F16Type))
+
+
+def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
+    """True if the unit multiplies numbers of these types, as they are or in parts."""
+    if unit == "none":
+        return False
+    if first == second and is_native(unit, first):
+        return True
+    # In parts; P of P·V, which is not rounded before, is f32. By dot products that would take longer than in f32.
+    return (
+        unit != "dot"
+        and all(isinstance(e, ir.F16Type | ir.F32Type) for e in (first, second))
+        and ir.F16Type.get() in (first, second)
+    )
+
+
+def suits(generic: ir.Operation, unit: str) -> bool:
+    """True if the op, on tensors or buffers, is to be computed by the matrix unit."""
+    elements = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in generic.operands]
+    if len(elements) != 3 or not multiplies(unit, *elements[:2]) or not build.is_float(elements[2]):
+        return False
+    product = product_of(generic)
+    if product is None:
+        return False
+    return all(_extent(generic, loops) >= MIN_ROWS for loops in (product.only_first, product.only_second))
+
+
+def _extent(generic: ir.Operation, loops: tuple[int, ...]) -> float:
+    """The size of the largest of the loops; what is dynamic is taken to be large."""
+    sizes = []
+    for value, m in zip(generic.operands, indexing_maps(generic), strict=True):
+        for d, e in enumerate(m.results):
+            if dim_position(e.maybe_downcast()) in loops:
+                sizes.append(float("inf") if value.type.is_dynamic_dim(d) else value.type.get_dim_size(d))
+    return max(sizes)
+
+
+def _multiplies(generic: ir.Operation) -> bool:
+    """True if the body is out + a·b; conversions between floats may stand anywhere: sums are f32."""
+    block = generic.regions[0].blocks[0]
+    *body, end = [o.operation for o in block.operations]
+    a, b, out = block.arguments
+    if not {o.name for o in body} <= {"arith.extf", "arith.truncf", "arith.mulf", "arith.addf"}:
+        return False
+    added = defining_op(_unconverted(end.operands[0]))
+    if added is None or added.name != "arith.addf":
+        return False
+    terms = [_unconverted(v) for v in added.operands]
+    products = [defining_op(v) for v in terms if v != out]
+    if len(products) != 1 or products[0] is None or products[0].name != "arith.mulf":
+        return False
+    factors = [_unconverted(v) for v in products[0].operands]
+    return factors in ([a, b], [b, a])
+
+
+def _unconverted(value: ir.Value) -> ir.Value:
+    op = defining_op(value)
+    while op is not None and op.name in ("arith.extf", "arith.truncf"):
+        value = op.operands[0]
+        op = defining_op(value)
+    return value
+
+
+def is_for_matrix_unit(loop: ir.Operation, unit: str) -> bool:
+    """True if a contraction in the loop is computed by the matrix unit: its layout is that of tiles then."""
+    return any(suits(generic, unit) for generic in ops_in(loop, "linalg.generic"))

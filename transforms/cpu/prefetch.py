@@ -1,0 +1,104 @@
+"""Prefetching: while a tile is computed with, the tiles that the next iteration streams in come to the L2 cache.
+
+A tile is streamed in if it is a part of memory from outside of the task that moves on with the loop around: keys,
+values, a loaded bias. Their contractions read it in a pattern that hardware prefetchers do not see through: single
+elements of four rows at a time; the rows of a bias are far apart. Each contraction of the loop brings in a share of the
+lines per register tile, so that they do not get in the way of its own loads::
+
+    scf.for %k = … step %c64 {
+      %v = memref.subview %values[%k, 0] [64, 128] [1, 1]
+      linalg.generic {O[d, m] += P[k, m]·V[k, d]} ins(%p, %v) …       # per 4 rows of O: 2 rows of the next %v
+"""
+
+import math
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, memref
+from ..linear import upper_bound
+from ..rewriting import ancestors, defining_op, is_inside, ops_in
+from .initial_values import origin_of
+from .pad_tiles import mixed_slice
+from .scratch import FRAMES, element_bytes
+
+LINE = 64  # bytes of a line of the cache
+L2 = 2  # "locality" of memref.prefetch, which becomes prefetcht1
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A tile of `rows` × `columns` elements of `source`, which starts at `offsets` in the next iteration."""
+
+    source: ir.Value
+    offsets: tuple[ir.Value | int, ...]
+    moves: int  # the dimension along which the tile moves on, by `step`
+    step: int
+    along: int  # the dimension of the rows
+    rows: int
+    columns: int  # of the last dimension
+
+    def emit(self, done: ir.Value, step: int, total: int) -> None:
+        """Prefetches as much of the tile as the iterations done, …, done + step − 1 are of `total` ones."""
+        common = math.gcd(self.rows, total)
+        first = arith.divui(arith.muli(done, build.index(self.rows // common)), build.index(total // common))
+        count = -(-step * self.rows // total)
+        per_line = LINE // (element_bytes(self.source.type.element_type) or 1)
+        rank = len(self.offsets)
+        at = [build.index(x) if isinstance(x, int) else x for x in self.offsets]
+        at[self.moves] = arith.addi(at[self.moves], build.index(self.step))
+        row, column = at[self.along], at[rank - 1]
+        for i in range(count):
+            at[self.along] = arith.addi(row, arith.addi(first, build.index(i)))
+            for j in range(0, self.columns, per_line):
+                at[rank - 1] = arith.addi(column, build.index(j)) if j else column
+                memref.PrefetchOp(self.source, at, False, L2, True)
+
+
+def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:
+    """What each contraction in a loop over tiles prefetches: its own tile; the first one also those of other ops."""
+    found: dict[ir.Operation, list[Stream]] = {}
+    for loop in ops_in(op, "scf.for"):
+        contractions = [o for o in ops_in(loop, "linalg.generic") if _is_contraction(o) and _loop_of(o) == loop]
+        for part in loop.regions[0].blocks[0].operations if contractions else []:
+            stream = _stream(part.operation, loop)
+            if stream is not None:
+                readers = [use.owner.operation for use in part.results[0].uses]
+                reader = next((o for o in contractions if o in readers), contractions[0])
+                found.setdefault(reader, []).append(stream)
+    return found
+
+
+def _loop_of(op: ir.Operation) -> ir.Operation:
+    return next(a for a in ancestors(op) if a.name == "scf.for")
+
+
+def _is_contraction(generic: ir.Operation) -> bool:
+    return len(generic.operands) == 3 and any("reduction" in str(t) for t in generic.attributes["iterator_types"])
+
+
+def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:
+    """The next tile, if `part` is one that moves on through memory from outside of the task with each iteration."""
+    step = build.constant_value(loop.operands[2])
+    if part.name != "memref.subview" or step is None or not _is_from_outside(part.operands[0], loop):
+        return None
+    source = part.operands[0]
+    offsets, sizes, strides = mixed_slice(part)
+    moving = [d for d, x in enumerate(offsets) if x == loop.regions[0].blocks[0].arguments[0]]
+    extents = [upper_bound(size) for size in sizes]
+    if len(moving) != 1 or None in extents or any(s != 1 for s in strides) or part.results[0].type.rank != len(offsets):
+        return None
+    *outer, columns = [e or 0 for e in extents]
+    rows = [d for d, extent in enumerate(outer) if extent > 1]
+    if len(rows) > 1 or not outer or source.type.get_strides_and_offset()[0][-1] != 1:
+        return None
+    along = rows[0] if rows else len(outer) - 1
+    return Stream(source, tuple(offsets), moving[0], step, along, outer[along], columns)
+
+
+def _is_from_outside(value: ir.Value, loop: ir.Operation) -> bool:
+    """True if the memory was there before the task that the loop is in."""
+    origin = origin_of(value)
+    made = defining_op(origin)
+    if made is None:
+        return origin.owner.owner.operation.name == "func.func"
+    return not is_inside(made, next(a for a in ancestors(loop) if a.name in FRAMES))

@@ -1,0 +1,322 @@
+"""Packs an operand of contractions once, before the parallel loop whose tasks all read it.
+
+    scf.parallel (%h, %q) = … {                       # heads, blocks of queries
+      scf.for %j = … step %c64 {
+        … %k = memref.subview %arg1[%h, %j, 0] [1, 64, 64] …      # as B, k contiguous
+becomes
+    %panel = memref.alloc() : memref<Hx(⌈S/16⌉)x2x16x32xbf16>
+    scf.parallel (%h, %t) = … { … }                   # all of %arg1 into pairs
+    scf.parallel (%h, %q) = … {
+      scf.for %j = … {
+        … tiles of %panel[%h, %j / 16 …]
+    memref.dealloc %panel
+
+That takes offsets that are multiples of a tile, and an end that is the operand's own: beyond it the panel is zero.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, memref, scf
+from ..linear import linear, minima
+from ..rewriting import ancestors, defining_op, is_inside
+from .scratch import ALIGNMENT, VIEWS
+from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of, value_of
+
+CHUNK = 8  # tiles that a task packs, along each dimension
+READERS = ("memref.dim", "memref.load", "vector.load", "vector.maskedload", "x86.amx.tile_load")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Where the tiles of a part are: panel[*first, n tile + …, (k tile + …) · parts, 16, 32]."""
+
+    value: ir.Value
+    first: tuple[ir.Value, ...] = ()
+    n_tile: ir.Value | None = None
+    k_tile: ir.Value | None = None
+    parts: int = 1
+
+    def subscripts(self, n_tile: ir.Value, k_tile: ir.Value, part: int) -> list[ir.Value]:
+        n = n_tile if self.n_tile is None else arith.addi(n_tile, self.n_tile)
+        k = k_tile if self.k_tile is None else arith.addi(k_tile, self.k_tile)
+        k = plus(arith.muli(k, build.index(self.parts)) if self.parts > 1 else k, part)
+        return [*self.first, n, k, build.index(0), build.index(0)]
+
+
+class Prepacking:
+    """The panels of one run of the pass, by what they hold."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[tuple, ir.Value]] = []
+
+    def panel(self, part: Matrix, kind: ir.Type) -> Panel | None:
+        """A panel of `kind`, packed before the parallel loop around, with the tiles of this part of a larger operand.
+
+        None where there is no such loop, nothing to gain, or the part is not made of whole tiles.
+        """
+        block = ir.InsertionPoint.current.block.owner.operation
+        task = next((x for x in [block, *ancestors(block)] if x.name == "scf.parallel"), None)
+        found = _source_of(part.value)
+        if task is None or found is None:
+            return None
+        root, offsets = found
+        if not _is_outside(root, task) or not _is_only_read(root, task) or not _is_reused(task, offsets):
+            return None
+        k, n = part.row, part.column
+        # What never moves is packed from its start on, as far as it goes.
+        fixed = {
+            d: (offset, part.value.type.get_dim_size(d))
+            for d, offset in enumerate(offsets)
+            if isinstance(offset, int) and not part.value.type.is_dynamic_dim(d)
+        }
+        if any(d not in fixed and not _is_multiple(offsets[d], size) for d, size in ((k, DEPTH), (n, ROWS))):
+            return None
+        if k not in fixed and not _ends_well(part.value, k, root, offsets[k]):
+            return None
+        moving = [d for d in range(len(offsets)) if d not in fixed and d not in (k, n)]
+        key = (task, root, k, n, kind, tuple(sorted(fixed.items())))
+        value = next((v for known, v in self._known if known == key), None)
+        if value is None:
+            value = _pack(root, k, n, fixed, moving, task, kind)
+            self._known.append((key, value))
+        n_tile, k_tile = (
+            None if d in fixed else arith.divui(value_of(offsets[d]), build.index(size))
+            for d, size in ((n, ROWS), (k, DEPTH))
+        )
+        parts = parts_of(root.type.element_type, kind)
+        return Panel(value, tuple(value_of(offsets[d]) for d in moving), n_tile, k_tile, parts)
+
+
+def _pack(
+    root: ir.Value,
+    k: int,
+    n: int,
+    fixed: dict[int, tuple[int, int]],
+    moving: Sequence[int],
+    task: ir.Operation,
+    kind: ir.Type,
+) -> ir.Value:
+    with ir.InsertionPoint(task), task.location:
+        extents: dict[int, Extent] = {}
+        for d in (*moving, k, n):
+            if d in fixed:
+                extents[d] = fixed[d][1]
+            elif root.type.is_dynamic_dim(d):
+                extents[d] = memref.dim(root, build.index(d))
+            else:
+                extents[d] = root.type.get_dim_size(d)
+        counts = [*(extents[d] for d in moving), tiles_of(extents[n], ROWS), tiles_of(extents[k], DEPTH)]
+        dynamic = ir.ShapedType.get_dynamic_size()
+        parts = parts_of(root.type.element_type, kind)
+        k_tiles = counts[-1]
+        k_tiles = k_tiles * parts if isinstance(k_tiles, int) else arith.muli(k_tiles, build.index(parts))
+        stored = [*counts[:-1], k_tiles]
+        shape = [c if isinstance(c, int) else dynamic for c in stored]
+        panel_type = ir.MemRefType.get([*shape, PAIRS, DEPTH], kind)
+        panel = memref.AllocOp(
+            panel_type, [c for c in stored if not isinstance(c, int)], [], alignment=ALIGNMENT
+        ).result
+        steps = [1] * len(moving) + [CHUNK, CHUNK]
+        ends = [value_of(c) for c in counts]
+        loop = scf.ParallelOp([], [build.index(0) for _ in ends], ends, [build.index(s) for s in steps], [])
+        body = loop.regions[0].blocks.append(*[ir.IndexType.get()] * len(ends))
+        with ir.InsertionPoint(body):
+            *outer, n_start, k_start = body.arguments
+            at = {d: build.index(start) for d, (start, _) in fixed.items() if d not in (k, n)}
+            at |= dict(zip(moving, outer, strict=True))
+            shift_k, shift_n = (fixed[d][0] if d in fixed else 0 for d in (k, n))
+            source = Matrix(root, k, n, at, (shift_k, shift_n))
+            ranges = []
+            for start, count in ((n_start, counts[-2]), (k_start, counts[-1])):
+                end = arith.minui(arith.addi(start, build.index(CHUNK)), value_of(count))
+                ranges.append((start, end))
+            pack_tiles(source, extents[k], extents[n], panel, outer, *ranges)
+            scf.ReduceOp([], 0)
+    with _after(task), task.location:
+        memref.DeallocOp(panel)
+    return panel
+
+
+def _after(op: ir.Operation) -> ir.InsertionPoint:
+    operations = [o.operation for o in op.block.operations]
+    return ir.InsertionPoint(operations[operations.index(op) + 1])
+
+
+@contextmanager
+def hoisted(part: ir.Value, extents: Sequence[Extent], frame: ir.Operation) -> Iterator[None]:
+    """Within it, ops go in front of the outermost loop of the task in which a part of a buffer does not change."""
+    block = ir.InsertionPoint.current.block.owner.operation
+    place = None
+    chain = [op for op in _views(part) if is_inside(op, frame)]
+    found = _source_of(part)
+    for loop in [block, *ancestors(block)]:
+        if loop == frame or loop.name not in ("scf.for", "scf.if") or found is None:
+            break
+        if loop.name != "scf.for":
+            continue
+        own = [op for op in chain if is_inside(op, loop)]
+        outer = all(
+            _is_before(v, loop) or any(v == r for op in own for r in op.results) for op in own for v in op.operands
+        )
+        if not outer or not _is_before(found[0], loop) or not _is_only_read(found[0], loop):
+            break
+        for op in reversed(own):
+            op.move_before(loop)
+        place = loop
+    if place is None:
+        yield
+    else:
+        with ir.InsertionPoint(place):
+            yield
+
+
+def _views(value: ir.Value) -> list[ir.Operation]:
+    """The views through which `value` is a part of its buffer, the last one first."""
+    found = []
+    op = defining_op(value)
+    while op is not None and op.name in ("memref.subview", "memref.cast"):
+        found.append(op)
+        op = defining_op(op.operands[0])
+    return found
+
+
+def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
+    """True if `value` is made outside of `loop`."""
+    owner = value.owner
+    holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
+    return holder != loop and not is_inside(holder, loop)
+
+
+def _source_of(value: ir.Value) -> tuple[ir.Value, list[Extent]] | None:
+    """The buffer that `value` is a part of, and where in it the part starts; None for views of other kinds."""
+    offsets: list[Extent] = [0] * value.type.rank
+    op = defining_op(value)
+    while op is not None and op.name in ("memref.subview", "memref.cast"):
+        if op.name == "memref.subview":
+            static = {name: list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides")}
+            if len(static["sizes"]) != value.type.rank or any(s != 1 for s in static["strides"]):
+                return None
+            dynamic = iter(list(op.operands)[1:])
+            missing = ir.ShapedType.get_dynamic_size()
+            starts = [next(dynamic) if s == missing else s for s in static["offsets"]]
+            offsets = [_sum(a, b) for a, b in zip(offsets, starts, strict=True)]
+        value = op.operands[0]
+        op = defining_op(value)
+    return value, offsets
+
+
+def _sum(a: Extent, b: Extent) -> Extent:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    return arith.addi(value_of(a), value_of(b))
+
+
+def _is_outside(value: ir.Value, loop: ir.Operation) -> bool:
+    op = defining_op(value)
+    holder = value.owner.owner.operation if op is None else op
+    return holder.name == "func.func" if op is None else not is_inside(holder, loop)
+
+
+def _is_only_read(root: ir.Value, loop: ir.Operation) -> bool:
+    """True if nothing inside of the loop writes to the buffer."""
+    pending = [root]
+    while pending:
+        for use in pending.pop().uses:
+            user = use.owner.operation
+            if user.name in VIEWS:
+                pending += list(user.results)
+            elif is_inside(user, loop) and user.name not in READERS:
+                inputs = len(user.opview.inputs) if user.name == "linalg.generic" else 0
+                if use.operand_number >= inputs:
+                    return False
+    return True
+
+
+def _is_reused(task: ir.Operation, offsets: Sequence[Extent]) -> bool:
+    """True if tasks may read the same part: they differ in more than what the part's place depends on."""
+    body = task.regions[0].blocks[0]
+    count = len(body.arguments)
+    bounds = [linear(v) for v in task.operands[: 3 * count]]
+    used = {atom for offset in offsets for atom, _ in linear(offset).terms}
+    free = []
+    for i, iv in enumerate(body.arguments):
+        if iv not in used:
+            lower, upper, step = (bounds[i + j * count].static for j in range(3))
+            known = None not in (lower, upper, step)
+            free.append(math.inf if not known else -(-(upper - lower) // step))
+    return any(trips > 1 for trips in free)
+
+
+def _is_multiple(value: Extent, number: int) -> bool:
+    """True if `value` is known to be a multiple of `number`."""
+    if isinstance(value, int):
+        return value % number == 0
+    form = linear(value)
+    return form.const % number == 0 and all(c % number == 0 or _steps_by(atom, number) for atom, c in form.terms)
+
+
+def _steps_by(value: ir.Value, number: int) -> bool:
+    """True for the variable of a loop that starts at a multiple of `number` and goes on by multiples of it."""
+    if not isinstance(value.owner, ir.Block):
+        return False
+    loop = value.owner.owner.operation
+    if loop.name == "scf.for" and value == loop.regions[0].blocks[0].arguments[0]:
+        return all(_is_multiple(loop.operands[i], number) for i in (0, 2))
+    if loop.name == "scf.parallel":
+        arguments = list(loop.regions[0].blocks[0].arguments)
+        i = arguments.index(value)
+        return all(_is_multiple(loop.operands[i + j * len(arguments)], number) for j in (0, 2))
+    return False
+
+
+def _ends_well(part: ir.Value, d: int, root: ir.Value, offset: Extent) -> bool:
+    """True if the part consists of whole tiles of the sum, or ends where the buffer ends."""
+    if not part.type.is_dynamic_dim(d):
+        return part.type.get_dim_size(d) % DEPTH == 0
+    size = size_of(part, d)
+    if size is None:
+        return False
+    for form in minima(size):
+        end = form + linear(offset)
+        if end.static is not None and end.static == root.type.shape[d]:
+            return True
+        if end.const == 0 and len(end.terms) == 1:
+            ((term, factor),) = end.terms
+            if factor == 1 and _is_dim(term, root, d):
+                return True
+    return False
+
+
+def _is_dim(value: ir.Value, root: ir.Value, d: int) -> bool:
+    op = defining_op(value)
+    return (
+        op is not None
+        and op.name == "memref.dim"
+        and op.operands[0] == root
+        and build.constant_value(op.operands[1]) == d
+    )
+
+
+def size_of(value: ir.Value, position: int) -> ir.Value | None:
+    """The value of a dynamic size, where the op that makes the buffer tells."""
+    op = defining_op(value)
+    if op is None:
+        return None
+    if op.name == "memref.subview":
+        sizes, before = list(op.attributes["static_sizes"]), list(op.attributes["static_offsets"])
+        dynamic = ir.ShapedType.get_dynamic_size()
+        if len(sizes) != value.type.rank:
+            return None
+        return op.operands[1 + before.count(dynamic) + sizes[:position].count(dynamic)]
+    if op.name in ("memref.view", "memref.alloc", "memref.alloca"):
+        first = 2 if op.name == "memref.view" else 0
+        return op.operands[first + sum(value.type.is_dynamic_dim(d) for d in range(position))]
+    if op.name == "memref.cast" and op.operands[0].type.is_dynamic_dim(position):
+        return size_of(op.operands[0], position)
+    return None

@@ -1,0 +1,130 @@
+"""The pass ``sink-scales``."""
+
+import math
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.build import constant_value
+from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import indexing_maps
+from ..passes import Pass
+from ..rewriting import defining_op, ops_in, single_use
+from .initial_values import filled_with, is_fill
+from .rows import is_contraction
+
+MAXIMA = ("arith.maxnumf", "arith.maximumf")
+
+
+@dataclass(frozen=True)
+class SinkScales(Pass):
+    """Multiplies a tile by a positive constant where it is used, instead of storing the product::
+
+        %x = linalg.generic … ins(%s) { s · 0.18 }
+        %m = linalg.generic … ins(%x) outs(%minus_infinity) { max(x, m) }
+        %p = linalg.generic … ins(%m) outs(%x) { exp2(x − m) }
+    becomes
+        %n = linalg.generic … ins(%s) outs(%minus_infinity) { max(s, n) }
+        %m = linalg.generic … ins(%n) { n · 0.18 }
+        %p = linalg.generic … ins(%m) outs(%s) { exp2(s · 0.18 − m) }
+
+    Where the product is used element by element it becomes part of a multiply-add. A maximum is multiplied after it is
+    found: rounding is monotonic, so that this is the same number.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for generic in ops_in(op, "linalg.generic"):
+            factor = _factor(generic)
+            if factor is not None:
+                _sink(generic, factor)
+
+
+def _factor(generic: ir.Operation) -> float | None:
+    """c, if all that the op does is to multiply a tile by a constant c, and every user takes that on; else None."""
+    if len(generic.operands) != 2 or len(generic.results) != 1:
+        return None
+    source, result = generic.operands[0], generic.results[0]
+    maps = indexing_maps(generic)
+    if source.type != result.type or maps[0] != maps[1] or not maps[0].is_permutation:
+        return None
+    made = defining_op(source)
+    if made is None or made.block != generic.block:  # not a tile of this iteration
+        return None
+    block = generic.regions[0].blocks[0]
+    *body, end = [o.operation for o in block.operations]
+    products = [o for o in body if o.name == "arith.mulf"]
+    if len(products) != 1 or products[0].results[0] != end.operands[0] or not _is_simple(body):
+        return None
+    a, b = products[0].operands
+    factor = constant_value(b if a == block.arguments[0] else a)
+    if block.arguments[0] not in (a, b) or factor is None or not 0 < factor < math.inf:
+        return None
+    uses = list(result.uses)
+    if not all(_takes(use.owner.operation, generic) for use in uses):
+        return None
+    if any(_is_written(use.owner.operation, use.operand_number) for use in uses) and not single_use(source):
+        return None
+    return factor
+
+
+def _is_simple(body: list[ir.Operation]) -> bool:
+    return all(o.name in ("arith.constant", "arith.mulf") for o in body)
+
+
+def _takes(user: ir.Operation, scale: ir.Operation) -> bool:
+    """True if the op reads each element once per element that it computes: not a contraction."""
+    return user.name == "linalg.generic" and user.block == scale.block and not is_contraction(user)
+
+
+def _is_written(user: ir.Operation, number: int) -> bool:
+    return number >= len(user.operands) - len(user.results)
+
+
+def _is_maximum(user: ir.Operation) -> bool:
+    """True for max(x, m) over a tile x alone, from −∞."""
+    if len(user.operands) != 2:
+        return False
+    *body, end = [o.operation for o in user.regions[0].blocks[0].operations]
+    if len(body) != 1 or body[0].name not in MAXIMA or end.operands[0] != body[0].results[0]:
+        return False
+    if set(body[0].operands) != set(user.regions[0].blocks[0].arguments):
+        return False
+    start = defining_op(user.operands[1])
+    return start is not None and is_fill(start) and filled_with(start) == -math.inf
+
+
+def _sink(generic: ir.Operation, factor: float) -> None:
+    source = generic.operands[0]
+    for use in list(generic.results[0].uses):
+        user, number = use.owner.operation, use.operand_number
+        user.operands[number] = source
+        if _is_maximum(user):
+            _scale_result(user, factor)
+        else:
+            _scale_argument(user.regions[0].blocks[0], number, factor)
+    generic.erase()
+
+
+def _scale_argument(block: ir.Block, number: int, factor: float) -> None:
+    argument = block.arguments[number]
+    uses = list(argument.uses)
+    with ir.InsertionPoint.at_block_begin(block), block.owner.operation.location:
+        scaled = arith.mulf(argument, build.constant(argument.type, factor))
+    for use in uses:
+        use.owner.operation.operands[use.operand_number] = scaled
+
+
+def _scale_result(user: ir.Operation, factor: float) -> None:
+    result = user.results[0]
+    uses = list(result.uses)
+    kind = result.type
+    with ir.InsertionPoint.after(user), user.location:
+        identity = build.projection(kind.rank, range(kind.rank))
+        (scaled,) = build.generic(
+            [result],
+            [build.empty(build.mixed_sizes(result), kind.element_type)],
+            [identity, identity],
+            [build.PARALLEL] * kind.rank,
+            lambda x, _: arith.mulf(x, build.constant(x.type, factor)),
+        )
+    for use in uses:
+        use.owner.operation.operands[use.operand_number] = scaled

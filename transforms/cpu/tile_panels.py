@@ -1,0 +1,291 @@
+"""Copies operands of contractions into panels of tiles, as a matrix unit reads them; what lies beyond an edge is zero.
+
+    rows      [k tiles · parts][rows][32]           the first factor, 32 of a row's elements side by side
+    pairs     [n tiles][k tiles · parts][16][32]    the second factor: row j of a tile has the elements 2j and 2j + 1
+                                                    of the sum of each of 16 columns side by side (VNNI)
+
+What the unit multiplies has one part. Else a number is the sum of two parts of bf16: of f16 its upper 8 significant
+bits and the other 3, exactly, both in the range of bf16; of f32 they keep 16 bits. The tiles of the parts follow one
+another.
+
+An operand is read along whichever of its dimensions is contiguous: pairs that stand side by side move as 32 bits and
+are transposed in registers, others are interleaved.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, memref, scf, vector
+from .emit import transpose
+
+ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
+Extent: TypeAlias = int | ir.Value
+
+
+def parts_of(element: ir.Type, kind: ir.Type) -> int:
+    """How many numbers of the type `kind`, which the unit multiplies, stand for one of the element type."""
+    return 1 if element == kind else 2
+
+
+def split(value: ir.Value, kind: ir.Type) -> list[ir.Value]:
+    """A scalar or vector as its parts: itself, or two of bf16 for f16 or f32."""
+    element = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
+    if element == kind:
+        return [value]
+    number = value if isinstance(element, ir.F32Type) else arith.extf(like(value, ir.F32Type.get()), value)
+    bits = arith.bitcast(like(value, ir.IntegerType.get_signless(32)), number)
+    upper = arith.bitcast(number.type, arith.andi(bits, _constant(bits.type, -(1 << 16))))
+    rest = arith.subf(number, upper)
+    if not isinstance(element, ir.F32Type):  # infinity has no rest
+        is_all = arith.cmpf(arith.CmpFPredicate.OEQ, number, upper)
+        rest = arith.select(is_all, _constant(number.type, 0.0), rest)
+    return [_upper_half(upper), _upper_half(rest)]
+
+
+def _upper_half(number: ir.Value) -> ir.Value:
+    """The upper 16 bits of f32, which are bf16."""
+    bits = arith.bitcast(like(number, ir.IntegerType.get_signless(32)), number)
+    half = arith.trunci(like(number, ir.IntegerType.get_signless(16)), arith.shrui(bits, _constant(bits.type, 16)))
+    return arith.bitcast(like(number, ir.BF16Type.get()), half)
+
+
+def like(value: ir.Value, element: ir.Type) -> ir.Type:
+    """The type of `value` with other elements."""
+    return ir.VectorType.get(value.type.shape, element) if isinstance(value.type, ir.VectorType) else element
+
+
+def _constant(kind: ir.Type, number: float) -> ir.Value:
+    if not isinstance(kind, ir.VectorType):
+        return build.constant(kind, number)
+    element = kind.element_type
+    make = ir.FloatAttr if build.is_float(element) else ir.IntegerAttr
+    return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, make.get(element, number))).result
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Two dimensions of a buffer, seen as rows × columns from `shift` on; all others are at `at`, by position, or 0."""
+
+    value: ir.Value
+    row: int
+    column: int
+    at: dict[int, ir.Value] = field(default_factory=dict)
+    shift: tuple[int, int] = (0, 0)
+
+    def subscripts(self, row: ir.Value, column: ir.Value) -> list[ir.Value]:
+        places = {**self.at, self.row: plus(row, self.shift[0]), self.column: plus(column, self.shift[1])}
+        return [places[d] if d in places else build.index(0) for d in range(self.value.type.rank)]
+
+    def is_contiguous(self, position: int) -> bool:
+        strides, _ = self.value.type.get_strides_and_offset()
+        return position == self.value.type.rank - 1 and strides[position] == 1
+
+    def row_stride(self) -> ir.Value:
+        """Elements from a row to the next one."""
+        strides, _ = self.value.type.get_strides_and_offset()
+        if strides[self.row] != ir.ShapedType.get_dynamic_stride_or_offset():
+            return build.index(strides[self.row])
+        rank = self.value.type.rank
+        return memref.ExtractStridedMetadataOp(self.value).results[2 + rank + self.row]
+
+
+def plus(value: ir.Value, number: int) -> ir.Value:
+    return arith.addi(value, build.index(number)) if number else value
+
+
+def tiles_of(extent: Extent, size: int) -> Extent:
+    """⌈extent / size⌉"""
+    if isinstance(extent, int):
+        return -(-extent // size)
+    return arith.ceildivui(extent, build.index(size))
+
+
+def value_of(extent: Extent) -> ir.Value:
+    return build.index(extent) if isinstance(extent, int) else extent
+
+
+def for_each(end: Extent, body: Callable[[ir.Value], None], start: Extent = 0, step: int = 1) -> None:
+    """scf.for; one iteration without a loop where the bounds say so."""
+    if isinstance(start, int) and isinstance(end, int) and end - start <= step:
+        if end > start:
+            body(build.index(start))
+        return
+    loop = scf.ForOp(value_of(start), value_of(end), build.index(step), [])
+    with ir.InsertionPoint(loop.body):
+        body(loop.induction_variable)
+        scf.YieldOp([])
+
+
+def if_else(condition: ir.Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+    op = scf.IfOp(condition, [], has_else=otherwise is not None)
+    for block, body in ((op.then_block, then), (op.else_block if otherwise else None, otherwise)):
+        if body is not None:
+            with ir.InsertionPoint(block):
+                body()
+                scf.YieldOp([])
+
+
+def fits(start: ir.Value, width: int, extent: Extent) -> ir.Value | None:
+    """start + width ≤ extent, as a condition; None where it is known to hold."""
+    if isinstance(extent, int) and extent % width == 0:
+        return None
+    end = arith.addi(start, build.index(width))
+    return arith.cmpi(arith.CmpIPredicate.ule, end, value_of(extent))
+
+
+def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, start: Extent = 0) -> None:
+    """`source`, rows × depth, from the k tile `start` on, into panel[k tile · parts][row][32]; all its rows."""
+    _, padded_rows, _ = panel.type.shape
+    kind = panel.type.element_type
+
+    def row(r: ir.Value) -> None:
+        def tile(kt: ir.Value) -> None:
+            k = arith.muli(kt if start == 0 else arith.addi(kt, value_of(start)), build.index(DEPTH))
+            if source.is_contiguous(source.column):
+                (read,) = _read(source, [(r, k)], DEPTH, k, depth, [(r, rows)])
+                for part, at in zip(split(read, kind), part_tiles(kt, source, panel), strict=True):
+                    vector.StoreOp(part, panel, [at, r, build.index(0)])
+            else:
+                targets = [[at, r] for at in part_tiles(kt, source, panel)]
+                _copy_elements(source, [(r, k)], (rows, depth), panel, targets, lambda lane: (0, lane))
+
+        count = tiles_of(depth, DEPTH)
+        if isinstance(count, int) and isinstance(start, int):
+            count -= start
+        elif start != 0:
+            count = arith.subi(value_of(count), value_of(start))
+        for_each(count, tile)
+
+    for_each(padded_rows, row)
+
+
+def pack_pairs(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value) -> None:
+    """`source`, depth × columns, into panel[n tile][k tile][16][32]."""
+    pack_tiles(source, depth, columns, panel, (), (0, tiles_of(columns, ROWS)), (0, tiles_of(depth, DEPTH)))
+
+
+def pack_tiles(
+    source: Matrix,
+    depth: Extent,
+    columns: Extent,
+    panel: ir.Value,
+    first: Sequence[ir.Value],
+    n_tiles: tuple[Extent, Extent],
+    k_tiles: tuple[Extent, Extent],
+) -> None:
+    """Tiles from n_tiles[0] to n_tiles[1], and so along k, of `source`, depth × columns, into panel[*first]…"""
+
+    def n_tile(nt: ir.Value) -> None:
+        for_each(k_tiles[1], lambda kt: _pack_tile(source, depth, columns, panel, [*first, nt, kt]), k_tiles[0])
+
+    for_each(n_tiles[1], n_tile, n_tiles[0])
+
+
+def part_tiles(k_tile: ir.Value, source: Matrix, panel: ir.Value) -> list[ir.Value]:
+    """Where the tiles of the parts are, along k."""
+    parts = parts_of(source.value.type.element_type, panel.type.element_type)
+    first = arith.muli(k_tile, build.index(parts)) if parts > 1 else k_tile
+    return [plus(first, part) for part in range(parts)]
+
+
+def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, place: list[ir.Value]) -> None:
+    n, k = (arith.muli(t, build.index(size)) for t, size in zip(place[-2:], (ROWS, DEPTH), strict=True))
+    kind = panel.type.element_type
+    targets = [[*place[:-1], at] for at in part_tiles(place[-1], source, panel)]
+
+    def store(part: int, rows: Sequence[ir.Value]) -> None:
+        for j, row in enumerate(rows):
+            vector.StoreOp(row, panel, [*targets[part], build.index(j), build.index(0)])
+
+    if source.is_contiguous(source.row):  # elements of a sum side by side: rows of the source are columns of B
+        starts = [(k, plus(n, j)) for j in range(ROWS)]
+        read = _read(source, starts, DEPTH, k, depth, [(column, columns) for _, column in starts])
+        pairs = ir.VectorType.get([PAIRS], ir.IntegerType.get_signless(32))
+        for part, rows in enumerate(zip(*(split(row, kind) for row in read), strict=True)):
+            turned = transpose([vector.bitcast(pairs, row) for row in rows])
+            store(part, [vector.bitcast(rows[0].type, column) for column in turned])
+    elif source.is_contiguous(source.column):
+        starts = [(plus(k, j), n) for j in range(DEPTH)]
+        read = _read(source, starts, ROWS, n, columns, [(row, depth) for row, _ in starts])
+        for part, rows in enumerate(zip(*(split(row, kind) for row in read), strict=True)):
+            store(part, [vector.interleave(rows[2 * j], rows[2 * j + 1]) for j in range(PAIRS)])
+    else:
+        for j in range(PAIRS):
+            places = [[*target, build.index(j)] for target in targets]
+            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, places, lambda x: (x % 2, x // 2))
+
+
+def _read(
+    source: Matrix,
+    starts: Sequence[tuple[ir.Value, ir.Value]],
+    width: int,
+    along: ir.Value,
+    extent: Extent,
+    others: Sequence[tuple[ir.Value, Extent]],
+) -> list[ir.Value]:
+    """Vectors from these places along the contiguous dimension, of which `extent` − `along` elements are live.
+
+    `others`: the place of each vector along the other dimension, and how far that goes.
+    """
+    kind = ir.VectorType.get([width], source.value.type.element_type)
+
+    def whole() -> list[ir.Value]:
+        return [vector.LoadOp(kind, source.value, source.subscripts(*place)).result for place in starts]
+
+    def masked() -> list[ir.Value]:
+        rest = arith.subi(value_of(extent), along)
+        zero = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
+        bits = ir.VectorType.get([width], ir.IntegerType.get_signless(1))
+        found = []
+        for place, (at, end) in zip(starts, others, strict=True):
+            is_live = arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end))
+            mask = vector.CreateMaskOp(bits, [arith.select(is_live, rest, build.index(0))]).result
+            found.append(vector.MaskedLoadOp(kind, source.value, source.subscripts(*place), mask, zero).result)
+        return found
+
+    conditions = [c for c in (fits(along, width, extent), *_last_fits(others)) if c is not None]
+    if not conditions:
+        return whole()
+    condition = conditions[0]
+    for other in conditions[1:]:
+        condition = arith.andi(condition, other)
+    op = scf.IfOp(condition, [kind] * len(starts), has_else=True)
+    for block, read in ((op.then_block, whole), (op.else_block, masked)):
+        with ir.InsertionPoint(block):
+            scf.YieldOp(read())
+    return list(op.results)
+
+
+def _last_fits(others: Sequence[tuple[ir.Value, Extent]]) -> list[ir.Value | None]:
+    """Whether the last vector, and so all, are inside; they are in order, and as many as a tile has."""
+    at, end = others[-1]
+    if isinstance(end, int) and end % len(others) == 0 and len(others) > 1:
+        return []
+    return [arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end))]
+
+
+def _copy_elements(
+    source: Matrix,
+    starts: list[tuple[ir.Value, ir.Value]],
+    extents: tuple[Extent, Extent],
+    panel: ir.Value,
+    places: Sequence[list[ir.Value]],
+    offsets: Callable[[int], tuple[int, int]],
+) -> None:
+    """A row of a panel element by element, of a source that is contiguous along neither dimension."""
+    element = source.value.type.element_type
+    ((row, column),) = starts
+    for lane in range(DEPTH):
+        r, c = (plus(start, d) for start, d in zip((row, column), offsets(lane), strict=True))
+        inside = [
+            arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end)) for at, end in zip((r, c), extents, strict=True)
+        ]
+        op = scf.IfOp(arith.andi(*inside), [element], has_else=True)
+        with ir.InsertionPoint(op.then_block):
+            scf.YieldOp([memref.LoadOp(source.value, source.subscripts(r, c)).result])
+        with ir.InsertionPoint(op.else_block):
+            scf.YieldOp([build.constant(element, 0.0)])
+        for part, place in zip(split(op.results[0], panel.type.element_type), places, strict=True):
+            memref.StoreOp(part, panel, [*place, build.index(lane)])

@@ -1,0 +1,135 @@
+"""Emits tiles that are computed on their way from memory to shared memory: casts, scales, gathers of keys and values.
+
+Nothing of such a tile is kept in registers: a `Spread` gives some elements in a row when it is asked for them. The
+store asks, thread by thread, for pieces of 16 bytes; linalg.generic asks its operands for what it needs; loads read
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from .axes import ops_of
+from .memory import Access, only_if, to_register
+from .scalars import emit_scalar
+from .thread import Shared, Thread, add, asm, constant, create, div, i32, i64, less, mul, rem, select
+
+# The elements from the positions on, along a dimension of the tile; None: it has no such dimension, and one element.
+Elements = Callable[[Sequence[ir.Value], "int | None", int], list[ir.Value]]
+
+
+@dataclass
+class Spread:
+    """A tile of which any elements can be computed. `inner`: its dimension that stands side by side in memory."""
+
+    elements: Elements
+    inner: int = 1
+
+
+def loaded(access: Access, element: ir.Type, aligned: int, innermost: int | None) -> Spread:
+    """A tile in memory. `aligned`: bytes that rows are; `innermost`: the dimension along which elements are dense."""
+
+    def elements(positions: Sequence[ir.Value], along: int | None, count: int) -> list[ir.Value]:
+        width = access.memory.bytes
+        vector = min(count, aligned // width)
+        if along is None or along != innermost or not access.is_full(along) or vector < 2:
+            return [
+                _loaded_one(access, element, _moved(positions, along, i))
+                for i in range(count if along is not None else 1)
+            ]
+        found = []
+        for first in range(0, count, vector):
+            found += _loaded_vector(access, element, _moved(positions, along, first), vector)
+        return found
+
+    return Spread(elements, 1 if innermost is None else innermost)
+
+
+def _moved(positions: Sequence[ir.Value], along: int | None, distance: int) -> list[ir.Value]:
+    return [add(p, distance) if d == along else p for d, p in enumerate(positions)]
+
+
+def _loaded_one(access: Access, element: ir.Type, positions: Sequence[ir.Value]) -> ir.Value:
+    number, valid = access.element(positions)
+    if valid is not None:
+        number = select(valid, number, constant(i64(), 0))
+    value = to_register(create("llvm.load", access.memory.stored, access.memory.address(number)), element)
+    return value if valid is None else select(valid, value, constant(value.type, 0))
+
+
+def _loaded_vector(access: Access, element: ir.Type, positions: Sequence[ir.Value], count: int) -> list[ir.Value]:
+    number, valid = access.element(positions)
+    if valid is not None:
+        number = select(valid, number, constant(i64(), 0))
+    kind = ir.VectorType.get([count], access.memory.stored)
+    alignment = ir.IntegerAttr.get(i64(), count * access.memory.bytes)
+    vector = create("llvm.load", kind, access.memory.address(number), alignment=alignment)
+    values = []
+    for i in range(count):
+        one = to_register(create("llvm.extractelement", access.memory.stored, vector, constant(i32(), i)), element)
+        values.append(one if valid is None else select(valid, one, constant(one.type, 0)))
+    return values
+
+
+def constant_tile(value: ir.Value) -> Spread:
+    return Spread(lambda positions, along, count: [value] * (1 if along is None else count))
+
+
+def computed(op: ir.Operation, operands: Sequence[Spread | ir.Value], outer: Callable[[ir.Value], ir.Value]) -> Spread:
+    """The result of a linalg.generic without reductions."""
+    body = op.regions[0].blocks[0]
+    maps = indexing_maps(op)
+    loops = [dim_position(e) for e in maps[-1].results]
+
+    def elements(positions: Sequence[ir.Value], along: int | None, count: int) -> list[ir.Value]:
+        at = dict(zip(loops, positions, strict=True))
+        moving = None if along is None else loops[along]
+        count = 1 if along is None else count
+        read: dict[ir.Value, list[ir.Value]] = {}
+        for argument, operand, m in zip(body.arguments, operands, maps, strict=True):
+            if isinstance(operand, Spread):
+                dims = [dim_position(e) for e in m.results]
+                mine = dims.index(moving) if moving in dims else None
+                found = operand.elements([at[d] for d in dims], mine, count)
+                read[argument] = found if mine is not None else found * count
+            else:
+                read[argument] = [operand] * count
+        return [_evaluated(body, {a: v[i] for a, v in read.items()}, at, moving, i, outer) for i in range(count)]
+
+    inner = next((o.inner for o in operands if isinstance(o, Spread)), 1)
+    return Spread(elements, inner)
+
+
+def _evaluated(body: ir.Block, values: dict, at: dict, moving: int | None, distance: int, outer) -> ir.Value:
+    """What the body yields for the element that is `distance` on from the positions, along the loop `moving`."""
+    *ops, terminator = ops_of(body)
+    for op in ops:
+        if op.name == "linalg.index":
+            loop = ir.IntegerAttr(op.attributes["dim"]).value
+            results = [add(at[loop], distance) if loop == moving else at[loop]]
+        else:
+            results = emit_scalar(op, [values[v] if v in values else outer(v) for v in op.operands])
+        values.update(zip(op.results, results, strict=True))
+    (yielded,) = terminator.operands
+    return values[yielded] if yielded in values else outer(yielded)
+
+
+def store_shared(source: Spread, tile: Shared, element: ir.Type, thread: Thread) -> None:
+    """All elements to shared memory, 16 bytes a thread at a time."""
+    per_row = tile.inner_size // tile.per_piece
+    total = tile.outer_size * per_row
+    for first in range(0, total, thread.threads):
+        number = add(thread.number, first)
+        outer, inner = div(number, per_row), mul(rem(number, per_row), tile.per_piece)
+        with only_if(less(number, constant(i32(), total)) if total - first < thread.threads else None):
+            positions = [outer, inner] if tile.inner == 1 else [inner, outer]
+            values = source.elements(positions, tile.inner, tile.per_piece)
+            if tile.width == 2:
+                text = f"cvt.rn.{element}x2.f32 $0, $2, $1;"
+                words = [asm(text, "=r,f,f", values[i : i + 2], [i32()], effects=False)[0] for i in range(0, 8, 2)]
+            else:
+                words = [create("arith.bitcast", i32(), v) for v in values]
+            asm("st.shared.v4.b32 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", [tile.piece(outer, inner), *words])

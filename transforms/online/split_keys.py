@@ -1,0 +1,310 @@
+"""The pass ``split-keys``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.linalg_ext.softmax import EXP2
+from ...dialects.mlir import ir, scf
+from ..graph import operands_with_captures
+from ..linear import DYNAMIC
+from ..parallel_loops import slice_parts
+from ..passes import Pass, PassError, option, remark
+from ..rewriting import defining_op, ops_in
+from ..slices import Size, extract, insert_parallel
+from .accumulation import MAX, Accumulation, Unsuited, accumulation_of, carried_levels, filled_with, zero_like
+from .merge_parts import merged
+
+TASKS = 2  # per worker, where keys are split: what one takes longer the next one makes up for
+FEWEST_TILES = 2  # of a part: below, merging costs what it gains
+
+
+@dataclass(frozen=True)
+class SplitKeys(Pass):
+    """Lets several workers share the keys of one block of queries, and merges what they found::
+
+        %r = scf.forall (%i) = … shared_outs(%out = %zeros) {
+          %o0 = tensor.extract_slice %out[%i, 0] [4, 128] [1, 1]
+          %o, %m, %a = scf.for %k = 0 to %n step 64 iter_args(%o1 = %o0, %m1 = %minus_inf, %a1 = %zero) {
+            … unnorm_softmax, matmul …
+          }
+          %d = linalg.generic … { o / a }
+          scf.forall.in_parallel { tensor.parallel_insert_slice %d into %out[%i, 0] [4, 128] [1, 1] }
+        }
+    becomes, with parts=8
+        %p:3 = scf.forall (%i, %p) = (0, 0) to (…, 8) … shared_outs(%po = %e : tensor<8x…x128xf32>, %pm = …, %pa = …) {
+          %end = affine.apply (%p) -> ((⌈%n / 64⌉ − %p) ceildiv 8 · 64)
+          %o, %m, %a = scf.for %t = 0 to %end step 64 iter_args(zeros, −∞, zeros) {
+            %k = affine.apply (%t, %p) -> (%t · 8 + %p · 64)                         // every eighth tile
+            …
+          }
+          scf.forall.in_parallel { %o into %po[%p, %i, 0], %m into %pm[%p, %i], %a into %pa[%p, %i] }
+        }
+        %r = scf.forall (%i) = … shared_outs(%out = %zeros) {
+          %o, %m, %a = scf.for %p = 0 to 8 step 1 iter_args(…) { … merge-parts … }
+          %d = linalg.generic … { o / a }                                             // as before
+          …
+
+    Parts take turns with the tiles, so that a mask (a window, the length of a cache) leaves each about as much to do;
+    a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing.
+
+    How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or
+    where the number of blocks is not known. Else so many that every worker gets two tasks, of at least two tiles.
+    """
+
+    parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
+    workers: int = option("threads or multiprocessors that share the work", 1)
+
+    def run(self, op: ir.Operation) -> None:
+        if self.parts < 0 or self.workers < 1:
+            raise PassError(f"parts must be 0 or more and workers 1 or more, but are {self.parts}, {self.workers}", op)
+        if self.parts == 1 or (self.parts == 0 and self.workers == 1):
+            return
+        for softmax in ops_in(op, "linalg_ext.unnorm_softmax"):
+            try:
+                keys = KeyLoop.of(softmax)
+                parts = self.parts or self._chosen(keys)
+                if parts > 1:
+                    keys.split(parts)
+            except Unsuited as reason:
+                remark(softmax, f"keys are not split over workers: {reason}")
+            else:
+                if parts > 1:
+                    message = f"keys are split into {parts} parts, merged by their maxima and sums"
+                    remark(softmax, message, kind="split-keys", parts=parts)
+
+    def _chosen(self, keys: KeyLoop) -> int:
+        blocks, tiles = keys.blocks, keys.tiles
+        if blocks is None:
+            raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
+        if blocks >= self.workers:
+            return 1
+        wanted = -(-TASKS * self.workers // blocks)
+        if tiles is None:
+            return wanted
+        wanted = min(wanted, tiles // FEWEST_TILES)
+        even = [n for n in range(wanted, wanted + wanted // 2 + 1) if tiles % n == 0]
+        return even[0] if even else wanted
+
+
+@dataclass(frozen=True)
+class KeyLoop:
+    """The loop over tiles of keys of one accumulation, inside of `holder`, a scf.forall, or of none.
+
+    `place`: where the loop's tile lies in the whole output: offsets and sizes, and the sizes of the whole.
+    """
+
+    found: Accumulation
+    loop: ir.Operation
+    holder: ir.Operation | None
+    positions: tuple[int, int, int]  # of output, maximum and sum among the loop's results
+    place: tuple[list[Size], list[Size], ir.Value]
+
+    @staticmethod
+    def of(softmax: ir.Operation) -> KeyLoop:
+        found = accumulation_of(softmax)
+        levels = [found.output, found.accum, carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])]
+        if any(len(one) != 1 for one in levels) or len({one[0].loop for one in levels}) != 1:
+            raise Unsuited("output and statistics are not carried by one loop, over keys, in parallel ones")
+        (output,), (accum,), (maximum,) = levels
+        loop = output.loop
+        if len(loop.results) != 3 or any(one[0].offsets is not None for one in levels):
+            raise Unsuited("the loop over keys carries more than a tile of the output and its statistics")
+        if not zero_like(accum.init) or not filled_with(maximum.init, -math.inf):
+            raise Unsuited("the statistics do not start from −∞ and 0")
+        if not isinstance(build.constant_value(loop.operands[2]), int):
+            raise Unsuited("the step of the loop over keys is no constant")
+        parent = loop.parent.operation
+        if parent.name not in ("scf.forall", "func.func"):
+            raise Unsuited(f"the loop over keys stands in '{parent.name}'")
+        holder = parent if parent.name == "scf.forall" else None
+        positions = (output.position, maximum.position, accum.position)
+        return KeyLoop(found, loop, holder, positions, _place(output.init, holder))
+
+    @property
+    def blocks(self) -> int | None:
+        """How many blocks there are without splitting keys; None if that is not known."""
+        if self.holder is None:
+            return 1
+        lower, upper, step = _bounds(self.holder)
+        if not all(isinstance(v, int) for v in (*lower, *upper, *step)):
+            return None
+        return math.prod(-(-(u - low) // s) for low, u, s in zip(lower, upper, step, strict=True))
+
+    @property
+    def tiles(self) -> int | None:
+        """How many tiles of keys there are; None if that is not known."""
+        low, high, step = (build.constant_value(v) for v in list(self.loop.operands)[:3])
+        return -(-(high - low) // step) if isinstance(low, int) and isinstance(high, int) else None
+
+    def split(self, parts: int) -> None:
+        anchor = self.holder or self.loop
+        with ir.InsertionPoint(anchor), self.loop.location:
+            partial = self._parts(parts)
+        with ir.InsertionPoint(self.loop), self.loop.location:
+            slices = [(value, *self._slice(i)) for i, value in enumerate(partial)]
+            inits = [self.loop.operands[3 + position] for position in self.positions]
+            exp2 = EXP2 in self.found.softmax.attributes
+            results = merged(parts, inits, slices, self.found.rows, exp2)
+        for position, value in zip(self.positions, results, strict=True):
+            self.loop.results[position].replace_all_uses_with(value)
+        self.loop.erase()
+
+    def _slice(self, number: int, place: tuple | None = None) -> tuple[list[Size], list[Size]]:
+        """Offsets and sizes of the tile in the output (0), or in the statistics (1, 2)."""
+        offsets, sizes, _ = place or self.place
+        dims = range(len(offsets)) if number == 0 else self.found.rows
+        return [offsets[d] for d in dims], [sizes[d] for d in dims]
+
+    def _parts(self, parts: int) -> list[ir.Value]:
+        """Emits the loop over blocks and parts; what it returns has a dimension more, of parts."""
+        whole = tensor_sizes(self.place[2])
+        empties = []
+        for number, position in enumerate(self.positions):
+            dims = range(len(whole)) if number == 0 else self.found.rows
+            element = self.loop.operands[3 + position].type.element_type
+            empties.append(build.empty([parts, *(whole[d] for d in dims)], element))
+        bounds = _bounds(self.holder) if self.holder is not None else ([], [], [])
+        lower, upper, step = ([*own, more] for own, more in zip(bounds, (0, parts, 1), strict=True))
+        forall = scf.ForallOp(lower, upper, step, empties)
+        terminator = forall.terminator()
+        *inductions, part = forall.induction_variables
+        with ir.InsertionPoint(terminator.operation):
+            copies = _Copies(self._outside(inductions))
+            place = self._copied_place(copies)
+            results = self._loop(copies, part, parts, list(forall.inner_iter_args), place)
+        with ir.InsertionPoint(terminator.block):
+            for i, (value, shared) in enumerate(zip(results, forall.inner_iter_args, strict=True)):
+                offsets, sizes = self._slice(i, place)
+                insert_parallel(value, shared, [part, *offsets], [1, *sizes])
+        return list(forall.operation.results)
+
+    def _outside(self, inductions: list[ir.Value]) -> dict[ir.Value, ir.Value]:
+        """What stands for the arguments of the loop over blocks: its own counters, and what its results start from."""
+        if self.holder is None:
+            return {}
+        arguments = list(self.holder.regions[0].blocks[0].arguments)
+        count = len(self.holder.results)
+        shared = list(self.holder.operands)[len(self.holder.operands) - count :]
+        return dict(zip(arguments, [*inductions, *shared], strict=True))
+
+    def _copied_place(self, copies: _Copies) -> tuple[list[Size], list[Size], ir.Value]:
+        offsets, sizes, whole = self.place
+        copy = [[v if isinstance(v, int) else copies.value(v) for v in part] for part in (offsets, sizes)]
+        return copy[0], copy[1], whole
+
+    def _loop(
+        self, copies: _Copies, part: ir.Value, parts: int, shared: list[ir.Value], place: tuple
+    ) -> list[ir.Value]:
+        """The loop over the tiles of `part`."""
+        lower, upper = (copies.value(v) for v in list(self.loop.operands)[:2])
+        inits: list[ir.Value] = [self.loop.operands[3]] * 3
+        for i, (position, out, first) in enumerate(zip(self.positions, shared, (0.0, -math.inf, 0.0), strict=True)):
+            kind = self.loop.operands[3 + position].type
+            offsets, sizes = self._slice(i, place)
+            tile = extract(kind, out, [part, *offsets], [1, *sizes], [1] * (1 + len(offsets)))
+            inits[position] = build.fill(build.constant(kind.element_type, first), tile)
+        loop = copies.loop(self.loop, inits)
+        size = build.constant_value(self.loop.operands[2])
+        with ir.InsertionPoint(loop):
+            loop.operands[0] = build.index(0)
+            loop.operands[1] = self._end(lower, upper, size, part, parts)
+        body = loop.regions[0].blocks[0]
+        with ir.InsertionPoint.at_block_begin(body):
+            t, p, low = (ir.AffineExpr.get_dim(d) for d in range(3))
+            key = _apply(t * parts + p * size + low, [body.arguments[0], part, lower])
+        body.arguments[0].replace_all_uses_except(key, key.owner.operation)
+        return [loop.results[position] for position in self.positions]
+
+    def _end(self, lower: ir.Value, upper: ir.Value, size: int, part: ir.Value, parts: int) -> ir.Value:
+        if self.tiles is not None and self.tiles % parts == 0:
+            return build.index(self.tiles // parts * size)
+        p, low, high = (ir.AffineExpr.get_dim(d) for d in range(3))
+        tiles = ir.AffineExpr.get_ceil_div(high - low, size)
+        return _apply(ir.AffineExpr.get_ceil_div(tiles - p, parts) * size, [part, lower, upper])
+
+
+class _Copies:
+    """Copies of ops of a block at another place, each made when it is first asked for."""
+
+    def __init__(self, known: dict[ir.Value, ir.Value]):
+        self.known = known
+        self.blocks = {v.owner for v in known if isinstance(v.owner, ir.Block)}
+
+    def value(self, value: ir.Value) -> ir.Value:
+        if value in self.known:
+            return self.known[value]
+        op = defining_op(value)
+        if op is None or op.block not in self.blocks:
+            return value  # from outside
+        self._copy(op)
+        return self.known[value]
+
+    def _copy(self, op: ir.Operation) -> ir.Operation:
+        for operand in operands_with_captures(op):
+            self.value(operand)
+        copy = op.clone().operation
+        for one in [copy, *ops_in(copy)]:
+            self._remap(one)
+        self.known.update(zip(op.results, copy.results, strict=True))
+        return copy
+
+    def loop(self, op: ir.Operation, inits: list[ir.Value]) -> ir.Operation:
+        """A copy of a scf.for that starts from `inits`."""
+        self.known.update(zip(list(op.operands)[3:], inits, strict=True))
+        return self._copy(op)
+
+    def _remap(self, op: ir.Operation) -> None:
+        for number, operand in enumerate(op.operands):
+            if operand in self.known:
+                op.operands[number] = self.known[operand]
+
+
+def _place(init: ir.Value, holder: ir.Operation | None) -> tuple[list[Size], list[Size], ir.Value]:
+    """Where the tile that the output starts from lies, and in which tensor from before all loops."""
+    if holder is None:
+        return [0] * init.type.rank, tensor_sizes(init), init
+    read = defining_op(init)
+    argument = read.operands[0] if read is not None and read.name == "tensor.extract_slice" else init
+    if not isinstance(argument.owner, ir.Block) or argument.owner.owner.operation != holder:
+        raise Unsuited("the output's tile is no part of what the parallel loop writes")
+    shared = argument.arg_number - (len(argument.owner.arguments) - len(holder.results))
+    whole = holder.operands[len(holder.operands) - len(holder.results) + shared]
+    if read is None or argument == init:
+        return [0] * init.type.rank, tensor_sizes(whole), whole
+    offsets, sizes, strides = slice_parts(read)
+    if any(s != 1 for s in strides) or whole.type.rank != init.type.rank:
+        raise Unsuited("the output's tile is a slice with strides, or of fewer dimensions")
+    return offsets, sizes, whole
+
+
+def _bounds(forall: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:
+    view = forall.opview
+
+    def mixed(values, numbers) -> list[Size]:
+        rest = iter(values)
+        return [next(rest) if n == DYNAMIC else int(n) for n in numbers]
+
+    return (
+        mixed(view.dynamicLowerBound, view.staticLowerBound),
+        mixed(view.dynamicUpperBound, view.staticUpperBound),
+        mixed(view.dynamicStep, view.staticStep),
+    )
+
+
+def tensor_sizes(value: ir.Value) -> list[Size]:
+    """The sizes of a tensor, by the values that it was made with where these are at hand."""
+    op = defining_op(value)
+    if op is not None and op.name == "linalg.fill":
+        return tensor_sizes(op.operands[1])
+    if op is not None and op.name == "tensor.empty":
+        dynamic = iter(op.operands)
+        return [next(dynamic) if s == DYNAMIC else s for s in value.type.shape]
+    return build.mixed_sizes(value)
+
+
+def _apply(expression: ir.AffineExpr, operands: list[ir.Value]) -> ir.Value:
+    map_ = ir.AffineMapAttr.get(ir.AffineMap.get(len(operands), 0, [expression]))
+    return ir.Operation.create("affine.apply", [ir.IndexType.get()], operands, {"map": map_}).result

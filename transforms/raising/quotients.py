@@ -1,0 +1,150 @@
+"""An expression as a quotient of products, and whether a divisor is a sum along a variable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ...dialects.mlir import ir
+from .expressions import REAL, Expr
+from .indices import Index, Var
+from .tracing import Tracer
+
+OEQ, ONE, UNO, UEQ, UNE = 1, 6, 14, 8, 13  # arith.cmpf's predicates
+
+
+class NearMiss(Exception):
+    """It looks like softmax and is none: the message says why not."""
+
+
+Keys = tuple[Var, ...]  # what is summed over: the keys, which may be counted through by several variables
+
+
+def varies(expr: Expr, k: Keys) -> bool:
+    """Whether `expr` is not the same for all keys."""
+    return any(v in expr.vars for v in k)
+
+
+@dataclass
+class Quotient:
+    """Π num / Π den."""
+
+    num: list[Expr] = field(default_factory=list)
+    den: list[Expr] = field(default_factory=list)
+
+
+def quotient(tracer: Tracer, expr: Expr) -> Quotient:
+    """`expr` as a product of factors, of which some divide; select(c, x, 0) is x·c, exp(y − log z) is exp(y)/z."""
+    result = Quotient()
+    _collect(tracer, expr, result.num, result.den)
+    return result
+
+
+def _collect(tracer: Tracer, expr: Expr, num: list[Expr], den: list[Expr]) -> None:
+    make = tracer.make
+    if expr.name == "arith.mulf":
+        for arg in expr.args:
+            _collect(tracer, arg, num, den)
+    elif expr.name == "arith.divf":
+        _collect(tracer, expr.args[0], num, den)
+        _collect(tracer, expr.args[1], den, num)
+    elif expr.name == "arith.negf":
+        num.append(make.const(-1.0))
+        _collect(tracer, expr.args[0], num, den)
+    elif expr.name == "arith.select" and expr.type == REAL and 0.0 in (expr.args[1].number, expr.args[2].number):
+        condition, then, otherwise = expr.args
+        if then.number == 0.0:
+            if condition.name == "arith.cmpf" and _is_nan_test(condition, otherwise):
+                return _collect(tracer, otherwise, num, den)
+            condition, then = make.negation(condition), otherwise
+        num.append(make.op("arith.uitofp", (condition,)))
+        _collect(tracer, then, num, den)
+    elif expr.name == "arith.select" and _is_test_of_infinity(expr.args[0]):
+        _collect(tracer, expr.args[2], num, den)  # as nan_to_num does; probabilities are finite
+    elif expr.name == "math.exp":
+        rest, logs = _without_logs(tracer, expr.args[0])
+        if logs:
+            num.append(make.op("math.exp", (rest,)))
+            for sign, inner in logs:
+                _collect(tracer, inner, *((num, den) if sign > 0 else (den, num)))
+        else:
+            num.append(expr)
+    elif expr.number != 1.0:
+        num.append(expr)
+
+
+def _is_nan_test(condition: Expr, value: Expr) -> bool:
+    return predicate(condition) in (UNO, UNE) and condition.args[0] is value and condition.args[1] is value
+
+
+def _is_test_of_infinity(condition: Expr) -> bool:
+    """Whether it compares exponentials over something with an infinity: they are never equal to it."""
+    if condition.name != "arith.cmpf" or predicate(condition) not in (OEQ, UEQ):
+        return False
+    (value, number), (other, swapped) = condition.args, condition.args[::-1]
+    for x, n in ((value, number), (other, swapped)):
+        if n.number in (math.inf, -math.inf) and x.name == "arith.divf" and x.args[0].name in ("math.exp", "math.exp2"):
+            return True
+    return False
+
+
+def predicate(comparison: Expr) -> int:
+    attribute = comparison.attribute("predicate")
+    return ir.IntegerAttr(attribute).value if attribute is not None else -1
+
+
+def _without_logs(tracer: Tracer, expr: Expr) -> tuple[Expr, list[tuple[int, Expr]]]:
+    """`expr` without its terms ±log(z), and these."""
+    make = tracer.make
+    logs: list[tuple[int, Expr]] = []
+
+    def strip(e: Expr, sign: int) -> Expr:
+        if e.name == "math.log":
+            logs.append((sign, e.args[0]))
+            return make.const(0.0)
+        if e.name == "arith.addf":
+            return make.add(strip(e.args[0], sign), strip(e.args[1], sign))
+        if e.name == "arith.subf":
+            return make.op("arith.subf", (strip(e.args[0], sign), strip(e.args[1], -sign)))
+        return e
+
+    rest = strip(expr, 1)
+    return rest, logs
+
+
+def summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
+    """x, looked into, if `divisor` is Σ_k x, |Σ_k x|, or a guarded one: select(Σ = 0, 1, Σ) is Σ or x = 0."""
+    if divisor.name == "math.absf":  # of exponentials, as it turns out
+        divisor = divisor.args[0]
+    if divisor.name == "arith.select":
+        condition, then, otherwise = divisor.args
+        if condition.name == "arith.cmpf" and 0.0 in (condition.args[0].number, condition.args[1].number):
+            tested = condition.args[0] if condition.args[1].number == 0.0 else condition.args[1]
+            if predicate(condition) in (OEQ, UEQ) and tested is otherwise and then.number:
+                divisor = otherwise
+            elif predicate(condition) in (ONE, UNE) and tested is then and otherwise.number:
+                divisor = then
+    if divisor.kind != "element":
+        return None
+    reduction = tracer.reduction(divisor)
+    if reduction is None or reduction.kind != "sum" or tracer.expand(reduction.init).number != 0:
+        return None
+    return along_k(tracer, reduction, k)
+
+
+def along_k(tracer: Tracer, reduction, k: Keys) -> Expr | None:
+    """What `reduction` reduces, at k; None if it does not run over dimensions like k's."""
+    wide = [d for d in reduction.loops if reduction.extent(d) != 1]
+    if len(k) == 1 and k[0].extent == 1:
+        wide = list(reduction.loops[-1:])
+    if len(wide) != len(k):
+        return None
+    order = sorted(wide, key=lambda d: reduction.extent(d) or 0)
+    sizes = sorted(k, key=lambda v: v.extent or 0)
+    if any(reduction.extent(d) not in (v.extent, None) for d, v in zip(order, sizes, strict=True)):
+        return None
+    if len({v.extent for v in k}) == len(k):
+        at = dict(zip(order, sizes, strict=True))
+    else:  # equal sizes in the order in which both have them
+        at = dict(zip(wide, k, strict=True))
+    return tracer.expand(reduction.body([Index.of(at[d]) if d in at else Index() for d in reduction.loops]))

@@ -1,0 +1,117 @@
+"""Sinks: exponentials in the sum of a softmax that meet no values, such as those of scores that each head has learned.
+
+    e / (Σ_k e + exp(y − m)),   or a sum over the keys and a column of y beside them,
+
+is softmax times l / (l + exp(y − m)), where l is the sum over the keys alone, if y is shifted as the scores are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from .expressions import Expr
+from .indices import Index
+from .quotients import Keys, NearMiss, quotient, summed
+from .tracing import Tracer
+
+MAX_SINKS = 16  # more that are summed beside the keys are no sinks
+
+
+def sums(tracer: Tracer, divisor: Expr, k: Keys) -> list[tuple[Expr, list[Expr]]]:
+    """(x, others) if `divisor` is Σ_k x + Σ others: a sum over more than k has others at its end, or at its start."""
+    body = summed(tracer, divisor, k)
+    if body is not None:
+        return [(body, [])]
+    if divisor.name == "arith.addf":
+        found = []
+        for a, b in (divisor.args, divisor.args[::-1]):
+            found += [(body, [*beside, b]) for body, beside in sums(tracer, a, k)]
+        return found
+    reduction = tracer.reduction(divisor) if divisor.kind == "element" else None
+    if reduction is None or reduction.kind != "sum" or tracer.expand(reduction.init).number != 0:
+        return []
+    wide = [d for d in reduction.loops if reduction.extent(d) != 1]
+    extent = reduction.extent(wide[0]) if len(wide) == 1 else None
+    if len(k) != 1 or extent is None or k[0].extent is None or not 0 < extent - k[0].extent <= MAX_SINKS:
+        return []
+    key, count = k[0], k[0].extent
+
+    def at(index: Index) -> Expr:
+        return tracer.expand(reduction.body([index if d == wide[0] else Index() for d in reduction.loops]))
+
+    more = extent - count
+    return [
+        (at(Index.of(key)), [at(Index((), count + i)) for i in range(more)]),
+        (at(Index(((key, 1),), more)), [at(Index((), i)) for i in range(more)]),
+    ]
+
+
+def sinks(
+    tracer: Tracer, along: list[Expr], beside: list[Expr], is_statistic: Callable[[Expr], bool]
+) -> tuple[Expr, ...]:
+    """The scores whose exponentials are `beside` those of `along` in a sum, without the shift that both must have."""
+    if not beside:
+        return ()
+    shift = _shift(along, is_statistic)
+    scores = []
+    for other in beside:
+        factors = quotient(tracer, other)
+        if factors.den or any(f.name not in ("math.exp", "math.exp2") for f in factors.num):
+            raise NearMiss("something that is no exponential is added to the sum of its exponentials")
+        if _shift(factors.num, is_statistic) != shift:
+            raise NearMiss("exponentials that are shifted in another way are added to the sum of its exponentials")
+        total = tracer.make.const(0.0)
+        for f in factors.num:
+            term = _without_statistics(tracer, f.args[0], is_statistic)
+            in_nats = term if f.name == "math.exp" else tracer.make.mul(term, tracer.make.const(math.log(2.0)))
+            total = tracer.make.add(total, in_nats)
+        scores.append(total)
+    if any(is_statistic(s) for s in scores):
+        raise NearMiss("something that is computed from the scores is added to the sum of its exponentials")
+    return tuple(scores)
+
+
+def _without_statistics(tracer: Tracer, expr: Expr, is_statistic: Callable[[Expr], bool]) -> Expr:
+    """`expr`, the same along the keys, without what is computed from the scores in its sums."""
+    make = tracer.make
+
+    def strip(e: Expr) -> Expr:
+        if e.name in ("arith.negf", "arith.addf", "arith.subf"):
+            return make.op(e.name, tuple(strip(a) for a in e.args))
+        if e.name == "arith.mulf":
+            for x, factor in (e.args, e.args[::-1]):
+                if not is_statistic(factor):
+                    return make.mul(strip(x), factor)
+        if e.name == "arith.select":
+            return make.op(e.name, (e.args[0], strip(e.args[1]), strip(e.args[2])))
+        return make.const(0.0) if is_statistic(e) else e
+
+    return strip(expr)
+
+
+def _shift(factors: list[Expr], is_statistic: Callable[[Expr], bool]) -> list[tuple]:
+    """What statistics are added to the exponents of `factors`: each as its sign and the numbers of what it is times."""
+    found: list[tuple] = []
+
+    def look(expr: Expr, sign: int, times: tuple) -> None:
+        if expr.name == "arith.negf":
+            look(expr.args[0], -sign, times)
+        elif expr.name in ("arith.addf", "arith.subf"):
+            look(expr.args[0], sign, times)
+            look(expr.args[1], sign if expr.name == "arith.addf" else -sign, times)
+        elif expr.name == "arith.select":
+            for arg in expr.args[1:]:
+                if arg.number != -math.inf:
+                    look(arg, sign, times)
+        elif expr.name == "arith.mulf" and not all(is_statistic(arg) for arg in expr.args):
+            for arg, other in (expr.args, expr.args[::-1]):
+                if not is_statistic(other):
+                    look(arg, sign, (*times, other.serial))
+        elif is_statistic(expr):
+            found.append((sign, expr.serial, times))
+
+    for f in factors:
+        if f.name in ("math.exp", "math.exp2"):
+            look(f.args[0], 1, (f.name,))
+    return sorted(set(found))
