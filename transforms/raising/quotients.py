@@ -114,8 +114,6 @@ def _without_logs(tracer: Tracer, expr: Expr) -> tuple[Expr, list[tuple[int, Exp
 
 def summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
     """x, looked into, if `divisor` is Σ_k x, |Σ_k x|, or a guarded one: select(Σ = 0, 1, Σ) is Σ or x = 0."""
-    if divisor.name == "math.absf":  # of exponentials, as it turns out
-        divisor = divisor.args[0]
     if divisor.name == "arith.select":
         condition, then, otherwise = divisor.args
         if condition.name == "arith.cmpf" and 0.0 in (condition.args[0].number, condition.args[1].number):
@@ -124,6 +122,8 @@ def summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
                 divisor = otherwise
             elif predicate(condition) in (ONE, UNE) and tested is then and otherwise.number:
                 divisor = then
+    if divisor.name == "math.absf":  # a sum of exponentials is not negative
+        divisor = divisor.args[0]
     if divisor.kind != "element":
         return None
     reduction = tracer.reduction(divisor)
