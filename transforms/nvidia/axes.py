@@ -199,6 +199,8 @@ class Axes:
                 if axis.role not in (BATCH, role):
                     raise PassError("a dimension is rows of one matmul and columns of another: not lowered yet", op)
                 axis.role = role
+        if not self._contractions:
+            self._assign_by_place()
         for node, axis in self._axes.items():
             if axis.role == BATCH and axis.extent > 1:
                 owner = node[0] if isinstance(node[0], ir.Operation) else defining_op(node[0])
@@ -207,6 +209,20 @@ class Axes:
                     "by 1",
                     owner or self.forall,
                 )
+
+    def _assign_by_place(self) -> None:
+        """Where no matmul tells: the last dimension of a tile with two wide ones is columns, the other rows."""
+        values = {node[0] for node in self._parent if isinstance(node[0], ir.Value)}
+        for value in sorted(values, key=lambda v: -v.type.rank):
+            axes = [self.of(value, d) for d in range(value.type.rank)]
+            wide = [axis for axis in axes if axis.extent > 1]
+            if len(wide) == 2 and all(axis.role == BATCH for axis in wide):
+                wide[0].role, wide[1].role = ROW, COLUMN
+            elif len(wide) == 1 and wide[0].role == BATCH and not any(len(self._wide(v)) == 2 for v in values):
+                wide[0].role = ROW
+
+    def _wide(self, value: ir.Value) -> list[Axis]:
+        return [axis for d in range(value.type.rank) if (axis := self.of(value, d)).extent > 1]
 
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:
         extent = upper_bound(size)
