@@ -9,14 +9,14 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
 from .graph import backward_slice
-from .nvidia.tile_sizes import choose_gpu_tile_sizes
+from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, warn
 from .schedule import Schedule
 from .tile_and_fuse import Tiled, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
-CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes}
+CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes, "hopper": choose_hopper_tile_sizes}
 ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
 
 
@@ -44,7 +44,7 @@ class FuseAttention(Pass):
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
     tile_interchange: tuple[int, ...] = option("the root's loops from outer to inner (default: as they are)")
-    machine: str = option("what tile sizes are chosen for where none are given: cpu or nvidia", "cpu")
+    machine: str = option("what tile sizes are chosen for where none are given: cpu, nvidia or hopper", "cpu")
 
     def run(self, op: ir.Operation) -> None:
         if self.machine not in CHOICES:
