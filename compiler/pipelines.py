@@ -78,6 +78,8 @@ def cpu(
     """
     if parallel is None:
         parallel = openmp_library() is not None
+    if vector_bytes in (16, 32):  # of a CPU that is older than matrix units
+        matrix = matrix or "none"
     of_matrix = f"matrix={matrix}" if matrix else ""
     return [
         *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),
