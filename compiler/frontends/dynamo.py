@@ -45,8 +45,8 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
         options = Options(**settings)
     except TypeError as error:
         raise _compile_error(f"unknown option for backend attn_opt: {error}") from None
-    for reason in (*write_out_maps(graph), *write_out(graph)):
-        counts.count_left(reason)
+    for written in (*write_out_maps(graph), *write_out(graph)):
+        counts.count_left(written)
     spell_sizes_out(graph.graph)
     for region in find_regions(graph):
         reason = _why_not(region)

@@ -51,7 +51,9 @@ def _is_crowded(kernel: ir.Operation) -> bool:
         if any(o.name in FUNCTIONS for o in ops_in(op, "math.")):
             return True
         loads = [defining_op(v) for v in op.operands]
-        if not is_contraction(op) and any(o is not None and o.name == "tile.load" and o.results[0].type.rank == 2 for o in loads):
+        if not is_contraction(op) and any(
+            o is not None and o.name == "tile.load" and o.results[0].type.rank == 2 for o in loads
+        ):
             return True
     return False
 

@@ -48,8 +48,7 @@ class Barriers:
     def init(self, arrivals: int, thread: Thread) -> None:
         for stage in range(self.stages):
             asm(
-                "{ .reg .pred p; setp.eq.s32 p, $1, 0; "
-                f"@p mbarrier.init.shared::cta.b64 [$0], {arrivals}; }}",
+                f"{{ .reg .pred p; setp.eq.s32 p, $1, 0; @p mbarrier.init.shared::cta.b64 [$0], {arrivals}; }}",
                 "r,r",
                 [add(self.address, BARRIER * stage), thread.number],
             )
@@ -121,9 +120,7 @@ def copy_bulk(
     blocks = -(-tile.inner_size // 64)
     size = Shared.bytes(tile.outer_size, tile.inner_size)
     only = "{ .reg .pred p; setp.eq.s32 p, "
-    asm(
-        f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size}; }}", "r,r", [barrier, thread.lane]
-    )
+    asm(f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size}; }}", "r,r", [barrier, thread.lane])
     rank = len(offsets)
     places = ", ".join(f"${4 + i}" for i in range(rank))
     for block in range(blocks):
@@ -167,4 +164,3 @@ def pass_turn(warpgroups: int, thread: Thread) -> None:
     last = compare(EQ, mine, constant(i32(), warpgroups - 1))
     following = select(last, constant(i32(), FIRST_TURN), add(mine, FIRST_TURN + 1))
     asm("bar.arrive $0, 256;", "r", [following])
-
