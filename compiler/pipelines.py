@@ -24,14 +24,14 @@ MULTIPROCESSORS = 132  # of an H200
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
 
-def online(parts: int = 0, workers: int = 1, finite: bool = True) -> list[str]:
+def online(parts: int = 0, workers: int = 1, from_data: bool = True) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`: see `split-keys`. `finite`: loop bounds may come from data.
+    `parts`, `workers`: see `split-keys`. `from_data`: loop bounds may come from data.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers}}}",
-        "split-masked-tiles": "" if finite else "{finite=false}",
+        "split-masked-tiles": "" if from_data else "{from-data=false}",
     }
     return [name + options.get(name, "") for name in ONLINE]
 
@@ -124,6 +124,7 @@ def cpu(
         "cse",
         "loop-invariant-code-motion",
         "expand-math",  # after hoisting: a function of a row is computed once per row
+        f"expand-bf16{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",
         "func.func(llvm-request-c-wrappers)",  # before private functions come
@@ -148,6 +149,7 @@ def cpu(
         "reconcile-unrealized-casts",
         "canonicalize",
         "cse",
+        *([f"limit-features{{vector-bytes={vector_bytes}}}"] if vector_bytes else []),
         "check-lowered",  # translating a left-over op would end the process
     ]
 
@@ -167,7 +169,7 @@ def nvidia(
     """
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *online(parts, multiprocessors, finite=False),
+        *online(parts, multiprocessors, from_data=False),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",
