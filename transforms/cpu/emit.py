@@ -343,9 +343,9 @@ class Emitter:
                     chains = self._parts(out, at, values)
                     if self._is_late(out):
                         chains = [self._initial(out, at), *chains]
-                    self._store(
-                        out, functools.reduce(functools.partial(self._exact, self.combiners[out.number]), chains), at
-                    )
+                    # An accumulator that is no plain reduction, such as a position, has no combiner and one chain.
+                    combine = functools.partial(self._exact, self.combiners[out.number]) if chains[1:] else None
+                    self._store(out, functools.reduce(combine, chains) if combine else chains[0], at)
                 continue
             run = None if out.number in self.updates else self._run(out)
             for offsets in self._offsets(sorted(out.loops)):
