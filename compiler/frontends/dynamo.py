@@ -36,9 +36,11 @@ def warn_once(message: str) -> None:
 
 
 def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable:
-    """See the module. `options`: "rest" says who runs what is no attention; others are those of `compile`."""
+    """See the module. `options`: "rest" says who runs what is no attention; attention of fewer operations than
+    "min_flops" stays with torch; others are those of `compile`."""
     settings = dict(keywords.get("options") or {})
     rest = settings.pop("rest", "eager")
+    least = settings.pop("min_flops", 0)
     if rest not in REST:
         raise _compile_error(f"rest must be one of {', '.join(REST)}, but is {rest!r}")
     try:
@@ -51,7 +53,7 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
     for region in find_regions(graph):
         reason = _why_not(region)
         if reason is None:
-            _take_out(graph, region, options)
+            _take_out(graph, region, options, least)
         else:
             counts.count_left(reason)
             if reason is GRADIENT:
@@ -83,12 +85,12 @@ def _why_not(region: Region) -> str | None:
     return None
 
 
-def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options) -> None:
+def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, least: int) -> None:
     """Replaces the region by one call of a kernel, at the place of its last node."""
     part = region.as_module(graph)
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
     name = f"attention_{number}"
-    graph.add_submodule(name, AttentionCall(part, region.output.meta["example_value"], options))
+    graph.add_submodule(name, AttentionCall(part, region.output.meta["example_value"], options, least))
     with graph.graph.inserting_after(region.output):
         call = graph.graph.call_module(name, tuple(region.inputs))
     call.meta = dict(region.output.meta)

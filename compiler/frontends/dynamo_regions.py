@@ -283,7 +283,7 @@ def _region(
     late = ordered[ordered.index(output) + 1 :]
     if not refused and any(n.users for n in late):
         refused = "its parts are not in order"
-    if not refused and _writes_between([n for n in ordered if n not in late], order):
+    if not refused and _writes_between([n for n in ordered if n not in late and n not in indexed], order):
         refused = "memory is written to between its matmuls"
     return Region(ordered, output, refused)
 

@@ -158,6 +158,8 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
         return make.op("math.exp", (make.mul(args[1], make.const(math.log(numbers[0]))),))
     if name == "arith.index_cast" and args[0].name == name and str(args[0].args[0].type) == str(type_):
         return args[0].args[0]
+    if name == "arith.index_cast" and numbers[0] is not None:
+        return make.const(numbers[0], type_)
     if name == "arith.select":
         if numbers[0] is not None:
             return args[1] if numbers[0] else args[2]
@@ -256,11 +258,14 @@ def _numbers_of_choice(expr: Expr) -> tuple[Expr, float, float] | None:
 
 
 def _simplified_sign_test(make: Expressions, args: tuple[Expr, ...], type_: Any, attributes: tuple) -> Expr | None:
-    """i < 0 and i ≥ 0 for an index that counts from 0: what a gather tests before it reads."""
+    """i < 0 and i ≥ 0 for an index that counts from 0, or a number: what a gather tests before it reads."""
     outcome = {2: False, 5: True}.get(ir.IntegerAttr(dict(attributes)["predicate"]).value)  # slt, sge
-    if outcome is None or args[1].number != 0 or not _counts_from_zero(args[0]):
+    if outcome is None or args[1].number != 0:
         return None
-    return make.const(outcome, type_)
+    number = args[0].number
+    if number is not None:
+        return make.const(outcome == (number >= 0), type_)
+    return make.const(outcome, type_) if _counts_from_zero(args[0]) else None
 
 
 def _largest(expr: Expr) -> int | None:

@@ -253,6 +253,16 @@ def test_threads_are_torchs():
     assert seen == [1, 2, 1], "too little work is not shared"
 
 
+def test_too_little_work():
+    fast = compiled(lambda q: F.scaled_dot_product_attention(q, q, q), options={"min_flops": 100_000})
+    counts = Counts()
+    for n, kernels in ((8, 0), (100, 1)):
+        (q,) = tensors((1, 2, n, 16))
+        close(fast(q), F.scaled_dot_product_attention(*(q.double(),) * 3))
+        assert counts.kernels == kernels
+    assert counts.left == 1 and "fewer than min_flops" in counts.reasons[0]
+
+
 def weights_too(q):
     p = (q @ q.mT).softmax(-1)
     return p @ q, p
