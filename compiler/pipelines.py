@@ -24,14 +24,14 @@ MULTIPROCESSORS = 132  # of an H200
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
 
-def online(parts: int = 0, workers: int = 1, finite: bool = True) -> list[str]:
+def online(parts: int = 0, workers: int = 1, from_data: bool = True) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`: see `split-keys`. `finite`: loop bounds may come from data.
+    `parts`, `workers`: see `split-keys`. `from_data`: loop bounds may come from data.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers}}}",
-        "split-masked-tiles": "" if finite else "{finite=false}",
+        "split-masked-tiles": "" if from_data else "{from-data=false}",
     }
     return [name + options.get(name, "") for name in ONLINE]
 
@@ -78,6 +78,8 @@ def cpu(
     """
     if parallel is None:
         parallel = openmp_library() is not None
+    if 0 < vector_bytes < 64:
+        matrix = matrix or "none"  # CPUs with narrower vectors have none
     of_matrix = f"matrix={matrix}" if matrix else ""
     return [
         *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),
@@ -124,6 +126,7 @@ def cpu(
         "cse",
         "loop-invariant-code-motion",
         "expand-math",  # after hoisting: a function of a row is computed once per row
+        f"expand-bf16{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",
         "func.func(llvm-request-c-wrappers)",  # before private functions come
@@ -148,6 +151,7 @@ def cpu(
         "reconcile-unrealized-casts",
         "canonicalize",
         "cse",
+        *([f"limit-features{{vector-bytes={vector_bytes}}}"] if vector_bytes else []),
         "check-lowered",  # translating a left-over op would end the process
     ]
 
@@ -163,14 +167,14 @@ def nvidia(
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
     `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
-    `any_strides`: kernels that take arrays of any strides, at any address of an element. `copy_engine`: on
-    sm_90a, a warp that copies and warpgroups that compute; then `keep_maximum`: tiles of keys after the first do without
-    a maximum, and few tiles are computed twice.
+    `any_strides`: kernels that take arrays of any strides, at any address of an element.
+    `copy_engine`: on sm_90a, a warp that copies and warpgroups that compute; then `keep_maximum`: tiles of keys after
+    the first do without a maximum, and few tiles are computed twice.
     """
     copy_engine = copy_engine and arch == "sm_90a" and not any_strides
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *online(parts, multiprocessors, finite=False),
+        *online(parts, multiprocessors, from_data=False),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",

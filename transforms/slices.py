@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from ..dialects.mlir import ir, tensor
 from .linear import DYNAMIC
 
-Size = ir.Value | int
+Size: TypeAlias = ir.Value | int
 
 
 def split(parts: Sequence[Size]) -> tuple[list[ir.Value], list[int]]:

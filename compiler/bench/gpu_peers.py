@@ -46,7 +46,7 @@ def _sdpa(backend: str | None) -> Callable[[Attention, Sequence[np.ndarray]], Co
         q, k, v = map(on_gpu, graph.canonical(arrays))
         bias = added_bias(graph, arrays, graph.dtype)
         mask = None if bias is None else on_gpu(bias)
-        chosen = None if backend is None else SDPBackend[backend]
+        chosen = None if backend is None else getattr(SDPBackend, backend)
         options = {"is_causal": is_causal(graph), "scale": graph.factor, "enable_gqa": graph.kv != graph.heads}
 
         def call() -> Any:

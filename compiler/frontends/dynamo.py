@@ -21,6 +21,7 @@ from ..diagnostics import user_error
 from .dynamo_kernel import AttentionCall
 from .dynamo_multihead import write_out
 from .dynamo_regions import Region, find_regions, spell_sizes_out
+from .dynamo_vmap import write_out_maps
 
 REST = ("eager", "inductor")
 GRADIENT = "an input of it needs a gradient, and kernels have no backward pass"
@@ -35,22 +36,24 @@ def warn_once(message: str) -> None:
 
 
 def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable:
-    """See the module. `options`: "rest" says who runs what is no attention; others are those of `compile`."""
+    """See the module. `options`: "rest" says who runs what is no attention; attention of fewer operations than
+    "min_flops" stays with torch; others are those of `compile`."""
     settings = dict(keywords.get("options") or {})
     rest = settings.pop("rest", "eager")
+    least = settings.pop("min_flops", 0)
     if rest not in REST:
         raise _compile_error(f"rest must be one of {', '.join(REST)}, but is {rest!r}")
     try:
         options = Options(**settings)
     except TypeError as error:
         raise _compile_error(f"unknown option for backend attn_opt: {error}") from None
-    for written in write_out(graph):
+    for written in (*write_out_maps(graph), *write_out(graph)):
         counts.count_left(written)
     spell_sizes_out(graph.graph)
     for region in find_regions(graph):
         reason = _why_not(region)
         if reason is None:
-            _take_out(graph, region, options)
+            _take_out(graph, region, options, least)
         else:
             counts.count_left(reason)
             if reason is GRADIENT:
@@ -82,12 +85,12 @@ def _why_not(region: Region) -> str | None:
     return None
 
 
-def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options) -> None:
+def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, least: int) -> None:
     """Replaces the region by one call of a kernel, at the place of its last node."""
     part = region.as_module(graph)
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
     name = f"attention_{number}"
-    graph.add_submodule(name, AttentionCall(part, region.output.meta["example_value"], options))
+    graph.add_submodule(name, AttentionCall(part, region.output.meta["example_value"], options, least))
     with graph.graph.inserting_after(region.output):
         call = graph.graph.call_module(name, tuple(region.inputs))
     call.meta = dict(region.output.meta)

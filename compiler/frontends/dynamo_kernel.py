@@ -29,9 +29,12 @@ _held: list[Any] = []  # keeps alive what keys name by identity
 
 
 class AttentionCall(torch.nn.Module):
-    """Runs `part` as a kernel, or as it is if it turns out to be no attention. `expected` tells the output's layout."""
+    """Runs `part` as a kernel, or as it is if it is no attention or fewer than `least` operations.
 
-    def __init__(self, part: torch.fx.GraphModule, expected: torch.Tensor, options: Options):
+    `expected` tells the output's layout.
+    """
+
+    def __init__(self, part: torch.fx.GraphModule, expected: torch.Tensor, options: Options, least: int = 0):
         super().__init__()
         self.part, self.options = part, options
         self.order = _order(expected)
@@ -40,16 +43,22 @@ class AttentionCall(torch.nn.Module):
         # Sizes that dynamo has made symbols get one kernel for all their values.
         self.values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
         self.dynamic = [_dynamic_dims(value) for value in self.values]
-        self.flops = flops(part)
+        self.flops, self.least, self.told = flops(part), least, False
         self._seen: dict[Any, TorchKernel | None] = {}
 
     def forward(self, *inputs: Any) -> torch.Tensor:
+        work = self.flops(inputs)
+        if work < self.least:
+            if not self.told:
+                counts.count_left(f"its {work} operations are fewer than min_flops, which is {self.least}")
+                self.told = True
+            return self.part(*inputs)
         kernel = self.kernel(inputs)
         if kernel is None:
             return self.part(*inputs)
         try:
             arrays = kernel.bind(kernel.program.arguments(inputs))
-            (result,) = kernel.run(arrays, 1 if self.flops(inputs) < FLOPS_TO_SHARE else None)
+            (result,) = kernel.run(arrays, 1 if work < FLOPS_TO_SHARE else None)
         except CompileError:
             if not any(self.dynamic):
                 raise

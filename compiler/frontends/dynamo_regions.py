@@ -23,9 +23,11 @@ VIEWS = {
     *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
     *("contiguous", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "getattr", "getitem", "select", "narrow"),
     *("chunk", "split", "unbind", "to", "float", "half", "double", "bfloat16", "type_as", "view_as", "broadcast_to"),
-    *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile"),
+    *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile", "_unsafe_view"),
 }
 CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
+CREATION |= {"new_ones", "new_zeros", "new_full", "new_tensor", "full_like"}
+COSTLY = {"tanh", "exp", "exp2", "log", "sqrt", "pow", "repeat_interleave", "repeat", "tile"}
 ELEMENTWISE = {
     *("add", "sub", "mul", "div", "truediv", "floordiv", "floor_divide", "rsub", "neg", "where", "masked_fill", "abs"),
     *("ge", "le", "gt", "lt", "eq", "ne", "and_", "or_", "invert", "xor", "logical_and", "logical_or", "logical_not"),
@@ -83,6 +85,27 @@ def _sizes(read: list[torch.fx.Node]) -> dict[torch.fx.Node, tuple[torch.fx.Node
     return {n: known[v.node.expr] for n, v in values.items() if isinstance(v, torch.SymInt) and v.node.expr in known}
 
 
+def is_matmul(node: torch.fx.Node) -> bool:
+    """Whether it sums products: a matmul of any name, or a sum of elements that are multiplied with each other."""
+    name = name_of(node)
+    if name != "sum":
+        return name in MATMULS
+    product = node.args[0] if node.args else None
+    if not isinstance(product, torch.fx.Node) or name_of(product) != "mul" or len(product.users) != 1:
+        return False
+    value = product.meta.get("example_value")
+    factors = [n.meta["example_value"] for n in _tensor_operands(product)]
+    return (
+        isinstance(value, torch.Tensor) and len(factors) == 2 and all(_elements(value) > _elements(f) for f in factors)
+    )
+
+
+def _is_exponential(node: torch.fx.Node) -> bool:
+    """Whether it is one, alone or in a softmax: also a number to the power of a tensor."""
+    name = name_of(node)
+    return name in EXPONENTIALS or (name in ("pow", "__rpow__") and not isinstance(node.args[0], torch.fx.Node))
+
+
 def spell_sizes_out(graph: torch.fx.Graph) -> None:
     """Gives calls that take a tuple of sizes from one node, such as view(x.size()), its numbers one by one."""
     for node in list(graph.nodes):
@@ -98,9 +121,8 @@ def spell_sizes_out(graph: torch.fx.Graph) -> None:
                     with graph.inserting_after(node):
                         numbers[i] = graph.call_function(operator.getitem, (node, i))
                     numbers[i].meta = {**node.meta, "example_value": size}
-            user.args, user.kwargs = torch.fx.node.map_aggregate(
-                (user.args, user.kwargs), lambda a: tuple(numbers) if a is node else a
-            )
+            spelled = {node: tuple(numbers)}
+            user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), lambda a, to=spelled: to.get(a, a))
 
 
 def name_of(node: torch.fx.Node) -> str:
@@ -117,13 +139,14 @@ def name_of(node: torch.fx.Node) -> str:
 def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
     """Disjoint regions, in the order of their last nodes."""
     order = {node: i for i, node in enumerate(graph.graph.nodes)}
+    indexed = _made_of_indices(graph.graph)
     taken: set[torch.fx.Node] = set()
     regions = []
     for node in graph.graph.nodes:
         core, output, missed = _core(node)
         if core is None or core & taken:
             continue
-        region = Region([node], node, missed) if missed else _region(core, output, order, taken)
+        region = Region([node], node, missed) if missed else _region(core, output, order, taken, indexed)
         regions.append(region)
         taken |= core
     return regions
@@ -141,7 +164,7 @@ def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node
             held = {n for n in node.all_input_nodes if n.op == "get_attr"}
             return {node, users[0], *held, *node.users}, users[0], ""
         return {node}, node, "its log-sum-exp is used too"
-    if name not in MATMULS:
+    if not is_matmul(node):
         return None, node, ""
     missed = ""
     for operand in _tensor_operands(node):
@@ -172,18 +195,18 @@ def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
         order.append(node)
         if len(order) > MAX_PATH:
             return set(), ""
-        if name_of(node) in MATMULS or name_of(node) in LAYERS:
+        if is_matmul(node) or name_of(node) in LAYERS:
             continue
         for producer in node.all_input_nodes:
             if producer not in seen:
                 seen.add(producer)
                 pending.append(producer)
     found = set(order)
-    matmuls = {n for n in order if name_of(n) in MATMULS}
+    matmuls = {n for n in order if is_matmul(n)}
     if operand in matmuls:
         return set(), ""
     reaching = _between(matmuls, found - {n for n in found if name_of(n) in LAYERS})
-    if operand in reaching and any(name_of(n) in EXPONENTIALS for n in reaching):
+    if operand in reaching and any(_is_exponential(n) for n in reaching):
         return reaching, ""
     return set(), _why_no_scores(operand, found, outside)
 
@@ -215,7 +238,7 @@ def _between(starts: set[torch.fx.Node], among: set[torch.fx.Node]) -> set[torch
     reached, pending = set(starts), list(starts)
     while pending:
         for user in pending.pop().users:
-            if user in among and user not in reached and name_of(user) not in MATMULS:
+            if user in among and user not in reached and not is_matmul(user):
                 reached.add(user)
                 pending.append(user)
     return reached
@@ -231,7 +254,7 @@ def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.f
         found, pending = set[torch.fx.Node](), [divisor]
         while divisor is not node and pending and len(found) < MAX_PATH:
             step = pending.pop()
-            if step not in core and step not in found and step.op != "placeholder" and name_of(step) not in MATMULS:
+            if step not in core and step not in found and step.op != "placeholder" and not is_matmul(step):
                 found.add(step)
                 pending += step.all_input_nodes
         if any(i in path for n in found for i in n.all_input_nodes):
@@ -240,7 +263,11 @@ def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.f
 
 
 def _region(
-    core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.fx.Node, int], taken: set[torch.fx.Node]
+    core: set[torch.fx.Node],
+    output: torch.fx.Node,
+    order: dict[torch.fx.Node, int],
+    taken: set[torch.fx.Node],
+    indexed: set[torch.fx.Node],
 ) -> Region:
     refused = ""
     core |= _writers(core, output, order)
@@ -251,12 +278,12 @@ def _region(
             refused = "its scores or probabilities are used elsewhere too"
     nodes = set(core)
     if not refused:
-        _grow(nodes, core, order, taken)
+        _grow(nodes, core, order, taken, indexed)
     ordered = sorted(nodes, key=order.__getitem__)
     late = ordered[ordered.index(output) + 1 :]
     if not refused and any(n.users for n in late):
         refused = "its parts are not in order"
-    if not refused and _writes_between([n for n in ordered if n not in late], order):
+    if not refused and _writes_between([n for n in ordered if n not in late and n not in indexed], order):
         refused = "memory is written to between its matmuls"
     return Region(ordered, output, refused)
 
@@ -288,7 +315,11 @@ def _enclosed(core: set[torch.fx.Node]) -> set[torch.fx.Node]:
 
 
 def _grow(
-    nodes: set[torch.fx.Node], core: set[torch.fx.Node], order: dict[torch.fx.Node, int], taken: set[torch.fx.Node]
+    nodes: set[torch.fx.Node],
+    core: set[torch.fx.Node],
+    order: dict[torch.fx.Node, int],
+    taken: set[torch.fx.Node],
+    indexed: set[torch.fx.Node],
 ) -> None:
     """Adds producers that are cheaper inside; see the module."""
     last = max(order[n] for n in core)
@@ -298,11 +329,34 @@ def _grow(
         changed = False
         producers = {p for n in nodes for p in n.all_input_nodes} - nodes - taken
         for node in sorted(producers, key=order.__getitem__, reverse=True):
-            if node.op not in ("call_function", "call_method") or order[node] < written:
-                continue
-            if _is_free(node) or (_expands(node) and all(u in nodes for u in node.users)):
+            if node in indexed:
                 nodes.add(node)
                 changed = True
+            if node.op not in ("call_function", "call_method") or order[node] < written or node in indexed:
+                continue
+            if _is_free(node) or (_expands(node, indexed) and all(u in nodes for u in node.users)):
+                nodes.add(node)
+                changed = True
+
+
+def _made_of_indices(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """What is computed cheaply from numbers and arange alone, such as a causal mask, and never written to."""
+    written = set()
+    for node in graph.nodes:
+        if _writes(node):
+            target = node.args[0] if node.args else None
+            while isinstance(target, torch.fx.Node):
+                written.add(target)
+                target = next(iter(target.all_input_nodes), None) if name_of(target) in VIEWS else None
+    found: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        name = name_of(node)
+        if name not in CREATION and (name in COSTLY or name not in VIEWS | ELEMENTWISE or not _tensor_operands(node)):
+            continue
+        is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
+        if is_tensor and node not in written and not _writes(node) and found.issuperset(_tensor_operands(node)):
+            found.add(node)
+    return found
 
 
 def _is_free(node: torch.fx.Node) -> bool:
@@ -323,16 +377,19 @@ def _indexes_plainly(node: torch.fx.Node) -> bool:
     return not any(isinstance(i, torch.fx.Node | list) for i in index)
 
 
-def _expands(node: torch.fx.Node) -> bool:
-    """Whether an element-wise call makes at least as many elements as it reads: then it is better not stored."""
+def _expands(node: torch.fx.Node, indexed: set[torch.fx.Node]) -> bool:
+    """Whether an element-wise call makes about as many elements as it reads: then it is better not stored.
+
+    What is `indexed` is computed inside and not read.
+    """
     name = name_of(node)
     if name not in ELEMENTWISE and name not in CREATION:
         return False
     value = node.meta.get("example_value")
     if not isinstance(value, torch.Tensor):
         return False
-    operands = [n.meta["example_value"] for n in _tensor_operands(node)]
-    return _elements(value) >= sum(_elements(v) for v in operands)
+    operands = [n.meta["example_value"] for n in _tensor_operands(node) if n not in indexed]
+    return 1.1 * _elements(value) >= sum(_elements(v) for v in operands)
 
 
 def _elements(tensor: Any) -> int:

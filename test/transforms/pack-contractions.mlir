@@ -12,9 +12,9 @@
 // CHECK: linalg.generic {{.*}} outs(%[[PANEL]] :
 // CHECK: arith.extf
 // CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[PANEL]] :
-func.func @transposed(%a: memref<64x64xf16>, %b: memref<128x64xf16>, %c: memref<64x128xf32>) {
+func.func @transposed(%a: memref<64x64xf16>, %b: memref<96x64xf16>, %c: memref<64x96xf32>) {
   linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%a, %b : memref<64x64xf16>, memref<128x64xf16>) outs(%c : memref<64x128xf32>) {
+      ins(%a, %b : memref<64x64xf16>, memref<96x64xf16>) outs(%c : memref<64x96xf32>) {
   ^bb0(%x: f16, %y: f16, %z: f32):
     %0 = arith.extf %x : f16 to f32
     %1 = arith.extf %y : f16 to f32

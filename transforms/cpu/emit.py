@@ -292,11 +292,12 @@ class Emitter:
         for out in self.op.outputs:
             if not self.op.is_accumulator(out):
                 continue
-            for offsets in self._offsets(sorted(out.loops)):
+            late = self._is_late(out)
+            for offsets in self._offsets(sorted(out.loops)) if not late else ():
                 self.initial[out.number, offsets] = self._initial(out, self._at(out.loops, offsets))
             for offsets in self._accumulator_offsets(out):
                 at = dict(zip(self._accumulator_loops(out), offsets[:-1], strict=True))
-                if self._is_split(out) or offsets[-1]:
+                if self._is_split(out) or late or offsets[-1]:
                     kind = register_type(out.element)
                     value = build.constant(kind, self.combiners[out.number].neutral)
                     value = self.evaluator.broadcast(value) if self._is_vector_accumulator(out) else value
@@ -304,6 +305,10 @@ class Emitter:
                     value = self.initial[out.number, tuple(at[d] for d in sorted(out.loops))]
                 result.append(((out.number, offsets), value))
         return result
+
+    def _is_late(self, out: Operand) -> bool:
+        """True if what was accumulated before is added after the sum: a sum of sums rounds less than one long chain."""
+        return out.number in self.updates and out.number in self.combiners and not self._is_split(out)
 
     def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
         if out.number in self.updates:
@@ -336,8 +341,12 @@ class Emitter:
                 for offsets in self._offsets(sorted(out.loops)):
                     at = self._at(out.loops, offsets)
                     chains = self._parts(out, at, values)
-                    combine = functools.partial(self._exact, self.combiners[out.number]) if chains[1:] else None
-                    self._store(out, functools.reduce(combine, chains) if combine else chains[0], at)
+                    if self._is_late(out):
+                        chains = [self._initial(out, at), *chains]
+                    total, *others = chains
+                    for other in others:
+                        total = self._exact(self.combiners[out.number], total, other)
+                    self._store(out, total, at)
                 continue
             run = None if out.number in self.updates else self._run(out)
             for offsets in self._offsets(sorted(out.loops)):

@@ -199,6 +199,8 @@ class Axes:
                 if axis.role not in (BATCH, role):
                     raise PassError("a dimension is rows of one matmul and columns of another: not lowered yet", op)
                 axis.role = role
+        if not self._contractions:
+            self._assign_by_place()
         for node, axis in self._axes.items():
             if axis.role == BATCH and axis.extent > 1:
                 owner = node[0] if isinstance(node[0], ir.Operation) else defining_op(node[0])
@@ -207,6 +209,19 @@ class Axes:
                     "by 1",
                     owner or self.forall,
                 )
+
+    def _assign_by_place(self) -> None:
+        """Where no matmul tells: what tiles share with statistics of their rows are rows, the rest is columns."""
+        values = {node[0] for node in self._parent if isinstance(node[0], ir.Value)}
+        rank = max((value.type.rank for value in values), default=0)
+        tiles = [[self.of(v, d) for d in range(rank)] for v in values if v.type.rank == rank]
+        shared = [self.of(v, d) for v in values if v.type.rank < rank for d in range(v.type.rank)]
+        for axes in tiles:
+            of_rows = [axis for axis in axes if any(axis is other for other in shared)]
+            rows = [axis for axis in of_rows if axis.extent > 1] or of_rows[-1:]
+            columns = [a for a in axes if a.extent > 1 and not any(a is other for other in of_rows)]
+            if len(rows) == 1 and len(columns) == 1:
+                rows[0].role, columns[0].role = ROW, COLUMN
 
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:
         extent = upper_bound(size)

@@ -13,6 +13,7 @@ from ...dialects.mlir import ir
 from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, i64, mul, places, rem
 
 ELEMENTS = ("f16", "bf16", "f32")  # of operands
+BLOCKS_AT_ONCE = 4  # of eight columns, each a chain of products
 
 
 def wgmma(
@@ -131,29 +132,37 @@ def mma_tf32(
     a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n: int, thread: Thread
 ) -> list[ir.Value]:
     """accumulator + A·B in f32, of a warp's 16 rows: each operand as the sum of two tf32, the product of the small
-    parts left out, relative error 2^-21 (Markidis et al. 2018, "NVIDIA Tensor Core Programmability").
+    parts left out, relative error 2^-21 (Markidis et al. 2018, "NVIDIA Tensor Core Programmability"). Tensor cores cut
+    off what they accumulate; A·B by itself is rounded when it is added (Ootomo, Yokota 2022, "Recovering single
+    precision accuracy from Tensor Cores").
 
     A is a fragment. Its thread has the columns 2t and 2t + 1 of eight where the instruction wants t and t + 4; since
     it sums over them, it may as well have them in that order, in B too.
     """
-    values = [constant(f32(), 0.0)] * (n // 2) if accumulator is None else list(accumulator.values)
     group, pair = div(thread.lane, 4), mul(rem(thread.lane, 4), 2)
-    for step in range(len(a.values) // 4):
-        of_a = [_split(a.values[4 * step + i]) for i in (0, 2, 1, 3)]
-        k = add(pair, 8 * step)
-        for block in range(n // 8):
-            of_b = [_split(x) for x in _load_pair(b, k_dim, k, add(group, 8 * block))]
-            for part_a, part_b in ((1, 0), (0, 1), (0, 0)):
-                operands = [*(x[part_a] for x in of_a), *(x[part_b] for x in of_b)]
-                values[4 * block : 4 * block + 4] = asm(
-                    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-                    "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
-                    "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3",
-                    [*operands, *values[4 * block : 4 * block + 4]],
-                    [f32()] * 4,
-                    effects=False,
-                )
-    return values
+    values: list[ir.Value] = []
+    for first in range(0, n // 8, BLOCKS_AT_ONCE):
+        blocks = range(first, min(first + BLOCKS_AT_ONCE, n // 8))
+        product = [[constant(f32(), 0.0)] * 4 for _ in blocks]
+        for step in range(len(a.values) // 4):
+            of_a = [_split(a.values[4 * step + i]) for i in (0, 2, 1, 3)]
+            k = add(pair, 8 * step)
+            for number, block in enumerate(blocks):
+                of_b = [_split(x) for x in _load_pair(b, k_dim, k, add(group, 8 * block))]
+                for part_a, part_b in ((1, 0), (0, 1), (0, 0)):
+                    operands = [*(x[part_a] for x in of_a), *(x[part_b] for x in of_b)]
+                    product[number] = asm(
+                        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+                        "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3",
+                        [*operands, *product[number]],
+                        [f32()] * 4,
+                        effects=False,
+                    )
+        values += [x for block in product for x in block]
+    if accumulator is None:
+        return values
+    return [create("arith.addf", f32(), a, x) for a, x in zip(accumulator.values, values, strict=True)]
 
 
 def _split(x: ir.Value) -> tuple[ir.Value, ir.Value]:

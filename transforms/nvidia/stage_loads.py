@@ -115,7 +115,7 @@ class _Stager:
         buffers = [self._buffer(load.results[0].type, STAGES) for load in loads]
         with ir.InsertionPoint(loop):
             if len(self.free) < reused:
-                _barrier()  # the loop before may still read them
+                _wait()  # the loop before may still read them, or, without an iteration, be copying to them
             self._copies(loop, loads, buffers, build.index(0), lower)
             CommitCopiesOp()
         with ir.InsertionPoint.at_block_begin(body):

@@ -14,6 +14,7 @@ from ..parallel_loops import slice_parts
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, ops_in
 from ..slices import Size, extract, insert_parallel
+from ..tensor_sizes import tensor_sizes
 from .accumulation import MAX, Accumulation, Unsuited, accumulation_of, carried_levels, filled_with, zero_like
 from .merge_parts import merged
 
@@ -51,7 +52,8 @@ class SplitKeys(Pass):
     a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing.
 
     How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or
-    where the number of blocks is not known. Else so many that every worker gets two tasks, of at least two tiles.
+    where the number of blocks is not known. Else as many as give a worker two tasks, of at least two tiles, or somewhat
+    fewer if that divides the tiles evenly.
     """
 
     parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
@@ -81,12 +83,12 @@ class SplitKeys(Pass):
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
         if blocks >= self.workers:
             return 1
-        wanted = -(-TASKS * self.workers // blocks)
+        most = TASKS * self.workers // blocks
         if tiles is None:
-            return wanted
-        wanted = min(wanted, tiles // FEWEST_TILES)
-        even = [n for n in range(wanted, wanted + wanted // 2 + 1) if tiles % n == 0]
-        return even[0] if even else wanted
+            return most
+        most = min(most, tiles // FEWEST_TILES)
+        even = [n for n in range(most, most * 2 // 3, -1) if tiles % n == 0]
+        return even[0] if even else most
 
 
 @dataclass(frozen=True)
@@ -292,17 +294,6 @@ def _bounds(forall: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:
         mixed(view.dynamicUpperBound, view.staticUpperBound),
         mixed(view.dynamicStep, view.staticStep),
     )
-
-
-def tensor_sizes(value: ir.Value) -> list[Size]:
-    """The sizes of a tensor, by the values that it was made with where these are at hand."""
-    op = defining_op(value)
-    if op is not None and op.name == "linalg.fill":
-        return tensor_sizes(op.operands[1])
-    if op is not None and op.name == "tensor.empty":
-        dynamic = iter(op.operands)
-        return [next(dynamic) if s == DYNAMIC else s for s in value.type.shape]
-    return build.mixed_sizes(value)
 
 
 def _apply(expression: ir.AffineExpr, operands: list[ir.Value]) -> ir.Value:

@@ -13,7 +13,7 @@
 // CHECK:        %[[C:.*]]:3 = scf.for {{.*}} iter_args(%{{.*}} = %[[A]]#0
 // CHECK-NOT:      arith.cmpi
 // CHECK:          %[[S:[0-9]+]] = linalg_ext.batch_matmul
-// CHECK-NEXT:     tensor.extract_slice
+// CHECK-NEXT:     tensor.empty
 // CHECK-NEXT:     linalg_ext.softmax dimension(3) ins(%[[S]] :
 // CHECK:        scf.for {{.*}} iter_args(%{{.*}} = %[[C]]#0
 // CHECK:          arith.cmpi
