@@ -58,6 +58,7 @@ PASSES = (
     "cpu/check-lowered",
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
+    "nvidia/outline-elements",
     "nvidia/assign-layouts",
     "nvidia/overlap-matmuls",
     "nvidia/stage-loads",

@@ -15,7 +15,7 @@ from ..rewriting import defining_op, ops_in
 from . import contraction, spread
 from .axes import for_body, ops_of
 from .elementwise import Elementwise
-from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
+from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_element, store_registers
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
@@ -24,6 +24,7 @@ from .values import Value, flat, has_dense_rows, is_zero, like, parameter_types,
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
 SHARED_SYMBOL = "shared_memory"
+ELEMENT_THREADS = 256  # of kernels without tiles: outline-elements
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class _Kernel:
         for argument in self.block.arguments:
             kinds += parameter_types(argument.type)
         rows = self._rows()
-        threads = rows // 16 * 32
+        threads = rows // 16 * 32 or ELEMENT_THREADS
         function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")
         with ir.InsertionPoint(self.kernel):
             new = ir.Operation.create(
@@ -107,6 +108,8 @@ class _Kernel:
             for value in op.results:
                 if layout_of(value.type) in ("fragment", "row", "operand_a"):
                     found.add(value.type.shape[0])
+        if not found:
+            return 0
         if len(found) != 1:
             raise PassError(f"expects tiles of one number of rows in a kernel, but found {sorted(found)}", self.kernel)
         (rows,) = found
@@ -308,6 +311,15 @@ class _Kernel:
     def _block_id(self, op: ir.Operation) -> list[Value]:
         return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
 
+    def _thread_id(self, op: ir.Operation) -> list[Value]:
+        return [self.thread.number]
+
+    def _store_element(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[1]]
+        assert isinstance(memory, Memory)
+        store_element(memory, self.scalar(op.operands[0]), [self.scalar(v) for v in list(op.operands)[2:]])
+        return []
+
     def _barrier(self, op: ir.Operation) -> list[Value]:
         asm("bar.sync 0;", "", [])
         return []
@@ -468,6 +480,8 @@ HANDLERS = {
     "scf.for": _Kernel._for,
     "scf.if": _Kernel._if,
     "gpu.block_id": _Kernel._block_id,
+    "gpu.thread_id": _Kernel._thread_id,
+    "memref.store": _Kernel._store_element,
     "gpu.barrier": _Kernel._barrier,
     "tile.commit_copies": _Kernel._commit,
     "tile.wait_copies": _Kernel._wait,
