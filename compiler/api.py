@@ -378,11 +378,16 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             raise user_error("tile sizes are given, but nothing is to be fused")
         return []
     from ..transforms.fuse_attention import FuseAttention
+    from .pipelines import machine
 
     try:
         return [
             "raise-attention",
-            FuseAttention(tuple(map(int, options.tile_sizes)), tuple(map(int, options.tile_interchange)), target),
+            FuseAttention(
+                tuple(map(int, options.tile_sizes)),
+                tuple(map(int, options.tile_interchange)),
+                machine(target, options.arch, options.any_strides),
+            ),
         ]
     except (ValueError, PassError) as error:
         raise user_error(str(error)) from None

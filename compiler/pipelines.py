@@ -24,14 +24,14 @@ MULTIPROCESSORS = 132  # of an H200
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
 
-def online(parts: int = 0, workers: int = 1, finite: bool = True) -> list[str]:
+def online(parts: int = 0, workers: int = 1, from_data: bool = True) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`: see `split-keys`. `finite`: loop bounds may come from data.
+    `parts`, `workers`: see `split-keys`. `from_data`: loop bounds may come from data.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers}}}",
-        "split-masked-tiles": "" if finite else "{finite=false}",
+        "split-masked-tiles": "" if from_data else "{from-data=false}",
     }
     return [name + options.get(name, "") for name in ONLINE]
 
@@ -124,6 +124,7 @@ def cpu(
         "cse",
         "loop-invariant-code-motion",
         "expand-math",  # after hoisting: a function of a row is computed once per row
+        f"expand-bf16{{vector-bytes={vector_bytes}}}",
         "canonicalize",
         "cse",
         "func.func(llvm-request-c-wrappers)",  # before private functions come
@@ -148,21 +149,27 @@ def cpu(
         "reconcile-unrealized-casts",
         "canonicalize",
         "cse",
+        *([f"limit-features{{vector-bytes={vector_bytes}}}"] if vector_bytes else []),
         "check-lowered",  # translating a left-over op would end the process
     ]
 
 
 def nvidia(
-    arch: str = "sm_90a", any_strides: bool = False, parts: int = 0, multiprocessors: int = MULTIPROCESSORS
+    arch: str = "sm_90a",
+    any_strides: bool = False,
+    parts: int = 0,
+    multiprocessors: int = MULTIPROCESSORS,
+    keep_maximum: bool = True,
 ) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
     `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
-    `any_strides`: kernels that take arrays of any strides, at any address of an element.
+    `any_strides`: kernels that take arrays of any strides, at any address of an element. `keep_maximum`: tiles of keys
+    after the first do without a maximum, and few tiles are computed twice.
     """
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *online(parts, multiprocessors, finite=False),
+        *online(parts, multiprocessors, from_data=False),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",
@@ -172,11 +179,28 @@ def nvidia(
         "outline-elements",  # after it: what loops over tiles have taken along is gone
         "canonicalize",
         "cse",
-        "assign-layouts",
+        f"assign-layouts{{left-columns={128 if arch == 'sm_90a' else 0}}}",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
-        *(["overlap-matmuls"] if arch == "sm_90a" else []),
-        "stage-loads",
+        *(
+            [
+                "mask-padding",
+                "canonicalize",
+                "cse",
+                "join-loops",
+                "overlap-matmuls",
+                "canonicalize",
+                "cse",
+                *(["keep-maximum"] if keep_maximum else []),
+                f"persistent-blocks{{multiprocessors={multiprocessors}}}",
+                "canonicalize",
+                "cse",
+                "specialize-warps",
+            ]
+            if arch == "sm_90a"
+            else []
+        ),
+        "stage-loads",  # what no copy engine does
         "canonicalize",
         "cse",
         "lower-affine",  # sizes of tiles at the boundary
@@ -186,6 +210,11 @@ def nvidia(
         "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
         "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
+
+
+def machine(target: str, arch: str | None, any_strides: bool = False) -> str:
+    """What tile sizes are chosen for."""
+    return "hopper" if target == "nvidia" and arch in (None, "sm_90a") and not any_strides else target
 
 
 def nvidia_host() -> list[str]:

@@ -9,14 +9,16 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
 from .graph import backward_slice
-from .nvidia.tile_sizes import choose_gpu_tile_sizes
+from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, warn
+from .rewriting import defining_op
 from .schedule import Schedule
 from .tile_and_fuse import Tiled, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
-CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes}
+CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes, "hopper": choose_hopper_tile_sizes}
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
 
 
@@ -44,7 +46,7 @@ class FuseAttention(Pass):
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
     tile_interchange: tuple[int, ...] = option("the root's loops from outer to inner (default: as they are)")
-    machine: str = option("what tile sizes are chosen for where none are given: cpu or nvidia", "cpu")
+    machine: str = option("what tile sizes are chosen for where none are given: cpu, nvidia or hopper", "cpu")
 
     def run(self, op: ir.Operation) -> None:
         if self.machine not in CHOICES:
@@ -80,7 +82,7 @@ class FuseAttention(Pass):
             sizes, chosen = CHOICES[self.machine](attention)
             order = order or chosen
         if attention is not None and not keep_producers:
-            stops = stops + expensive_producers(attention)
+            stops = stops + expensive_producers(attention) + views_of_arguments(attention)
         return tile_and_fuse(root, sizes, order, stops)
 
 
@@ -105,6 +107,16 @@ def expensive_producers(attention: Attention) -> list[ir.Operation]:
         for op in backward_slice(attention.root)
         if op not in own and not op.name.startswith("tensor.") and not _is_cheap(op)
     ]
+
+
+def views_of_arguments(attention: Attention) -> list[ir.Operation]:
+    """Reshapes of what the function is given: they move nothing where they stand, and tiles are then slices of them."""
+
+    def is_view(op: ir.Operation) -> bool:
+        source = defining_op(op.operands[0]) if op.name in VIEWS else op
+        return op.name in VIEWS and (source is None or is_view(source))
+
+    return [op for op in backward_slice(attention.root) if is_view(op)]
 
 
 def _is_cheap(op: ir.Operation) -> bool:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import attention_at
-from .graph import backward_slice, is_pure
+from .graph import ancestor_in, backward_slice, is_pure, move_users_after
 from .online_accumulation import RESHAPES
 from .passes import Pass, remark
 from .raising.emission import Unreadable
 from .raising.matching import Match, dependents, is_sum, match_attention, other_use
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
+from .raising.statistics import row_statistics
 from .rewriting import defining_op, ops_in
 
 MARK = "__root__"  # whoever marks an op means it as it stands
@@ -61,7 +62,8 @@ class RaiseAttention(Pass):
     def _raise(self, end: ir.Operation, match: Match, candidates: list[ir.Operation]) -> None:
         first = match.scores.reduction.op
         between = dependents(first) & set(backward_slice(end))
-        user = other_use(first, end, between)
+        statistics = row_statistics(match)
+        user = other_use(first, end, between, frozenset(s.value for s in statistics))
         if user is not None:
             remark(end, f"attention is left as it is: '{user.name}' needs its scores or probabilities as a whole too")
             return
@@ -69,13 +71,25 @@ class RaiseAttention(Pass):
             remark(end, "attention is left as it is: its matmuls stand in different regions")
             return
         try:
-            value, root = rebuild(match)
+            value, root, others = rebuild(match, statistics)
         except Unreadable as reason:
             remark(end, f"attention is left as it is: {reason}")
             return
         remark(root, "raised to attention", kind="raised")
         match.result.replace_all_uses_with(value)
-        erase_dead(end, candidates)
+        owners = [s.value.owner.operation for s in statistics]
+        left = list(owners)  # those that are not erased
+        erase_dead(end, candidates, left)
+        for owner, statistic, other in zip(owners, statistics, others, strict=True):
+            if owner in left:
+                self._replace_statistic(statistic.value, other)
+                erase_dead(owner, candidates, left)
+
+    def _replace_statistic(self, old: ir.Value, new: ir.Value) -> None:
+        made = new.owner.operation
+        users = [top for use in old.uses if (top := ancestor_in(use.owner.operation, made.block)) is not None]
+        move_users_after(users, made)
+        old.replace_all_uses_with(new)
 
 
 def is_normal(root: ir.Operation) -> bool:
@@ -161,15 +175,16 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
     return found[:16]
 
 
-def erase_dead(op: ir.Operation, listed: list[ir.Operation]) -> None:
-    """Erases `op` and what only it needed, from the list too."""
+def erase_dead(op: ir.Operation, *lists: list[ir.Operation]) -> None:
+    """Erases `op` and what only it needed, from the lists too."""
     pending = [op]
     while pending:
         op = pending.pop()
         if not is_pure(op) or any(list(r.uses) for r in op.results):
             continue
         producers = {producer for value in op.operands if (producer := defining_op(value)) is not None}
-        if op in listed:
-            listed.remove(op)
+        for listed in lists:
+            while op in listed:
+                listed.remove(op)
         op.erase()
         pending += [p for p in producers if p not in pending]

@@ -3,13 +3,10 @@
     multiply-adds: 24 independent accumulators of a register's width, so that latency hides; no memory is touched
     reading:       eight vector sums over an array, split over the threads in blocks
 
-They are MLIR modules that take the same way to machine code as attention does. f16 is computed in f32 by the CPUs that
-we know of, and has its roof; bf16 has the dot products of pairs (AVX512-BF16) and of tiles (AMX) where the host has
-them, and f32's roof where it has none or slow ones.
+They are MLIR modules that take the same way to machine code as attention does. Narrow types
+have the roof of what the host has for them: dot products of pairs (AVX512-BF16), tiles (AMX), and else f32's.
 """
 
-import ctypes
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +15,7 @@ import numpy as np
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.reference.evaluator import find_function
-from ...transforms.host import host_features
+from ...transforms.host import host_features, tiles_allowed
 from .. import pass_manager, pipelines
 from ..graphs import Attention
 from ..runtime import cpu
@@ -26,6 +23,7 @@ from ..runtime.signature import Signature, Slot
 from ..shapes import Dimensions
 
 ACCUMULATORS, STEPS = 24, 20_000
+TILE_FEATURES = {"bf16": "amx_bf16", "f16": "amx_fp16"}
 SUMS, BLOCK = 8, 1 << 15  # floats
 # A call, and the work in it: floating-point operations or bytes.
 Roof = tuple[Callable[[], Any], int]
@@ -53,19 +51,14 @@ def kinds(element: str) -> list[str]:
     found = ["f64 FMA" if element == "f64" else "f32 FMA"]
     if element == "bf16" and "avx512_bf16" in host_features():
         found.append("bf16 dot")
-    if element == "bf16" and "amx_bf16" in host_features() and allow_tiles():
-        found.append("bf16 AMX")
+    if TILE_FEATURES.get(element) in host_features() and tiles_allowed():
+        found.append(f"{element} AMX")
     return found
-
-
-def allow_tiles() -> bool:
-    """Asks Linux for this process's leave to use AMX's tile registers (arch_prctl, ARCH_REQ_XCOMP_PERM)."""
-    return sys.platform == "linux" and ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0
 
 
 def peak(kind: str, threads: int) -> Roof:
     """The most that this CPU multiplies and adds in that way (see `kinds`), with accumulators of f32 (of f64: f64)."""
-    return _tiles(threads) if kind == "bf16 AMX" else _registers(kind, threads)
+    return _tiles(kind.removesuffix(" AMX"), threads) if kind.endswith(" AMX") else _registers(kind, threads)
 
 
 def _registers(kind: str, threads: int) -> Roof:
@@ -113,11 +106,11 @@ func.func @peak(%out: memref<?x{lanes}x{acc}>, %steps: index) {{
     return call, flops
 
 
-def _tiles(threads: int) -> Roof:
+def _tiles(element: str, threads: int) -> Roof:
     """AMX: two tiles of A times two of B into four, over and over. A product's three tiles must differ."""
-    acc, factor, chain = "!x86.amx.tile<16x16xf32>", "!x86.amx.tile<16x32xbf16>", 32
+    acc, factor, chain = "!x86.amx.tile<16x16xf32>", f"!x86.amx.tile<16x32x{element}>", 32
     offsets = "\n".join(f"%c{16 * i} = arith.constant {16 * i} : index" for i in range(4))
-    loads = [f"%f{i} = x86.amx.tile_load %x[%c{16 * i}, %c0] : memref<64x32xbf16> into {factor}" for i in range(4)]
+    loads = [f"%f{i} = x86.amx.tile_load %x[%c{16 * i}, %c0] : memref<64x32x{element}> into {factor}" for i in range(4)]
     zeros = [f"%n{c}_0 = x86.amx.tile_zero : {acc}" for c in range(4)]
     steps = [
         f"%n{c}_{i + 1} = x86.amx.tile_mulf %f{c // 2}, %f{2 + c % 2}, %n{c}_{i} : {factor}, {factor}, {acc}"
@@ -129,7 +122,7 @@ def _tiles(threads: int) -> Roof:
     ]
     body = "\n".join([*zeros, *loads, *steps, *stores])
     kernel = _kernel(f"""
-func.func @peak(%out: memref<?x64x16xf32>, %x: memref<64x32xbf16>, %steps: index) {{
+func.func @peak(%out: memref<?x64x16xf32>, %x: memref<64x32x{element}>, %steps: index) {{
   {offsets}
   %c1 = arith.constant 1 : index
   %threads = memref.dim %out, %c0 : memref<?x64x16xf32>
@@ -141,7 +134,7 @@ func.func @peak(%out: memref<?x64x16xf32>, %x: memref<64x32xbf16>, %steps: index
   }}
   return
 }}""")
-    out, x = np.zeros((threads, 64, 16), np.float32), np.zeros((64, 32), Attention(element="bf16").dtype)
+    out, x = np.zeros((threads, 64, 16), np.float32), np.zeros((64, 32), Attention(element=element).dtype)
     rounds = np.array(STEPS // chain)
     flops = threads * int(rounds) * chain * 4 * 2 * 16 * 16 * 32
     return lambda: kernel.invoke([out, x, rounds], threads), flops

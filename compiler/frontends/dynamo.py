@@ -21,6 +21,7 @@ from ..diagnostics import user_error
 from .dynamo_kernel import AttentionCall
 from .dynamo_multihead import write_out
 from .dynamo_regions import Region, find_regions, spell_sizes_out
+from .dynamo_vmap import write_out_maps
 
 REST = ("eager", "inductor")
 GRADIENT = "an input of it needs a gradient, and kernels have no backward pass"
@@ -44,7 +45,7 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
         options = Options(**settings)
     except TypeError as error:
         raise _compile_error(f"unknown option for backend attn_opt: {error}") from None
-    for written in write_out(graph):
+    for written in (*write_out_maps(graph), *write_out(graph)):
         counts.count_left(written)
     spell_sizes_out(graph.graph)
     for region in find_regions(graph):

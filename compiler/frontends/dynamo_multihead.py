@@ -9,13 +9,15 @@ nn.MultiheadAttention, nn.TransformerEncoderLayer and nn.Transformer end in one 
 
 import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
+
+from .lowering import first_line
 
 
 def native_multi_head_attention(
@@ -117,7 +119,12 @@ def write_out(graph: torch.fx.GraphModule) -> list[str]:
         elif any(v != 0.0 if not isinstance(v, torch.Tensor) else v.is_nested for v in values):
             left.append("a call of multi-head attention has symbols or nested tensors among its arguments")
         else:
-            _replace(graph.graph, node, inputs, _traced(node, function, inputs, values))
+            try:
+                traced = _traced(node, function, inputs, values)
+            except Exception as error:
+                left.append(f"a call of multi-head attention cannot be traced: {first_line(error)}")
+            else:
+                _replace(graph.graph, node, inputs, traced)
     return left
 
 
@@ -127,29 +134,39 @@ def _traced(node: torch.fx.Node, function: Callable, inputs: list[torch.fx.Node]
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), known.__getitem__)
         return function(*args, **kwargs)
 
+    with in_mode_of(values):
+        return make_fx(call, pre_dispatch=True)(*values).graph
+
+
+@contextlib.contextmanager
+def in_mode_of(values: list[Any]) -> Iterator[None]:
+    """Operations on the fake tensors `values` can be traced within."""
     mode = next((v.fake_mode for v in values if isinstance(v, FakeTensor)), contextlib.nullcontext())
     with torch.no_grad(), mode:
-        return make_fx(call, pre_dispatch=True)(*values).graph
+        yield
 
 
 def _replace(graph: torch.fx.Graph, node: torch.fx.Node, inputs: list[torch.fx.Node], traced: torch.fx.Graph) -> None:
     """The call `node` by the nodes of `traced`; a result of the call that is needed is one of its outputs."""
-    copies = dict(zip(traced.find_nodes(op="placeholder"), inputs, strict=True))
     with graph.inserting_before(node):
-        for inner in traced.nodes:
-            if inner.op == "call_function":
-                copies[inner] = graph.node_copy(inner, copies.__getitem__)
-                copies[inner].meta = {**node.meta, "example_value": inner.meta.get("val")}
-    result = traced.output_node().args[0]
+        result = inline(graph, inputs, traced)
     if isinstance(result, torch.fx.Node):
-        node.replace_all_uses_with(copies[result])
+        node.replace_all_uses_with(result)
     else:
         for user in list(node.users):
             part = result[user.args[1]]
             if part is not None:
-                user.replace_all_uses_with(copies[part])
+                user.replace_all_uses_with(part)
             graph.erase_node(user)
     graph.erase_node(node)
-    for made in reversed([c for inner, c in copies.items() if inner.op == "call_function"]):
-        if not made.users and not made.is_impure():  # the averages of weights that no one asks for
-            graph.erase_node(made)
+
+
+def inline(graph: torch.fx.Graph, inputs: list[torch.fx.Node], traced: torch.fx.Graph) -> Any:
+    """Copies what the result of `traced` needs to the current insertion point of `graph`; returns the result."""
+    traced.eliminate_dead_code()
+    copies = dict(zip(traced.find_nodes(op="placeholder"), inputs, strict=True))
+    for inner in traced.nodes:
+        if inner.op == "call_function":
+            copies[inner] = graph.node_copy(inner, copies.__getitem__)
+            copies[inner].meta = {**inner.meta, "example_value": inner.meta.get("val")}
+    return torch.fx.map_arg(traced.output_node().args[0], copies.__getitem__)

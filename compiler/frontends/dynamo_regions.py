@@ -23,7 +23,7 @@ VIEWS = {
     *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
     *("contiguous", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "getattr", "getitem", "select", "narrow"),
     *("chunk", "split", "unbind", "to", "float", "half", "double", "bfloat16", "type_as", "view_as", "broadcast_to"),
-    *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile"),
+    *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile", "_unsafe_view"),
 }
 CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
 ELEMENTWISE = {
@@ -83,6 +83,27 @@ def _sizes(read: list[torch.fx.Node]) -> dict[torch.fx.Node, tuple[torch.fx.Node
     return {n: known[v.node.expr] for n, v in values.items() if isinstance(v, torch.SymInt) and v.node.expr in known}
 
 
+def is_matmul(node: torch.fx.Node) -> bool:
+    """Whether it sums products: a matmul of any name, or a sum of elements that are multiplied with each other."""
+    name = name_of(node)
+    if name != "sum":
+        return name in MATMULS
+    product = node.args[0] if node.args else None
+    if not isinstance(product, torch.fx.Node) or name_of(product) != "mul" or len(product.users) != 1:
+        return False
+    value = product.meta.get("example_value")
+    factors = [n.meta["example_value"] for n in _tensor_operands(product)]
+    return (
+        isinstance(value, torch.Tensor) and len(factors) == 2 and all(_elements(value) > _elements(f) for f in factors)
+    )
+
+
+def _is_exponential(node: torch.fx.Node) -> bool:
+    """Whether it is one, alone or in a softmax: also a number to the power of a tensor."""
+    name = name_of(node)
+    return name in EXPONENTIALS or (name in ("pow", "__rpow__") and not isinstance(node.args[0], torch.fx.Node))
+
+
 def spell_sizes_out(graph: torch.fx.Graph) -> None:
     """Gives calls that take a tuple of sizes from one node, such as view(x.size()), its numbers one by one."""
     for node in list(graph.nodes):
@@ -98,9 +119,8 @@ def spell_sizes_out(graph: torch.fx.Graph) -> None:
                     with graph.inserting_after(node):
                         numbers[i] = graph.call_function(operator.getitem, (node, i))
                     numbers[i].meta = {**node.meta, "example_value": size}
-            user.args, user.kwargs = torch.fx.node.map_aggregate(
-                (user.args, user.kwargs), lambda a, node=node, numbers=numbers: tuple(numbers) if a is node else a
-            )
+            spelled = {node: tuple(numbers)}
+            user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), lambda a, to=spelled: to.get(a, a))
 
 
 def name_of(node: torch.fx.Node) -> str:
@@ -141,7 +161,7 @@ def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node
             held = {n for n in node.all_input_nodes if n.op == "get_attr"}
             return {node, users[0], *held, *node.users}, users[0], ""
         return {node}, node, "its log-sum-exp is used too"
-    if name not in MATMULS:
+    if not is_matmul(node):
         return None, node, ""
     missed = ""
     for operand in _tensor_operands(node):
@@ -172,18 +192,18 @@ def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
         order.append(node)
         if len(order) > MAX_PATH:
             return set(), ""
-        if name_of(node) in MATMULS or name_of(node) in LAYERS:
+        if is_matmul(node) or name_of(node) in LAYERS:
             continue
         for producer in node.all_input_nodes:
             if producer not in seen:
                 seen.add(producer)
                 pending.append(producer)
     found = set(order)
-    matmuls = {n for n in order if name_of(n) in MATMULS}
+    matmuls = {n for n in order if is_matmul(n)}
     if operand in matmuls:
         return set(), ""
     reaching = _between(matmuls, found - {n for n in found if name_of(n) in LAYERS})
-    if operand in reaching and any(name_of(n) in EXPONENTIALS for n in reaching):
+    if operand in reaching and any(_is_exponential(n) for n in reaching):
         return reaching, ""
     return set(), _why_no_scores(operand, found, outside)
 
@@ -215,7 +235,7 @@ def _between(starts: set[torch.fx.Node], among: set[torch.fx.Node]) -> set[torch
     reached, pending = set(starts), list(starts)
     while pending:
         for user in pending.pop().users:
-            if user in among and user not in reached and name_of(user) not in MATMULS:
+            if user in among and user not in reached and not is_matmul(user):
                 reached.add(user)
                 pending.append(user)
     return reached
@@ -231,7 +251,7 @@ def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.f
         found, pending = set[torch.fx.Node](), [divisor]
         while divisor is not node and pending and len(found) < MAX_PATH:
             step = pending.pop()
-            if step not in core and step not in found and step.op != "placeholder" and name_of(step) not in MATMULS:
+            if step not in core and step not in found and step.op != "placeholder" and not is_matmul(step):
                 found.add(step)
                 pending += step.all_input_nodes
         if any(i in path for n in found for i in n.all_input_nodes):

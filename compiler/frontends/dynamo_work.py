@@ -1,14 +1,16 @@
 """How much work a part of a graph is: the floating-point operations of its matmuls, from the sizes of its inputs."""
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 import torch
 
-from .dynamo_regions import ATTENTIONS, MATMULS, name_of
+from .dynamo_regions import ATTENTIONS, is_matmul, name_of
 
 UNKNOWN = 10**18
+INTEGER_FUNCTIONS = {"FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod}  # of torch
 
 
 def flops(part: torch.fx.GraphModule) -> Callable[[Sequence[Any]], int]:
@@ -18,22 +20,30 @@ def flops(part: torch.fx.GraphModule) -> Callable[[Sequence[Any]], int]:
         total += _of(node)
     at = _symbols(part)
     free = sorted(total.free_symbols, key=str)
-    if not free or not set(free) <= at.keys():
+    if not free or not set(free) <= at.keys() or not _functions(total) <= INTEGER_FUNCTIONS.keys():
         fixed = UNKNOWN if free else int(total)
         return lambda inputs: fixed
-    formula = sympy.lambdify(free, total)
+    formula = sympy.lambdify(free, total, modules=[INTEGER_FUNCTIONS, "math"])
     places = [at[symbol] for symbol in free]
     return lambda inputs: formula(*[inputs[i] if d is None else inputs[i].shape[d] for i, d in places])
 
 
+def _functions(expr: Any) -> set[str]:
+    return {type(f).__name__ for f in expr.atoms(sympy.Function)}
+
+
 def _of(node: torch.fx.Node) -> Any:
     name = name_of(node)
-    tensors = [v for n in node.all_input_nodes if isinstance(v := n.meta.get("example_value"), torch.Tensor)]
+    nodes: list[torch.fx.Node] = []
+    torch.fx.map_arg((node.args, node.kwargs), nodes.append)  # each as often as it is an argument
+    tensors = [v for n in nodes if isinstance(v := n.meta.get("example_value"), torch.Tensor)]
     if name in ATTENTIONS and len(tensors) >= 3:
         query, key, value = tensors[:3]
         return 2 * _elements(query.shape[:-1]) * _size(key.shape[-2]) * (_size(key.shape[-1]) + _size(value.shape[-1]))
     result = node.meta.get("example_value")
-    if name in MATMULS and isinstance(result, torch.Tensor) and len(tensors) >= 2:
+    if name == "sum" and is_matmul(node):
+        return 2 * _elements(tensors[0].shape)
+    if is_matmul(node) and isinstance(result, torch.Tensor) and len(tensors) >= 2:
         a, b = tensors[-2:]
         reduced = a.shape[-1] if name != "einsum" else max(a.shape[-1], b.shape[-1], key=_hint)  # more or less
         return 2 * _elements(result.shape) * _size(reduced)

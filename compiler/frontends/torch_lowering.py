@@ -52,6 +52,24 @@ def scaled_dot_product_attention(
     return torch.matmul(weights.to(value.dtype), _repeated(value, query, enable_gqa))
 
 
+def flash_attention_for_cpu(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """What scaled_dot_product_attention is to torch's own kernel: the output and, in f32, its log-sum-exp."""
+    if dropout_p:
+        return NotImplemented
+    scores = _scores(query, key, attn_mask, is_causal, scale, enable_gqa=False)
+    weights = torch._safe_softmax(scores, -1)
+    return torch.matmul(weights.to(value.dtype), value), torch.logsumexp(scores.to(torch.float32), -1)
+
+
 def _scores(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -120,6 +138,7 @@ def decompositions() -> dict[Any, Callable]:
 
     table = {op: f for op, f in get_decomposition_table().items() if op._overloadpacket not in KEPT_WHOLE}
     table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
+    table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default] = flash_attention_for_cpu
     table[torch.ops.aten.pow.Tensor_Scalar] = power
     table[torch.ops.aten.index_copy.default] = index_copy
     table[torch.ops.aten.index_put.default] = index_put

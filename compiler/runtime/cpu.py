@@ -71,7 +71,7 @@ def symbol_sources() -> list[ctypes.CDLL]:
     found = [ctypes.CDLL(None)] if openmp is None else [openmp, ctypes.CDLL(None)]
     for name in ("libm.so.6", "libgcc_s.so.1"):
         with contextlib.suppress(OSError):
-            found.append(ctypes.CDLL(name))
+            found.append(ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL))
     return found
 
 
@@ -122,6 +122,7 @@ class CpuKernel:
         if isinstance(code, elf.Code):
             address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
         else:
+            symbol_sources()  # loads what the engine finds by itself then
             library = openmp_library()
             self._engine = execution_engine.ExecutionEngine(
                 code, opt_level=3, shared_libs=[library] if library else [], enable_object_dump=True

@@ -16,7 +16,8 @@ from typing import Any
 from .cuda_arrays import BYTES, Array, Library
 from .cuda_driver import INVALID_CONTEXT, CudaError, driver
 from .dlpack import contiguous_strides
-from .program import Program
+from .program import TENSOR_MAP, Program
+from .tensor_maps import TensorMap
 
 FUNCTION_OF = Callable[[str, int], ctypes.c_void_p]  # by a kernel's name and its shared memory
 
@@ -56,6 +57,7 @@ class Plan:
         self.arguments: list[tuple[int, int, list[int]]] = []
         self.made: list[tuple[int, list[int], Callable[[], Any]]] = []
         self.scalars: list[tuple[int, int, str]] = []  # number, word, type
+        self.maps: list[tuple[int, TensorMap]] = []  # the word that has its array's address
         self._places: dict[int, list[int]] = {}
         self._roots: dict[int, int] = {}  # of what is another array in another shape
         self._masks: dict[int, int] = {}
@@ -80,6 +82,10 @@ class Plan:
                 shape = tuple(next(sizes) if s is None else s for s in shape)
                 shapes[number] = (shape, element)
                 result = self._target(number, shape, element, given, device)
+            elif step.kind == "tensor_map":
+                array, *extents = operands
+                element, box = step.detail
+                result = step.operands[0], TensorMap(element, box, extents, array.strides)
             elif step.kind == "expand":
                 groups, sizes = step.detail
                 result = _expanded(operands[0], groups, sizes, iter(operands[1:]))
@@ -110,12 +116,19 @@ class Plan:
         blocks, *parameters = operands
         if not blocks:
             return
-        first = len(self.words)
+        places: list[int | TensorMap] = []  # of each parameter
         for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
+            if kind == TENSOR_MAP:
+                of, made = value
+                self.maps.append((self._places[self._roots.get(of, of)][0], made))
+                places.append(made)
+                continue
+            first = len(self.words)
             if isinstance(kind, str):
                 if number < arguments:
                     self.scalars.append((number, len(self.words), kind))
                 self.words.append(bits(value, kind))
+                places.append(first)
                 continue
             element, dynamic, rank, last, dense = kind
             self._check_strides(number, value, element, last, dense)
@@ -126,15 +139,17 @@ class Plan:
             self.words += [value.shape[d] for d in dynamic]
             strides = [0 if value.shape[d] == 1 else s for d, s in enumerate(value.strides)]
             self.words += [s & (2**64 - 1) for s in (strides[: rank - 1] if dense else strides)]
+            places += range(first, len(self.words))
         config = Config(blocks, 1, 1, threads, 1, 1, shared, None, None, 0)
-        self.launches.append((functions(name, shared), config, first, len(self.words) - first))
+        self.launches.append((functions(name, shared), config, places))
 
     def _point(self) -> None:
         """Launches as the driver takes them: its parameters are addresses of our words."""
         start = ctypes.addressof(self.buffer)
         found = []
-        for function, config, first, count in self.launches:
-            pointers = (ctypes.c_void_p * max(count, 1))(*(start + 8 * (first + i) for i in range(count)))
+        for function, config, places in self.launches:
+            addresses = [p.parameter if isinstance(p, TensorMap) else start + 8 * p for p in places]
+            pointers = (ctypes.c_void_p * max(len(places), 1))(*addresses)
             found.append((config, (ctypes.byref(config), function, pointers, None)))
         self.launches = found
 
@@ -178,6 +193,9 @@ class Plan:
                     words[place] = address
             for number, place, kind in self.scalars:
                 words[place] = bits(values[number], kind)
+            for place, made in self.maps:
+                if not made.point(words[place]):
+                    raise Misfit(f"the copy engine does not take an array of {made}")
             stream = self.library.stream(self.device)
             for config, fixed in self.launches:
                 config.stream = stream

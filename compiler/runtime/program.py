@@ -24,18 +24,20 @@ ARITHMETIC = {
     "arith.maxsi": "max(a, b)",
     "arith.minsi": "min(a, b)",
 }
+TENSOR_MAP = "tensor_map"  # a launch's parameter of this kind
 ALIASES = ("bufferization.to_buffer", "bufferization.to_tensor", "memref.cast")
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """`kind`: constant, dim, arithmetic, alloc, launch, collapse or expand. Values are numbered: arguments first, then
-    results of steps.
+    """`kind`: constant, dim, arithmetic, alloc, tensor_map, launch, collapse or expand. Values are numbered: arguments
+    first, then results of steps.
 
     constant: `detail` is the number. dim: `operands` = (array, dimension). arithmetic: `detail` is the formula.
     alloc: `detail` = (element, shape with None where the next operand says). launch: `detail` = (kernel, threads,
-    shared bytes, the parameters' kinds), `operands` = (blocks, parameters…). collapse: `detail` = groups of dimensions;
-    expand: `detail` = (groups, sizes with None where the next operand says).
+    shared bytes, the parameters' kinds), `operands` = (blocks, parameters…). tensor_map: `detail` = (element, box),
+    `operands` = (array, sizes…). collapse: `detail` = groups of dimensions; expand: `detail` = (groups, sizes with None
+    where the next operand says).
     """
 
     kind: str
@@ -55,7 +57,8 @@ class Program:
         """The arguments that sizes or grids are computed from: not those that only kernels read."""
         found: set[int] = set()
         for step in self.steps:
-            found.update(step.operands[:1] if step.kind == "launch" else step.operands)
+            sizes = {"launch": step.operands[:1], "tensor_map": step.operands[1:]}
+            found.update(sizes.get(step.kind, step.operands))
         return {n for n in found if n < self.arguments}
 
     def plain(self) -> Any:
@@ -109,6 +112,9 @@ def host_program(function: ir.OpView) -> Program:
             kind = ir.MemRefType(op.results[0].type)
             shape = tuple(None if s == DYNAMIC else s for s in kind.shape)
             emit(op, "alloc", list(op.operands), (str(kind.element_type), shape))
+        elif op.name == "tile.tensor_map":
+            box = tuple(ir.IntegerAttr(size).value for size in op.attributes["box"])
+            emit(op, "tensor_map", list(op.operands), (str(op.operands[0].type.element_type), box))
         elif op.name == "gpu.launch_func":
             _launch(op, emit)
         elif op.name == "func.return":
@@ -136,8 +142,11 @@ def _launch(op: ir.Operation, emit: Any) -> None:
 def _parameter(kind: ir.Type) -> Any:
     """A memref: (element, which sizes are passed, rank, the last size if it is known, whether rows are dense); the
     strides of all dimensions are passed, but the last one of dense rows. A scalar: its type."""
+    from ...dialects.tile import is_tensor_map
     from ...transforms.nvidia.values import has_dense_rows
 
+    if is_tensor_map(kind):
+        return TENSOR_MAP
     if isinstance(kind, ir.MemRefType):
         dynamic = tuple(d for d, s in enumerate(kind.shape) if s == DYNAMIC)
         last = kind.shape[-1] if kind.rank and kind.shape[-1] != DYNAMIC else None

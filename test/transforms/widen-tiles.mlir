@@ -1,4 +1,5 @@
-// RUN: attn-opt %s --widen-tiles | FileCheck %s
+// RUN: attn-opt %s --widen-tiles="matrix=none" | FileCheck %s
+// RUN: attn-opt %s --widen-tiles="matrix=amx-bf16" | FileCheck %s
 
 #scalar = affine_map<(i, j) -> ()>
 #id = affine_map<(i, j) -> (i, j)>

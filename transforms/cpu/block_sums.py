@@ -60,5 +60,5 @@ class Block:
     height: int
     width: int
     k: Extent
-    place: Callable[[int, int], Place]
+    place: Callable[[Extent, int], Place]
     from_zero: bool

@@ -2,82 +2,86 @@
 
 A vector has the sums of 16 columns; one instruction adds to each the products of a pair of A's row, which is read as
 32 bits and broadcast, and of a pair of B's column, of which a row of a panel has 16. A register tile is 8 rows × 2
-vectors.
+vectors; loops carry it along k.
 """
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, vector, x86
 from .block_sums import Block
-from .tile_panels import DEPTH, PAIRS, ROWS, if_else, plus, value_of
+from .tile_panels import DEPTH, PAIRS, ROWS, for_each, if_else, plus, value_of
 
 REGISTER_ROWS = 8
-Sums = dict[tuple[int, int], ir.Value]  # by row and vector
+STEPS = 4  # pairs of k that are unrolled
+Sums = list[ir.Value]
 
 
 def emit(block: Block) -> None:
     """Adds the product to the block."""
-    for first in range(0, ROWS * block.height, REGISTER_ROWS):
-        _register_tile(block, first)
+    for_each(ROWS * block.height, lambda first: _RegisterTile(block, first).emit(), step=REGISTER_ROWS)
 
 
-def _register_tile(block: Block, first: int) -> None:
-    k = block.k
-    keys = [(r, j) for r in range(first, first + REGISTER_ROWS) for j in range(block.width)]
-    whole = k // DEPTH if isinstance(k, int) else arith.divui(k, build.index(DEPTH))
-    sums = [_load(block, *key) for key in keys]
-    loop = scf.ForOp(build.index(0), value_of(whole), build.index(1), sums)
-    with ir.InsertionPoint(loop.body):
-        carried = dict(zip(keys, loop.inner_iter_args, strict=True))
-        _multiply(block, carried, first, loop.induction_variable, False)
-        scf.YieldOp(list(carried.values()))
-    done = dict(zip(keys, loop.results, strict=True))
+class _RegisterTile:
+    """Rows from `first` on, counted from the block's first one."""
 
-    def finish(sums: Sums) -> None:
-        for key, value in sums.items():
-            target, at = _place(block, *key)
+    def __init__(self, block: Block, first: ir.Value):
+        self.block = block
+        self.rows = [plus(first, r) for r in range(REGISTER_ROWS)]
+        self.n_tile = arith.divui(block.start[1], build.index(ROWS))
+        self.keys = [(r, j) for r in range(REGISTER_ROWS) for j in range(block.width)]
+
+    def emit(self) -> None:
+        k = self.block.k
+        whole = k // DEPTH if isinstance(k, int) else arith.divui(k, build.index(DEPTH))
+        loop = scf.ForOp(build.index(0), value_of(whole), build.index(1), [self._load(*key) for key in self.keys])
+        with ir.InsertionPoint(loop.body):
+            scf.YieldOp(self._multiply(list(loop.inner_iter_args), loop.induction_variable, False))
+        sums = list(loop.results)
+
+        def rest() -> None:
+            self._store(self._multiply(sums, value_of(whole), True))
+
+        if isinstance(k, int):
+            rest() if k % DEPTH else self._store(sums)
+            return
+        is_cut = arith.cmpi(arith.CmpIPredicate.ne, arith.muli(whole, build.index(DEPTH)), k)
+        if_else(is_cut, rest, lambda: self._store(sums))
+
+    def _load(self, row: int, j: int) -> ir.Value:
+        kind = ir.VectorType.get([ROWS], ir.F32Type.get())
+        if self.block.from_zero:
+            zero = ir.FloatAttr.get(kind.element_type, 0.0)
+            return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, zero)).result
+        value, at, _ = self.block.place(self.rows[row], ROWS * j)
+        return vector.LoadOp(kind, value, at).result
+
+    def _store(self, sums: Sums) -> None:
+        for (row, j), value in zip(self.keys, sums, strict=True):
+            target, at, _ = self.block.place(self.rows[row], ROWS * j)
             vector.StoreOp(value, target, at)
 
-    def rest() -> None:
-        _multiply(block, done, first, value_of(whole), True)
-        finish(done)
+    def _multiply(self, sums: Sums, k_tile: ir.Value, is_rest: bool) -> Sums:
+        """The sums with the products of one tile of k added."""
+        loop = scf.ForOp(build.index(0), build.index(PAIRS), build.index(STEPS), sums)
+        with ir.InsertionPoint(loop.body):
+            found = list(loop.inner_iter_args)
+            for step in range(STEPS):
+                found = self._pair(found, k_tile, plus(loop.induction_variable, step), is_rest)
+            scf.YieldOp(found)
+        return list(loop.results)
 
-    if isinstance(k, int):
-        rest() if k % DEPTH else finish(done)
-        return
-    is_cut = arith.cmpi(arith.CmpIPredicate.ne, arith.muli(whole, build.index(DEPTH)), k)
-    before = dict(done)
-    if_else(is_cut, rest, lambda: finish(before))
-
-
-def _place(block: Block, row: int, j: int) -> tuple[ir.Value, list[ir.Value]]:
-    """Where a vector of sums is."""
-    value, at, _ = block.place(row, ROWS * j)
-    return value, at
-
-
-def _load(block: Block, row: int, j: int) -> ir.Value:
-    kind = ir.VectorType.get([ROWS], ir.F32Type.get())
-    if block.from_zero:
-        return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
-    value, at = _place(block, row, j)
-    return vector.LoadOp(kind, value, at).result
-
-
-def _multiply(block: Block, sums: Sums, first: int, k_tile: ir.Value, is_rest: bool) -> None:
-    m0, n0 = block.start
-    n_tile = arith.divui(n0, build.index(ROWS))
-    pair, pairs = (ir.VectorType.get([n], ir.BF16Type.get()) for n in (2, DEPTH))
-    i32 = ir.IntegerType.get_signless(32)
-    as_bits = ir.VectorType.get([1], i32)
-    rows = range(first, first + REGISTER_ROWS)
-    places = [block.a.at(plus(m0, r), k_tile, is_rest, 0)[:2] for r in rows]
-    columns = [block.panel.subscripts(plus(n_tile, j), k_tile, 0) for j in range(block.width)]
-    for p in range(PAIRS):
-        of_b = [vector.LoadOp(pairs, block.panel.value, [*at[:-2], build.index(p), at[-1]]).result for at in columns]
-        for r, (value, at) in zip(rows, places, strict=True):
-            read = vector.LoadOp(pair, value, [*at[:-1], plus(at[-1], 2 * p)]).result
-            bits = vector.extract(vector.bitcast(as_bits, read), [], [0])
+    def _pair(self, sums: Sums, k_tile: ir.Value, pair: ir.Value, is_rest: bool) -> Sums:
+        block, bf16, i32 = self.block, ir.BF16Type.get(), ir.IntegerType.get_signless(32)
+        two, pairs = (ir.VectorType.get([n], bf16) for n in (2, DEPTH))
+        of_b = []
+        for j in range(block.width):
+            *at, _, last = block.panel.subscripts(plus(self.n_tile, j), k_tile, 0)
+            of_b.append(vector.LoadOp(pairs, block.panel.value, [*at, pair, last]).result)
+        of_a = []
+        for row in self.rows:
+            value, at, _ = block.a.at(arith.addi(block.start[0], row), k_tile, is_rest, 0)
+            column = arith.addi(at[-1], arith.muli(pair, build.index(2)))
+            read = vector.LoadOp(two, value, [*at[:-1], column]).result
+            bits = vector.extract(vector.bitcast(ir.VectorType.get([1], i32), read), [], [0])
             spread = vector.BroadcastOp(ir.VectorType.get([PAIRS], i32), bits).result
-            of_a = vector.bitcast(pairs, spread)
-            for j, column in enumerate(of_b):
-                sums[r, j] = x86.avx512_dot(sums[r, j], of_a, column)
+            of_a.append(vector.bitcast(pairs, spread))
+        return [x86.avx512_dot(c, of_a[row], of_b[j]) for (row, j), c in zip(self.keys, sums, strict=True)]

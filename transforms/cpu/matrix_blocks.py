@@ -197,8 +197,8 @@ class BlockedProduct:
                     self._cut_block(a, panel, c, (m0, n0), (height, width), extents, frame)
                     return
 
-                def place(i: int, j: int) -> Place:
-                    return c.value, c.subscripts(plus(m0, i), plus(n0, j)), stride
+                def place(i: Extent, j: int) -> Place:
+                    return c.value, c.subscripts(arith.addi(m0, value_of(i)), plus(n0, j)), stride
 
                 self.unit(Block(a, panel, self.parts, (m0, n0), height, width, k, place, self.from_zero))
 
@@ -206,7 +206,16 @@ class BlockedProduct:
 
         _over_blocks(n, column)
 
-    def _cut_block(self, a, panel, c: Matrix, start, tiles, extents, frame: ir.Operation) -> None:
+    def _cut_block(
+        self,
+        a: Rows,
+        panel: Panel,
+        c: Matrix,
+        start: tuple[ir.Value, ir.Value],
+        tiles: tuple[int, int],
+        extents: Sequence[Extent],
+        frame: ir.Operation,
+    ) -> None:
         """A block of which only a part exists, by way of a scratch block."""
         scratch = self._in_frame(frame, [BLOCK, BLOCK], self.f32)
         m, n, k = extents
@@ -215,8 +224,8 @@ class BlockedProduct:
         if not self.from_zero:
             self._copy(c, start, whole, (build.index(0), build.index(0)), rows, n, start[1], tiles[1])
 
-        def place(i: int, j: int) -> Place:
-            return scratch, whole.subscripts(build.index(i), build.index(j)), build.index(BLOCK)
+        def place(i: Extent, j: int) -> Place:
+            return scratch, whole.subscripts(value_of(i), build.index(j)), build.index(BLOCK)
 
         self.unit(Block(a, panel, self.parts, start, tiles[0], tiles[1], k, place, self.from_zero))
         self._copy(whole, (build.index(0), build.index(0)), c, start, rows, n, start[1], tiles[1])

@@ -37,9 +37,8 @@ class MatrixContractions(Pass):
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
-        prepacking = Prepacking()
+        unit, prepacking = matrix_unit(self.matrix), Prepacking()
         for generic in ops_in(op, "linalg.generic"):
-            unit = matrix_unit(self.matrix, generic)
             if generic.results or not suits(generic, unit):
                 continue
             product = product_of(generic)

@@ -17,7 +17,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..host import host_features, tiles_allowed
-from ..passes import PassError, warn
+from ..passes import PassError
 from ..rewriting import defining_op, ops_in
 
 UNITS = ("amx-fp16", "amx-bf16", "dot", "none")
@@ -27,19 +27,22 @@ DOT_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512_bf16"}
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
 
 
-def matrix_unit(choice: str = "", op: ir.Operation | None = None) -> str:
-    """The unit in use: `choice`, or the best that the host has; tells at `op` where the system forbids one."""
+def matrix_unit(choice: str = "") -> str:
+    """The unit in use: `choice`, or the best that the host has and the system lets this process use."""
     if choice:
         if choice not in UNITS:
-            raise PassError(f"unknown matrix instructions '{choice}'; known: {', '.join(UNITS)}", op)
+            raise PassError(f"unknown matrix instructions '{choice}'; known: {', '.join(UNITS)}")
         return choice
     if host_features() >= AMX_FEATURES:
-        if tiles_allowed():
-            return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
-        if op is not None:
-            warn(op, "this process may not use AMX's tiles (arch_prctl was refused): products are computed in f32")
-        return "none"
+        if not tiles_allowed():
+            return "none"
+        return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
     return "dot" if host_features() >= DOT_FEATURES else "none"
+
+
+def is_refused() -> bool:
+    """True if the host has tiles that this process may not use."""
+    return host_features() >= AMX_FEATURES and not tiles_allowed()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ overflow gives inf, NaN gives NaN. Results below 2^-125 (f32) and 2^-1021 (f64) 
 | function | f32 | f64 | method |
 | -------- | --- | --- | ------ |
 | exp      | 2   | 2   | x = n·ln2 + r, 2ⁿ·p(r), ln2 in two parts (Cody and Waite 1980) |
-| exp2     | 2   | 2   | x = n + r |
+| exp2     | 3   | 2   | x = n + r |
 | expm1    | 4   | 4   | 2ⁿ·(p(r) − 1) + (2ⁿ − 1) |
 | log      | 2   | 2   | x = 2ⁿ·m, m in [√½, √2), 2·atanh((m − 1)/(m + 1)) as an odd series |
 | log2     | 4   | 4   | log(x)·log2(e) |

@@ -73,7 +73,8 @@ def _loop_of(op: ir.Operation) -> ir.Operation:
 
 
 def _is_contraction(generic: ir.Operation) -> bool:
-    return len(generic.operands) == 3 and any("reduction" in str(t) for t in generic.attributes["iterator_types"])
+    sums = any("reduction" in str(t) for t in generic.attributes["iterator_types"])
+    return sums and len(generic.operands) == 3 and len(generic.opview.outputs) == 1
 
 
 def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:

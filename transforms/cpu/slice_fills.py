@@ -18,12 +18,13 @@ class SliceFills(Pass):
     becomes
         scf.forall (%i) … { %2 = tensor.empty() : tensor<64x64xf32>   %1 = linalg.fill ins(%zero) outs(%2) …
 
-    What statistics and accumulators start from then needs no memory of the size of the whole.
+    What statistics and accumulators start from then needs no memory of the size of the whole. What a parallel loop
+    shares is, in an iteration, what it was before the loop.
     """
 
     def run(self, op: ir.Operation) -> None:
         for slice_ in ops_in(op, "tensor.extract_slice"):
-            fill = defining_op(slice_.operands[0])
+            fill = defining_op(_shared(slice_.operands[0]))
             kind = slice_.results[0].type
             if fill is None or fill.name != "linalg.fill" or kind.rank != fill.results[0].type.rank:
                 continue
@@ -32,3 +33,14 @@ class SliceFills(Pass):
             slice_.results[0].replace_all_uses_with(new)
             slice_.erase()
             erase_if_unused(fill)
+
+
+def _shared(value: ir.Value) -> ir.Value:
+    """What a tensor that an scf.forall shares was before the loop; other values themselves."""
+    if not isinstance(value.owner, ir.Block):
+        return value
+    loop, block = value.owner.owner.operation, value.owner
+    number = ir.BlockArgument(value).arg_number - (len(block.arguments) - len(loop.results))
+    if loop.name != "scf.forall" or number < 0:
+        return value
+    return loop.operands[len(loop.operands) - len(loop.results) + number]

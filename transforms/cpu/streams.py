@@ -21,6 +21,8 @@ def rows_ahead(op: Structured, operand: Operand) -> tuple[int, int] | None:
         return None
     if all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
         return None
+    if len(op.operands) != len(op.outputs) + 2:  # no contraction
+        return None
     wide = [i for i, d in enumerate(operand.dims) if d != NO_LOOP and (op.sizes[d] or LIKELY_SIZE) >= SHORT]
     if len(wide) < 2:
         return None

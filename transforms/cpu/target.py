@@ -9,5 +9,5 @@ def host_target(vector_bytes: int = 0) -> Target:
     features = host_features()
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-    many = "avx512vl" in features or "asimd" in features  # 32 registers of any width
+    many = (vector_bytes == 64 and "avx512vl" in features) or "asimd" in features  # 32 registers
     return Target(vector_bytes, 32 if many else 16)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
-from ..passes import Pass, option
+from ..passes import Pass, option, warn
 from ..rewriting import defining_op, erase_if_unused, ops_in
-from .matrix_unit import MATRIX_OPTION, is_native, matrix_unit, suits
+from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, is_native, is_refused, matrix_unit, suits
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, tile_values
 
 
@@ -30,6 +30,8 @@ class WidenTiles(Pass):
     def run(self, op: ir.Operation) -> None:
         unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
+            if not self.matrix and is_refused() and is_for_matrix_unit(loop, "amx-bf16"):
+                warn(loop, "computed in f32: the system refuses AMX's tiles to this process (arch_prctl)")
             _Widening(loop, unit).apply()
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tile import ConvertLayoutOp, LoadOp, layout_of, with_layout
+from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_layout
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import is_contraction
-from ..passes import Pass, PassError
+from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from .axes import COLUMN, ROW, Axes
 
+FUNCTIONS = ("math.tanh", "math.log", "math.log2", "math.sqrt", "math.rsqrt")
 LAYOUT_OF_ROLES = {(ROW, COLUMN): "fragment", (ROW,): "row", (COLUMN,): "column"}
 
 
@@ -32,17 +33,35 @@ class AssignLayouts(Pass):
 
     What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul
     takes its left operand from registers and its right one from shared memory; where that is computed (a cast or scale
-    of keys or values), its elements are "spread" over the threads, and so is all that they are computed from.
+    of keys or values), its elements are "spread" over the threads, and so is all that they are computed from. On Hopper
+    a left operand can stay in shared memory, too: where it is wide, and half as wide ones where the registers are wanted
+    for tiles that are loaded and for functions of scores.
     """
+
+    left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            _Assigner(kernel).run()
+            _Assigner(kernel, self.left_columns).run()
+
+
+def _is_crowded(kernel: ir.Operation) -> bool:
+    """Whether scores go through functions that take registers, or come together with another tile from memory."""
+    for op in ops_in(kernel, "linalg.generic"):
+        if any(o.name in FUNCTIONS for o in ops_in(op, "math.")):
+            return True
+        loads = [defining_op(v) for v in op.operands]
+        if not is_contraction(op) and any(
+            o is not None and o.name == "tile.load" and o.results[0].type.rank == 2 for o in loads
+        ):
+            return True
+    return False
 
 
 class _Assigner:
-    def __init__(self, kernel: ir.Operation):
+    def __init__(self, kernel: ir.Operation, left_columns: int):
         self.kernel = kernel
+        self.left_columns = left_columns // 2 if _is_crowded(kernel) else left_columns
 
     def run(self) -> None:
         self._own_constants()
@@ -98,7 +117,7 @@ class _Assigner:
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
 
     def _operands(self, op: ir.Operation) -> None:
-        wanted = {0: "operand_a", 1: "shared"} if is_contraction(op) else {}
+        wanted = {0: self._left(op.operands[0]), 1: "shared"} if is_contraction(op) else {}
         if layout_of(op.results[0].type) == "spread":
             wanted = dict.fromkeys(range(len(op.operands)), "spread")
         for number, operand in enumerate(op.operands):
@@ -106,6 +125,14 @@ class _Assigner:
                 if "spread" not in wanted.values():
                     self._check_order(op, number)
                 self._operand(op, number, wanted.get(number))
+
+    def _left(self, operand: ir.Value) -> str:
+        """The layout of a matmul's left operand."""
+        load = defining_op(operand)
+        if not self.left_columns or load is None or load.name != "tile.load" or operand.type.element_type.width != 16:
+            return "operand_a"
+        dense = dims_of(load.opview)[-1] == load.opview.memory.type.rank - 1
+        return "shared" if dense and operand.type.shape[1] > self.left_columns else "operand_a"
 
     def _operand(self, op: ir.Operation, number: int, layout: str | None) -> None:
         operand = op.operands[number]

@@ -8,6 +8,7 @@ of the first matmul and k of the second). Every other axis must have extent 1, a
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
+from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured
 from ..attention import contraction_loops, is_contraction
@@ -159,7 +160,12 @@ class Axes:
 
     def _known(self, value: ir.Value, dynamic: Iterator[ir.Value]) -> None:
         for d, size in enumerate(value.type.shape):
-            self._sizes[(value, d)] = next(dynamic) if size == DYNAMIC else size
+            found = next(dynamic) if size == DYNAMIC else size
+            op = defining_op(found) if isinstance(found, ir.Value) else None
+            if op is not None and op.name == "tensor.dim" and not self.is_memory(op.operands[0]):
+                self._union((value, d), (op.operands[0], constant_value(op.operands[1])))  # as long as that tile
+            else:
+                self._sizes[(value, d)] = found
 
     def _structured(self, op: ir.Operation) -> None:
         if any(isinstance(v.type, ir.RankedTensorType) for v in op.results):
@@ -199,6 +205,8 @@ class Axes:
                 if axis.role not in (BATCH, role):
                     raise PassError("a dimension is rows of one matmul and columns of another: not lowered yet", op)
                 axis.role = role
+        if not self._contractions:
+            self._assign_by_place()
         for node, axis in self._axes.items():
             if axis.role == BATCH and axis.extent > 1:
                 owner = node[0] if isinstance(node[0], ir.Operation) else defining_op(node[0])
@@ -207,6 +215,20 @@ class Axes:
                     "by 1",
                     owner or self.forall,
                 )
+
+    def _assign_by_place(self) -> None:
+        """Where no matmul tells: the last dimension of a tile with two wide ones is columns, the other rows."""
+        values = {node[0] for node in self._parent if isinstance(node[0], ir.Value)}
+        for value in sorted(values, key=lambda v: -v.type.rank):
+            axes = [self.of(value, d) for d in range(value.type.rank)]
+            wide = [axis for axis in axes if axis.extent > 1]
+            if len(wide) == 2 and all(axis.role == BATCH for axis in wide):
+                wide[0].role, wide[1].role = ROW, COLUMN
+            elif len(wide) == 1 and wide[0].role == BATCH and not any(len(self._wide(v)) == 2 for v in values):
+                wide[0].role = ROW
+
+    def _wide(self, value: ir.Value) -> list[Axis]:
+        return [axis for d in range(value.type.rank) if (axis := self.of(value, d)).extent > 1]
 
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:
         extent = upper_bound(size)

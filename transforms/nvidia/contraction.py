@@ -17,28 +17,42 @@ BLOCKS_AT_ONCE = 4  # of eight columns, each a chain of products
 
 
 def wgmma(
-    a: Registers, b: Shared, k_dim: int, accumulator: Registers | None, n: int, element: str, wait: bool
+    a: Registers | Shared,
+    b: Shared,
+    k_dim: int,
+    accumulator: Registers | None,
+    n: int,
+    element: str,
+    wait: bool,
+    thread: Thread,
 ) -> list[ir.Value]:
-    """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over.
+    """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over. A in shared memory has
+    its columns side by side.
 
     Without `wait` the registers must not be touched until `wait_matmuls`.
 
     One block of assembly, so that nothing comes between the instructions and their registers.
     """
-    steps = len(a.values) // 4
     k_major = b.inner == k_dim
     count = n // 2
     registers = [f"${i}" for i in range(count)]
     first_a = count * (1 if accumulator is None else 2)
-    descriptor = f"${first_a + len(a.values)}"
-    lines = ["{", ".reg .b64 d;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
+    of_a = a.values if isinstance(a, Registers) else [_rows_descriptor(a, thread)]
+    steps = a.shape[1] // 16
+    descriptor = f"${first_a + len(of_a)}"
+    lines = ["{", ".reg .b64 d, e;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
     for step in range(steps):
         lines.append(f"add.s64 d, {descriptor}, {_descriptor_step(b, step, k_major)};")
         lines.append(f"setp.ne.b32 p, {0 if accumulator is None and step == 0 else 1}, 0;")
-        operand = ", ".join(f"${first_a + 4 * step + i}" for i in range(4))
+        if isinstance(a, Registers):
+            operand = f"{{{', '.join(f'${first_a + 4 * step + i}' for i in range(4))}}}"
+        else:
+            lines.append(f"add.s64 e, ${first_a}, {_descriptor_step(a, step, True)};")
+            operand = "e"
+        orders = f"{'' if isinstance(a, Registers) else '0, '}{0 if k_major else 1}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} "
-            f"{{{', '.join(registers)}}}, {{{operand}}}, d, p, 1, 1, {0 if k_major else 1};"
+            f"{{{', '.join(registers)}}}, {operand}, d, p, 1, 1, {orders};"
         )
     lines.append("wgmma.commit_group.sync.aligned;")
     if wait:
@@ -46,8 +60,8 @@ def wgmma(
     lines.append("}")
     outputs = ["=f"] * count
     inputs = [] if accumulator is None else [str(i) for i in range(count)]
-    inputs += ["r"] * len(a.values) + ["l"]
-    operands = [*([] if accumulator is None else accumulator.values), *a.values, _descriptor(b, k_major)]
+    inputs += ["r" if isinstance(a, Registers) else "l"] * len(of_a) + ["l"]
+    operands = [*([] if accumulator is None else accumulator.values), *of_a, _descriptor(b, k_major)]
     return asm("\n".join(lines), ",".join(outputs + inputs), operands, [f32()] * count)
 
 
@@ -69,6 +83,12 @@ def _descriptor(b: Shared, k_major: bool) -> ir.Value:
     )
     leading = 1 if k_major else b.outer_size * 8
     return create("arith.ori", i64(), place, constant(i64(), leading << 16 | 64 << 32 | 1 << 62))
+
+
+def _rows_descriptor(a: Shared, thread: Thread) -> ir.Value:
+    """The descriptor of a warpgroup's 64 rows of a tile."""
+    mine = Shared(add(a.address, mul(div(thread.warp, 4), 64 * 128)), a.shape, a.inner)
+    return _descriptor(mine, k_major=True)
 
 
 def _descriptor_step(b: Shared, step: int, k_major: bool) -> int:

@@ -17,7 +17,7 @@ from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import ops_of
 from .scalars import emit_scalar
-from .thread import Registers, Thread, at, constant, create, f32, i32, places, register_type
+from .thread import Registers, Thread, at, constant, create, f32, places, register_type, shuffled
 
 ROWS, COLUMNS = 0, 1
 
@@ -201,7 +201,7 @@ class Elementwise:
                 chains = [self._combine(combiner, a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
             total = chains[0]
             for distance in (1, 2):
-                total = self._combine(combiner, total, shuffled(total, distance))
+                total = self._combine(combiner, total, shuffled(total, "bfly", distance))
             if product:
                 total = create("arith.mulf", f32(), total, constant(f32(), product[1]))
             values.append(self._combine(combiner, init.values[row], total))
@@ -219,10 +219,3 @@ class Elementwise:
     @staticmethod
     def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
         return create(combiner.name, register_type(a.type), a, b)
-
-
-def shuffled(value: ir.Value, distance: int) -> ir.Value:
-    """The value of the thread whose lane differs by `distance` in its bits."""
-    mask, clamp = constant(i32(), -1), constant(i32(), 31)
-    kind = ir.Attribute.parse("#nvvm<shfl_kind bfly>")
-    return create("nvvm.shfl.sync", f32(), mask, value, constant(i32(), distance), clamp, kind=kind)

@@ -34,10 +34,11 @@ class FuseConsumers(Pass):
     def run(self, op: ir.Operation) -> None:
         for region in op.regions:
             for block in region.blocks:
-                for inner in ops_of(block):
+                ops = [o for o in ops_of(block) if o.name in ("scf.forall", "func.func", "builtin.module")]
+                for inner in ops:  # no consumer among them: these are erased on the way
                     if inner.name == "scf.forall":
                         self._fuse_all(inner)
-                    elif inner.name in ("func.func", "builtin.module"):
+                    else:
                         self.run(inner)
 
     def _fuse_all(self, forall: ir.Operation) -> None:

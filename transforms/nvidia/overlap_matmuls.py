@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import WaitMatmulsOp
+from ...dialects.tile import WaitMatmulsOp, layout_of
 from ..attention import is_contraction
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
+from .bulk_copies import bulk_copies
+from .copying import copy_op
 
 ASYNC = "tile.async"
 REGISTERS, OTHER_REGISTERS = 255, 60
@@ -42,20 +44,23 @@ class OverlapMatmuls(Pass):
     all in a scf.if that asks whether there is an iteration at all. For Hopper, whose matmuls are asynchronous
     (FlashAttention-3, Shah et al. 2024, §3.2: intra-warpgroup pipelining).
 
-    Done where the output has more than `min-columns` columns, below which the longer way costs more than it hides;
-    where a thread's registers hold it: scores, output, both left operands and what else there is; and where a kernel
-    has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost more.
+    Done where a thread's registers hold it: scores, output, both left operands and what else there is; and where a
+    kernel has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost more.
+    Where the copy engine does not do the loads, the output must have more than `min-columns` columns, below which the
+    longer way costs more than it hides.
     """
 
-    min_columns: int = option("least number of columns of the second matmul, less one", 64)
+    min_columns: int = option("least number of columns of the second matmul, less one, without copy engine", 64)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
+            bulk = bulk_copies(kernel)
             plans = [_Plan.of(o) for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]
             if len(plans) != 1:
                 continue
             for plan in plans:
-                if plan is not None and plan.columns > self.min_columns and plan.registers <= REGISTERS:
+                least = 0 if bulk else self.min_columns
+                if plan is not None and plan.columns > least and plan.registers <= REGISTERS:
                     location = plan.loop.location
                     plan.rewrite()
                     remark(location, "the second matmul of an iteration overlaps with the next iteration's softmax")
@@ -76,7 +81,7 @@ class _Plan:
         body = for_body(loop)
         ops = ops_of(body)
         matmuls = [o for o in ops if is_contraction(o)]
-        if len(matmuls) != 2 or any(len(o.regions) and o.name != "linalg.generic" for o in ops):
+        if len(matmuls) != 2 or any(len(o.regions) and o.name not in ("linalg.generic", "scf.if") for o in ops):
             return None
         if any(o.operands[0].type.element_type.width != 16 for o in matmuls):  # wgmma's; others are not asynchronous
             return None
@@ -113,7 +118,8 @@ class _Plan:
     def registers(self) -> int:
         """Of a thread: fragments have a register for two columns, left operands one for four; the rest is a guess."""
         scores = self.first.results[0].type.shape[1]
-        depth = self.first.operands[0].type.shape[1]
+        left = self.first.operands[0].type
+        depth = left.shape[1] if layout_of(left) == "operand_a" else 0
         return scores // 2 + self.columns // 2 + scores // 4 + depth // 4 + OTHER_REGISTERS
 
     def rewrite(self) -> None:
@@ -145,7 +151,7 @@ class _Plan:
         late = self._late()
         for op in ops_of(for_body(self.loop))[:-1]:
             if op not in late:
-                _copy(op, values)
+                copy_op(op, values)
 
     def _iterations(self, lower: ir.Value, upper: ir.Value, step: ir.Value, inits) -> list[ir.Value]:
         body = for_body(self.loop)
@@ -153,7 +159,7 @@ class _Plan:
         values: dict[ir.Value, ir.Value] = dict(zip(body.arguments, [lower, *inits], strict=True))
         self._early(values)
         for op in self.rescale:
-            _copy(op, values)
+            copy_op(op, values)
         left, accumulator = values[self.second.operands[0]], values.get(self.second.operands[2])
         carried = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         start = arith.addi(lower, step)
@@ -177,7 +183,7 @@ class _Plan:
     def _second(self, values: dict[ir.Value, ir.Value]) -> ir.Value:
         """The second matmul and its right operand, with `values` for the iteration that they belong to."""
         _needed(self.second.operands[1], self.loop, values)
-        _copy(self.second, values)
+        copy_op(self.second, values)
         return values[self.second.results[0]]
 
     def _steady(self, block: ir.Block, step: ir.Value, yielded: list[ir.Value]) -> None:
@@ -194,7 +200,7 @@ class _Plan:
         for op in ops_of(body)[:-1]:
             if op in late or (packed and op == packing):
                 continue
-            _copy(op, values)
+            copy_op(op, values)
             if op == self.first:
                 values[op.results[0]].owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
                 second = self._second(before)
@@ -202,7 +208,7 @@ class _Plan:
                 values[op.results[0]] = _wait(values[op.results[0]], 1)
         values[body.arguments[self.carried + 1]] = _wait(second, 0)
         for op in [*([packing] if packed else []), *self.rescale]:
-            _copy(op, values)
+            copy_op(op, values)
         accumulator = values[self.second.operands[2]]
         new = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         ir.Operation.create("scf.yield", [], [*new, values[self.second.operands[0]]])
@@ -213,16 +219,6 @@ def _wait(value: ir.Value, pending: int) -> ir.Value:
     return WaitMatmulsOp(value, count, result=value.type).result
 
 
-def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """A copy of `op` at the insertion point, on what `values` says; also for what its region reads."""
-    clone = op.clone().operation
-    for inner in [clone, *ops_in(clone)]:
-        for i, v in enumerate(inner.operands):
-            if v in values:
-                inner.operands[i] = values[v]
-    values.update(zip(op.results, clone.results, strict=True))
-
-
 def _needed(value: ir.Value, loop: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     """Copies the ops of the loop's body that `value` comes from, as far as `values` has them not."""
     op = defining_op(value)
@@ -230,4 +226,4 @@ def _needed(value: ir.Value, loop: ir.Operation, values: dict[ir.Value, ir.Value
         return
     for operand in op.operands:
         _needed(operand, loop, values)
-    _copy(op, values)
+    copy_op(op, values)

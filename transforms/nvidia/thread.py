@@ -124,6 +124,13 @@ def asm(
     ]
 
 
+def shuffled(value: ir.Value, kind: str, operand: int) -> ir.Value:
+    """The value of another thread of the warp: "idx", of that lane; "bfly", whose lane differs in those bits."""
+    attribute = ir.Attribute.parse(f"#nvvm<shfl_kind {kind}>")
+    mask, clamp = constant(i32(), -1), constant(i32(), 31)
+    return create("nvvm.shfl.sync", value.type, mask, value, constant(i32(), operand), clamp, kind=attribute)
+
+
 @dataclass
 class Registers:
     """A tile in the registers of a thread, in one of the layouts of the module's docstring.
@@ -145,7 +152,9 @@ class Registers:
             return kind.shape[1] // 2
         if layout == "operand_a":
             return kind.shape[1] * kind.element_type.width // 64
-        return {"row": 2, "column": kind.shape[0] // 4, None: 1}[layout]
+        if layout == "column":
+            return kind.shape[0] // 4
+        return {"row": 2, None: 1}[layout]
 
 
 @dataclass
@@ -206,7 +215,8 @@ class Thread:
     @staticmethod
     def make(threads: int) -> Thread:
         number = create("nvvm.read.ptx.sreg.tid.x", i32())
-        lane, warp = rem(number, 32), div(number, 32)
+        # From one lane, so that it is known to be the same in all of them.
+        lane, warp = rem(number, 32), shuffled(div(number, 32), "idx", 0)
         row = add(mul(warp, 16), div(lane, 4))
         return Thread(threads, number, lane, warp, row, mul(rem(lane, 4), 2), constant(i32(), 0))
 

@@ -7,21 +7,62 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
   dimensions exceed 128 and only one block has room;
 - keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
 - the head dimensions are not tiled.
+
+Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
+warpgroups that take turns, 128 keys. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; under
+a mask by position 64 are better, whose tiles end where those of queries do. They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 """
 
 from __future__ import annotations
 
+from ...dialects.mlir import ir
 from ..attention import Attention, contraction_loops
+from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
 
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 64, 32), (1 << 30, 64, 16))  # of f32: by what shared memory holds
+HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 80))
+MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
 FEW_QUERIES = 64
+ALIGNED = 8  # elements of 16 bits
+
+
+def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
+    """The same, for an architecture with a copy engine."""
+    loops = contraction_loops(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    extents = static_extents(attention.root)
+    rows = [d for value in _operands(attention) for d in value.type.shape[-1:]]
+    aligned = all(d != ir.ShapedType.get_dynamic_size() and d % ALIGNED == 0 for d in rows)
+    few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
+    if not aligned or few:
+        return _choose(attention, TILES_BY_HEAD)
+    return _choose(attention, MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else HOPPER_TILES_BY_HEAD)
+
+
+def _uses_positions(attention: Attention) -> bool:
+    """Whether scores are changed by where they are, before softmax."""
+    op = defining_op(attention.softmax.operands[0])
+    while op is not None and op != attention.scores and len(op.operands):
+        if ops_in(op, "linalg.index"):
+            return True
+        op = defining_op(op.operands[0])
+    return False
+
+
+def _operands(attention: Attention) -> list[ir.Value]:
+    """Queries, keys and values."""
+    return [*list(attention.scores.operands)[:2], attention.root.operands[1]]
 
 
 def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     """Sizes for the loops of the second matmul, and their order from outer to inner."""
+    return _choose(attention, TILES_BY_HEAD)
+
+
+def _choose(attention: Attention, tiles: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:
     root = attention.root
     loops, scores = contraction_loops(root), contraction_loops(attention.scores)
     assert loops is not None and scores is not None, "an attention's matmuls are contractions"
@@ -30,7 +71,8 @@ def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
         sizes[d] = 1
     head = max([of_scores[d] or 64 for d in scores.k] + [extents[d] or 64 for d in loops.n])
-    tiles = WIDE_TILES_BY_HEAD if root.operands[1].type.element_type.width > 16 else TILES_BY_HEAD
+    if root.operands[1].type.element_type.width > 16:
+        tiles = WIDE_TILES_BY_HEAD
     queries, keys = next((queries, keys) for limit, queries, keys in tiles if head <= limit)
     for d in loops.m[-1:]:
         known = extents[d]

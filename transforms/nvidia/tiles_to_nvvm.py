@@ -18,8 +18,10 @@ from .elementwise import Elementwise
 from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_element, store_registers
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
-from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type
-from .values import Value, flat, has_dense_rows, is_zero, like, parameter_types, register_types
+from .specialize_warps import PRODUCERS
+from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, start_turns, take_turn
+from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
+from .values import Value, flat, has_dense_rows, is_zero, like, parameter_attributes, parameter_types, register_types
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
@@ -67,10 +69,13 @@ class _Kernel:
 
     def run(self) -> None:
         kinds: list[ir.Type] = []
+        attributes: list[ir.Attribute] = []
         for argument in self.block.arguments:
             kinds += parameter_types(argument.type)
-        rows = self._rows()
-        threads = rows // 16 * 32 or ELEMENT_THREADS
+            attributes += parameter_attributes(argument.type)
+        threads = self._rows() // 16 * 32 or ELEMENT_THREADS
+        if PRODUCERS in self.kernel.attributes:
+            threads += 128 * ir.IntegerAttr(self.kernel.attributes[PRODUCERS]).value
         function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")
         with ir.InsertionPoint(self.kernel):
             new = ir.Operation.create(
@@ -80,6 +85,7 @@ class _Kernel:
                 {
                     "sym_name": ir.StringAttr.get(self.name),
                     "function_type": ir.TypeAttr.get(function),
+                    "arg_attrs": ir.ArrayAttr.get(attributes),
                     "gpu.kernel": ir.UnitAttr.get(),
                     "nvvm.kernel": ir.UnitAttr.get(),
                     "nvvm.maxntid": ir.DenseI32ArrayAttr.get([threads]),
@@ -120,10 +126,10 @@ class _Kernel:
     def _inner_dims(self) -> dict[ir.Value, int]:
         """Per buffer, which dimension of its tiles stands side by side in memory."""
         inner: dict[ir.Value, int] = {}
-        for op in ops_in(self.kernel, "tile.copy_async"):
+        for op in ops_in(self.kernel, "tile.copy_"):
             view = op.opview
-            last = view.memory.type.rank - 1
             dims = dims_of(view)
+            last = (len(view.indices) if op.name == "tile.copy_bulk" else view.memory.type.rank) - 1
             found = dims.index(last) if last in dims else 1
             if inner.setdefault(view.staged, found) != found:
                 raise PassError("one buffer takes tiles of different orders in memory", op)
@@ -172,16 +178,22 @@ class _Kernel:
         mask = constant(i32(), -ALIGNMENT)
         address = create("arith.andi", i32(), add(address, ALIGNMENT - 1), mask)
         offset = 0
+        buffers.sort(key=lambda op: op.results[0].type.rank == 1)  # barriers last: buffers are aligned
         for op in buffers:
             value = op.results[0]
             kind = ir.MemRefType(value.type)
+            width = kind.element_type.width // 8
+            stages, *shape = kind.shape
+            if not shape:
+                of = Barriers if width == 8 else Flags
+                self.values[value] = of(add(address, offset), stages)
+                offset += stages * width
+                continue
             if str(kind.element_type) not in contraction.ELEMENTS:
                 known = ", ".join(contraction.ELEMENTS)
                 raise PassError(
                     f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
                 )
-            width = kind.element_type.width // 8
-            stages, *shape = kind.shape
             inner = self.inner[value]
             self.values[value] = Shared(add(address, offset), tuple(shape), inner, width)
             offset += stages * Shared.bytes(shape[1 - inner], shape[inner], width)
@@ -347,12 +359,12 @@ class _Kernel:
         base = self.values[buffer]
         assert isinstance(base, Shared), "a buffer is shared memory"
         size = Shared.bytes(base.outer_size, base.inner_size, base.width)
-        return Shared(add(base.address, mul(self.scalar(stage), size)), base.shape, base.inner, base.width)
+        return Shared(add(base.address, mul(stage, size)), base.shape, base.inner, base.width)
 
     def _copy(self, op: ir.Operation) -> list[Value]:
         view = op.opview
         stage, *indices = view.indices
-        tile = self._stage(view.staged, stage)
+        tile = self._stage(view.staged, self.scalar(stage))
         access = self._access(view.memory, indices, dims_of(view), tile.shape)
         kind = view.memory.type
         last = kind.shape[-1]
@@ -361,8 +373,50 @@ class _Kernel:
         copy_to_shared(access, tile, self.thread, aligned)
         return []
 
+    def _barriers(self, value: ir.Value) -> Barriers:
+        found = self.values[value]
+        assert isinstance(found, Barriers), "barriers are shared memory"
+        return found
+
+    def _flags(self, value: ir.Value) -> Flags:
+        found = self.values[value]
+        assert isinstance(found, Flags), "flags are shared memory"
+        return found
+
+    def _copy_bulk(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        ready, use = self._barriers(view.ready), self.scalar(view.use)
+        tile = self._stage(view.staged, rem(use, ready.stages))
+        copy_bulk(self.scalar(view.map), tile, ready.at(use), [self.scalar(v) for v in view.indices], self.thread)
+        return []
+
+    def _synchronise(self, op: ir.Operation) -> list[Value]:
+        """What gives no value."""
+        view, thread = op.opview, self.thread
+        if op.name == "tile.set_registers":
+            set_registers(view.count.value, thread)
+        elif op.name == "tile.init_barriers":
+            self._barriers(op.operands[0]).init(view.arrivals.value, thread)
+        elif op.name == "tile.wait_barrier":
+            self._barriers(op.operands[0]).wait(self.scalar(op.operands[1]), view.behind.value)
+        elif op.name == "tile.init_flags":
+            self._flags(op.operands[0]).init(thread)
+        elif op.name == "tile.raise":
+            self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
+        elif op.name == "tile.meet":
+            meet(thread)
+        elif op.name == "tile.arrive":
+            self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread)
+        elif op.name == "tile.start_turns":
+            start_turns(view.warpgroups.value, thread)
+        elif op.name == "tile.take_turn":
+            take_turn(thread)
+        else:
+            pass_turn(view.warpgroups.value, thread)
+        return []
+
     def _view(self, op: ir.Operation) -> list[Value]:
-        return [self._stage(op.operands[0], op.operands[1])]
+        return [self._stage(op.operands[0], self.scalar(op.operands[1]))]
 
     def _load(self, op: ir.Operation) -> list[Value]:
         view, kind = op.opview, op.results[0].type
@@ -385,7 +439,7 @@ class _Kernel:
     def _store_shared(self, op: ir.Operation) -> list[Value]:
         source = self.values[op.operands[0]]
         assert isinstance(source, spread.Spread), "what is stored to shared memory is spread"
-        tile = self._stage(op.operands[1], op.operands[2])
+        tile = self._stage(op.operands[1], self.scalar(op.operands[2]))
         spread.store_shared(source, tile, op.operands[0].type.element_type, self.thread)
         if self.hopper:
             asm("fence.proxy.async.shared::cta;", "", [])
@@ -431,7 +485,9 @@ class _Kernel:
     def _contraction(self, op: ir.Operation) -> Registers:
         from ...dialects.tiling.structured import dim_position, indexing_maps
 
-        a, b = self.registers(op.operands[0]), self.values[op.operands[1]]
+        a, b = (self.values[v] for v in list(op.operands)[:2])
+        if not isinstance(a, Shared) or not self.hopper:
+            a = self.registers(op.operands[0])
         if not isinstance(b, Shared):
             raise PassError("the right operand of a matmul must be in shared memory", op)
         loops = contraction_loops(op)
@@ -447,11 +503,12 @@ class _Kernel:
             raise PassError(f"the operands of matmuls on tensor cores must be of one type among {known}", op)
         n = kind.shape[1]
         if element == "f32":
-            values = contraction.mma_tf32(a, b, k_dim, accumulator, n, self.thread)
+            values = contraction.mma_tf32(self.registers(op.operands[0]), b, k_dim, accumulator, n, self.thread)
         elif self.hopper:
-            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes)
+            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes, self.thread)
         else:
-            values = contraction.mma_sync(a, b, k_dim, accumulator, n, element, self.thread)
+            left = self.registers(op.operands[0])
+            values = contraction.mma_sync(left, b, k_dim, accumulator, n, element, self.thread)
         return Registers("fragment", tuple(kind.shape), values)
 
     def _wait_matmuls(self, op: ir.Operation) -> list[Value]:
@@ -482,6 +539,25 @@ HANDLERS = {
     "gpu.block_id": _Kernel._block_id,
     "gpu.thread_id": _Kernel._thread_id,
     "memref.store": _Kernel._store_element,
+    "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
+    "tile.warp": lambda self, op: [self.thread.warp],
+    "tile.copy_bulk": _Kernel._copy_bulk,
+    "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
+    **dict.fromkeys(
+        (
+            "tile.set_registers",
+            "tile.init_barriers",
+            "tile.wait_barrier",
+            "tile.arrive",
+            "tile.init_flags",
+            "tile.raise",
+            "tile.meet",
+            "tile.start_turns",
+            "tile.take_turn",
+            "tile.pass_turn",
+        ),
+        _Kernel._synchronise,
+    ),
     "gpu.barrier": _Kernel._barrier,
     "tile.commit_copies": _Kernel._commit,
     "tile.wait_copies": _Kernel._wait,

@@ -6,21 +6,38 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ...dialects.mlir import ir
-from ...dialects.tile import layout_of
+from ...dialects.tile import is_tensor_map, layout_of
 from .memory import GLOBAL, Memory
 from .spread import Spread
+from .synchronisation import Barriers, Flags
 from .thread import Registers, Shared, i32, i64, pointer, register_type
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
-Value: TypeAlias = "Registers | Shared | Spread | Memory | ir.Value"
+Value: TypeAlias = "Registers | Shared | Spread | Barriers | Flags | Memory | ir.Value"
+
+MAP_BYTES = 128  # of a tensor map
 
 
 def parameter_types(kind: ir.Type) -> list[ir.Type]:
+    if is_tensor_map(kind):
+        return [pointer(0)]
     if not isinstance(kind, ir.MemRefType):
         return [register_type(kind)]
     sizes = [i32() for s in kind.shape if s == DYNAMIC]
     return [pointer(GLOBAL), *sizes, *[i64()] * (kind.rank - has_dense_rows(kind))]
+
+
+def parameter_attributes(kind: ir.Type) -> list[ir.Attribute]:
+    """For each parameter; a tensor map is passed by value, where the copy engine can read it."""
+    if not is_tensor_map(kind):
+        return [ir.DictAttr.get({})] * len(parameter_types(kind))
+    attributes = {
+        "llvm.byval": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{MAP_BYTES} x i8>")),
+        "llvm.align": ir.IntegerAttr.get(i64(), MAP_BYTES),
+        "nvvm.grid_constant": ir.UnitAttr.get(),
+    }
+    return [ir.DictAttr.get(attributes)]
 
 
 def has_dense_rows(kind: ir.MemRefType) -> bool:

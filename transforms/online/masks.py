@@ -27,7 +27,8 @@ from ...dialects.tiling.structured import indexing_maps
 from ..extents import extent
 from ..linear import linear, minima
 from ..rewriting import defining_op, is_inside
-from .positions import Greatest, Loaded, Local, Quotient, Scalar, element, follow, of_source, operand_of
+from .loaded_masks import loaded_mask, tiles_without
+from .positions import VIEWS, Greatest, Loaded, Local, Quotient, Scalar, element, follow, of_source, operand_of
 from .tile_sets import Tiles, TileSets
 
 
@@ -52,8 +53,9 @@ class Decided:
 class TileMasks:
     """What the masks of the scores `x` do to the tiles of the loop of `sets`."""
 
-    def __init__(self, sets: TileSets, x: ir.Value):
+    def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True):
         self.sets = sets
+        self._loads = loads  # whether numbers may be loaded before the loop
         self._sizes = [self._extents(x, d) for d in range(x.type.rank)]
         self._x = x
         self._loaded: dict[tuple[ir.Value, tuple[Index, ...]], ir.Value] = {}
@@ -157,10 +159,10 @@ class TileMasks:
     def _load(self, scalar: Scalar) -> Index | None:
         """A number that is loaded before the loop: one for all of the tile, or one for each index along a dimension."""
         place = operand_of(scalar)
-        while place is not None and (op := defining_op(place[0])) is not None and op.name == "tensor.extract_slice":
+        while place is not None and (op := defining_op(place[0])) is not None and op.name in VIEWS:
             source = of_source(op, place[1])
             place = (op.operands[0], source) if source is not None else None
-        if place is None or not self.sets.visible(place[0]):
+        if place is None or not self._loads or not self.sets.visible(place[0]):
             return None
         tensor, position = place[0], tuple(place[1])
         atoms = [(d, atom, c) for d, at in enumerate(position) for atom, c in at.terms]
@@ -263,6 +265,11 @@ class TileMasks:
             never = self.sets.union(never, self.sets.where_not_positive(extreme + 1))
         return Truth(always, never)
 
+    def _uniform(self, scalar: Scalar, value: bool) -> Tiles:
+        """Tiles in which a mask that is loaded has that value everywhere, at both ends of the loop."""
+        mask = loaded_mask(scalar, self.sets, self._sizes) if self._loads else None
+        return tiles_without(mask, not value, self.sets) if mask is not None else self.sets.none
+
     # Scores.
 
     def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Tiles:
@@ -289,9 +296,9 @@ class TileMasks:
             condition = self.truth(scalar.operand(0))
             a, b = (self.dead(scalar.operand(i), bound) for i in (1, 2))
             if a == sets.all:  # whatever the condition is where the other side is dead too
-                return sets.union(condition.always, b)
+                return sets.union(sets.union(condition.always, self._uniform(scalar.operand(0), True)), b)
             if b == sets.all:
-                return sets.union(condition.never, a)
+                return sets.union(sets.union(condition.never, self._uniform(scalar.operand(0), False)), a)
             chosen = sets.union(sets.intersection(condition.always, a), sets.intersection(condition.never, b))
             return sets.union(chosen, sets.intersection(a, b))
         return sets.none

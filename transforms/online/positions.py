@@ -17,6 +17,8 @@ from ..linear import linear
 from ..parallel_loops import slice_parts
 from ..rewriting import defining_op
 
+VIEWS = ("tensor.cast", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape")
+
 
 @dataclass(frozen=True)
 class Local:
@@ -70,22 +72,24 @@ def element(tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
         return None
     if op.name == "linalg.fill":
         return Scalar(op.operands[0])
-    if op.name == "tensor.cast":
-        return element(op.operands[0], position)
-    if op.name == "tensor.extract_slice":
+    if op.name in VIEWS:
         source = of_source(op, position)
         return element(op.operands[0], source) if source is not None else None
-    if op.name == "tensor.expand_shape":
-        return _of_expanded(op, position)
-    if op.name == "tensor.collapse_shape":
-        return _of_collapsed(op, position)
     if is_structured(op) and len(op.regions) and "reduction" not in iterator_types(op):
         return _of_structured(op, list(op.results).index(tensor), position)
     return None
 
 
 def of_source(op: ir.Operation, position: Sequence[Index]) -> list[Index] | None:
-    """Where an element of a slice stands in what it is a slice of."""
+    """Where an element of a view stands in what it is a view of."""
+    if op.name == "tensor.extract_slice":
+        return _of_slice(op, position)
+    if op.name == "tensor.expand_shape":
+        return _of_expanded(op, position)
+    return _of_collapsed(op, position) if op.name == "tensor.collapse_shape" else list(position)
+
+
+def _of_slice(op: ir.Operation, position: Sequence[Index]) -> list[Index] | None:
     offsets, sizes, strides = slice_parts(op)
     kept = kept_dims([s if isinstance(s, int) else None for s in sizes], list(op.results[0].type.shape))
     if not all(isinstance(t, int) for t in strides):
@@ -97,7 +101,7 @@ def of_source(op: ir.Operation, position: Sequence[Index]) -> list[Index] | None
     ]
 
 
-def _of_expanded(op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
+def _of_expanded(op: ir.Operation, position: Sequence[Index]) -> list[Index] | None:
     shape = op.results[0].type.shape
     source = []
     for group in op.opview.reassociation:
@@ -107,10 +111,10 @@ def _of_expanded(op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
                 return None
             at = (at.scaled(shape[d]) if at != Index(0) else at) + position[d]
         source.append(at)
-    return element(op.operands[0], source)
+    return source
 
 
-def _of_collapsed(op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
+def _of_collapsed(op: ir.Operation, position: Sequence[Index]) -> list[Index] | None:
     shape = op.operands[0].type.shape
     source = []
     for group, at in zip(op.opview.reassociation, position, strict=True):
@@ -119,7 +123,7 @@ def _of_collapsed(op: ir.Operation, position: Sequence[Index]) -> Scalar | None:
         if len(real) > 1:
             return None
         source += [at if d in real else Index(0) for d in members]
-    return element(op.operands[0], source)
+    return source
 
 
 def _of_structured(op: ir.Operation, number: int, position: Sequence[Index]) -> Scalar | None:

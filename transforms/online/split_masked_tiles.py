@@ -46,24 +46,24 @@ class SplitMaskedTiles(Pass):
     queries needs them (finite_masks.py).
     """
 
-    finite: bool = option("take low finite numbers for masks too, which needs loop bounds from data", True)
+    from_data: bool = option("loop bounds may come from data: numbers that are loaded, low finite masks", True)
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
             loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
             unknown: list[ir.Operation] = []
-            if loops and not any(_split(loop, softmax, unknown, self.finite) for loop in loops) and unknown:
+            if loops and not any(_split(loop, softmax, unknown, self.from_data) for loop in loops) and unknown:
                 remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
 
 
-def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation], finite: bool) -> bool:
+def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation], from_data: bool) -> bool:
     """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones."""
     sets = TileSets(loop)
     if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
         return False
-    masks = TileMasks(sets, softmax.operands[0])
+    masks = TileMasks(sets, softmax.operands[0], from_data)
     dead = masks.dead(masks.scores)
-    late = _Late.of(loop, softmax, masks, dead) if finite else None
+    late = _Late.of(loop, softmax, masks, dead) if from_data else None
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
     live = sets.all if decided else sets.none

@@ -196,6 +196,23 @@ class TileSets:
     def _value(self, bound: Bound) -> ir.Value:
         return self._keep(build.index(bound)) if isinstance(bound, int) else bound
 
+    def in_place(self, bound: Bound) -> ir.Value:
+        """An SSA value for `bound`, at the insertion point."""
+        return build.index(bound) if isinstance(bound, int) else bound
+
+    def build(self, make: Callable[[], ir.Value]) -> ir.Value:
+        """The value that `make` builds before the loop; all of it goes if that is not used."""
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            before = _previous(self.loop)
+            value = make()
+            at = _previous(self.loop)
+            built = []
+            while at is not None and at != before:
+                built.append(at)
+                at = _previous(at)
+            self._built += reversed(built)
+            return value
+
     def value(self, bound: Bound) -> ir.Value:
         """An SSA value for `bound`, before the loop."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
@@ -213,7 +230,7 @@ class TileSets:
     def extract(self, tensor: ir.Value, position: Sequence[Index]) -> ir.Value:
         """The element of an integer tensor, loaded before the loop."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            return self._keep(self._extract(tensor, [self._of_form(at) for at in position]))
+            return self._keep(self._extract(tensor, [self.of_form(at) for at in position]))
 
     def extreme(self, tensor: ir.Value, position: Sequence[Index], along: int, size: Index, sign: int) -> ir.Value:
         """The largest (sign 1) or the least of `size` elements of an integer tensor, looked for before the loop."""
@@ -221,8 +238,8 @@ class TileSets:
         worst = -(2**63) if isinstance(element, ir.IndexType) else -(1 << (element.width - 1))
         combine = arith.maxsi if sign > 0 else arith.minsi
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            start = [self._of_form(at) for at in position]
-            bounds = [self._value(0), self._of_form(size), self._value(1)]
+            start = [self.of_form(at) for at in position]
+            bounds = [self._value(0), self.of_form(size), self._value(1)]
             first = self._keep(build.constant(element, worst if sign > 0 else -worst - 1))
             scan = scf.ForOp(*bounds, [first])
             with ir.InsertionPoint(scan.body):
@@ -231,7 +248,8 @@ class TileSets:
                 scf.YieldOp([combine(scan.inner_iter_args[0], found)])
             return self._keep(scan.results[0])
 
-    def _of_form(self, form: Index) -> ir.Value:
+    def of_form(self, form: Index) -> ir.Value:
+        """The value of a form of values that are visible before the loop; at the insertion point."""
         return self._value(form.const) if form.static is not None else self._apply(form, lambda e: [e])
 
     def _extract(self, tensor: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
@@ -242,6 +260,16 @@ class TileSets:
             if not any(True for r in op.results for _ in r.uses):
                 op.erase()
         self._built = []
+
+
+def _previous(op: ir.Operation) -> ir.Operation | None:
+    """The op that stands before `op` in its block."""
+    last = None
+    for other in op.block.operations:
+        if other.operation == op:
+            return last
+        last = other.operation
+    return None
 
 
 def _same(a: Bound, b: Bound) -> bool:

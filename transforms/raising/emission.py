@@ -49,6 +49,10 @@ def access(element: Expr) -> Access | None:
                 return None
             dims.append(())
             continue
+        single = index.single
+        if single is not None and None in (single.extent, size):
+            dims.append((single,))  # where one of them is dynamic, the ops between say that they are equal
+            continue
         group = mixed_radix(index, size)
         if group is None or (len(group) == 1 and group[0].extent != size):
             return None

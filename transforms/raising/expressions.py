@@ -171,6 +171,8 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
                 for at in 0, 1:
                     if inner.args[at].number is not None:
                         return make.mul(inner.args[1 - at], make.const(inner.args[at].number * numbers[this]))
+    if name in ("arith.maximumf", "arith.maxnumf") and -math.inf in numbers:
+        return args[1 - numbers.index(-math.inf)]
     if name == "arith.subf" and numbers[1] == 0:
         return args[0]
     if name == "arith.divf" and numbers[1] and math.isfinite(numbers[1]):

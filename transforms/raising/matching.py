@@ -180,15 +180,20 @@ def dependents(op: ir.Operation) -> set[ir.Operation]:
     return found
 
 
-def other_use(first: ir.Operation, last: ir.Operation, between: set[ir.Operation]) -> ir.Operation | None:
-    """An op that needs a value made on the way from `first` to `last`, other than by `last`; None if there is none."""
+def other_use(
+    first: ir.Operation, last: ir.Operation, between: set[ir.Operation], given: frozenset[ir.Value] = frozenset()
+) -> ir.Operation | None:
+    """An op that needs a value made on the way from `first` to `last`, other than by `last`; None if there is none.
+
+    `given` are values that will be there anyway; whoever uses what is computed from them, element by element, may.
+    """
     dead: dict[ir.Operation, bool] = {}
 
     def is_dead(op: ir.Operation) -> bool:
         if op not in dead:
             dead[op] = False
             dead[op] = is_pure(op) and all(
-                is_dead(user) for r in op.results for u in r.uses if (user := u.owner.operation)
+                is_dead(user) for r in op.results if r not in given for u in r.uses if (user := u.owner.operation)
             )
         return dead[op]
 
@@ -198,9 +203,20 @@ def other_use(first: ir.Operation, last: ir.Operation, between: set[ir.Operation
         for result in op.results:
             for use in result.uses:
                 user = ancestor_in(use.owner.operation, op.block)
-                if user is not None and user not in between and not is_dead(user):
+                outside = user is not None and user not in between and not is_dead(user)
+                if outside and not _follows_from(result, given, dependents(first)):
                     return user
     return None
+
+
+def _follows_from(value: ir.Value, given: frozenset[ir.Value], scores: set[ir.Operation]) -> bool:
+    """Whether `value` depends on ops of `scores` by way of values that are `given` alone, and without reductions."""
+    op = defining_op(value)
+    if value in given or op is None or op not in scores:
+        return True
+    if is_structured(op) and "reduction" in iterator_types(op):
+        return False
+    return all(_follows_from(v, given, scores) for v in op.operands)
 
 
 def is_sum(op: ir.Operation) -> bool:

@@ -114,6 +114,8 @@ def summed(tracer: Tracer, divisor: Expr, k: Var) -> Expr | None:
                 divisor = otherwise
             elif predicate(condition) in (ONE, UNE) and tested is then and otherwise.number:
                 divisor = then
+    if divisor.name == "math.absf":  # a sum of exponentials is not negative
+        divisor = divisor.args[0]
     if divisor.kind != "element":
         return None
     reduction = tracer.reduction(divisor)

@@ -14,20 +14,24 @@ from collections.abc import Sequence
 
 from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
-from ...dialects.mlir import arith, ir
+from ...dialects.mlir import arith, ir, tensor
 from .contraction import Operand
 from .emission import Access, Emitter, Unreadable, best_access, reshape
 from .expressions import REAL, Expr
 from .indices import Index, Var, mixed_radix
 from .masks import masks_outside
 from .matching import Match
+from .statistics import Statistic
 
 
-def rebuild(match: Match) -> tuple[ir.Value, ir.Operation]:
-    """Emits the attention before the op that ends it; returns its value, of that op's type, and the second matmul."""
+def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Value, ir.Operation, list[ir.Value]]:
+    """Emits the attention before the op that ends it; returns its value, of that op's type, the second matmul, and what
+    stands for the statistics."""
     op = match.result.owner.operation
     with ir.InsertionPoint(op), op.location:
-        return _Rebuilder(match).value()
+        rebuilder = _Rebuilder(match)
+        value, root = rebuilder.value()
+        return value, root, [rebuilder.statistic(s) for s in statistics]
 
 
 class _Rebuilder:
@@ -77,11 +81,12 @@ class _Rebuilder:
         else:
             x_value = self.emit.elementwise(x, dims, self.compute)
         softmax = self._softmax(x_value, rows)
-        self._keep_share(softmax, rows)
-        p = build.convert_elements(softmax.results[0], match.probabilities.payload[0].type.element_type)
+        self.rows, self.maximum, self.sum = rows, softmax.new_max, softmax.new_accum
+        self._keep_share()
+        p = build.convert_elements(softmax.result, match.probabilities.payload[0].type.element_type)
         output, root = self._output(p, dims, values)
         output = self._finished(output, value_factors)
-        return self._shaped(output), root
+        return self._shaped(output, self.out_groups, self.match.result.type), root
 
     def _choose(self, operand: Operand, role: str) -> tuple[Access, tuple[Expr, ...]]:
         """The tensor to read, and the factors that it lacks."""
@@ -156,20 +161,20 @@ class _Rebuilder:
         )
         return result.owner.operation
 
-    def _keep_share(self, softmax: ir.Operation, rows: list[Var]) -> None:
+    def _keep_share(self) -> None:
         """What the keys have of the sum with what is beside them: l / (l + Σ exp(y − m)), a factor per row."""
         make, match = self.make, self.match
         if not match.softmax.beside:
             return
-        at = tuple(Index.of(v) for v in rows)
-        highest, own = (make.element(softmax.results[i], at) for i in (1, 2))
+        at = tuple(Index.of(v) for v in self.rows)
+        highest, own = make.element(self.maximum, at), make.element(self.sum, at)
         total = own
         for y in match.softmax.beside:
             total = make.add(total, make.op("math.exp", (make.op("arith.subf", (y, highest)),)))
-        share = self.emit.elementwise(make.op("arith.divf", (own, total)), rows, self.compute)
+        share = self.emit.elementwise(make.op("arith.divf", (own, total)), self.rows, self.compute)
         self.share = (make.element(share, at),)
 
-    def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> ir.Operation:
+    def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> SoftmaxOp:
         element = x.type.element_type
         start, accumulated, scale = (self.emit.empty(rows, element) for _ in range(3))
         lowest = _value(build.fill(build.constant(element, -math.inf), start))
@@ -186,7 +191,7 @@ class _Rebuilder:
             new_max=lowest.type,
             new_accum=zeros.type,
             new_scale=scale.type,
-        ).operation
+        )
 
     def _output(self, p: ir.Value, p_vars: Sequence[Var], values: Access) -> tuple[ir.Value, ir.Operation]:
         v, v_vars = self.emit.load(values)
@@ -207,16 +212,34 @@ class _Rebuilder:
             return build.convert_elements(output, self.element)
         return self.emit.elementwise(result, self.out, self.element)
 
-    def _shaped(self, output: ir.Value) -> ir.Value:
-        """From one dimension per variable to the dimensions of the op's result."""
-        groups = [g for g in self.out_groups if g]
+    def statistic(self, wanted: Statistic) -> ir.Value:
+        """A statistic of the softmax, as the tensor that it stands for."""
+        groups = [self._group(i, s) for i, s in zip(wanted.at, wanted.value.type.shape, strict=True)]
+        at = tuple(Index.of(v) for v in self.rows)
+        maximum, total = self.make.element(self.maximum, at), self.make.element(self.sum, at)
+        if wanted.kind in ("masked", "live"):
+            equal = arith.CmpFPredicate.OEQ if wanted.kind == "masked" else arith.CmpFPredicate.UNE
+            predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(equal))
+            compared = (maximum, self.make.const(-math.inf))
+            flag = ir.IntegerType.get_signless(1)
+            result = self.make.op("arith.cmpf", compared, flag, (("predicate", predicate),))
+        elif wanted.kind == "plain sum":
+            result = self.make.mul(total, self.make.op("math.exp", (maximum,)))
+        else:
+            result = total if wanted.kind == "sum" else maximum
+        dims = [v for group in groups for v in group]
+        value = self.emit.elementwise(result, dims, wanted.value.type.element_type)
+        return self._shaped(value, groups, wanted.value.type)
+
+    def _shaped(self, output: ir.Value, all_groups: list[list[Var]], kind: ir.RankedTensorType) -> ir.Value:
+        """From one dimension per variable to the dimensions of a tensor, each counted through by a group of them."""
+        groups = [g for g in all_groups if g]
         if any(len(g) > 1 for g in groups):
             output = reshape(output, [[1] * len(g) for g in groups], expand=False)
-        if len(groups) < len(self.out_groups):
+        if len(groups) < len(all_groups):
             sizes: list[list[int | ir.Value]] = []
             units: list[int | ir.Value] = []
-            kind = self.match.result.type
-            for d, group in enumerate(self.out_groups):
+            for d, group in enumerate(all_groups):
                 if not group:
                     units.append(1)
                     continue
@@ -228,16 +251,12 @@ class _Rebuilder:
             if sizes:
                 sizes[-1] += units
             output = reshape(output, sizes or [], expand=True) if sizes else _from_scalar(output, kind)
-        if output.type != self.match.result.type:
-            from ...dialects.mlir import tensor
-
-            output = tensor.cast(self.match.result.type, output)
+        if output.type != kind:
+            output = tensor.cast(kind, output)
         return output
 
 
 def _from_scalar(output: ir.Value, kind: ir.Type) -> ir.Value:
-    from ...dialects.mlir import tensor
-
     return tensor.ExpandShapeOp(kind, output, ir.ArrayAttr.get([]), [], list(kind.shape)).result
 
 

@@ -113,6 +113,17 @@ def _fresh(tracer: Tracer, op: ir.Operation) -> bool:
     return starts == [-math.inf, 0.0]
 
 
+def same_but_shift(tracer: Tracer, expr: Expr, scores: Expr) -> Expr | None:
+    """c, if `expr` is exp(scores − c); None if it is anything else."""
+    q = quotient(tracer, expr)
+    if q.den or len(q.num) != 1 or q.num[0].name != "math.exp":
+        return None
+    (exponent,) = q.num[0].args
+    if exponent is scores:
+        return tracer.make.const(0.0)
+    return exponent.args[1] if exponent.name == "arith.subf" and exponent.args[0] is scores else None
+
+
 def _same(a: list[Expr], b: list[Expr]) -> bool:
     return sorted(e.serial for e in a) == sorted(e.serial for e in b)
 
@@ -204,6 +215,11 @@ def _is_comparison(expr: Expr | None, scores: Expr, predicates: tuple[int, ...])
     if expr is None or expr.name != "arith.cmpf" or predicate(expr) not in predicates:
         return False
     return scores in expr.args and any(a.number == -math.inf for a in expr.args)
+
+
+def tests_for_masked(expr: Expr, scores: Expr, equal: bool) -> bool:
+    """expr: `scores` = −inf, or ≠ without `equal`."""
+    return _is_comparison(expr, scores, (OEQ, UEQ) if equal else (ONE, UNE))
 
 
 def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Var, predicates: tuple[int, ...]) -> bool:

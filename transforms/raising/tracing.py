@@ -197,9 +197,9 @@ class Tracer:
         return None
 
     def _sliced(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
-        """The element of the source of a slice of known offsets and strides, no dimension dropped."""
+        """The element of the source of a slice of known sizes, offsets and strides, no dimension dropped."""
         offsets, steps = (list(op.attributes[name]) for name in ("static_offsets", "static_strides"))
-        if len(indices) != len(offsets) or DYNAMIC in (*offsets, *steps):
+        if len(indices) != len(offsets) or DYNAMIC in (*offsets, *steps) or None in extents(op.operands[0]):
             return None
         triples = zip(indices, offsets, steps, strict=True)
         moved = [index.scaled(step).plus(Index((), offset)) for index, offset, step in triples]

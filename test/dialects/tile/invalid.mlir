@@ -53,3 +53,35 @@ func.func @store_layout(%b: memref<2x128x64xf16>, %i: index, %t: tensor<128x64xf
   tile.store_shared %t, %b [%i] : (tensor<128x64xf16, "fragment">, memref<2x128x64xf16>, index) -> ()
   return
 }
+
+// -----
+
+func.func @barriers(%b: memref<2xi32, #gpu.address_space<workgroup>>) {
+  // expected-error @below {{expects the operand to be a memref of 64-bit barriers, but found memref<2xi32}}
+  tile.init_barriers %b {arrivals = 1 : i64} : (memref<2xi32, #gpu.address_space<workgroup>>) -> ()
+  return
+}
+
+// -----
+
+func.func @registers() {
+  // expected-error @below {{expects a multiple of 8 from 24 to 256, but found 100}}
+  tile.set_registers {count = 100 : i64}
+  return
+}
+
+// -----
+
+func.func @any(%t: tensor<64xf32, "row">) -> i1 {
+  // expected-error @below {{expects a tile of i1, but found tensor<64xf32, "row">}}
+  %r = tile.any %t : (tensor<64xf32, "row">) -> (i1)
+  return %r : i1
+}
+
+// -----
+
+func.func @box(%m: memref<4x8xf16>, %n: index) -> !nvgpu.tensormap.descriptor<tensor = memref<4x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none> {
+  // expected-error @below {{expects 2 sizes and box sizes, but found 2 and 1}}
+  %r = tile.tensor_map (%m, %n, %n) {box = [64]} : (memref<4x8xf16>, index, index) -> (!nvgpu.tensormap.descriptor<tensor = memref<4x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none>)
+  return %r : !nvgpu.tensormap.descriptor<tensor = memref<4x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none>
+}

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 import attn_opt.compiler.frontends.dynamo as dynamo  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import stats  # noqa: E402
+from attn_opt.compiler.runtime.cpu import CpuKernel  # noqa: E402
 from models import MODELS, Decoder  # noqa: E402
 from test_torch import close, tensors, wide  # noqa: E402
 from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
@@ -167,6 +168,92 @@ def test_gradients_stay_with_torch():
     assert counts.kernels == 1
 
 
+def multi_head(**options):
+    torch.manual_seed(0)
+    module = torch.nn.MultiheadAttention(32, 4, batch_first=True, **options).eval()
+    return lambda q, k, *mask: module(q, k, k, *mask, need_weights=False)[0]
+
+
+def encoder_layer():
+    torch.manual_seed(0)
+    return torch.nn.TransformerEncoderLayer(32, 4, 48, batch_first=True, norm_first=True).eval()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("options", [{}, {"add_bias_kv": True, "add_zero_attn": True}], ids=str)
+def test_multi_head_attention(options, dynamic):
+    q, k = tensors((2, 9, 32), (2, 13, 32))
+    padding = torch.arange(13) > torch.tensor([[12], [7]])
+    function, counts = multi_head(**options), Counts()
+    expected = function(q, k, padding)
+    torch.testing.assert_close(compiled(function, dynamic=dynamic)(q, k, padding), expected, rtol=1e-5, atol=1e-5)
+    assert counts.kernels and not counts.left
+
+
+def test_transformer_layer():
+    (x,) = tensors((2, 9, 32))
+    layer, counts = encoder_layer(), Counts()
+    found = compiled(layer)(x)
+    close(found, copy.deepcopy(layer).double()(x.double()))
+    assert (counts.kernels, counts.left) == (1, 0)
+
+
+def test_mapped():
+    def heads(q, k):
+        return torch.vmap(lambda a, b: (a @ b.T).softmax(-1) @ b)(q, k)
+
+    q, k = tensors((3, 9, 8), (3, 13, 8))
+    counts = Counts()
+    close(compiled(heads)(q, k), heads(q.double(), k.double()))
+    assert (counts.kernels, counts.left) == (1, 0)
+
+
+def test_masks_that_need_the_shape_of_the_scores():
+    def attention(q, k, mask):
+        s = q @ k.mT
+        s.masked_fill_((mask == 0).view(2, 1, 1, 13).expand_as(s), torch.finfo(s.dtype).min)
+        return s.float().softmax(-1).type_as(s) @ k
+
+    q, k = tensors((2, 3, 9, 8), (2, 3, 13, 8))
+    mask = torch.arange(13) < torch.tensor([[13], [6]])
+    counts = Counts()
+    close(compiled(attention)(q, k, mask), attention(q.double(), k.double(), mask))
+    assert (counts.kernels, counts.left) == (1, 0)
+
+
+def test_sizes_that_are_symbols():
+    """A view to sizes that come as a tuple, or as numbers from another tensor: one kernel for all."""
+
+    def attention(x, like):
+        b, n = like.shape[:2]
+        size = (*like.size()[:-1], 24)
+        y = (x * 2).view(size)
+        q, k, v = (t.view(b, n, -1, 8).transpose(1, 2) for t in (y, y + 1, y - 1))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    fast, counts = compiled(attention, dynamic=True), Counts()
+    for n in (5, 9, 12):
+        x, like = tensors((2 * n, 24), (2, n, 3))
+        close(fast(x, like), attention(x.double(), like.double()))
+    assert (counts.kernels, counts.left) == (1, 0)
+
+
+def test_threads_are_torchs():
+    seen = []
+    fast, (q,) = compiled(lambda q: F.scaled_dot_product_attention(q, q, q)), tensors((1, 2, 300, 32))
+    before, invoke = torch.get_num_threads(), CpuKernel.invoke
+    try:
+        CpuKernel.invoke = lambda kernel, arrays, threads=None: seen.append(threads) or invoke(kernel, arrays, threads)
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            fast(q)
+        fast(q[:, :, :4])
+    finally:
+        CpuKernel.invoke = invoke
+        torch.set_num_threads(before)
+    assert seen == [1, 2, 1], "too little work is not shared"
+
+
 def weights_too(q):
     p = (q @ q.mT).softmax(-1)
     return p @ q, p
@@ -174,6 +261,23 @@ def weights_too(q):
 
 def wrong_axis(q):
     return (q @ q.mT).softmax(-2) @ q
+
+
+def heads_mixed(q):
+    p = F.linear((q @ q.mT).softmax(-1).permute(0, 2, 3, 1), torch.eye(3, dtype=q.dtype)).permute(0, 3, 1, 2)
+    return p @ q
+
+
+def probabilities_of_a_layer(q):
+    return F.linear(q, torch.eye(8, dtype=q.dtype)[:6]).softmax(-1) @ q
+
+
+def weights_of_multi_head(q):
+    x = q[:, 0].tile(1, 1, 4)
+    module = torch.nn.MultiheadAttention(32, 4, batch_first=True, dtype=q.dtype).eval()
+    torch.nn.init.constant_(module.in_proj_weight, 0.1)
+    torch.nn.init.constant_(module.out_proj.weight, 0.1)
+    return module(x, x, x)
 
 
 def written_between(q):
@@ -191,6 +295,9 @@ def with_dropout(q):
     [
         (weights_too, "its scores or probabilities are used elsewhere too"),
         (wrong_axis, "it is normalised along another dimension"),
+        (heads_mixed, "a layer stands between its probabilities and the values"),
+        (probabilities_of_a_layer, "its scores are not made by a matmul alone, but by a layer"),
+        (weights_of_multi_head, "its probabilities are used elsewhere too"),
         (written_between, "memory is written to between its matmuls"),
     ],
 )

@@ -253,3 +253,17 @@ def test_errors_of_calls():
         kernel(q[:1], k, v)
     with pytest.raises(CompileError, match="but is an array of float16"):
         kernel(q.astype(np.float16), k, v)
+
+
+def test_residual():
+    q, k, v = qkv()
+    check(lambda q, k, v: attention(q, k, v, return_residual=True), (q, k, v))
+
+
+def test_log_sum_exp():
+    def written(q, k, v):
+        s = jnp.einsum("bqhd,bkhd->bhqk", q, k) * 0.25
+        lse = jax.scipy.special.logsumexp(s, -1)
+        return jnp.einsum("bhqk,bkhd->bqhd", jnp.exp(s - lse[..., None]), v), lse
+
+    check(written, qkv())

@@ -1,4 +1,4 @@
-"""Ways of writing attention, each a function of queries [2, 4, m, d], keys and values [2, 4 or 2, n, d] as in torch.
+"""Ways of writing attention, each a function of queries [2, 4, m, d], keys and values [2, 4 or 2, n, d].
 
 `VARIANTS` has the functions by their names; those in `GROUPED` take keys and values of two heads.
 """
@@ -85,10 +85,8 @@ def values_first(q, k, v):
 
 @variant
 def two_dimensions(q, k, v):
-    heads = [
-        torch.mm(F.softmax(torch.mm(a, b.t()), 1), c) for a, b, c in zip(q[0, :1], k[0, :1], v[0, :1], strict=True)
-    ]
-    return torch.stack(heads)
+    q, k, v = q[0, 0], k[0, 0], v[0, 0]
+    return torch.mm(F.softmax(torch.mm(q, k.t()), 1), v)
 
 
 @variant
@@ -194,8 +192,8 @@ def minus_row_mean(q, k, v):
 
 
 @variant
-def sum_and_epsilon(q, k, v):
-    """Not softmax: it is told by the 1 beside the sum that there is another exponential, as in softmax-off-by-one."""
+def plus_one(q, k, v):
+    """Softmax plus one: a sink of score 0."""
     s = q @ k.mT
     highest = s.amax(-1, keepdim=True)
     e = torch.exp(s - highest)
@@ -205,11 +203,6 @@ def sum_and_epsilon(q, k, v):
 @variant
 def in_float32(q, k, v):
     return F.softmax((q @ k.mT).float(), dim=-1, dtype=torch.float32).to(q.dtype) @ v
-
-
-@variant
-def normalised_by_l1(q, k, v):
-    return F.normalize(torch.exp(q @ k.mT), p=1.0, dim=-1) @ v
 
 
 # Scales.

@@ -36,7 +36,7 @@
 #id = affine_map<(i, j) -> (i, j)>
 module {
   gpu.module @kernels {
-    gpu.func @loop(%k: memref<?x32xf16, strided<[?, 1]>>, %v: memref<?x96xf16, strided<[?, 1]>>, %o: memref<64x96xf32, strided<[?, 1]>>, %lower: index, %upper: index) kernel {
+    gpu.func @loop(%k: memref<?x32xf16, strided<[?, 1]>>, %v: memref<?x100xf16, strided<[?, 1]>>, %o: memref<64x96xf32, strided<[?, 1]>>, %lower: index, %upper: index) kernel {
       %c0 = arith.constant 0 : index
       %c16 = arith.constant 16 : index
       %c32 = arith.constant 32 : index
@@ -71,7 +71,7 @@ module {
           %t = arith.mulf %x, %half : f32
           linalg.yield %t : f32
         } -> tensor<64x96xf32, "fragment">
-        %vt = tile.load (%v, %j, %c0, %c16, %c96) {dims = [0, 1]} : (memref<?x96xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<16x96xf16, "shared">)
+        %vt = tile.load (%v, %j, %c0, %c16, %c96) {dims = [0, 1]} : (memref<?x100xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<16x96xf16, "shared">)
         %a = tile.convert_layout %p : (tensor<64x16xf16, "fragment">) -> (tensor<64x16xf16, "operand_a">)
         %new = linalg.generic {indexing_maps = [#lhs, #vmap, #out], iterator_types = ["parallel", "parallel", "reduction"]}
             ins(%a, %vt : tensor<64x16xf16, "operand_a">, tensor<16x96xf16, "shared">) outs(%scaled : tensor<64x96xf32, "fragment">) {

@@ -1,0 +1,247 @@
+"""Warps with roles: some bring tiles to shared memory, others compute on them.
+
+    %map   = tile.tensor_map(%m, %sizes…) {box = [1, 128, 64]} : …           # host: where a tile is cut from
+    %ready = memref.alloc() : memref<2xi64, #gpu.address_space<workgroup>>   # a barrier for each stage of a buffer
+    tile.init_barriers %ready {arrivals = 1 : i64}
+
+    %w = tile.warp : index
+    tile.set_registers {count = 24 : i64}                                    # of this warpgroup, from here on
+    tile.wait_barrier %free[%n] {behind = 1 : i64}
+    tile.copy_bulk(%map, %buffer, %ready, %n, %b, %i, %c0) {dims = [1, 2]}   # by one thread, all of a tile
+
+    tile.wait_barrier %ready[%n] {behind = 0 : i64}
+    …
+    tile.arrive %free[%n]                                                    # a warp is done with it
+
+`n` numbers the uses of a buffer: use n has stage n mod stages, and is the barrier's phase n / stages. A wait is until
+that phase is complete, or the one `behind` before it. (PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg".)
+
+Warpgroups that compute take turns, so that one has the tensor cores while others do what stands between matmuls:
+`tile.start_turns`, then `tile.take_turn` and `tile.pass_turn`, each the same number of times in all of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..mlir import ext, ir
+from ..verification import expect, verifier
+from .dialect import Tile, argument, arguments_from, dims_of, expect_arguments, expect_memory, expect_tile
+from .staging import staged_tile
+
+MAP_TYPE = "!nvgpu.tensormap.descriptor"
+
+
+def is_tensor_map(kind: ir.Type) -> bool:
+    return str(kind).startswith(MAP_TYPE)
+
+
+def tensor_map_type(rows: int, columns: int, element: ir.Type) -> ir.Type:
+    """The type of a map from which boxes of rows × columns are copied, in the permutation of the layout "shared"."""
+    return ir.Type.parse(
+        f"{MAP_TYPE}<tensor = memref<{rows}x{columns}x{element}, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, "
+        "oob = zero, interleave = none>"
+    )
+
+
+def expect_barriers(name: str, kind: ir.Type) -> None:
+    fits = isinstance(kind, ir.MemRefType) and kind.rank == 1 and kind.has_static_shape
+    expect(
+        fits and str(kind.element_type) == "i64", f"expects {name} to be a memref of 64-bit barriers, but found {kind}"
+    )
+
+
+def verify_tensor_map(op: ir.OpView) -> None:
+    expect_arguments(op, 1)
+    expect_memory("the source", op.memory.type)
+    rank, sizes, box = op.memory.type.rank, len(op.sizes), len(op.box)
+    expect(sizes == rank and box == rank, f"expects {rank} sizes and box sizes, but found {sizes} and {box}")
+    expect(rank <= 5, f"expects a memref of at most 5 dimensions, but found {rank}")
+    expect(is_tensor_map(op.result.type), f"expects a {MAP_TYPE}, but found {op.result.type}")
+
+
+class TensorMapOp(Tile.Operation, name="tensor_map", traits=[ext.Pure]):
+    """See the module. What is beyond the sizes, one per dimension, is 0."""
+
+    source: ext.Operand[Any]
+    extents: Sequence[ext.Operand[Any]]
+    box: ir.ArrayAttr
+    result: ext.Result[Any]
+
+    assembly_format = "`(` $source `,` $extents `)` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_tensor_map))
+    memory = argument(0)
+    sizes = arguments_from(1)
+
+
+class WarpOp(Tile.Operation, name="warp", traits=[ext.Pure]):
+    """The number of the thread's warp in its block."""
+
+    result: ext.Result[Any]
+
+    assembly_format = "attr-dict `:` type(results)"
+    verify_invariants = staticmethod(verifier(lambda op: None))
+
+
+def verify_set_registers(op: ir.OpView) -> None:
+    count = op.count.value
+    expect(24 <= count <= 256 and count % 8 == 0, f"expects a multiple of 8 from 24 to 256, but found {count}")
+
+
+class SetRegistersOp(Tile.Operation, name="set_registers"):
+    """See the module."""
+
+    count: ir.IntegerAttr
+
+    assembly_format = "attr-dict"
+    verify_invariants = staticmethod(verifier(verify_set_registers))
+
+
+class InitBarriersOp(Tile.Operation, name="init_barriers"):
+    """See the module; a phase is complete after so many arrivals, and the bytes of copies. Then comes gpu.barrier."""
+
+    barriers: ext.Operand[Any]
+    arrivals: ir.IntegerAttr
+
+    assembly_format = "$barriers attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_barriers("the operand", op.barriers.type)))
+
+
+class WaitBarrierOp(Tile.Operation, name="wait_barrier"):
+    """See the module."""
+
+    barriers: ext.Operand[Any]
+    use: ext.Operand[Any]
+    behind: ir.IntegerAttr
+
+    assembly_format = "$barriers `[` $use `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_barriers("the operand", op.barriers.type)))
+
+
+class ArriveOp(Tile.Operation, name="arrive"):
+    """See the module."""
+
+    barriers: ext.Operand[Any]
+    use: ext.Operand[Any]
+
+    assembly_format = "$barriers `[` $use `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_barriers("the operand", op.barriers.type)))
+
+
+def verify_copy_bulk(op: ir.OpView) -> None:
+    expect_arguments(op, 4)
+    expect(is_tensor_map(op.map.type), f"expects a {MAP_TYPE}, but found {op.map.type}")
+    expect_memory("the buffer", op.staged.type)
+    expect_barriers("the barriers", op.ready.type)
+    rank, dims = len(op.indices), dims_of(op)
+    tile = staged_tile(op.staged.type)
+    known = len(dims) == tile.rank == 2 and all(0 <= d < rank for d in dims)
+    expect(known and rank - 1 in dims, f"expects dims to name two of {rank} dimensions, the last among them: {dims}")
+
+
+class CopyBulkOp(Tile.Operation, name="copy_bulk"):
+    """See the module. Indices: an offset for each dimension of what was mapped."""
+
+    source: ext.Operand[Any]
+    buffer: ext.Operand[Any]
+    barriers: ext.Operand[Any]
+    number: ext.Operand[Any]
+    places: Sequence[ext.Operand[Any]]
+    dims: ir.ArrayAttr
+
+    assembly_format = "`(` $source `,` $buffer `,` $barriers `,` $number `,` $places `)` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_copy_bulk))
+    map = argument(0)
+    staged = argument(1)
+    ready = argument(2)
+    use = argument(3)
+    indices = arguments_from(4)
+
+
+class StartTurnsOp(Tile.Operation, name="start_turns"):
+    """The first of so many warpgroups has the first turn."""
+
+    warpgroups: ir.IntegerAttr
+
+    assembly_format = "attr-dict"
+    verify_invariants = staticmethod(verifier(lambda op: None))
+
+
+class TakeTurnOp(Tile.Operation, name="take_turn"):
+    """Waits until the warpgroup before passes its turn."""
+
+    warpgroups: ir.IntegerAttr
+
+    assembly_format = "attr-dict"
+    verify_invariants = staticmethod(verifier(lambda op: None))
+
+
+class PassTurnOp(Tile.Operation, name="pass_turn"):
+    """Lets the next warpgroup have its turn."""
+
+    warpgroups: ir.IntegerAttr
+
+    assembly_format = "attr-dict"
+    verify_invariants = staticmethod(verifier(lambda op: None))
+
+
+def verify_any(op: ir.OpView) -> None:
+    expect_tile("the operand", op.value.type)
+    expect(str(op.value.type.element_type) == "i1", f"expects a tile of i1, but found {op.value.type}")
+
+
+class AnyOp(Tile.Operation, name="any", traits=[ext.Pure]):
+    """Whether any element of a tile is true, the same in all threads of a block."""
+
+    value: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$value attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_any))
+
+
+def expect_flags(name: str, kind: ir.Type) -> None:
+    fits = isinstance(kind, ir.MemRefType) and kind.rank == 1 and kind.has_static_shape
+    expect(fits and str(kind.element_type) == "i32", f"expects {name} to be a memref of 32-bit flags, but found {kind}")
+
+
+def verify_raise(op: ir.OpView) -> None:
+    expect_tile("the tile", op.value.type)
+    expect_flags("the flags", op.flags.type)
+
+
+class RaiseOp(Tile.Operation, name="raise"):
+    """Sets flag n mod size, in shared memory, if any element of a tile is true."""
+
+    value: ext.Operand[Any]
+    flags: ext.Operand[Any]
+    number: ext.Operand[Any]
+
+    assembly_format = "$value `,` $flags `[` $number `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_raise))
+
+
+class RaisedOp(Tile.Operation, name="raised"):
+    """Whether flag n mod size is set."""
+
+    flags: ext.Operand[Any]
+    number: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$flags `[` $number `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the flags", op.flags.type)))
+
+
+class InitFlagsOp(Tile.Operation, name="init_flags"):
+    """Clears all flags. Then comes gpu.barrier."""
+
+    flags: ext.Operand[Any]
+
+    assembly_format = "$flags attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_flags("the operand", op.flags.type)))
+
+
+class MeetOp(Tile.Operation, name="meet"):
+    """All warps that compute, and the one that copies, wait for one another."""
+
+    assembly_format = "attr-dict"
+    verify_invariants = staticmethod(verifier(lambda op: None))

@@ -1,0 +1,53 @@
+// RUN: attn-opt %s | FileCheck %s
+// RUN: attn-opt %s | attn-opt | FileCheck %s
+// RUN: attn-opt %s --mlir-print-op-generic | attn-opt | FileCheck %s
+
+!map = !nvgpu.tensormap.descriptor<tensor = memref<128x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none>
+!barriers = memref<2xi64, #gpu.address_space<workgroup>>
+!buffer = memref<2x128x64xf16, #gpu.address_space<workgroup>>
+!flags = memref<256xi32, #gpu.address_space<workgroup>>
+
+// CHECK-LABEL: func.func @map
+func.func @map(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %n: index) -> !map {
+  // CHECK: tile.tensor_map (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {box = [1, 128, 64]{{.*}}} : {{.*}} -> (!nvgpu.tensormap.descriptor<
+  %r = tile.tensor_map (%m, %n, %n, %n) {box = [1, 128, 64]} : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index) -> (!map)
+  return %r : !map
+}
+
+// CHECK-LABEL: func.func @roles
+func.func @roles(%map: !map, %ready: !barriers, %buffer: !buffer, %n: index) {
+  // CHECK: tile.init_barriers %[[B:.*]] {arrivals = 1 : i64} : memref<2xi64
+  tile.init_barriers %ready {arrivals = 1 : i64} : (!barriers) -> ()
+  // CHECK: tile.warp : index
+  %w = tile.warp : index
+  // CHECK: tile.set_registers {count = 24 : i64}
+  tile.set_registers {count = 24 : i64}
+  // CHECK: tile.copy_bulk (%{{.*}}, %{{.*}}, %[[B]], %[[N:.*]], %[[N]], %[[N]], %[[N]]) {dims = [1, 2]
+  tile.copy_bulk (%map, %buffer, %ready, %n, %n, %n, %n) {dims = [1, 2]} : (!map, !buffer, !barriers, index, index, index, index) -> ()
+  // CHECK: tile.wait_barrier %[[B]] [%[[N]]] {behind = 0 : i64}
+  tile.wait_barrier %ready [%n] {behind = 0 : i64} : (!barriers, index) -> ()
+  // CHECK: tile.arrive %[[B]] [%[[N]]]
+  tile.arrive %ready [%n] : (!barriers, index) -> ()
+  // CHECK: tile.start_turns {warpgroups = 2 : i64}
+  tile.start_turns {warpgroups = 2 : i64}
+  // CHECK: tile.take_turn {warpgroups = 2 : i64}
+  tile.take_turn {warpgroups = 2 : i64}
+  // CHECK: tile.pass_turn {warpgroups = 2 : i64}
+  tile.pass_turn {warpgroups = 2 : i64}
+  return
+}
+
+// CHECK-LABEL: func.func @flags
+func.func @flags(%bad: tensor<128xi1, "row">, %flags: !flags, %n: index) -> (i1, i1) {
+  // CHECK: tile.init_flags %[[F:.*]] :
+  tile.init_flags %flags : (!flags) -> ()
+  // CHECK: tile.any %[[BAD:.*]] : (tensor<128xi1, "row">) -> (i1)
+  %any = tile.any %bad : (tensor<128xi1, "row">) -> (i1)
+  // CHECK: tile.raise %[[BAD]], %[[F]] [%[[N:.*]]]
+  tile.raise %bad, %flags [%n] : (tensor<128xi1, "row">, !flags, index) -> ()
+  // CHECK: tile.meet
+  tile.meet
+  // CHECK: tile.raised %[[F]] [%[[N]]] : {{.*}} -> (i1)
+  %raised = tile.raised %flags [%n] : (!flags, index) -> (i1)
+  return %any, %raised : i1, i1
+}

@@ -1,0 +1,118 @@
+"""Attention by the instructions that multiply matrices of f16 and bf16, each forced, against float64."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from attn_opt.compiler.graphs import Attention
+from attn_opt.transforms import host
+from attn_opt.transforms.cpu import matrix_unit
+from harness import relative_error
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_cpu_tiles import compiled
+
+NEEDS = {"amx-fp16": {"amx_fp16"} | matrix_unit.AMX_FEATURES, "amx-bf16": matrix_unit.AMX_FEATURES}
+NEEDS |= {"dot": matrix_unit.DOT_FEATURES, "none": set()}
+# Rounding of P and of the output, at the largest of all elements.
+TOLERANCE = {"f16": 1e-3, "bf16": 1e-2}
+WAYS = [("amx-fp16", "f16"), ("amx-bf16", "bf16"), ("amx-bf16", "f16"), ("dot", "bf16")]
+PLAIN = Attention(heads=2, queries=70, keys=150, head_size=48)
+
+
+def skip_without(unit: str) -> None:
+    if not host.host_features() >= NEEDS[unit] or (unit.startswith("amx") and not host.tiles_allowed()):
+        pytest.skip(f"this machine has no {unit}")
+
+
+def check(graph: Attention, unit: str, spread: float = 1.0) -> None:
+    inputs = made_up(graph, spread)
+    found = compiled(graph.text(), matrix=unit)(*inputs)
+    expected, _ = graph.reference(inputs)
+    assert np.isfinite(np.asarray(found, np.float64)).all()
+    assert relative_error(graph.canonical_output(found), expected) < TOLERANCE[graph.element]
+
+
+def made_up(graph: Attention, spread: float = 1.0) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [(spread * rng.standard_normal(x.shape)).astype(x.dtype) for x in graph.inputs()]
+
+
+@pytest.mark.parametrize(("unit", "element"), WAYS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"keys": 320, "queries": 64, "head_size": 64},  # whole tiles only
+        {"queries": 33, "head_size": 17, "value_size": 23, "bias": "qk", "softcap": 10.0},
+        {"queries": 150, "window": (None, 0), "values_transposed": True},
+        {"heads": 4, "heads_kv": 2, "input_layout": "bshd", "output_layout": "bshd"},
+        {"input_layout": "bsdh", "keys": 1},  # neither keys nor head are contiguous
+    ],
+    ids=str,
+)
+def test_attention(unit, element, changes):
+    skip_without(unit)
+    check(dataclasses.replace(PLAIN, element=element, **changes), unit)
+
+
+@settings(deadline=None, max_examples=8)
+@given(
+    way=st.sampled_from(WAYS),
+    queries=st.integers(1, 130),
+    keys=st.integers(1, 300),
+    head_size=st.integers(1, 140),
+    value_size=st.integers(1, 140),
+)
+def test_any_size(way, queries, keys, head_size, value_size):
+    unit, element = way
+    skip_without(unit)
+    sizes = {"queries": queries, "keys": keys, "head_size": head_size, "value_size": value_size}
+    check(Attention(element=element, **sizes), unit)
+
+
+@pytest.mark.parametrize(("unit", "element"), WAYS[1:])
+def test_large_head(unit, element):
+    skip_without(unit)
+    check(dataclasses.replace(PLAIN, element=element, head_size=512), unit)
+
+
+@pytest.mark.parametrize(("unit", "element"), WAYS)
+def test_dynamic(unit, element):
+    """One kernel for all sizes."""
+    skip_without(unit)
+    run = compiled(dataclasses.replace(PLAIN, element=element, dynamic=True).text(), matrix=unit)
+    for queries, keys in ((64, 512), (37, 300)):
+        graph = dataclasses.replace(PLAIN, element=element, queries=queries, keys=keys)
+        inputs = made_up(graph)
+        assert relative_error(run(*inputs), graph.reference(inputs)[0]) < TOLERANCE[element]
+
+
+@pytest.mark.parametrize("unit", ["amx-fp16", "amx-bf16"])
+def test_subnormal_factors(unit):
+    """f16 below 6e-5 is subnormal; as f32 and in bf16 it is not."""
+    skip_without(unit)
+    graph = dataclasses.replace(PLAIN, element="f16", scale=1.0)
+    q, k, v = made_up(graph)
+    q, k = (q.astype(np.float32) * 2.0**-15).astype(np.float16), (k.astype(np.float32) * 2.0**12).astype(np.float16)
+    found = compiled(graph.text(), matrix=unit)(q, k, v)
+    assert relative_error(found, graph.reference([q, k, v])[0]) < TOLERANCE["f16"]
+
+
+@pytest.mark.parametrize(("unit", "element"), WAYS)
+def test_wide_scores(unit, element):
+    """Scores of thousands: probabilities are 0 and 1, and nothing overflows."""
+    skip_without(unit)
+    check(dataclasses.replace(PLAIN, element=element, scale=1.0), unit, spread=16.0)
+
+
+def test_refused_tiles(monkeypatch):
+    """Where the system forbids tiles, f32 multiply-adds compute, with a warning."""
+    from attn_opt.transforms.passes import listening
+
+    monkeypatch.setattr(matrix_unit, "tiles_allowed", lambda: False)
+    monkeypatch.setattr(matrix_unit, "host_features", lambda: matrix_unit.AMX_FEATURES | matrix_unit.DOT_FEATURES)
+    assert matrix_unit.matrix_unit() == "none"
+    reports = []
+    with listening(reports.append):
+        check(dataclasses.replace(PLAIN, element="bf16"), "")
+    assert [r.message for r in reports if "tiles" in r.message and r.severity == "warning"]

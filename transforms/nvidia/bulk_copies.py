@@ -1,0 +1,106 @@
+"""Which loads to shared memory Hopper's copy engine can do, a tile with one instruction, and from which tensor map.
+
+The engine cuts boxes out of an array in memory: rows aligned to 16 bytes, the last dimension dense, at most five of
+them; what is beyond the array's sizes becomes 0. A load fits if what it says to be valid ends where such an array does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tile import dims_of, layout_of
+from ...dialects.tiling import Index
+from ..linear import linear, minima
+from ..rewriting import ops_in
+from .values import has_dense_rows
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+LARGEST_BOX = 256
+LINE = 64  # columns of 16 bits in a row of 128 bytes
+
+
+def is_staged(op: ir.Operation) -> bool:
+    """Whether `op` loads a tile to shared memory."""
+    return op.name == "tile.load" and layout_of(op.results[0].type) == "shared"
+
+
+@dataclass(frozen=True)
+class BulkCopy:
+    """A load as a box of `memory`. `ends`: per dimension how far the array goes; None: as far as the memory does."""
+
+    memory: ir.Value
+    dims: tuple[int, ...]
+    kind: ir.RankedTensorType
+    ends: tuple[ir.Value | int | None, ...]
+
+    @property
+    def inner(self) -> int:
+        """The dimension of the tile whose elements stand side by side."""
+        return self.dims.index(self.memory.type.rank - 1)
+
+    @property
+    def box(self) -> list[int]:
+        sizes = [1] * self.memory.type.rank
+        sizes[self.dims[1 - self.inner]] = self.kind.shape[1 - self.inner]
+        sizes[-1] = LINE
+        return sizes
+
+
+def bulk_copies(kernel: ir.Operation) -> dict[ir.Operation, BulkCopy] | None:
+    """All loads of a kernel to shared memory, as copies of the engine; None if one of them is none."""
+    found: dict[ir.Operation, BulkCopy] = {}
+    if any(layout_of(op.results[0].type) == "shared" for op in ops_in(kernel, "tile.convert_layout")):
+        return None  # computed by all threads
+    for load in ops_in(kernel, "tile.load"):
+        if is_staged(load):
+            copy = _bulk_copy(load, kernel)
+            if copy is None:
+                return None
+            found[load] = copy
+    return found
+
+
+def _bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
+    view, kind = load.opview, load.results[0].type
+    memory = view.memory
+    shape, rank, dims = memory.type.shape, memory.type.rank, dims_of(view)
+    fits = (
+        memory in kernel.regions[0].blocks[0].arguments
+        and 2 <= rank <= 5
+        and has_dense_rows(memory.type)
+        and shape[-1] != DYNAMIC
+        and shape[-1] * 2 % 16 == 0
+        and kind.element_type.width == 16
+        and kind.rank == 2
+        and rank - 1 in dims
+        and len(set(dims)) == 2
+        and -1 not in dims
+        and kind.shape[1 - dims.index(rank - 1)] <= LARGEST_BOX
+        and kind.shape[1 - dims.index(rank - 1)] % 8 == 0
+    )
+    if not fits:
+        return None
+    ends: list[ir.Value | int | None] = [None] * rank
+    for d, extent, size in zip(dims, kind.shape, view.indices[rank:], strict=True):
+        end = _end(view.indices[d], size, extent, shape[d], kernel)
+        if end is False:
+            return None
+        ends[d] = end  # type: ignore[assignment]
+    return BulkCopy(memory, tuple(dims), kind, tuple(ends))
+
+
+def _end(offset: ir.Value, size: ir.Value, extent: int, memory: int, kernel: ir.Operation):
+    """Where an array ends of which `size` elements are valid from `offset` on, as far as a tile of `extent` goes: a
+    number, an argument of the kernel, or None for anywhere beyond; False if that is not the same in all tiles."""
+    forms = minima(size)
+    left = [f for f in forms if f.static is None or f.static < extent]
+    if not left:
+        return None
+    if len(left) != 1:
+        return False
+    end = left[0] + linear(offset)
+    if end.static is not None:
+        return None if end.static == memory else end.static
+    arguments = [a for a in kernel.regions[0].blocks[0].arguments if end == Index.of(a)]
+    return arguments[0] if arguments else False

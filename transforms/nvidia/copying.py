@@ -1,0 +1,58 @@
+"""Copies of ops with other operands, and whether two ops do the same."""
+
+from __future__ import annotations
+
+from ...dialects.mlir import ir
+from ..rewriting import ops_in
+from .axes import ops_of
+
+Values = dict[ir.Value, ir.Value]
+
+
+def copy_op(op: ir.Operation, values: Values) -> None:
+    """A copy of `op` at the insertion point, on what `values` says; also for what its region reads."""
+    clone = op.clone().operation
+    for inner in [clone, *ops_in(clone)]:
+        for i, v in enumerate(inner.operands):
+            if v in values:
+                inner.operands[i] = values[v]
+    values.update(zip(op.results, clone.results, strict=True))
+
+
+def is_same(a: ir.Operation, b: ir.Operation, known: Values) -> bool:
+    """Whether `a` and `b` do the same, regions and all, where values of `a` are those of `b` that `known` says."""
+    if a.name != b.name or [r.type for r in a.results] != [r.type for r in b.results]:
+        return False
+    if len(a.operands) != len(b.operands) or len(a.regions) != len(b.regions):
+        return False
+    if any(known.get(x, x) != y for x, y in zip(a.operands, b.operands, strict=True)):
+        return False
+    if {n: a.attributes[n] for n in a.attributes} != {n: b.attributes[n] for n in b.attributes}:
+        return False
+    for of_a, of_b in zip(a.regions, b.regions, strict=True):
+        if len(of_a.blocks) != len(of_b.blocks):
+            return False
+        for block_a, block_b in zip(of_a.blocks, of_b.blocks, strict=True):
+            inner = known | dict(zip(block_a.arguments, block_b.arguments, strict=True))
+            ops_a, ops_b = ops_of(block_a), ops_of(block_b)
+            if len(ops_a) != len(ops_b):
+                return False
+            for op_a, op_b in zip(ops_a, ops_b, strict=True):
+                if not is_same(op_a, op_b, inner):
+                    return False
+                inner.update(zip(op_a.results, op_b.results, strict=True))
+    return True
+
+
+def is_same_value(a: ir.Value, b: ir.Value, known: Values) -> bool:
+    """The same for what values are computed from, within their blocks."""
+    if known.get(a, a) == b:
+        return True
+    op_a, op_b = (None if isinstance(v.owner, ir.Block) else v.owner.operation for v in (a, b))
+    if op_a is None or op_b is None or op_a.name != op_b.name or len(op_a.operands) != len(op_b.operands):
+        return False
+    if {n: op_a.attributes[n] for n in op_a.attributes} != {n: op_b.attributes[n] for n in op_b.attributes}:
+        return False
+    if len(op_a.regions) or list(op_a.results).index(a) != list(op_b.results).index(b):
+        return False
+    return all(is_same_value(x, y, known) for x, y in zip(op_a.operands, op_b.operands, strict=True))

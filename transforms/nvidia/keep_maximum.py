@@ -1,0 +1,272 @@
+"""The pass ``keep-maximum``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.build import constant_value
+from ...dialects.mlir import arith, ir, linalg
+from ...dialects.tile import AnyOp, with_layout
+from ..passes import Pass, remark
+from ..rewriting import defining_op, ops_in
+from .axes import for_body, for_inits, ops_of
+from .bulk_copies import bulk_copies
+from .copying import Values, copy_op
+
+MAXIMA = ("arith.maxnumf", "arith.maximumf")
+EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent
+KEPT = ("arith.constant", "gpu.block_id")
+RETRY = "tile.retry"  # of a scf.if that computes a tile again
+
+# By the type of a matmul's left operand: log2 of the factor that probabilities are scaled down by, and of the largest
+# sum of them with which each can still be represented, and their products with values be summed in f32.
+RANGES = {"f16": (8, 15), "bf16": (0, 32)}
+
+
+@dataclass(frozen=True)
+class KeepMaximum(Pass):
+    """The maximum of the first tile of keys is kept for all others; where that does not do, a tile is computed again::
+
+        %m0, … = first iteration
+        %o, %m, %l = scf.for … iter_args(%o0, %m0, %l0) {
+          %t = rowmax(%x)
+          %m1, %l1, %alpha = max(%m, %t), %l · exp(%m − %m1), exp(%m − %m1)
+          %p = exp(%x − %m1)
+          %o1 = %o · %alpha
+          …
+      becomes
+        %m0, … = first iteration                                  // m0 + 8 log 2 for f16
+        %o, %l = scf.for … iter_args(%o0, %l0) {
+          %p = exp(%x − %m0)
+          …
+        }
+        %bad = tile.any(¬(0 < %l < 2¹⁵))
+        scf.if %bad { all of the tile, as it was } {tile.retry}
+
+    softmax(x) = exp(x − m) / Σ exp(x − m) for every m; the maximum only keeps numbers in range. Each probability is at
+    most their sum l: where that is below the limit, none has overflowed; where the first tile has a score, one of them
+    is 1 and l is no 0. For loops whose first iteration stands before them (``overlap-matmuls``), and whose maximum
+    nothing else reads.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            if bulk_copies(kernel):
+                loops = ops_in(kernel, "scf.for")
+                plans = [_Plan.of(loop) for loop in loops]
+                if len(loops) == 1 and plans[0] is not None:
+                    with kernel.location:
+                        _rewrite(kernel, plans[0])
+
+
+@dataclass
+class _Update:
+    """The op that brings maximum and sum up to date: its results, and what they are where the maximum stays."""
+
+    op: ir.Operation
+    maximum: int  # results
+    sums: dict[int, ir.Value]  # result → the operand that it multiplies
+    factors: list[int]
+    unit: float
+
+    @staticmethod
+    def of(op: ir.Operation, old: ir.Value) -> _Update | None:
+        if op.name != "linalg.generic" or old not in op.operands:
+            return None
+        block = op.regions[0].blocks[0]
+        argument = block.arguments[list(op.operands).index(old)]
+        yielded = list(ops_of(block)[-1].operands)
+        tops = [i for i, v in enumerate(yielded) if _is_maximum(v, argument)]
+        if len(tops) != 1:
+            return None
+        update = _Update(op, tops[0], {}, [], 1.0)
+        for i, value in enumerate(yielded):
+            if i == tops[0]:
+                continue
+            made = defining_op(value)
+            if made is None:
+                return None
+            if update._is_factor(value, argument, yielded[tops[0]]):
+                update.factors.append(i)
+            elif made.name == "arith.mulf":
+                a, b = made.operands
+                a, b = (b, a) if update._is_factor(a, argument, yielded[tops[0]]) else (a, b)
+                if a not in block.arguments or not update._is_factor(b, argument, yielded[tops[0]]):
+                    return None
+                update.sums[i] = op.operands[a.arg_number]
+            else:
+                return None
+        return update if update.sums and update.factors else None
+
+    def _is_factor(self, value: ir.Value, old: ir.Value, new: ir.Value) -> bool:
+        """exp(old − new)"""
+        power = defining_op(value)
+        if power is None or power.name not in EXPONENTIALS:
+            return False
+        difference = defining_op(power.operands[0])
+        if difference is None or difference.name != "arith.subf" or difference.operands[0] != old:
+            return False
+        self.unit = EXPONENTIALS[power.name]
+        guarded = defining_op(difference.operands[1])
+        return difference.operands[1] == new or (
+            guarded is not None and guarded.name == "arith.select" and guarded.operands[2] == new
+        )
+
+
+def _is_maximum(value: ir.Value, old: ir.Value) -> bool:
+    op = defining_op(value)
+    return op is not None and op.name in MAXIMA and old in op.operands
+
+
+@dataclass
+class _Plan:
+    loop: ir.Operation
+    update: _Update
+    first: ir.Operation  # what gives the maximum of the first tile
+    rescale: list[ir.Operation]
+    total: ir.Value  # the sum, after the loop
+    element: str
+
+    @staticmethod
+    def of(loop: ir.Operation) -> _Plan | None:
+        body = for_body(loop)
+        yielded = list(ops_of(body)[-1].operands)
+        for number, argument in enumerate(list(body.arguments)[1:]):
+            for op in ops_of(body):
+                update = _Update.of(op, argument)
+                if update is None or yielded[number] != op.results[update.maximum]:
+                    continue
+                first = defining_op(for_inits(loop)[number])
+                before = None if first is None else _first_update(first)
+                rescale = _rescaling(update)
+                sums = [s for s in update.sums.values() if s in body.arguments]
+                elements = {
+                    str(o.operands[0].type.element_type)
+                    for o in ops_of(body)
+                    if o.name == "linalg.generic" and str(o.operands[0].type).endswith('"operand_a">')
+                }
+                if before is None or rescale is None or len(sums) != 1 or len(elements) != 1:
+                    return None
+                (element,) = elements
+                total = _outermost(loop.results[list(body.arguments).index(sums[0]) - 1])
+                unread = not list(_outermost(loop.results[number]).uses)
+                fits = unread and element in RANGES and total is not None
+                return _Plan(loop, update, before, rescale, total, element) if fits else None
+        return None
+
+
+def _first_update(op: ir.Operation) -> ir.Operation | None:
+    """`op`, where it is the update in the first iteration, which starts with −inf."""
+    olds = [v for v in op.operands if _is_constant_tile(v, float("-inf"))]
+    return op if olds and _Update.of(op, olds[0]) is not None else None
+
+
+def _is_constant_tile(value: ir.Value, number: float) -> bool:
+    op = defining_op(value)
+    if op is None or op.name != "arith.constant" or not isinstance(value.type, ir.RankedTensorType):
+        return False
+    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == number
+
+
+def _rescaling(update: _Update) -> list[ir.Operation] | None:
+    """The ops that do nothing but to multiply a tile by a factor; None if a factor is used otherwise."""
+    found = []
+    for i in update.factors:
+        factor = update.op.results[i]
+        for use in factor.uses:
+            op = use.owner.operation
+            if op.name != "linalg.generic" or len(op.results) != 1 or len(op.operands) != 3:
+                return None
+            block = op.regions[0].blocks[0]
+            made = defining_op(ops_of(block)[-1].operands[0])
+            if made is None or made.name != "arith.mulf" or set(made.operands) != set(list(block.arguments)[:2]):
+                return None
+            found.append(op)
+    return found
+
+
+def _outermost(value: ir.Value) -> ir.Value:
+    """What a value is called outside of the branches that yield it, if nothing else reads it."""
+    uses = list(value.uses)
+    while len(uses) == 1 and uses[0].owner.operation.name == "scf.yield":
+        value = uses[0].owner.operation.parent.operation.results[uses[0].operand_number]
+        uses = list(value.uses)
+    return value
+
+
+def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
+    block = kernel.regions[0].blocks[0]
+    body = [o for o in ops_of(block)[:-1] if o.name not in KEPT]
+    store = next((o for o in body if o.name == "tile.store"), None)
+    if store is None or defining_op(plan.total) is None or defining_op(plan.total).block != block:
+        return
+    shift, limit = RANGES[plan.element]
+    with ir.InsertionPoint(ops_of(block)[-1]):
+        bad = AnyOp(_out_of_range(plan.total, store, 2.0**limit), result=ir.IntegerType.get_signless(1)).result
+        branch = ir.Operation.create("scf.if", [], [bad], {RETRY: ir.UnitAttr.get()}, regions=2)
+        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            values: Values = {}
+            for op in body:
+                copy_op(op, values)
+            ir.Operation.create("scf.yield")
+    _shift_first(plan, shift * plan.update.unit)
+    _keep(plan)
+    remark(kernel, "the first maximum is kept; a tile whose sums leave the range is computed again")
+
+
+def _out_of_range(total: ir.Value, store: ir.Operation, limit: float) -> ir.Value:
+    """For each row that is no padding, whether its sum is not between 0 and `limit`."""
+    view = store.opview
+    valid = view.indices[view.memory.type.rank]
+    truth = ir.IntegerType.get_signless(1)
+    count = total.type.shape[0]
+
+    def check(x: ir.Value, _: ir.Value) -> ir.Value:
+        fits = arith.andi(
+            arith.cmpf(arith.CmpFPredicate.OGT, x, build.constant(x.type, 0.0)),
+            arith.cmpf(arith.CmpFPredicate.OLT, x, build.constant(x.type, limit)),
+        )
+        bad = arith.xori(fits, build.constant(truth, 1))
+        if (constant_value(valid) or 0) >= count:
+            return bad
+        return arith.andi(bad, arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(0).result, valid))
+
+    kind = with_layout(ir.RankedTensorType.get([count], truth), "row")
+    empty = ir.Operation.create("tensor.empty", [kind], []).result
+    identity = build.projection(1, [0])
+    (bad,) = build.generic([total], [empty], [identity] * 2, [build.PARALLEL], check)
+    return bad
+
+
+def _shift_first(plan: _Plan, shift: float) -> None:
+    """Adds to the maximum of the first tile."""
+    if not shift:
+        return
+    block = plan.first.regions[0].blocks[0]
+    old = next(v for v in plan.first.operands if _is_constant_tile(v, float("-inf")))
+    update = _Update.of(plan.first, old)
+    assert update is not None, "the plan has looked at it"
+    terminator = ops_of(block)[-1]
+    value = terminator.operands[update.maximum]
+    with ir.InsertionPoint(terminator), plan.first.location:
+        terminator.operands[update.maximum] = arith.addf(value, build.constant(value.type, shift))
+
+
+def _keep(plan: _Plan) -> None:
+    """In the loop the maximum stays what it was, and all that would follow from a change of it is left out."""
+    update = plan.update
+    yielded = ops_of(for_body(plan.loop))[-1]
+    number = list(yielded.operands).index(update.op.results[update.maximum])
+    old = for_body(plan.loop).arguments[1 + number]
+    for op in plan.rescale:
+        factors = [update.op.results[i] for i in update.factors]
+        (tile,) = [v for v in list(op.operands)[:2] if v not in factors]
+        op.results[0].replace_all_uses_with(tile)
+        op.erase()
+    update.op.results[update.maximum].replace_all_uses_with(old)
+    for i, operand in update.sums.items():
+        update.op.results[i].replace_all_uses_with(operand)
+    update.op.erase()

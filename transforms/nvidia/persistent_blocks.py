@@ -1,0 +1,195 @@
+"""The pass ``persistent-blocks``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, gpu, ir
+from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp
+from ..passes import Pass, option
+from ..rewriting import defining_op, ops_in
+from .axes import ops_of
+from .bulk_copies import bulk_copies
+from .copying import Values, copy_op
+from .keep_maximum import KEPT, RETRY
+
+FLAGS = 256  # tiles of a block that share one are done again together
+
+
+@dataclass(frozen=True)
+class PersistentBlocks(Pass):
+    """As many blocks as the GPU has multiprocessors, each of which goes on to other tiles when it is done with one::
+
+        gpu.func @kernel(…) {
+          %b = gpu.block_id x
+          …                                       // the tile of block %b
+      becomes
+        gpu.func @kernel(…, %tiles: index) {
+          %first = gpu.block_id x
+          %blocks = gpu.grid_dim x
+          scf.for %b = %first to %tiles step %blocks {
+            …
+
+    Where loop bounds depend on the number of a tile among its neighbours (the last dimension of the grid, of extent n:
+    a causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. For
+    kernels whose loads the copy engine does: it brings the first operands of a tile while the one before is finished.
+
+    Tiles that must be computed again (``keep-maximum``) come after all others, so that no one waits to hear of it::
+
+        scf.for %b … { …; tile.raise %bad, %flags[%n] }      // n: how many tiles the block has done
+        tile.meet
+        scf.for %b … { %again = tile.raised %flags[%n]; scf.if %again {…} }
+    """
+
+    multiprocessors: int = option("how many the GPU has, each of which runs one block", 132)
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            if bulk_copies(kernel):
+                with kernel.location:
+                    _Kernel(kernel, op, self.multiprocessors).run()
+
+
+class _Kernel:
+    def __init__(self, kernel: ir.Operation, top: ir.Operation, multiprocessors: int):
+        self.kernel, self.top, self.multiprocessors = kernel, top, multiprocessors
+        self.block = kernel.regions[0].blocks[0]
+
+    def run(self) -> None:
+        found = [o for o in ops_of(self.block) if o.name == "gpu.block_id"]
+        if len(found) != 1:
+            return
+        number = found[0].results[0]
+        body = [o for o in ops_of(self.block)[:-1] if o.name not in KEPT]
+        retries = [o for o in body if RETRY in o.attributes]
+        with ir.InsertionPoint(ops_of(self.block)[-1]):
+            tiles = self._pass_tiles()
+            blocks = gpu.GridDimOp(ir.Attribute.parse("#gpu<dim x>")).result
+            row = self._balanced(number)
+            flags = _flags() if retries else None
+            for retry in [False, True] if retries else [False]:
+                if retry:
+                    MeetOp()
+                block, tile, count = self._loop(number, row, tiles, blocks)
+                with ir.InsertionPoint(ops_of(block)[-1]):
+                    self._body(body, {number: tile}, flags, count, retry)
+        for op in reversed(body):
+            op.erase()
+
+    @staticmethod
+    def _body(body: list[ir.Operation], values: Values, flags: ir.Value | None, count: ir.Value, retry: bool) -> None:
+        """One tile, but for what is done again; or that alone."""
+        for op in body:
+            tiles = any(isinstance(v.type, ir.ShapedType) for v in (*op.operands, *op.results))
+            if op.name == "tile.any":
+                if retry:
+                    raised = RaisedOp(flags, count, result=op.results[0].type).result
+                    values[op.results[0]] = raised
+                else:
+                    RaiseOp(values[op.operands[0]], flags, count)
+            elif retry == (RETRY in op.attributes) or (retry and not tiles and not len(op.regions)):
+                copy_op(op, values)
+
+    def _loop(self, number: ir.Value, row: ir.Operation | None, tiles: ir.Value, blocks: ir.Value):
+        """The body of a loop over a block's tiles, the tile's number, and how many came before."""
+        if row is not None:
+            return self._pairs(number, row, tiles, blocks)
+        block = _for(number, tiles, blocks)
+        with ir.InsertionPoint(ops_of(block)[-1]):
+            count = arith.divui(arith.subi(block.arguments[0], number), blocks)
+        return block, block.arguments[0], count
+
+    def _pass_tiles(self) -> ir.Value:
+        """The number of tiles as a parameter; the launches get as many blocks as there are multiprocessors."""
+        name = ir.StringAttr(self.kernel.attributes["sym_name"]).value
+        tiles = self.block.add_argument(ir.IndexType.get(), self.kernel.location)
+        kinds = [a.type for a in self.block.arguments]
+        self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+        for launch in ops_in(self.top, "gpu.launch_func"):
+            if str(launch.attributes["kernel"]).rpartition("@")[2] == name:
+                with ir.InsertionPoint(launch), launch.location:
+                    count = launch.operands[0]
+                    fewer = arith.minsi(count, build.index(self.multiprocessors))
+                    relaunch(launch, [fewer, *list(launch.operands)[1:], count])
+        return tiles
+
+    def _balanced(self, number: ir.Value) -> ir.Operation | None:
+        """The op that gives a tile's number among its neighbours, if loop bounds depend on it."""
+        users = [u.owner.operation for u in number.uses]
+        rows = [o for o in users if o.name == "arith.remui" and o.operands[0] == number]
+        if len(rows) != 1:
+            return None
+        reached = {rows[0].results[0]}
+        for op in ops_of(self.block):
+            if any(v in reached for v in op.operands):
+                reached.update(op.results)
+        loops = [o for o in ops_of(self.block) if o.name in ("scf.for", "scf.if") and RETRY not in o.attributes]
+        bounds = [v for o in loops for v in list(o.operands)[: 3 if o.name == "scf.for" else 1]]
+        return rows[0] if any(v in reached for v in bounds) else None
+
+    def _pairs(self, number: ir.Value, row: ir.Operation, tiles: ir.Value, blocks: ir.Value):
+        values: Values = {}
+        count = row.operands[1]
+        op = defining_op(count)
+        if op is not None and op.block == self.block and op.name not in KEPT:
+            _needed(count, self.block, values)
+        count = values.get(count, count)
+        half = arith.divui(arith.addi(count, build.index(1)), build.index(2))
+        pairs = arith.muli(arith.divui(tiles, count), half)
+        outer = _for(number, pairs, blocks)
+        with ir.InsertionPoint(ops_of(outer)[-1]):
+            pair = outer.arguments[0]
+            first = arith.remui(pair, half)
+            start = arith.muli(arith.divui(pair, half), count)
+            second = arith.subi(arith.subi(count, build.index(1)), first)
+            single = arith.cmpi(arith.CmpIPredicate.eq, first, second)
+            members = arith.select(single, build.index(1), build.index(2))
+            round_ = arith.divui(arith.subi(pair, number), blocks)
+            inner = _for(build.index(0), members, build.index(1))
+            with ir.InsertionPoint(ops_of(inner)[-1]):
+                is_first = arith.cmpi(arith.CmpIPredicate.eq, inner.arguments[0], build.index(0))
+                tile = arith.addi(start, arith.select(is_first, first, second))
+                before = arith.addi(arith.muli(round_, build.index(2)), inner.arguments[0])
+        return inner, tile, before
+
+
+def _flags() -> ir.Value:
+    """Flags in shared memory, all down."""
+    space = ir.Attribute.parse("#gpu.address_space<workgroup>")
+    kind = ir.MemRefType.get([FLAGS], ir.IntegerType.get_signless(32), memory_space=space)
+    segments = ir.DenseI32ArrayAttr.get([0, 0])
+    flags = ir.Operation.create("memref.alloc", [kind], [], {"operandSegmentSizes": segments}).result
+    InitFlagsOp(flags)
+    return flags
+
+
+def relaunch(launch: ir.Operation, operands: list[ir.Value]) -> None:
+    """The launch with other operands, of which what follows the sizes are the kernel's arguments."""
+    segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
+    segments[11] += len(operands) - len(launch.operands)
+    attributes = {
+        "kernel": launch.attributes["kernel"],
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+    }
+    ir.Operation.create("gpu.launch_func", [], operands, attributes)
+    launch.erase()
+
+
+def _for(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Block:
+    """The body of a new loop that carries nothing."""
+    loop = ir.Operation.create("scf.for", [], [lower, upper, step], regions=1)
+    block = loop.regions[0].blocks.append(lower.type, arg_locs=[ir.Location.current])
+    with ir.InsertionPoint(block):
+        ir.Operation.create("scf.yield", [], [])
+    return block
+
+
+def _needed(value: ir.Value, block: ir.Block, values: Values) -> None:
+    """Copies what `value` is computed from, as far as it is no argument or constant."""
+    op = defining_op(value)
+    if value in values or op is None or op.block != block or op.name in KEPT:
+        return
+    for operand in op.operands:
+        _needed(operand, block, values)
+    copy_op(op, values)

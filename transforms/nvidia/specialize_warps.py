@@ -1,0 +1,359 @@
+"""The pass ``specialize-warps``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir
+from ...dialects.tile import (
+    ArriveOp,
+    CopyBulkOp,
+    InitBarriersOp,
+    PassTurnOp,
+    SetRegistersOp,
+    StartTurnsOp,
+    TakeTurnOp,
+    ViewOp,
+    WaitBarrierOp,
+    WarpOp,
+    layout_of,
+)
+from ..attention import is_contraction
+from ..passes import Pass, option, remark
+from ..rewriting import defining_op, ops_in
+from .axes import for_body, for_inits, ops_of
+from .bulk_copies import BulkCopy, bulk_copies, is_staged
+from .copying import Values, copy_op
+from .overlap_matmuls import ASYNC
+from .tensor_maps import pass_tensor_maps
+from .thread import Shared
+
+PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have the tiles' rows
+REGISTERS = 65536 // 128  # of a multiprocessor, for each thread of a warpgroup if there is just one
+PRODUCER_REGISTERS = 24
+LARGEST_COUNT = 240
+SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags")
+SHARED_MEMORY = 227 * 1024 - 2048  # of a block, less what aligns it and the barriers
+
+
+@dataclass(frozen=True)
+class SpecializeWarps(Pass):
+    """One warp brings all tiles to shared memory by Hopper's copy engine; the others do nothing but compute::
+
+        scf.for %j = … {
+          %k = tile.load(%arg1, %j, …) : … -> tensor<128x64xf16, "shared">
+          %s = matmul(%q, %k)
+          …
+      becomes
+        %buffer = memref.alloc() : memref<2x128x64xf16, #gpu.address_space<workgroup>>
+        %ready, %free = memref.alloc() : memref<2xi64, #gpu.address_space<workgroup>>
+        tile.init_barriers %ready {arrivals = 1}
+        tile.init_barriers %free {arrivals = 8}                // warps that read
+        %w = tile.warp
+        scf.if %w < 8 {
+          tile.set_registers {count = 240}
+          scf.for %j = … iter_args(%n = …) {
+            tile.wait_barrier %ready[%n]
+            %k = tile.view %buffer[%n mod 2]
+            %s = matmul(%q, %k)
+            tile.arrive %free[%n]
+            …
+        } else {
+          tile.set_registers {count = 24}
+          scf.if %w == 8 {
+            scf.for %j = … iter_args(%n = …) {
+              tile.wait_barrier %free[%n] {behind = 1}
+              tile.copy_bulk(%map, %buffer, %ready, %n, %j, …)
+              …
+
+    (Warp specialisation: FlashAttention-3, Shah et al. 2024, §3.1.) Both branches have the loops of the kernel, and
+    number the uses of each buffer. In loops whose matmuls overlap, warpgroups take turns. Buffers for right operands of
+    matmuls, which follow one another fast, have `stages` stages if there is room, others one. Kernels with a load that the copy engine cannot do stay as they are.
+    """
+
+    stages: int = option("stages of buffers for right operands of matmuls", 2)
+    turns: bool = option("whether warpgroups take turns", True)
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            copies = bulk_copies(kernel)
+            if copies:
+                with kernel.location:
+                    _Specializer(kernel, op, copies, self).run()
+
+
+@dataclass
+class Ring:
+    """A buffer of stages with its barriers, and the loads that use it."""
+
+    copy: BulkCopy
+    map: ir.Value
+    loads: list[ir.Operation] = field(default_factory=list)
+    stages: int = 1
+    buffer: ir.Value | None = None
+    ready: ir.Value | None = None
+    free: ir.Value | None = None
+
+    @property
+    def bytes(self) -> int:
+        shape, inner = self.copy.kind.shape, self.copy.inner
+        return self.stages * Shared.bytes(shape[1 - inner], shape[inner])
+
+
+class _Specializer:
+    def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, BulkCopy], options):
+        self.kernel, self.top, self.copies, self.options = kernel, top, copies, options
+        self.block = kernel.regions[0].blocks[0]
+
+    def run(self) -> None:
+        warpgroups = _rows(self.kernel) // 64
+        maps = pass_tensor_maps(self.kernel, self.top, self.copies)
+        rings = self._rings(maps)
+        body = [o for o in ops_of(self.block)[:-1] if o.name not in SHARED_BY_ROLES]
+        with ir.InsertionPoint(ops_of(self.block)[-1]):
+            for ring in rings:
+                self._allocate(ring, warpgroups)
+            ir.Operation.create("gpu.barrier")
+            warp = WarpOp(result=ir.IndexType.get()).result
+            computes = arith.cmpi(arith.CmpIPredicate.ult, warp, build.index(4 * warpgroups))
+            roles = ir.Operation.create("scf.if", [], [computes], regions=2)
+            with ir.InsertionPoint(roles.regions[0].blocks.append()):
+                self._registers(_consumer_registers(warpgroups))
+                taking_turns = warpgroups if self.options.turns and warpgroups > 1 else 0
+                if taking_turns:
+                    StartTurnsOp(_i64(warpgroups))
+                Consumer(rings, taking_turns).start(body)
+                ir.Operation.create("scf.yield")
+            with ir.InsertionPoint(roles.regions[1].blocks.append()):
+                self._registers(PRODUCER_REGISTERS)
+                first = arith.cmpi(arith.CmpIPredicate.eq, warp, build.index(4 * warpgroups))
+                one = ir.Operation.create("scf.if", [], [first], regions=2)
+                with ir.InsertionPoint(one.regions[0].blocks.append()):
+                    Producer(rings).start(body)
+                    ir.Operation.create("scf.yield")
+                ir.Operation.create("scf.yield")
+        for op in reversed(body):
+            op.erase()
+        self.kernel.attributes[PRODUCERS] = _i64(1)
+        remark(self.kernel, f"{warpgroups} warpgroups compute, a warp beside them copies by the copy engine")
+
+    def _rings(self, maps: dict[BulkCopy, ir.Value]) -> list[Ring]:
+        rings: dict[BulkCopy, Ring] = {}
+        for load, copy in self.copies.items():
+            ring = rings.setdefault(copy, Ring(copy, maps[copy]))
+            ring.loads.append(load)
+            if any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses):
+                ring.stages = self.options.stages
+        deep = [r for r in rings.values() if r.stages > 1]
+        while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
+            max(deep, key=lambda r: r.bytes).stages -= 1
+            deep = [r for r in deep if r.stages > 1]
+        return list(rings.values())
+
+    def _allocate(self, ring: Ring, warpgroups: int) -> None:
+        kind = ring.copy.kind
+        ring.buffer = _workgroup_memory([ring.stages, *kind.shape], kind.element_type)
+        barrier = ir.IntegerType.get_signless(64)
+        ring.ready = _workgroup_memory([ring.stages], barrier)
+        ring.free = _workgroup_memory([ring.stages], barrier)
+        InitBarriersOp(ring.ready, _i64(1))
+        InitBarriersOp(ring.free, _i64(4 * warpgroups))
+
+    @staticmethod
+    def _registers(count: int) -> None:
+        SetRegistersOp(_i64(count))
+
+
+def _rows(kernel: ir.Operation) -> int:
+    rows = {
+        value.type.shape[0]
+        for op in ops_in(kernel)
+        for value in op.results
+        if layout_of(value.type) in ("fragment", "row", "operand_a")
+    }
+    return max(rows)
+
+
+def _consumer_registers(warpgroups: int) -> int:
+    return min(LARGEST_COUNT, (REGISTERS - PRODUCER_REGISTERS) // warpgroups // 8 * 8)
+
+
+def _workgroup_memory(shape: list[int], element: ir.Type) -> ir.Value:
+    space = ir.Attribute.parse("#gpu.address_space<workgroup>")
+    kind = ir.MemRefType.get(shape, element, memory_space=space)
+    segments = ir.DenseI32ArrayAttr.get([0, 0])
+    return ir.Operation.create("memref.alloc", [kind], [], {"operandSegmentSizes": segments}).result
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+class Role:
+    """Copies the kernel's ops for the warps of one role. Counts, per ring, are values: how often it has been used."""
+
+    def __init__(self, rings: list[Ring]):
+        self.rings = rings
+        self.ring_of = {load: i for i, ring in enumerate(rings) for load in ring.loads}
+        self.values: Values = {}
+        self.counts: dict[int, ir.Value] = {}
+
+    def start(self, ops: list[ir.Operation]) -> None:
+        zero = build.index(0)
+        self.counts = dict.fromkeys(range(len(self.rings)), zero)
+        self.ops(ops)
+
+    def ops(self, ops: list[ir.Operation]) -> None:
+        for op in ops:
+            with op.location:
+                self.op(op)
+
+    def op(self, op: ir.Operation) -> None:
+        if is_staged(op):
+            ring = self.ring_of[op]
+            self.load(op, self.rings[ring], self.counts[ring])
+            self.counts[ring] = arith.addi(self.counts[ring], build.index(1))
+        elif op.name == "scf.for" and self._used(op):
+            self._for(op)
+        elif op.name == "scf.if" and self._used(op):
+            self._if(op)
+        else:
+            self.plain(op)
+        self.behind(op)
+
+    def _used(self, op: ir.Operation) -> list[int]:
+        """The rings that are used inside of an op."""
+        return sorted({self.ring_of[o] for o in ops_in(op, "tile.load") if o in self.ring_of})
+
+    def carried(self, values: list[ir.Value]) -> list[ir.Value]:
+        """Which of a loop's or branch's values this role has."""
+        raise NotImplementedError
+
+    def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
+        raise NotImplementedError
+
+    def plain(self, op: ir.Operation) -> None:
+        raise NotImplementedError
+
+    def behind(self, op: ir.Operation) -> None:
+        """What comes after the copy of `op`."""
+
+    def before_body(self, ops: list[ir.Operation]) -> None:
+        """Looks at the ops of a loop before they are copied."""
+
+    def _for(self, op: ir.Operation) -> None:
+        used, body = self._used(op), for_body(op)
+        kept = self.carried(list(op.results))
+        numbers = [i for i, r in enumerate(op.results) if r in kept]
+        inits = [self.value(for_inits(op)[i]) for i in numbers] + [self.counts[r] for r in used]
+        bounds = [self.value(v) for v in list(op.operands)[:3]]
+        types = [v.type for v in inits]
+        loop = ir.Operation.create("scf.for", types, [*bounds, *inits], regions=1)
+        block = loop.regions[0].blocks.append(bounds[0].type, *types, arg_locs=[op.location] * (1 + len(types)))
+        arguments = list(block.arguments)
+        self.values[body.arguments[0]] = arguments[0]
+        self.values.update(zip([body.arguments[1 + i] for i in numbers], arguments[1:], strict=False))
+        self.counts.update(zip(used, arguments[1 + len(numbers) :], strict=True))
+        with ir.InsertionPoint(block):
+            self.before_body(ops_of(body))
+            self.ops(ops_of(body)[:-1])
+            yielded = [self.value(ops_of(body)[-1].operands[i]) for i in numbers]
+            ir.Operation.create("scf.yield", [], [*yielded, *(self.counts[r] for r in used)])
+        self._results(op, numbers, used, list(loop.results))
+
+    def _if(self, op: ir.Operation) -> None:
+        used = self._used(op)
+        kept = self.carried(list(op.results))
+        numbers = [i for i, r in enumerate(op.results) if r in kept]
+        types = [op.results[i].type for i in numbers] + [self.counts[r].type for r in used]
+        branch = ir.Operation.create("scf.if", types, [self.value(op.operands[0])], regions=2)
+        before = dict(self.counts)
+        for old, new in zip(op.regions, branch.regions, strict=True):
+            self.counts = dict(before)
+            with ir.InsertionPoint(new.blocks.append()):
+                inner = ops_of(old.blocks[0]) if len(old.blocks) else []
+                self.ops(inner[:-1])
+                yielded = [self.value(inner[-1].operands[i]) for i in numbers]
+                ir.Operation.create("scf.yield", [], [*yielded, *(self.counts[r] for r in used)])
+        self._results(op, numbers, used, list(branch.results))
+
+    def _results(self, op: ir.Operation, numbers: list[int], used: list[int], results: list[ir.Value]) -> None:
+        self.values.update(zip([op.results[i] for i in numbers], results, strict=False))
+        self.counts.update(zip(used, results[len(numbers) :], strict=True))
+
+    def value(self, value: ir.Value) -> ir.Value:
+        return self.values.get(value, value)
+
+
+class Producer(Role):
+    """The warp that copies: loads, and the scalars that say which."""
+
+    def carried(self, values: list[ir.Value]) -> list[ir.Value]:
+        return [v for v in values if not isinstance(v.type, ir.ShapedType)]
+
+    def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
+        WaitBarrierOp(ring.free, use, _i64(1))
+        offsets = [self.value(v) for v in op.opview.indices[: ring.copy.memory.type.rank]]
+        CopyBulkOp(ring.map, ring.buffer, ring.ready, use, offsets, op.attributes["dims"])
+
+    def plain(self, op: ir.Operation) -> None:
+        tiles = any(isinstance(v.type, ir.ShapedType) for v in (*op.results, *op.operands))
+        if op.name in ("tile.meet", "tile.raised") or (not tiles and op.results):
+            copy_op(op, self.values)
+
+
+class Consumer(Role):
+    """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free."""
+
+    def __init__(self, rings: list[Ring], turns: int):
+        super().__init__(rings)
+        self.warpgroups = turns  # that take turns
+        self.releases: dict[ir.Operation, list[tuple[Ring, ir.Value]]] = {}
+        self.uses: dict[ir.Value, tuple[Ring, ir.Value]] = {}  # tiles, by what they were in the kernel
+        self.turns: list[ir.Operation] = []  # the matmuls of a turn
+
+    def carried(self, values: list[ir.Value]) -> list[ir.Value]:
+        return values
+
+    def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
+        WaitBarrierOp(ring.ready, use, _i64(0))
+        stage = arith.remui(use, build.index(ring.stages))
+        self.values[op.results[0]] = ViewOp(ring.buffer, stage, result=op.results[0].type).result
+        self.uses[op.results[0]] = (ring, use)
+        self.releases.setdefault(_last_reader(op), []).append((ring, use))
+
+    def before_body(self, ops: list[ir.Operation]) -> None:
+        matmuls = [o for o in ops if ASYNC in o.attributes]
+        self.turns = matmuls if len(matmuls) > 1 and self.warpgroups else []
+
+    def plain(self, op: ir.Operation) -> None:
+        if self.turns and op == self.turns[0]:
+            TakeTurnOp(_i64(self.warpgroups))
+        if op.name == "tile.wait_matmuls" and op.opview.pending.value == 0:
+            # The tile is there, or the matmul had not begun; but no instruction moves across a wait, such as what is
+            # computed meanwhile and used after it.
+            matmul = defining_op(op.operands[0])
+            ring, use = self.uses[matmul.operands[1]]
+            WaitBarrierOp(ring.ready, use, _i64(0))
+        copy_op(op, self.values)
+        if self.turns and op == self.turns[-1]:
+            PassTurnOp(_i64(self.warpgroups))
+
+    def behind(self, op: ir.Operation) -> None:
+        for ring, use in self.releases.pop(op, []):
+            ArriveOp(ring.free, use)
+
+
+def _last_reader(load: ir.Operation) -> ir.Operation:
+    """The op of the load's block after which its tile is read no more."""
+    block = load.block
+    readers = []
+    for use in load.results[0].uses:
+        reader = use.owner.operation
+        if ASYNC in reader.attributes:
+            reader = next(iter(reader.results[0].uses)).owner.operation
+        while reader.block != block:
+            reader = reader.parent.operation
+        readers.append(reader)
+    return next(op for op in reversed(ops_of(block)) if op in readers)

@@ -1,0 +1,166 @@
+"""Emits what warps with roles do: barriers in shared memory, copies by the copy engine, turns, registers.
+
+Whatever one thread alone does stands under a predicate within the assembly: a branch would make ptxas give up the
+registers that all threads of a warp share. (PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg", "barrier".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from .thread import (
+    EQ,
+    Shared,
+    Thread,
+    add,
+    asm,
+    compare,
+    constant,
+    create,
+    div,
+    i32,
+    mul,
+    rem,
+    select,
+    shuffled,
+)
+
+REGISTERS = 65536  # of a multiprocessor
+BARRIER = 8  # bytes
+FLAG = 4
+MEETING = 15  # a named barrier
+FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
+
+
+@dataclass(frozen=True)
+class Barriers:
+    """Barriers in shared memory, one for each stage of a buffer."""
+
+    address: ir.Value
+    stages: int
+
+    def at(self, use: ir.Value) -> ir.Value:
+        """The address of the barrier for that use of the buffer."""
+        return self.address if self.stages == 1 else add(self.address, mul(rem(use, self.stages), BARRIER))
+
+    def init(self, arrivals: int, thread: Thread) -> None:
+        for stage in range(self.stages):
+            asm(
+                f"{{ .reg .pred p; setp.eq.s32 p, $1, 0; @p mbarrier.init.shared::cta.b64 [$0], {arrivals}; }}",
+                "r,r",
+                [add(self.address, BARRIER * stage), thread.number],
+            )
+        asm("fence.mbarrier_init.release.cluster;", "", [])
+
+    def wait(self, use: ir.Value, behind: int) -> None:
+        """Until the phase of that use is complete, or the one `behind` before it."""
+        phase = use if self.stages == 1 else div(use, self.stages)
+        parity = rem(add(phase, behind), 2)
+        asm(
+            "{ .reg .pred p; wait: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; "
+            "@p bra.uni done; bra.uni wait; done: }",
+            "r,r",
+            [self.at(use), parity],
+        )
+
+    def arrive(self, use: ir.Value, thread: Thread) -> None:
+        """One arrival for the warp."""
+        asm(
+            "{ .reg .pred p; setp.eq.s32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, [$0]; }",
+            "r,r",
+            [self.at(use), thread.lane],
+        )
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags in shared memory, a word each."""
+
+    address: ir.Value
+    count: int
+
+    def _at(self, number: ir.Value) -> ir.Value:
+        return add(self.address, mul(rem(number, self.count), FLAG))
+
+    def init(self, thread: Thread) -> None:
+        for first in range(0, self.count, thread.threads):
+            asm(
+                f"{{ .reg .pred p; setp.lt.s32 p, $1, {self.count - first}; @p st.shared.b32 [$0], 0; }}",
+                "r,r",
+                [add(self.address, add(mul(thread.number, FLAG), FLAG * first)), thread.number],
+            )
+
+    def raise_(self, number: ir.Value, conditions: Sequence[ir.Value]) -> None:
+        """Every thread that has a true condition sets the flag."""
+        found = conditions[0]
+        for other in conditions[1:]:
+            found = create("arith.ori", found.type, found, other)
+        asm(
+            "{ .reg .pred p; setp.ne.s32 p, $1, 0; @p st.shared.b32 [$0], 1; }",
+            "r,r",
+            [self._at(number), create("arith.extui", i32(), found)],
+        )
+
+    def raised(self, number: ir.Value) -> ir.Value:
+        (word,) = asm("ld.shared.b32 $0, [$1];", "=r,r", [self._at(number)], [i32()])
+        return compare(EQ, shuffled(word, "idx", 0), constant(i32(), 1))
+
+
+def meet(thread: Thread) -> None:
+    """All but the producer's other warps."""
+    asm(f"bar.sync {MEETING}, {thread.threads - 96};", "", [])
+
+
+def copy_bulk(
+    tensor_map: ir.Value, tile: Shared, barrier: ir.Value, offsets: Sequence[ir.Value], thread: Thread
+) -> None:
+    """A tile from memory, column block by column block; the barrier hears of its bytes."""
+    blocks = -(-tile.inner_size // 64)
+    size = Shared.bytes(tile.outer_size, tile.inner_size)
+    only = "{ .reg .pred p; setp.eq.s32 p, "
+    asm(f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size}; }}", "r,r", [barrier, thread.lane])
+    rank = len(offsets)
+    places = ", ".join(f"${4 + i}" for i in range(rank))
+    for block in range(blocks):
+        first, *others = reversed(offsets)
+        asm(
+            f"{only}$3, 0; @p cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+            f"[$0], [$1, {{{places}}}], [$2]; }}",
+            "r,l,r,r" + ",r" * rank,
+            [
+                add(tile.address, block * tile.outer_size * 128),
+                tensor_map,
+                barrier,
+                thread.lane,
+                add(first, 64 * block),
+                *others,
+            ],
+        )
+
+
+def set_registers(count: int, thread: Thread) -> None:
+    at_launch = min(REGISTERS // thread.threads // 8 * 8, 255)
+    direction = "inc" if count > at_launch else "dec"
+    asm(f"setmaxnreg.{direction}.sync.aligned.u32 {count};", "", [])
+
+
+def start_turns(warpgroups: int, thread: Thread) -> None:
+    """The last warpgroup gives the first one its turn."""
+    asm(
+        f"{{ .reg .pred p; setp.ge.s32 p, $0, {4 * (warpgroups - 1)}; @p bar.arrive {FIRST_TURN}, 256; }}",
+        "r",
+        [thread.warp],
+    )
+
+
+def take_turn(thread: Thread) -> None:
+    asm("bar.sync $0, 256;", "r", [add(div(thread.warp, 4), FIRST_TURN)])
+
+
+def pass_turn(warpgroups: int, thread: Thread) -> None:
+    mine = div(thread.warp, 4)
+    last = compare(EQ, mine, constant(i32(), warpgroups - 1))
+    following = select(last, constant(i32(), FIRST_TURN), add(mine, FIRST_TURN + 1))
+    asm("bar.arrive $0, 256;", "r", [following])

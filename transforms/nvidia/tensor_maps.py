@@ -1,0 +1,51 @@
+"""Tensor maps of a kernel's arguments: made by the host before each launch, passed as parameters."""
+
+from __future__ import annotations
+
+from ...dialects import build
+from ...dialects.mlir import ir
+from ...dialects.tile import TensorMapOp, tensor_map_type
+from ..rewriting import ops_in
+from .axes import DYNAMIC
+from .bulk_copies import LINE, BulkCopy
+from .persistent_blocks import relaunch
+
+FIRST_ARGUMENT = 6  # of a launch's operands, after the sizes of grid and block
+
+
+def pass_tensor_maps(
+    kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, BulkCopy]
+) -> dict[BulkCopy, ir.Value]:
+    """New arguments of `kernel`, a tensor map for each kind of copy; its launches make and pass them."""
+    wanted = list(dict.fromkeys(copies.values()))
+    block = kernel.regions[0].blocks[0]
+    places = {argument: i for i, argument in enumerate(block.arguments)}
+    kinds = [tensor_map_type(c.kind.shape[1 - c.inner], LINE, c.kind.element_type) for c in wanted]
+    maps = {c: block.add_argument(kind, kernel.location) for c, kind in zip(wanted, kinds, strict=True)}
+    types = [a.type for a in block.arguments]
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    name = ir.StringAttr(kernel.attributes["sym_name"]).value
+    for launch in ops_in(top, "gpu.launch_func"):
+        if str(launch.attributes["kernel"]).rpartition("@")[2] == name:
+            with ir.InsertionPoint(launch), launch.location:
+                arguments = list(launch.operands)[FIRST_ARGUMENT:]
+                made = [_tensor_map(c, arguments, places, kind) for c, kind in zip(wanted, kinds, strict=True)]
+                relaunch(launch, [*launch.operands, *made])
+    return maps
+
+
+def _tensor_map(copy: BulkCopy, arguments: list[ir.Value], places: dict[ir.Value, int], kind: ir.Type) -> ir.Value:
+    memory = arguments[places[copy.memory]]
+    sizes = []
+    for d, end in enumerate(copy.ends):
+        if isinstance(end, int):
+            sizes.append(build.index(end))
+        elif end is not None:
+            sizes.append(arguments[places[end]])
+        elif memory.type.shape[d] != DYNAMIC:
+            sizes.append(build.index(memory.type.shape[d]))
+        else:
+            sizes.append(ir.Operation.create("memref.dim", [ir.IndexType.get()], [memory, build.index(d)]).result)
+    integer = ir.IntegerType.get_signless(64)
+    box = ir.ArrayAttr.get([ir.IntegerAttr.get(integer, size) for size in copy.box])
+    return TensorMapOp(memory, sizes, box, result=kind).result

@@ -1,0 +1,160 @@
+"""Statistics of the rows of scores that are needed besides the output: their maxima, and sums of their exponentials.
+
+Whoever returns a log-sum-exp, m + log Σ exp(s − m), or the maximum and the sum themselves, needs two reductions of the
+scores. The online softmax has both in the end, so these stand in for what the reductions gave; what is computed from
+them (the log, the sum, a guard for masked rows) stays as it is. How a sum was shifted does not matter:
+Σ exp(s − c) = a·exp(m − c), and where c is m itself, it is a.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import is_structured, iterator_types
+from .expressions import REAL, Expr
+from .indices import Index, Opaque, SplitNeeded, Var
+from .matching import Match, dependents
+from .quotients import along_k
+from .softmax import same_but_shift, tests_for_masked
+from .tracing import Tracer, extents
+
+MAX, ACCUM = 1, 2  # results of linalg_ext.softmax
+NEUTRAL = {"max": -math.inf, "sum": 0, "all": 1, "any": 0}
+REDUCED_TESTS = {"all": "masked", "any": "live"}
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """What `value` at the indices `at`, over the variables of the match, is for a row of scores s.
+
+    `kind`: "max", m; "sum", Σ exp(s − m); "plain sum", Σ exp(s); "masked", whether all s = −∞;
+    "live", whether any is not.
+    """
+
+    value: ir.Value
+    at: tuple[Index, ...]
+    kind: str
+
+
+def row_statistics(match: Match) -> list[Statistic]:
+    """Those results of ops that depend on the scores which the online softmax can give as well."""
+    match.tracer.splittable = frozenset()
+    found = []
+    for op in dependents(match.scores.reduction.op):
+        for value in _row_values(op):
+            try:
+                statistic = _statistic(match, value)
+            except (SplitNeeded, Opaque):
+                continue
+            if statistic is not None:
+                found.append(statistic)
+    return found
+
+
+def _row_values(op: ir.Operation) -> list[ir.Value]:
+    """Results of an op that may be statistics."""
+    if op.name == "linalg_ext.softmax":
+        return [op.results[i] for i in (MAX, ACCUM)]
+    if not is_structured(op) or "reduction" not in iterator_types(op):
+        return []
+    return list(op.results)
+
+
+def _statistic(match: Match, value: ir.Value) -> Statistic | None:
+    tracer = match.tracer
+    at = tuple(Index() if size == 1 else Index.of(Var(size)) for size in extents(value))
+    body = _reduced(tracer, value, at, match.k)
+    where = _unified(match, body, at) if body is not None else None
+    if where is None:
+        return None
+    body = _reduced(tracer, value, where, match.k)
+    op = value.owner.operation
+    if op.name == "linalg_ext.softmax":
+        is_its = body is match.softmax.scores
+        return Statistic(value, where, "sum" if value == op.results[ACCUM] else "max") if is_its else None
+    reduction = tracer.reduction(tracer.make.element(value, where))
+    assert reduction is not None and body is not None
+    if tracer.expand(reduction.init).number != NEUTRAL[reduction.kind]:
+        return None
+    kind = _kind(match, reduction.kind, body)
+    return None if kind is None else Statistic(value, where, kind)
+
+
+def _kind(match: Match, reduction: str, body: Expr) -> str | None:
+    """What a reduction of `body` along the keys is for the scores."""
+    scores = match.softmax.scores
+    if reduction == "max":
+        return "max" if body is scores else None
+    if reduction in ("all", "any"):
+        return REDUCED_TESTS[reduction] if tests_for_masked(body, scores, reduction == "all") else None
+    shift = same_but_shift(match.tracer, body, scores)
+    if shift is None:
+        return None
+    if shift.number == 0:
+        return "plain sum"
+    return "sum" if _is_maximum(match, shift) else None
+
+
+def _reduced(tracer: Tracer, value: ir.Value, at: tuple[Index, ...], k: Var) -> Expr | None:
+    """What is reduced along k for the element of `value`; for a softmax, what it is applied to."""
+    op = value.owner.operation
+    if op.name == "linalg_ext.softmax":
+        dimension = ir.IntegerAttr(op.attributes["dimension"]).value
+        indices = [*at[:dimension], Index.of(k), *at[dimension:]]
+        return tracer.expand(tracer.make.element(op.operands[0], tuple(indices)))
+    reduction = tracer.reduction(tracer.make.element(value, at))
+    if reduction is None or reduction.kind not in NEUTRAL or not reduction.loops:
+        return None
+    return along_k(tracer, reduction, k)
+
+
+def _unified(match: Match, body: Expr, at: tuple[Index, ...]) -> tuple[Index, ...] | None:
+    """`at` in the variables of the match, by where `body` reads the scores."""
+    tensor, wanted = match.scores.element.payload
+    for node in body.nodes():
+        if node.kind != "element" or node.payload[0] != tensor:
+            continue
+        known: dict[Var, Index] = {}
+        for own, other in zip(node.payload[1], wanted, strict=True):
+            if not _unify(own, other, known):
+                return None
+        if not {v for index in at for v in index.vars} <= set(known):
+            return None
+        return tuple(_substituted(index, known) for index in at)
+    return None
+
+
+def _unify(own: Index, other: Index, known: dict[Var, Index]) -> bool:
+    if own.single is not None:
+        known[own.single] = other
+        return True
+    by_step = {c: v for v, c in other.terms}
+    if own.constant != other.constant or len(by_step) != len(other.terms) or {c for _, c in own.terms} != set(by_step):
+        return False
+    known.update({v: Index.of(by_step[c]) for v, c in own.terms})
+    return True
+
+
+def _substituted(index: Index, known: dict[Var, Index]) -> Index:
+    result = Index((), index.constant)
+    for v, c in index.terms:
+        result = result.plus(known[v], c)
+    return result
+
+
+def _is_maximum(match: Match, shift: Expr) -> bool:
+    """Whether `shift` is the maximum of the row, but for rows that are wholly masked, which weigh nothing anyway."""
+    if shift.name == "arith.select":
+        return any(_is_maximum(match, arm) for arm in shift.args[1:]) and any(
+            arm.number is not None for arm in shift.args[1:]
+        )
+    if shift.kind != "element" or shift.type != REAL:
+        return False
+    reduction = match.tracer.reduction(shift)
+    return (
+        reduction is not None
+        and reduction.kind == "max"
+        and along_k(match.tracer, reduction, match.k) is match.softmax.scores
+    )
