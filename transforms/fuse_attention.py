@@ -12,13 +12,11 @@ from .graph import backward_slice
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, warn
-from .rewriting import defining_op
 from .schedule import Schedule
 from .tile_and_fuse import Tiled, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
 CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes, "hopper": choose_hopper_tile_sizes}
-VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
 
 
@@ -82,7 +80,7 @@ class FuseAttention(Pass):
             sizes, chosen = CHOICES[self.machine](attention)
             order = order or chosen
         if attention is not None and not keep_producers:
-            stops = stops + expensive_producers(attention) + views_of_arguments(attention)
+            stops = stops + expensive_producers(attention)
         return tile_and_fuse(root, sizes, order, stops)
 
 
@@ -107,16 +105,6 @@ def expensive_producers(attention: Attention) -> list[ir.Operation]:
         for op in backward_slice(attention.root)
         if op not in own and not op.name.startswith("tensor.") and not _is_cheap(op)
     ]
-
-
-def views_of_arguments(attention: Attention) -> list[ir.Operation]:
-    """Reshapes of what the function is given: they move nothing where they stand, and tiles are then slices of them."""
-
-    def is_view(op: ir.Operation) -> bool:
-        source = defining_op(op.operands[0]) if op.name in VIEWS else op
-        return op.name in VIEWS and (source is None or is_view(source))
-
-    return [op for op in backward_slice(attention.root) if is_view(op)]
 
 
 def _is_cheap(op: ir.Operation) -> bool:

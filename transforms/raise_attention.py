@@ -46,6 +46,8 @@ class RaiseAttention(Pass):
 
     def run(self, op: ir.Operation) -> None:
         candidates = [o for o in ops_in(op, "linalg") if is_sum(o)]
+        missed: list[ir.Operation] = []
+        reasons: dict[ir.Operation, NearMiss] = {}
         while candidates:
             candidate = candidates.pop(0)
             if MARK in candidate.attributes or is_normal(candidate):
@@ -55,11 +57,20 @@ class RaiseAttention(Pass):
             except NearMiss as miss:
                 end, match = divided_at(candidate)
                 if match is None:
-                    remark(candidate, f"not raised to attention: softmax was expected, but {miss}")
+                    missed.append(candidate)
+                    reasons[candidate] = miss
             if match is not None:
-                self._raise(end, match, candidates)
+                self._raise(end, match, candidates, missed)
+        for candidate in missed:  # those that no attention has made superfluous
+            remark(candidate, f"not raised to attention: softmax was expected, but {reasons[candidate]}")
 
-    def _raise(self, end: ir.Operation, match: Match, candidates: list[ir.Operation]) -> None:
+    def _raise(
+        self,
+        end: ir.Operation,
+        match: Match,
+        candidates: list[ir.Operation],
+        missed: list[ir.Operation],
+    ) -> None:
         first = match.scores.reduction.op
         between = dependents(first) & set(backward_slice(end))
         statistics = row_statistics(match)
@@ -79,11 +90,11 @@ class RaiseAttention(Pass):
         match.result.replace_all_uses_with(value)
         owners = [s.value.owner.operation for s in statistics]
         left = list(owners)  # those that are not erased
-        erase_dead(end, candidates, left)
+        erase_dead(end, candidates, missed, left)
         for owner, statistic, other in zip(owners, statistics, others, strict=True):
             if owner in left:
                 self._replace_statistic(statistic.value, other)
-                erase_dead(owner, candidates, left)
+                erase_dead(owner, candidates, missed, left)
 
     def _replace_statistic(self, old: ir.Value, new: ir.Value) -> None:
         made = new.owner.operation

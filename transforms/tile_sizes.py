@@ -8,8 +8,9 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
   most half of an L1 data cache, through whose other half keys and values stream, and keys, values, queries, output and
   scores half of the L2 cache;
-- where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores in
-  f32 and the probabilities in 16 bits fill the L1 data cache;
+- where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores of
+  these in f32 and the probabilities in 16 bits fill the L1 data cache; 128 queries, with as many keys, where a head's
+  keys and values fill the L2 cache, beyond which they cost more to read than scores;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -24,7 +25,7 @@ from .cpu.matrix_unit import MIN_ROWS, matrix_unit, multiplies
 from .host import cache_bytes
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
-MATRIX_QUERIES = 32
+MATRIX_QUERIES, LONG_QUERIES = 32, 128
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -41,13 +42,14 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
         multiplies(matrix_unit(), op.operands[0].type.element_type, op.operands[1].type.element_type)
         for op in (attention.scores, root)
     )
-    queries = fill_rows(sizes, extents, loops.m, min(rows, MATRIX_QUERIES) if is_matrix else QUERIES)
     head_sizes = _head_sizes(attention, extents)
+    wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes)) if is_matrix else QUERIES
+    queries = fill_rows(sizes, extents, loops.m, wanted)
     width = max(4, _bytes(root.operands[2]))
     keys = MAX_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        scores = queries * keys * (width + 2 if is_matrix else 2 * width)
+        scores = min(queries, MATRIX_QUERIES) * keys * (width + 2) if is_matrix else queries * keys * 2 * width
         if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
@@ -55,6 +57,11 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     order = [*loops.batch, *loops.m, *loops.n, *loops.k]
     return sizes, order
+
+
+def _matrix_queries(keys: int | None, head_sizes: int) -> int:
+    """How many rows for a matrix unit: more where keys and values of a head, in 2 bytes, fill the L2 cache."""
+    return LONG_QUERIES if keys is not None and 2 * keys * head_sizes >= cache_bytes(2) else MATRIX_QUERIES
 
 
 def fill_rows(sizes: list[int], extents: list[int | None], loops: list[int], rows: int) -> int:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def compile_traced(
     source: Any, example_args: Sequence[Any] | None, target: str, options: "Options", tracing: dict[str, Any]
-) -> "Kernel":
-    """The kernel of a Python function, traced by the framework of its arguments."""
+) -> Any:
+    """The kernel of a Python function, traced by the framework of its arguments; a ShapesKernel for symbolic sizes."""
     if _is_torch(source, example_args, tracing.get("example_kwargs")):
         from .torch import TorchKernel, trace
 
@@ -27,9 +27,14 @@ def compile_traced(
         from ..api import compile_module
         from .jax import JaxKernel
         from .jax import trace as trace_jax
+        from .jax_shapes import ShapesKernel, is_symbolic
 
         if "dynamic_shapes" in tracing:
-            raise user_error("dynamic_shapes is for functions of torch; a function of JAX is compiled for fixed shapes")
+            raise user_error("dynamic_shapes is for functions of torch; for JAX pass jax.export.symbolic_shape's sizes")
+        if is_symbolic(example_args, tracing.get("example_kwargs")):
+            return ShapesKernel(
+                source, (tuple(example_args or ()), tracing.get("example_kwargs") or {}), target, options
+            )
         program = trace_jax(source, example_args, **tracing)
         return JaxKernel(compile_module(program.module, target, options), program)
     if example_args is None:

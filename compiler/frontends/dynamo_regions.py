@@ -26,6 +26,8 @@ VIEWS = {
     *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile", "_unsafe_view"),
 }
 CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
+CREATION |= {"new_ones", "new_zeros", "new_full", "new_tensor", "full_like"}
+COSTLY = {"tanh", "exp", "exp2", "log", "sqrt", "pow", "repeat_interleave", "repeat", "tile"}
 ELEMENTWISE = {
     *("add", "sub", "mul", "div", "truediv", "floordiv", "floor_divide", "rsub", "neg", "where", "masked_fill", "abs"),
     *("ge", "le", "gt", "lt", "eq", "ne", "and_", "or_", "invert", "xor", "logical_and", "logical_or", "logical_not"),
@@ -137,13 +139,14 @@ def name_of(node: torch.fx.Node) -> str:
 def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
     """Disjoint regions, in the order of their last nodes."""
     order = {node: i for i, node in enumerate(graph.graph.nodes)}
+    indexed = _made_of_indices(graph.graph)
     taken: set[torch.fx.Node] = set()
     regions = []
     for node in graph.graph.nodes:
         core, output, missed = _core(node)
         if core is None or core & taken:
             continue
-        region = Region([node], node, missed) if missed else _region(core, output, order, taken)
+        region = Region([node], node, missed) if missed else _region(core, output, order, taken, indexed)
         regions.append(region)
         taken |= core
     return regions
@@ -260,7 +263,11 @@ def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.f
 
 
 def _region(
-    core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.fx.Node, int], taken: set[torch.fx.Node]
+    core: set[torch.fx.Node],
+    output: torch.fx.Node,
+    order: dict[torch.fx.Node, int],
+    taken: set[torch.fx.Node],
+    indexed: set[torch.fx.Node],
 ) -> Region:
     refused = ""
     core |= _writers(core, output, order)
@@ -271,7 +278,7 @@ def _region(
             refused = "its scores or probabilities are used elsewhere too"
     nodes = set(core)
     if not refused:
-        _grow(nodes, core, order, taken)
+        _grow(nodes, core, order, taken, indexed)
     ordered = sorted(nodes, key=order.__getitem__)
     late = ordered[ordered.index(output) + 1 :]
     if not refused and any(n.users for n in late):
@@ -308,7 +315,11 @@ def _enclosed(core: set[torch.fx.Node]) -> set[torch.fx.Node]:
 
 
 def _grow(
-    nodes: set[torch.fx.Node], core: set[torch.fx.Node], order: dict[torch.fx.Node, int], taken: set[torch.fx.Node]
+    nodes: set[torch.fx.Node],
+    core: set[torch.fx.Node],
+    order: dict[torch.fx.Node, int],
+    taken: set[torch.fx.Node],
+    indexed: set[torch.fx.Node],
 ) -> None:
     """Adds producers that are cheaper inside; see the module."""
     last = max(order[n] for n in core)
@@ -318,11 +329,34 @@ def _grow(
         changed = False
         producers = {p for n in nodes for p in n.all_input_nodes} - nodes - taken
         for node in sorted(producers, key=order.__getitem__, reverse=True):
-            if node.op not in ("call_function", "call_method") or order[node] < written:
-                continue
-            if _is_free(node) or (_expands(node) and all(u in nodes for u in node.users)):
+            if node in indexed:
                 nodes.add(node)
                 changed = True
+            if node.op not in ("call_function", "call_method") or order[node] < written or node in indexed:
+                continue
+            if _is_free(node) or (_expands(node, indexed) and all(u in nodes for u in node.users)):
+                nodes.add(node)
+                changed = True
+
+
+def _made_of_indices(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """What is computed cheaply from numbers and arange alone, such as a causal mask, and never written to."""
+    written = set()
+    for node in graph.nodes:
+        if _writes(node):
+            target = node.args[0] if node.args else None
+            while isinstance(target, torch.fx.Node):
+                written.add(target)
+                target = next(iter(target.all_input_nodes), None) if name_of(target) in VIEWS else None
+    found: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        name = name_of(node)
+        if name not in CREATION and (name in COSTLY or name not in VIEWS | ELEMENTWISE or not _tensor_operands(node)):
+            continue
+        is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
+        if is_tensor and node not in written and not _writes(node) and found.issuperset(_tensor_operands(node)):
+            found.add(node)
+    return found
 
 
 def _is_free(node: torch.fx.Node) -> bool:
@@ -343,16 +377,19 @@ def _indexes_plainly(node: torch.fx.Node) -> bool:
     return not any(isinstance(i, torch.fx.Node | list) for i in index)
 
 
-def _expands(node: torch.fx.Node) -> bool:
-    """Whether an element-wise call makes at least as many elements as it reads: then it is better not stored."""
+def _expands(node: torch.fx.Node, indexed: set[torch.fx.Node]) -> bool:
+    """Whether an element-wise call makes about as many elements as it reads: then it is better not stored.
+
+    What is `indexed` is computed inside and not read.
+    """
     name = name_of(node)
     if name not in ELEMENTWISE and name not in CREATION:
         return False
     value = node.meta.get("example_value")
     if not isinstance(value, torch.Tensor):
         return False
-    operands = [n.meta["example_value"] for n in _tensor_operands(node)]
-    return _elements(value) >= sum(_elements(v) for v in operands)
+    operands = [n.meta["example_value"] for n in _tensor_operands(node) if n not in indexed]
+    return 1.1 * _elements(value) >= sum(_elements(v) for v in operands)
 
 
 def _elements(tensor: Any) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
 from ..traced_kernel import TracedKernel
+from .constants import pattern
 from .jax_loops import evaluate
 from .jax_lowering import lower
 from .lowering import first_line
@@ -43,7 +44,7 @@ def trace(
     structure = jax.tree.structure((tuple(args), kwargs))
     try:
         closed, shapes = jax.make_jaxpr(source, return_shape=True)(*args, **kwargs)
-        hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED]
+        hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED and pattern(np.asarray(c)) is None]
 
         def flat(large: Sequence[Any], inputs: Sequence[Any]) -> Any:
             consts = list(closed.consts)

@@ -3,7 +3,8 @@
     jax_loops.evaluate                scans written out
     jax.jit(fn).trace(…).lower()      StableHLO in jaxlib's MLIR; its CHLO (erf, top-k, …) made StableHLO there
     serialize / deserialize           a portable artifact carries it over, so that the two versions may differ
-    stablehlo-legalize-to-linalg      in our context; then inline: jnp.where and tril are functions
+    control_flow, sequential          in our context; loops and branches become scf's, scatters become loops
+    stablehlo-legalize-to-linalg      then inline: jnp.where and tril are functions
 
 Matmuls whose result is wider than their operands (``preferred_element_type``) get converted operands first; the
 conversions vanish again where attention is raised.
@@ -13,8 +14,10 @@ import importlib
 from typing import Any
 
 from ...dialects import make_context
+from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
-from ..diagnostics import user_error
+from ..diagnostics import diagnostic, user_error
+from .constants import compute_constants
 from .control_flow import to_scf
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
@@ -24,10 +27,8 @@ TO_LINALG = "builtin.module(func.func(stablehlo-legalize-to-linalg),inline,symbo
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
 WAY_OUT = "keep it outside of the function that is compiled"
 HINTS = {
-    "stablehlo.while": "of loops only scan and fori_loop with a fixed, small number of iterations are written out; "
-    "random numbers must be drawn outside of the function",
-    "stablehlo.case": "choose between values by jnp.where instead of lax.cond",
-    "stablehlo.scatter": "write by jax.lax.dynamic_update_slice or jnp.where instead of x.at[…]",
+    "stablehlo.sort": "sort outside of the function, or take jnp.max and jnp.argmax where they do",
+    "stablehlo.scatter": "write to one array at a time, by jax.lax.dynamic_update_slice or x.at[…]",
 }
 
 
@@ -42,6 +43,10 @@ def lower(traced: Any, name: str) -> ir.Module:
     to_loops(module)
     run(module, TO_LINALG, WAY_OUT)
     check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
+    for op in ops(module):
+        if any("complex<" in str(r.type) for r in op.results):
+            raise DiagnosedError([diagnostic("error", f"complex numbers are not supported; {WAY_OUT}", op.location)])
+    compute_constants(module)
     return module
 
 
@@ -56,12 +61,31 @@ def _artifact(traced: Any, name: str) -> bytes:
         jax_stablehlo.register_stablehlo_passes()
         with module.context:
             jax_passmanager.PassManager.parse(IN_JAX).run(module.operation)
+        _refuse_calls(module, name)
         version = jax_stablehlo.get_smaller_version(
             jax_stablehlo.get_current_version(), _stablehlo().get_current_version()
         )
         return jax_stablehlo.serialize_portable_artifact(module, version)
+    except DiagnosedError:
+        raise
     except Exception as error:
         raise user_error(f"JAX cannot lower '{name}' to StableHLO: {first_line(error)}") from error
+
+
+def _refuse_calls(module: Any, name: str) -> None:
+    """A user's error for what JAX leaves to functions of its own: callbacks, decompositions of matrices."""
+    from jaxlib.mlir import ir as jax_ir
+
+    targets: list[str] = []
+
+    def look(op: Any) -> Any:
+        if op.name == "stablehlo.custom_call":
+            targets.append(str(op.attributes["call_target_name"]).strip('"'))
+        return jax_ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    if targets:
+        raise user_error(f"'{name}' calls '{targets[0]}', which is no operation of StableHLO; {WAY_OUT}")
 
 
 def _lowered(traced: Any) -> Any:

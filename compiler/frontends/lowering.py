@@ -4,8 +4,9 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from ...dialects import build
 from ...dialects.diagnostic import DiagnosedError
-from ...dialects.mlir import ir, passmanager
+from ...dialects.mlir import arith, ir, passmanager, tensor
 from ..diagnostics import diagnostic, user_error
 
 
@@ -48,6 +49,29 @@ def check_lowered(
                 what += f" of {op.attributes['call_target_name']}"
             problem = f"{what} has no lowering to linalg; {hints.get(op.name, way_out)}"
             raise DiagnosedError([diagnostic("error", problem, op.location)])
+
+
+def clamp_gathers(module: ir.Module) -> None:
+    """Moves indices that are loaded into the range of what they index: no one reads beyond a tensor's end."""
+    for op in ops(module):
+        if op.name != "tensor.extract" or not op.parent.operation.name.startswith("linalg."):
+            continue
+        body = op.block
+        with ir.InsertionPoint(op), op.location:
+            for number, index in enumerate(list(op.operands)[1:]):
+                if not _is_loaded(index, body):
+                    continue
+                size = tensor.dim(op.operands[0], build.index(number))
+                last = arith.subi(size, build.index(1))
+                op.operands[1 + number] = arith.minsi(arith.maxsi(index, build.index(0)), last)
+
+
+def _is_loaded(value: ir.Value, body: ir.Block) -> bool:
+    """Whether a value in the body of an op depends on an element that this is given."""
+    if isinstance(value.owner, ir.Block):
+        return value.owner == body
+    op = value.owner.operation
+    return op.block == body and any(_is_loaded(v, body) for v in op.operands)
 
 
 def ops(module: ir.Module) -> list[ir.Operation]:

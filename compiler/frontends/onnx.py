@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto, helper
 from onnx.backend.base import Backend as BackendBase
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
-from ...dialects.diagnostic import DiagnosedError
+from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from .. import explain
 from ..api import CompileError, Kernel, Options, compile_module, make_options
 from ..diagnostics import user_error
@@ -53,7 +53,13 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
         names = [i.name for i in model.graph.input if i.name not in initialized]
         if len(names) != len(shapes):
             raise user_error(f"the model has {len(names)} inputs ({', '.join(names)}), but {len(shapes)} are given")
-    lowered = lower(model, shapes)
+    try:
+        lowered = lower(model, shapes)
+    except DiagnosedError as error:
+        if shapes is None and any(_is_dynamic(value) for value in model.graph.input):
+            note = Diagnostic("note", "", 0, 0, "the model leaves sizes open, which example_args would fix")
+            raise DiagnosedError([*error.diagnostics, note]) from None
+        raise
     kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered, (model, options))
     if example_args is not None:
         kernel.bind([*example_args])
@@ -79,15 +85,29 @@ class OnnxKernel(Kernel):
         self._unsigned = [_unsigned(value) for value in lowered.outputs]
         self._weights = [_signless(w) for w in lowered.weights]
 
-    def __call__(self, *arguments: Any, out: Any = None) -> Any:
-        if out is not None:
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """The outputs; inputs are given in the model's order, or by name."""
+        if out is not None and "out" not in self.inputs:
             raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
+        named |= {} if out is None else {"out": out}
         try:
+            arguments = (*arguments, *self._ordered(len(arguments), named))
             kernel = self.fitting([as_numpy(a) for a in arguments]) if self.is_open else self
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
         results = kernel.run(kernel.bind(arguments))
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _ordered(self, count: int, named: dict[str, Any]) -> list[Any]:
+        """The inputs given by name that follow on the first `count`, in their order."""
+        if not named:
+            return []
+        wanted = self.inputs[count:]
+        if set(named) != set(wanted):
+            found, missing = sorted(named.keys() - set(wanted)), [n for n in wanted if n not in named]
+            what = f"has no input '{found[0]}' left" if found else f"also takes '{missing[0]}'"
+            raise user_error(f"the model {what}; its inputs are: {', '.join(self.inputs)}")
+        return [named[name] for name in wanted]
 
     def fitting(self, arrays: Sequence[np.ndarray]) -> "OnnxKernel":
         """This kernel, or the one for the sizes of `arrays` alone."""

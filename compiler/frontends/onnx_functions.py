@@ -7,33 +7,49 @@
 Function bodies depend on which inputs a node has, also on absent ones, so they are asked for node by node.
 """
 
+from collections.abc import Collection
+
 import onnx
 import onnx.inliner
 from onnx import FunctionProto, ModelProto, NodeProto, TypeProto
 
 from ..diagnostics import user_error
+from . import onnx_contrib
 from .lowering import first_line
 
-# By domain; the importer lowers all other operators as they are.
+# By domain; the importer lowers all other operators as they are. Those that it then has no lowering for, and of which
+# onnx knows a function, are inlined as well (see `lower`).
 INLINED = {
-    "": ("Attention", "RMSNormalization", "RotaryEmbedding", "Swish", "LinearAttention", "CausalConvWithState"),
+    "": ("Attention", "Gelu", "RMSNormalization", "RotaryEmbedding", "Swish", "LinearAttention", "CausalConvWithState"),
     "ai.onnx.preview": ("FlexAttention",),
 }
 DOMAIN = "attn_opt.inlined"
 
 
-def inlined(model: ModelProto) -> ModelProto:
-    """`model`, whose shapes were inferred, without functions of its own and without operators of `INLINED`."""
+def has_function(op_type: str, domain: str, version: int) -> bool:
+    """Whether onnx defines the operator by a function of others."""
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return False
+    return schema.has_function or schema.has_context_dependent_function
+
+
+def inlined(model: ModelProto, more: Collection[tuple[str, str]] = ()) -> ModelProto:
+    """`model`, whose shapes were inferred, without functions of its own and operators of `INLINED`, or `more`.
+
+    `more` are pairs of a domain and an operator.
+    """
     try:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
             model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-        return onnx.inliner.inline_local_functions(model) if _make_functions(model) else model
+        return onnx.inliner.inline_local_functions(model) if _make_functions(model, more) else model
     except Exception as error:
         raise user_error(f"the functions of the ONNX model cannot be inlined: {first_line(error)}") from error
 
 
-def _make_functions(model: ModelProto) -> bool:
+def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> bool:
     """Gives every node of `INLINED` a function of its own, and calls it. Whether there was any."""
     versions = {o.domain: o.version for o in model.opset_import}
     graph = model.graph
@@ -42,9 +58,10 @@ def _make_functions(model: ModelProto) -> bool:
         types[t.name] = onnx.helper.make_tensor_type_proto(t.data_type, list(t.dims))
     found = False
     for number, node in enumerate(graph.node):
-        if node.op_type not in INLINED.get(node.domain, ()):
-            continue
-        function = _function(node, versions, types)
+        if node.op_type in INLINED.get(node.domain, ()) or (node.domain, node.op_type) in more:
+            function = _function(node, versions, types)
+        else:
+            function = _contributed(node, versions, types)
         if function is None:
             continue
         function.domain, function.name = DOMAIN, f"{node.op_type}_{number}"
@@ -57,6 +74,24 @@ def _make_functions(model: ModelProto) -> bool:
     if found:
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
     return found
+
+
+def _contributed(node: NodeProto, versions: dict[str, int], types: dict[str, TypeProto]) -> FunctionProto | None:
+    """The body of an operator of onnxruntime's; None where none is known."""
+    kinds = [types.get(name, TypeProto()).tensor_type for name in node.input]
+    ranks = [len(kind.shape.dim) if kind.HasField("shape") else None for kind in kinds]
+    function = onnx_contrib.function_of(node, versions.get("", 0), ranks)
+    if function is not None:
+        _without_absent(node)
+    return function
+
+
+def _without_absent(node: NodeProto) -> None:
+    """Removes the places of inputs and outputs that the node does not have."""
+    for names in (node.input, node.output):
+        kept = [name for name in names if name]
+        del names[:]
+        names.extend(kept)
 
 
 def _function(node: NodeProto, versions: dict[str, int], types: dict[str, TypeProto]) -> FunctionProto | None:
@@ -91,12 +126,7 @@ def _function(node: NodeProto, versions: dict[str, int], types: dict[str, TypePr
     del function.input[:], function.output[:]
     function.input.extend(present)
     function.output.extend(wanted)
-    kept = [name for name in node.input if name]
-    del node.input[:]
-    node.input.extend(kept)
-    made = [name for name in node.output if name]
-    del node.output[:]
-    node.output.extend(made)
+    _without_absent(node)
     return function
 
 

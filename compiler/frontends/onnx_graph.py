@@ -8,7 +8,7 @@ made of ``Range``) stay: as computations on indices they can be told from any ot
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ..diagnostics import user_error
+from . import onnx_contrib
 from .lowering import first_line
 from .onnx_functions import inlined
 from .onnx_precision import in_single_precision
@@ -25,13 +26,24 @@ from .onnx_precision import in_single_precision
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
 OLDEST = 13  # the first version of the standard operators that is taken as it is
 FOLDED = 1024  # elements: larger results are computed at run time, unless they come from constants as large
+LARGEST = 2**31 - 1  # bytes of a message of protobuf
 UNFOLDABLE = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial")
 
 
-def prepared(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = None) -> ModelProto:
-    """`model` ready for import. `shapes`, where given, are those of the inputs that it will be called with."""
+def prepared(
+    model: ModelProto,
+    shapes: Sequence[Sequence[int] | None] | None = None,
+    functions: Collection[tuple[str, str]] = (),
+) -> ModelProto:
+    """`model` ready for import. `shapes`, where given, are those of the inputs that it will be called with.
+
+    `functions` are domains and names of operators that are to be replaced by what defines them.
+    """
+    if model.ByteSize() > LARGEST:
+        raise user_error("the model is larger than 2 GiB, more than onnx can check as one; split it, by layers say")
     copy = ModelProto()
     copy.CopyFrom(model)
+    onnx_contrib.adopt(copy)
     try:
         onnx.checker.check_model(copy)
     except Exception as error:
@@ -41,7 +53,7 @@ def prepared(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = 
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
     copy = _inferred(copy)
-    copy = inlined(copy)
+    copy = inlined(copy, functions)
     copy = _inferred(copy)
     for _ in range(8):  # what is folded gives shapes, which fold more
         if not _Folding(copy).run():

@@ -21,8 +21,11 @@ from ...dialects import make_context
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
-from .lowering import check_lowered, first_line, run
+from . import onnx_contrib
+from .constants import compute_constants, pattern
+from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
+from .onnx_functions import has_function
 from .onnx_graph import prepared
 from .sequential import to_loops
 
@@ -45,6 +48,14 @@ VALUE_TYPE = re.compile(r"!torch\.vtensor<[^>]*>")
 HOISTED = 256  # elements: smaller weights stay in the graph, where they are folded
 
 
+class Unsupported(Exception):
+    """An operator, as its domain and name, has no lowering."""
+
+    def __init__(self, message: str, operator: tuple[str, str], version: int):
+        super().__init__(message)
+        self.message, self.operator, self.version = message, operator, version
+
+
 @dataclasses.dataclass(frozen=True)
 class Lowered:
     """A module whose function ``main`` takes the model's inputs, then `weights`, where `checks` hold of their sizes."""
@@ -65,25 +76,38 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
         if value.type.tensor_type.elem_type not in ELEMENTS:
             kind = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
             raise user_error(f"'{value.name}' of the model is a tensor of {kind}, which is not supported")
-    model = prepared(model, shapes)
-    graph = model.graph
-    inputs = list(graph.input)
-    outputs = list(graph.output)
-    weights = _hoisted(graph)
-    module = _imported(model)
-    _to_torch(module, model)
+    functions: set[tuple[str, str]] = set()
+    while True:
+        ready = prepared(model, shapes, functions)
+        for node in ready.graph.node:
+            if node.domain == onnx_contrib.DOMAIN:  # of some of which the importer ignores attributes
+                where = f"operator {node.domain}.{node.op_type} of ONNX (node '{node.name or node.output[0]}')"
+                raise user_error(f"{where} has no lowering to linalg with these inputs and attributes; {WAY_OUT}")
+        inputs, outputs = list(ready.graph.input), list(ready.graph.output)
+        weights = _hoisted(ready.graph)
+        module = _imported(ready)
+        try:
+            _to_torch(module, ready)
+            break
+        except Unsupported as error:
+            if error.operator in functions or not has_function(*error.operator[::-1], error.version):
+                raise user_error(error.message) from None
+            functions.add(error.operator)
     run(module, TO_LINALG, WAY_OUT)
     checks = Checks(module)
+    clamp_gathers(module)
     to_loops(module)
+    compute_constants(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("torch", "torch_c", "tm_tensor", "ml_program"), WAY_OUT)
     return Lowered(module, inputs, outputs, weights, checks)
 
 
 def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:
-    """Makes large initializers inputs, and returns their values."""
-    large = [t for t in graph.initializer if np.prod(t.dims) > HOISTED]
-    small = [t for t in graph.initializer if np.prod(t.dims) <= HOISTED]
+    """Makes large initializers inputs, unless they can be computed, and returns their values."""
+    large = [t for t in graph.initializer if np.prod(t.dims) > HOISTED and pattern(numpy_helper.to_array(t)) is None]
+    names = {t.name for t in large}
+    small = [t for t in graph.initializer if t.name not in names]
     del graph.initializer[:]
     graph.initializer.extend(small)
     graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in large)
@@ -107,7 +131,7 @@ def _imported(model: ModelProto) -> ir.Module:
 
 
 def _to_torch(module: ir.Module, model: ModelProto) -> None:
-    """Operators of ONNX become torch's. A user's error for one that the lowering does not know."""
+    """Operators of ONNX become torch's. Unsupported for one that the lowering does not know."""
     try:
         run(module, TO_TORCH, WAY_OUT)
         run(module, TO_BACKEND, WAY_OUT)
@@ -120,4 +144,7 @@ def _to_torch(module: ir.Module, model: ModelProto) -> None:
         node = next((n for n in model.graph.node if n.op_type == found[1]), None)
         at = "" if node is None else f" (node '{node.name or node.output[0]}')"
         name = found[1] if node is None or not node.domain else f"{node.domain}.{found[1]}"
-        raise user_error(f"operator {name} of ONNX{at} has no lowering to linalg for {types}; {WAY_OUT}") from None
+        message = f"operator {name} of ONNX{at} has no lowering to linalg for {types}; {WAY_OUT}"
+        domain = "" if node is None else node.domain
+        version = next((o.version for o in model.opset_import if o.domain == domain), 1)
+        raise Unsupported(message, (domain, found[1]), version) from None

@@ -10,13 +10,13 @@ Windows that do not fit into the result are left out, as StableHLO wants it.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, tensor
 from .lowering import ops
 
-Mixed: TypeAlias = int | ir.Value
+Mixed: TypeAlias = int | Any  # a size or an offset; an SSA value of type index where it is no number
 
 
 def to_loops(module: ir.Module) -> None:

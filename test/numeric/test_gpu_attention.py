@@ -164,6 +164,38 @@ GRAPHS = {
     "mask": Graph(batch=2, heads=2, queries=70, keys=90, element="f16", mask="qk"),
 }
 
+# What is decoded, and statistics, with and without keys split into parts.
+SPLIT = {
+    "one_query": Graph(batch=2, heads=3, queries=1, keys=700, head_size=128, element="bf16"),
+    "group": Graph(batch=2, heads=8, heads_kv=2, queries=1, keys=1000, head_size=128, element="bf16", lse=True),
+    "window": Graph(heads=2, queries=70, keys=500, element="f16", window=(None, 300), lse=True),
+    "masked_rows": Graph(heads=2, queries=70, keys=500, element="f16", window=(-60, -10), lse=True),
+    "bias": Graph(heads=2, queries=100, keys=333, element="f16", bias="hqk", softcap=5.0),
+    "f32": Graph(heads=2, queries=20, keys=300, element="f32", lse=True),
+    "bshd": Graph(heads=4, heads_kv=2, queries=1, keys=300, element="f16", input_layout="bshd", output_layout="bshd"),
+    "dynamic": Graph(batch=2, heads=2, queries=90, keys=300, element="f16", dynamic=True, lse=True),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("name", SPLIT)
+def test_split_keys(name, parts, arch, request):
+    graph = SPLIT[name]
+    kernel = compile(graph.text(), target="nvidia", arch=arch, split_keys=parts)
+    assert kernel.ir("ptx").count(".entry") == (1 if parts == 1 else 2)
+    if not have_gpu():
+        return
+    request.getfixturevalue("poisoned")
+    inputs = graph.inputs()
+    output, lse = graph.reference(inputs)
+    found = kernel(*inputs)
+    if graph.lse:
+        found, found_lse = found
+        np.testing.assert_allclose(np.asarray(found_lse, np.float64), lse, rtol=1e-3, atol=2e-3)
+    found = graph.canonical_output(np.asarray(found, np.float64))
+    assert np.abs(found - output).max() / np.abs(output).max() < TOLERANCE[graph.element]
+
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs(name, request):

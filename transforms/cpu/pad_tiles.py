@@ -180,9 +180,10 @@ class _Padding:
 def _sizes(value: ir.Value) -> list:
     """The sizes of a tensor, as the ops that make it have them, so that a bound on them can be seen."""
     known = [extent(value, d) for d in range(value.type.rank)]
-    return [
-        next(iter(e.terms))[0] if e is not None and e.is_value else size
-        for e, size in zip(known, build.mixed_sizes(value), strict=True)
+    values = [next(iter(e.terms))[0] if e is not None and e.is_value else None for e in known]
+    return [  # forms look through casts: a value may be an integer of another type
+        v if v is not None and isinstance(v.type, ir.IndexType) else size
+        for v, size in zip(values, build.mixed_sizes(value), strict=True)
     ]
 
 

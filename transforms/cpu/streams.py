@@ -19,7 +19,7 @@ def rows_ahead(op: Structured, operand: Operand) -> tuple[int, int] | None:
     """For a streamed operand: the position of the dimension along which it is read ahead, and by how many elements."""
     if operand.is_output or operand.is_scalar or reuse(op, operand) >= ROWS_TO_PACK:
         return None
-    if all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
+    if not operand.dims or all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
         return None
     if len(op.operands) != len(op.outputs) + 2:  # no contraction
         return None

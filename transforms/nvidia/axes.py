@@ -217,18 +217,19 @@ class Axes:
                 )
 
     def _assign_by_place(self) -> None:
-        """Where no matmul tells: the last dimension of a tile with two wide ones is columns, the other rows."""
+        """Where no matmul tells: what tiles share with statistics of their rows are rows, the rest is columns."""
         values = {node[0] for node in self._parent if isinstance(node[0], ir.Value)}
-        for value in sorted(values, key=lambda v: -v.type.rank):
-            axes = [self.of(value, d) for d in range(value.type.rank)]
-            wide = [axis for axis in axes if axis.extent > 1]
-            if len(wide) == 2 and all(axis.role == BATCH for axis in wide):
-                wide[0].role, wide[1].role = ROW, COLUMN
-            elif len(wide) == 1 and wide[0].role == BATCH and not any(len(self._wide(v)) == 2 for v in values):
-                wide[0].role = ROW
-
-    def _wide(self, value: ir.Value) -> list[Axis]:
-        return [axis for d in range(value.type.rank) if (axis := self.of(value, d)).extent > 1]
+        rank = max((value.type.rank for value in values), default=0)
+        tiles = [[self.of(v, d) for d in range(rank)] for v in values if v.type.rank == rank]
+        shared = [self.of(v, d) for v in values if v.type.rank < rank for d in range(v.type.rank)]
+        for axes in tiles:
+            of_rows = [axis for axis in axes if any(axis is other for other in shared)]
+            wide = [axis for axis in of_rows if axis.extent > 1] or of_rows[-1:]
+            for axis in axes:
+                if any(axis is other for other in wide):
+                    axis.role = ROW
+                elif axis.extent > 1 and not any(axis is other for other in of_rows):
+                    axis.role = COLUMN
 
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:
         extent = upper_bound(size)

@@ -6,11 +6,13 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - queries: 64 rows, so that two blocks share a multiprocessor and one computes while the other waits; 128 where head
   dimensions exceed 128 and only one block has room;
 - keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
-- the head dimensions are not tiled.
+- the head dimensions are not tiled;
+- where there is one query (decoding), the heads of a group that shares its keys are the rows: keys are read once.
 
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
 warpgroups that take turns, 128 keys. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; under
-a mask by position 64 are better, whose tiles end where those of queries do. They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+a mask by position 64 are better, whose tiles end where those of queries do. They do so where rows are aligned to 16
+bytes and more than 64 queries are known or possible.
 """
 
 from __future__ import annotations
@@ -77,6 +79,16 @@ def _choose(attention: Attention, tiles: tuple[tuple[int, int, int], ...]) -> tu
     for d in loops.m[-1:]:
         known = extents[d]
         sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)
+    if loops.m and extents[loops.m[-1]] == 1:
+        _join_heads(sizes, extents, loops.m[:-1])
     d = loops.k[-1]
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     return sizes, [*loops.batch, *loops.m, *loops.n, *loops.k]
+
+
+def _join_heads(sizes: list[int], extents: list[int | None], heads: list[int]) -> None:
+    """A single query leaves the rows of a tile to the heads of the group that shares its keys, which are read once."""
+    wide = [d for d in heads if extents[d] is None or extents[d] != 1]
+    known = extents[wide[-1]] if wide else None
+    if known is not None and known <= FEW_QUERIES:
+        sizes[wide[-1]] = known

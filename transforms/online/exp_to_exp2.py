@@ -16,6 +16,7 @@ from ..attention import is_contraction
 from ..online_accumulation import RESHAPES
 from ..passes import Pass, remark
 from ..rewriting import defining_op, ops_in, single_use
+from ..tensor_sizes import tensor_sizes
 from .accumulation import MAX, SOFTMAXES, carried_levels, filled_with, first_value, zero_like
 
 LOG2_E = math.log2(math.e)
@@ -171,7 +172,7 @@ def _scale_uses(value: ir.Value, factor: float) -> None:
         identity = build.projection(kind.rank, range(kind.rank))
         (scaled,) = build.generic(
             [value],
-            [build.empty(build.mixed_sizes(value), kind.element_type)],
+            [build.empty(tensor_sizes(value), kind.element_type)],
             [identity, identity],
             [build.PARALLEL] * kind.rank,
             lambda m, _: build.convert(arith.mulf(build.convert(m, compute), number), kind.element_type),

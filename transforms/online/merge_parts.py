@@ -33,13 +33,16 @@ def merged(
             extract(init.type, value, [loop.induction_variable, *offsets], [1, *sizes], [1] * (1 + len(offsets)))
             for init, (value, offsets, sizes) in zip(inits, slices, strict=True)
         )
-        maximum, total, kept, added = _statistics(maximum, total, part_maximum, part_total, exp2)
+        sizes = slices[1][2]
+        maximum, total, kept, added = _statistics(maximum, total, part_maximum, part_total, sizes, exp2)
         output = _weighted(output, kept, part_output, added, rows)
         scf.YieldOp([output, maximum, total])
     return list(loop.operation.results)
 
 
-def _statistics(m: ir.Value, a: ir.Value, m_part: ir.Value, a_part: ir.Value, exp2: bool) -> list[ir.Value]:
+def _statistics(
+    m: ir.Value, a: ir.Value, m_part: ir.Value, a_part: ir.Value, sizes: Sequence[Size], exp2: bool
+) -> list[ir.Value]:
     """The new maximum and sum, and the factors of the old output and of the part's."""
     kind = m.type
     compute = build.compute_type(kind.element_type)
@@ -55,7 +58,7 @@ def _statistics(m: ir.Value, a: ir.Value, m_part: ir.Value, a_part: ir.Value, ex
         return [build.convert(v, kind.element_type) for v in (largest, total)] + [kept, added]
 
     identity = build.projection(kind.rank, range(kind.rank))
-    factors = [build.empty(build.mixed_sizes(m), compute) for _ in range(2)]
+    factors = [build.empty(sizes, compute) for _ in range(2)]
     return build.generic([m_part, a_part], [m, a, *factors], [identity] * 6, [build.PARALLEL] * kind.rank, on_row)
 
 

@@ -14,6 +14,7 @@ from ..parallel_loops import slice_parts
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, ops_in
 from ..slices import Size, extract, insert_parallel
+from ..tensor_sizes import tensor_sizes
 from .accumulation import MAX, Accumulation, Unsuited, accumulation_of, carried_levels, filled_with, zero_like
 from .merge_parts import merged
 
@@ -292,17 +293,6 @@ def _bounds(forall: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:
         mixed(view.dynamicUpperBound, view.staticUpperBound),
         mixed(view.dynamicStep, view.staticStep),
     )
-
-
-def tensor_sizes(value: ir.Value) -> list[Size]:
-    """The sizes of a tensor, by the values that it was made with where these are at hand."""
-    op = defining_op(value)
-    if op is not None and op.name == "linalg.fill":
-        return tensor_sizes(op.operands[1])
-    if op is not None and op.name == "tensor.empty":
-        dynamic = iter(op.operands)
-        return [next(dynamic) if s == DYNAMIC else s for s in value.type.shape]
-    return build.mixed_sizes(value)
 
 
 def _apply(expression: ir.AffineExpr, operands: list[ir.Value]) -> ir.Value:

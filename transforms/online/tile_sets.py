@@ -203,8 +203,9 @@ class TileSets:
     def build(self, make: Callable[[], ir.Value]) -> ir.Value:
         """The value that `make` builds before the loop; all of it goes if that is not used."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            before = _previous(self.loop)
+            before, known = _previous(self.loop), len(self._built)
             value = make()
+            del self._built[known:]  # all of them come, once, in order
             at = _previous(self.loop)
             built = []
             while at is not None and at != before:

@@ -7,6 +7,7 @@ computed alike is one object, so equality is identity.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +98,8 @@ class Expressions:
         simple = _simplified(self, name, args, type_)
         if simple is None and name == "arith.cmpi":
             simple = _simplified_sign_test(self, args, type_, attributes)
+        if simple is None and name in _COMPARED:
+            simple = _simplified_comparison(self, name, args, type_, attributes)
         if simple is not None:
             return simple
         if name in COMMUTATIVE:
@@ -158,6 +161,8 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
     if name == "arith.select":
         if numbers[0] is not None:
             return args[1] if numbers[0] else args[2]
+        if str(type_) == "i1" and None not in numbers[1:] and bool(numbers[1]) != bool(numbers[2]):
+            return args[0] if numbers[1] else make.negation(args[0])
         return args[1] if args[1] is args[2] else None
     if name in ("arith.andi", "arith.ori", "arith.xori") and str(type_) == "i1":
         return _simplified_logic(make, name, args, numbers)
@@ -175,6 +180,10 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
         return args[1 - numbers.index(-math.inf)]
     if name == "arith.subf" and numbers[1] == 0:
         return args[0]
+    if name in ("arith.maxsi", "arith.minsi") and numbers[1] is not None:  # a gather by an index that is in range
+        largest = _largest(args[0])
+        if numbers[1] <= 0 if name == "arith.maxsi" else largest is not None and largest <= numbers[1]:
+            return args[0] if _counts_from_zero(args[0]) else None
     if name == "arith.divf" and numbers[1] and math.isfinite(numbers[1]):
         return make.mul(args[0], make.const(1 / numbers[1]))
     return None
@@ -200,12 +209,67 @@ def _simplified_logic(make: Expressions, name: str, args: tuple[Expr, ...], numb
     return None
 
 
+# Of two numbers that are no NaN, by the predicate's number.
+_EQUAL, _GREATER, _AT_LEAST, _LESS, _AT_MOST, _OTHER = (
+    operator.eq,
+    operator.gt,
+    operator.ge,
+    operator.lt,
+    operator.le,
+    operator.ne,
+)
+_COMPARED: dict[str, dict[int, Callable[[float, float], bool]]] = {
+    "arith.cmpi": dict(enumerate((_EQUAL, _OTHER, _LESS, _AT_MOST, _GREATER, _AT_LEAST))),
+    "arith.cmpf": {
+        **dict(enumerate((_EQUAL, _GREATER, _AT_LEAST, _LESS, _AT_MOST, _OTHER), 1)),
+        **dict(enumerate((_EQUAL, _GREATER, _AT_LEAST, _LESS, _AT_MOST, _OTHER), 8)),
+    },
+}
+
+
+def _simplified_comparison(
+    make: Expressions, name: str, args: tuple[Expr, ...], type_: Any, attributes: tuple
+) -> Expr | None:
+    """(c ? 1 : 0) = 0 and the like: a condition that was made a number."""
+    compare = _COMPARED[name].get(ir.IntegerAttr(dict(attributes)["predicate"]).value)
+    for this, other in (0, 1), (1, 0):
+        parts = _numbers_of_choice(args[this])
+        number = args[other].number
+        if compare is None or parts is None or number is None or str(args[other].type) == "i1":
+            continue  # true is 1 as a number, and −1 as a signed one
+        if any(n != n for n in (*parts[1:], number)):
+            continue
+        outcomes = [compare(n, number) if this == 0 else compare(number, n) for n in parts[1:]]
+        if outcomes[0] == outcomes[1]:
+            return make.const(outcomes[0], type_)
+        return parts[0] if outcomes[0] else make.negation(parts[0])
+    return None
+
+
+def _numbers_of_choice(expr: Expr) -> tuple[Expr, float, float] | None:
+    """(condition, then, otherwise) if `expr` is a choice between two numbers."""
+    if expr.name == "arith.select" and None not in (expr.args[1].number, expr.args[2].number):
+        return expr.args[0], expr.args[1].number, expr.args[2].number
+    if expr.name in ("arith.extui", "arith.uitofp") and str(expr.args[0].type) == "i1":
+        return expr.args[0], 1, 0
+    return None
+
+
 def _simplified_sign_test(make: Expressions, args: tuple[Expr, ...], type_: Any, attributes: tuple) -> Expr | None:
     """i < 0 and i ≥ 0 for an index that counts from 0: what a gather tests before it reads."""
     outcome = {2: False, 5: True}.get(ir.IntegerAttr(dict(attributes)["predicate"]).value)  # slt, sge
     if outcome is None or args[1].number != 0 or not _counts_from_zero(args[0]):
         return None
     return make.const(outcome, type_)
+
+
+def _largest(expr: Expr) -> int | None:
+    """The largest value of an index that counts from 0."""
+    while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
+        expr = expr.args[0]
+    if not _counts_from_zero(expr) or any(v.extent is None for v in expr.vars):
+        return None
+    return expr.payload.constant + sum(c * ((v.extent or 1) - 1) for v, c in expr.payload.terms)
 
 
 def _counts_from_zero(expr: Expr) -> bool:

@@ -3,6 +3,7 @@
     (c ? 0 : −inf) + x   becomes   c ? x : −inf
     (c ? x : −inf)·2 + y           c ? x·2 + y : −inf
     c ? (d ? x : −inf) : −inf      (c and d) ? x : −inf
+    x·m − 10⁹·(1 − m)              c ? x : −10⁹, where m is c as a number
 
 That is the form in which later passes see which tiles are masked as a whole.
 """
@@ -42,7 +43,42 @@ def split_mask(make: Expressions, expr: Expr) -> tuple[Expr, Expr] | None:
     return None
 
 
+def _choice(make: Expressions, expr: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """(condition, then, otherwise), also of a condition as a number."""
+    if expr.name == "arith.select":
+        return expr.args[0], expr.args[1], expr.args[2]
+    if expr.name == "arith.uitofp" and str(expr.args[0].type) == "i1":
+        return expr.args[0], make.const(1.0), make.const(0.0)
+    return None
+
+
+def _merged(make: Expressions, expr: Expr) -> Expr | None:
+    """Arithmetic on two choices by one condition, or on one between numbers, as a choice; None for anything else."""
+    if expr.name not in ("arith.addf", "arith.subf", "arith.mulf"):
+        return None
+    choices = [_choice(make, a) for a in expr.args]
+    if choices[0] is not None and choices[1] is not None and choices[0][0] is choices[1][0]:
+        (condition, *first), (_, *second) = choices[0], choices[1]
+        parts = [make.op(expr.name, pair) for pair in zip(first, second, strict=True)]
+        return make.op("arith.select", (condition, *parts))
+    for at in (0, 1):
+        choice, other = choices[at], expr.args[1 - at]
+        if choice is None:
+            continue
+        numbers = [part.number for part in choice[1:]]
+        if other.number is not None and None not in numbers:
+            pairs = [(part, other) if at == 0 else (other, part) for part in choice[1:]]
+            return make.op("arith.select", (choice[0], *(make.op(expr.name, pair) for pair in pairs)))
+        if expr.name == "arith.mulf" and 0.0 in numbers and 1.0 in numbers:
+            parts = [other if number == 1.0 else make.const(0.0) for number in numbers]
+            return make.op("arith.select", (choice[0], *parts))
+    return None
+
+
 def _outwards(make: Expressions, expr: Expr) -> Expr:
+    merged = _merged(make, expr)
+    if merged is not None:
+        return _outwards(make, merged)
     lowest = make.const(-math.inf)
     if expr.name == "arith.select":
         outer = split_mask(make, expr)

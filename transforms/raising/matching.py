@@ -11,7 +11,7 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
-from .quotients import NearMiss, Quotient, quotient
+from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 
@@ -25,7 +25,7 @@ class Match:
     tracer: Tracer
     result: ir.Value
     at: tuple[Index, ...]
-    k: Var
+    k: Keys
     softmax: Softmax
     scores: Contraction
     queries: Operand
@@ -92,14 +92,15 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: 
         if product is None:
             return None
         around = Quotient([f for f in whole.num if f is not product.element], whole.den)
-    if len(product.loops) != 1 or (around.den and tracer.expand(product.init).number != 0):
+    k = product.loops
+    several = len(k) != 1 and (not k or any(v.extent is None for v in k))
+    if several or (around.den and tracer.expand(product.init).number != 0):
         return None
-    (k,) = product.loops
     both = product.lhs.vars & product.rhs.vars
-    tracer.splittable = (both if batch_only else element.vars) - {k}
+    tracer.splittable = (both if batch_only else element.vars) - set(k)
     missed: NearMiss | None = None
     for probabilities, values in ((product.lhs, product.rhs), (product.rhs, product.lhs)):
-        if k not in probabilities.vars or k not in values.vars:
+        if not all(v in probabilities.vars and v in values.vars for v in k):
             continue
         try:
             found = _match_operands(tracer, product, k, around, probabilities)
@@ -116,7 +117,7 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: 
 
 
 def _match_operands(
-    tracer: Tracer, product: Contraction, k: Var, around: Quotient, probabilities: Expr
+    tracer: Tracer, product: Contraction, k: Keys, around: Quotient, probabilities: Expr
 ) -> tuple[Softmax, Contraction, Operand, Operand] | None:
     whole = tracer.expand(probabilities)
     q = quotient(tracer, whole)
@@ -133,7 +134,7 @@ def _match_operands(
         dependent = dependents(scores.reduction.op)
 
         def is_statistic(e: Expr, dependent=dependent) -> bool:
-            return k not in e.vars and any(
+            return not varies(e, k) and any(
                 n.kind == "element" and (op := defining_op(n.payload[0])) is not None and op in dependent
                 for n in e.nodes()
             )
@@ -148,16 +149,16 @@ def _is_softmax(op: ir.Operation | None) -> bool:
     return op is not None and op.name in ("linalg.softmax", "linalg_ext.softmax")
 
 
-def _contractions(tracer: Tracer, nodes: list[Expr], k: Var) -> list[tuple[Contraction, Operand, Operand]]:
+def _contractions(tracer: Tracer, nodes: list[Expr], k: Keys) -> list[tuple[Contraction, Operand, Operand]]:
     """The first matmuls among the elements `nodes`, those with most dimensions first: with queries and keys."""
     found = []
     for node in dict.fromkeys(nodes):
-        if node.kind != "element" or k not in node.vars or node.type != REAL:
+        if node.kind != "element" or not all(v in node.vars for v in k) or node.type != REAL:
             continue
         contraction = contraction_at(tracer, node)
         if contraction is None or not contraction.loops:
             continue
-        has_k = [k in e.vars for e in (contraction.lhs, contraction.rhs)]
+        has_k = [varies(e, k) for e in (contraction.lhs, contraction.rhs)]
         reduced = all(set(contraction.loops) <= e.vars for e in (contraction.lhs, contraction.rhs))
         if has_k.count(True) == 1 and reduced:
             queries, keys = contraction.lhs, contraction.rhs

@@ -17,6 +17,14 @@ class NearMiss(Exception):
     """It looks like softmax and is none: the message says why not."""
 
 
+Keys = tuple[Var, ...]  # what is summed over: the keys, which may be counted through by several variables
+
+
+def varies(expr: Expr, k: Keys) -> bool:
+    """Whether `expr` is not the same for all keys."""
+    return any(v in expr.vars for v in k)
+
+
 @dataclass
 class Quotient:
     """Π num / Π den."""
@@ -104,8 +112,8 @@ def _without_logs(tracer: Tracer, expr: Expr) -> tuple[Expr, list[tuple[int, Exp
     return rest, logs
 
 
-def summed(tracer: Tracer, divisor: Expr, k: Var) -> Expr | None:
-    """x, looked into, if `divisor` is Σ_k x, or a guarded one: max(Σ, tiny) and select(Σ = 0, 1, Σ) are Σ or x = 0."""
+def summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
+    """x, looked into, if `divisor` is Σ_k x, |Σ_k x|, or a guarded one: select(Σ = 0, 1, Σ) is Σ or x = 0."""
     if divisor.name == "arith.select":
         condition, then, otherwise = divisor.args
         if condition.name == "arith.cmpf" and 0.0 in (condition.args[0].number, condition.args[1].number):
@@ -124,11 +132,19 @@ def summed(tracer: Tracer, divisor: Expr, k: Var) -> Expr | None:
     return along_k(tracer, reduction, k)
 
 
-def along_k(tracer: Tracer, reduction, k: Var) -> Expr | None:
-    """What `reduction` reduces, at k; None if it does not run over one dimension like k's."""
+def along_k(tracer: Tracer, reduction, k: Keys) -> Expr | None:
+    """What `reduction` reduces, at k; None if it does not run over dimensions like k's."""
     wide = [d for d in reduction.loops if reduction.extent(d) != 1]
-    if k.extent == 1:
+    if len(k) == 1 and k[0].extent == 1:
         wide = list(reduction.loops[-1:])
-    if len(wide) != 1 or reduction.extent(wide[0]) not in (k.extent, None):
+    if len(wide) != len(k):
         return None
-    return tracer.expand(reduction.body([Index.of(k) if d == wide[0] else Index() for d in reduction.loops]))
+    order = sorted(wide, key=lambda d: reduction.extent(d) or 0)
+    sizes = sorted(k, key=lambda v: v.extent or 0)
+    if any(reduction.extent(d) not in (v.extent, None) for d, v in zip(order, sizes, strict=True)):
+        return None
+    if len({v.extent for v in k}) == len(k):
+        at = dict(zip(order, sizes, strict=True))
+    else:  # equal sizes in the order in which both have them
+        at = dict(zip(wide, k, strict=True))
+    return tracer.expand(reduction.body([Index.of(at[d]) if d in at else Index() for d in reduction.loops]))

@@ -19,6 +19,7 @@ from .contraction import Operand
 from .emission import Access, Emitter, Unreadable, best_access, reshape
 from .expressions import REAL, Expr
 from .indices import Index, Var, mixed_radix
+from .joining import joined
 from .masks import masks_outside
 from .matching import Match
 from .statistics import Statistic
@@ -29,7 +30,7 @@ def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Valu
     stands for the statistics."""
     op = match.result.owner.operation
     with ir.InsertionPoint(op), op.location:
-        rebuilder = _Rebuilder(match)
+        rebuilder = _Rebuilder(joined(match))
         value, root = rebuilder.value()
         return value, root, [rebuilder.statistic(s) for s in statistics]
 
@@ -37,6 +38,7 @@ def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Valu
 class _Rebuilder:
     def __init__(self, match: Match):
         self.match = match
+        (self.k,) = match.k
         self.tracer = match.tracer
         self.make = match.tracer.make
         self.element = match.result.type.element_type
@@ -75,7 +77,7 @@ class _Rebuilder:
 
         scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
         x = self.emit.hoisted(scores, *self._pair(queries, keys))
-        dims = [*rows, match.k]
+        dims = [*rows, self.k]
         if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
             x_value = x.payload[0]
         else:
@@ -99,12 +101,12 @@ class _Rebuilder:
 
     def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
         match = self.match
-        known = {*rows, match.k}
+        known = {*rows, self.k}
         if not all(e.vars <= known for e in (match.softmax.scores, *match.softmax.beside)):
             raise Unreadable("the scores have a dimension that the output lacks")
         if not {*queries.vars, *keys.vars} <= {*known, *match.scores.loops}:
             raise Unreadable("queries or keys have a dimension that the scores lack")
-        if not set(values.vars) <= {*self.out, match.k} or not set(self.out) <= {*rows, *values.vars}:
+        if not set(values.vars) <= {*self.out, self.k} or not set(self.out) <= {*rows, *values.vars}:
             raise Unreadable("the values' dimensions are not those of the output")
 
     @staticmethod
@@ -116,14 +118,14 @@ class _Rebuilder:
 
     def _pair(self, queries: Access, keys: Access) -> tuple[frozenset[Var], frozenset[Var]]:
         """The variables of queries alone, and those of keys alone: the big pair of dimensions."""
-        return frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.match.k})
+        return frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
 
     def _scores(self, rows: list[Var], queries: Access, keys: Access, factors: Sequence[Expr]) -> Expr:
         """Emits the first matmul; returns the softmax's argument in terms of it."""
         match = self.match
         q, q_vars = self.emit.load(queries)
         k, k_vars = self.emit.load(keys)
-        dims = [v for v in (*rows, match.k) if v in q_vars or v in k_vars]
+        dims = [v for v in (*rows, self.k) if v in q_vars or v in k_vars]
         s = self._contract(q, q_vars, k, k_vars, dims, match.scores.loops, self._kind(match.scores.element)).result
         scaled = self.make.element(s, tuple(Index.of(v) for v in dims))
         for factor in factors:
@@ -179,7 +181,7 @@ class _Rebuilder:
         start, accumulated, scale = (self.emit.empty(rows, element) for _ in range(3))
         lowest = _value(build.fill(build.constant(element, -math.inf), start))
         zeros = _value(build.fill(build.constant(element, 0.0), accumulated))
-        output = self.emit.empty([*rows, self.match.k], element)
+        output = self.emit.empty([*rows, self.k], element)
         return SoftmaxOp(
             ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(rows)),
             x,
@@ -195,7 +197,7 @@ class _Rebuilder:
 
     def _output(self, p: ir.Value, p_vars: Sequence[Var], values: Access) -> tuple[ir.Value, ir.Operation]:
         v, v_vars = self.emit.load(values)
-        root = self._contract(p, p_vars, v, v_vars, self.out, [self.match.k], str(self.product_element))
+        root = self._contract(p, p_vars, v, v_vars, self.out, [self.k], str(self.product_element))
         return root.result, root
 
     def _finished(self, output: ir.Value, value_factors: Sequence[Expr]) -> ir.Value:

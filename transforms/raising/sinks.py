@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable
 
 from .expressions import Expr
-from .indices import Index, Var
-from .quotients import NearMiss, quotient, summed
+from .indices import Index
+from .quotients import Keys, NearMiss, quotient, summed
 from .tracing import Tracer
 
 MAX_SINKS = 16  # more that are summed beside the keys are no sinks
 
 
-def sums(tracer: Tracer, divisor: Expr, k: Var) -> list[tuple[Expr, list[Expr]]]:
+def sums(tracer: Tracer, divisor: Expr, k: Keys) -> list[tuple[Expr, list[Expr]]]:
     """(x, others) if `divisor` is Σ_k x + Σ others: a sum over more than k has others at its end, or at its start."""
     body = summed(tracer, divisor, k)
     if body is not None:
@@ -33,16 +33,17 @@ def sums(tracer: Tracer, divisor: Expr, k: Var) -> list[tuple[Expr, list[Expr]]]
         return []
     wide = [d for d in reduction.loops if reduction.extent(d) != 1]
     extent = reduction.extent(wide[0]) if len(wide) == 1 else None
-    if extent is None or k.extent is None or not 0 < extent - k.extent <= MAX_SINKS:
+    if len(k) != 1 or extent is None or k[0].extent is None or not 0 < extent - k[0].extent <= MAX_SINKS:
         return []
+    key, count = k[0], k[0].extent
 
     def at(index: Index) -> Expr:
         return tracer.expand(reduction.body([index if d == wide[0] else Index() for d in reduction.loops]))
 
-    more = extent - k.extent
+    more = extent - count
     return [
-        (at(Index.of(k)), [at(Index((), k.extent + i)) for i in range(more)]),
-        (at(Index(((k, 1),), more)), [at(Index((), i)) for i in range(more)]),
+        (at(Index.of(key)), [at(Index((), count + i)) for i in range(more)]),
+        (at(Index(((key, 1),), more)), [at(Index((), i)) for i in range(more)]),
     ]
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
-from .expressions import Expr
-from .indices import Index, Var
-from .quotients import OEQ, ONE, UEQ, UNE, NearMiss, Quotient, along_k, predicate, quotient, summed
+from .expressions import REAL, Expr
+from .indices import Index
+from .quotients import OEQ, ONE, UEQ, UNE, Keys, NearMiss, Quotient, along_k, predicate, quotient, summed, varies
 from .sinks import sinks, sums
-from .tracing import Tracer
+from .tracing import MAXIMA, Tracer
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Softmax:
     beside: tuple[Expr, ...] = ()
 
 
-def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[Expr], bool]) -> Softmax | None:
+def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[Expr], bool]) -> Softmax | None:
     """The softmax along `k` that the quotient is; None if nothing speaks for one; NearMiss if something does.
 
     `is_statistic` tells what is computed from whole rows of scores.
     """
-    along = [f for f in q.num if k in f.vars]
-    num = [f for f in q.num if k not in f.vars]
+    along = [f for f in q.num if varies(f, k)]
+    num = [f for f in q.num if not varies(f, k)]
     ready = _existing_softmax(tracer, along, k)
     if ready is not None:
         if len(along) > 1:
@@ -54,15 +54,20 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
         return None
     missed = ""
     for divisor in q.den:
-        for body, beside in [] if k in divisor.vars else sums(tracer, divisor, k):
+        plain = _unguarded(divisor)
+        for body, beside in [] if varies(divisor, k) else sums(tracer, plain, k):
             inner = quotient(tracer, body)
-            inner_along = [f for f in inner.num if k in f.vars]
-            if any(k in f.vars for f in inner.den):
+            inner_along = [f for f in inner.num if varies(f, k)]
+            if any(varies(f, k) for f in inner.den):
                 continue
             if _same(inner_along, along):
                 scores = logarithm(tracer, along, k, is_statistic)
+                if plain is not divisor and not _is_shifted_by_maximum(tracer, along, scores, k):
+                    raise NearMiss(
+                        "its sum is bounded from below, and its exponentials are not shifted by their maximum"
+                    )
                 den = [d for d in q.den if d is not divisor]
-                more = [f for f in inner.num if k not in f.vars]
+                more = [f for f in inner.num if not varies(f, k)]
                 if beside and (more or inner.den):
                     raise NearMiss("the sum of its exponentials is scaled before others are added to it")
                 num += inner.den
@@ -83,12 +88,12 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Var, is_statistic: Callable[[E
     raise NearMiss("its exponentials are not divided by their plain sum along the keys")
 
 
-def _require_free(den: list[Expr], k: Var) -> None:
-    if any(k in d.vars for d in den):
+def _require_free(den: list[Expr], k: Keys) -> None:
+    if any(varies(d, k) for d in den):
         raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
 
 
-def _existing_softmax(tracer: Tracer, along: list[Expr], k: Var) -> Expr | None:
+def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> Expr | None:
     """What linalg.softmax or linalg_ext.softmax with fresh statistics is applied to."""
     for factor in along:
         op = defining_op(factor.payload[0]) if factor.kind == "element" else None
@@ -98,7 +103,8 @@ def _existing_softmax(tracer: Tracer, along: list[Expr], k: Var) -> Expr | None:
         if op.name == "linalg_ext.softmax" and (tensor != op.results[0] or not _fresh(tracer, op)):
             return None
         dimension = ir.IntegerAttr(op.attributes["dimension"]).value
-        if indices[dimension].single is not k or any(k in i.vars for d, i in enumerate(indices) if d != dimension):
+        elsewhere = any(v in i.vars for v in k for d, i in enumerate(indices) if d != dimension)
+        if len(k) != 1 or indices[dimension].single is not k[0] or elsewhere:
             raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
         return tracer.expand(tracer.make.element(op.operands[0], indices))
     return None
@@ -113,22 +119,42 @@ def _fresh(tracer: Tracer, op: ir.Operation) -> bool:
     return starts == [-math.inf, 0.0]
 
 
-def same_but_shift(tracer: Tracer, expr: Expr, scores: Expr) -> Expr | None:
-    """c, if `expr` is exp(scores − c); None if it is anything else."""
-    q = quotient(tracer, expr)
-    if q.den or len(q.num) != 1 or q.num[0].name != "math.exp":
-        return None
-    (exponent,) = q.num[0].args
-    if exponent is scores:
-        return tracer.make.const(0.0)
-    return exponent.args[1] if exponent.name == "arith.subf" and exponent.args[0] is scores else None
+def _unguarded(divisor: Expr) -> Expr:
+    """Σ for max(Σ, c) with 0 < c ≤ 1: the same if the largest term is 1, or all are 0."""
+    if divisor.name in MAXIMA:
+        for sum_, bound in (divisor.args, divisor.args[::-1]):
+            if bound.number is not None and 0 < bound.number <= 1:
+                return sum_
+    return divisor
+
+
+def _is_shifted_by_maximum(tracer: Tracer, factors: list[Expr], scores: Expr, k: Keys) -> bool:
+    """Whether the factors are one exp(x − m), with m the maximum of `scores`, or that of it and a lower number.
+
+    Lower than what masks may make of all scores of a row: where these are −∞, the exponentials are 0.
+    """
+    exponentials = [f for f in factors if f.name in ("math.exp", "math.exp2")]
+    if len(exponentials) != 1 or exponentials[0].args[0].name != "arith.subf":
+        return False
+    m = exponentials[0].args[0].args[1]
+    numbers = [n.number for n in scores.nodes() if n.type == REAL and n.number is not None and math.isfinite(n.number)]
+    if m.name in MAXIMA:
+        bounds = [a for a in m.args if a.number is not None and a.number < min([0.0, *numbers])]
+        m = next((a for a in m.args if a.number is None), m) if bounds else m
+    elif m.name == "arith.select":  # 0 in place of −∞
+        m = m.args[2] if m.args[1].number == 0 else m.args[1] if m.args[2].number == 0 else m
+    reduction = tracer.reduction(m) if m.kind == "element" else None
+    if reduction is None or reduction.kind != "max":
+        return False
+    body = along_k(tracer, reduction, k)
+    return body is not None and (body is scores or body is unshifted(tracer, body, k, lambda e: False))
 
 
 def _same(a: list[Expr], b: list[Expr]) -> bool:
     return sorted(e.serial for e in a) == sorted(e.serial for e in b)
 
 
-def logarithm(tracer: Tracer, factors: list[Expr], k: Var, is_statistic: Callable[[Expr], bool]) -> Expr:
+def logarithm(tracer: Tracer, factors: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
     """The scores: log Π factors, without shifts by statistics. A factor that is 0 or 1 becomes a mask."""
     make = tracer.make
     total: Expr | None = None
@@ -151,7 +177,7 @@ def logarithm(tracer: Tracer, factors: list[Expr], k: Var, is_statistic: Callabl
     return total
 
 
-def unshifted(tracer: Tracer, expr: Expr, k: Var, is_statistic: Callable[[Expr], bool]) -> Expr:
+def unshifted(tracer: Tracer, expr: Expr, k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
     """`expr` without the additive terms that are statistics of its row, such as the maximum."""
     make = tracer.make
     if expr.name in ("arith.addf", "arith.subf"):
@@ -165,7 +191,7 @@ def unshifted(tracer: Tracer, expr: Expr, k: Var, is_statistic: Callable[[Expr],
         return make.op(expr.name, (unshifted(tracer, a, k, is_statistic), unshifted(tracer, b, k, is_statistic)))
     if expr.name == "arith.mulf":
         for x, factor in (expr.args, expr.args[::-1]):
-            if k not in factor.vars and not is_statistic(factor):
+            if not varies(factor, k) and not is_statistic(factor):
                 return make.mul(unshifted(tracer, x, k, is_statistic), factor)
     if expr.name == "arith.select" and expr.args[2].number == -math.inf:
         return make.op(expr.name, (expr.args[0], unshifted(tracer, expr.args[1], k, is_statistic), expr.args[2]))
@@ -175,7 +201,7 @@ def unshifted(tracer: Tracer, expr: Expr, k: Var, is_statistic: Callable[[Expr],
 
 
 def _finished(
-    tracer: Tracer, scores: Expr, num: list[Expr], den: list[Expr], k: Var, is_statistic: Callable[[Expr], bool]
+    tracer: Tracer, scores: Expr, num: list[Expr], den: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]
 ) -> Softmax:
     """Without guards for fully masked rows. What is left over must not depend on whole rows of scores."""
     rest = []
@@ -194,7 +220,7 @@ def make_not(tracer: Tracer, condition: Expr) -> Expr:
     return tracer.make.negation(condition)
 
 
-def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Var) -> bool:
+def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Keys) -> bool:
     """Whether `condition` says of a row that all its scores are −inf."""
     if condition.name == "arith.xori" and any(a.number for a in condition.args):
         (inner,) = [a for a in condition.args if a.number is None]
@@ -217,12 +243,23 @@ def _is_comparison(expr: Expr | None, scores: Expr, predicates: tuple[int, ...])
     return scores in expr.args and any(a.number == -math.inf for a in expr.args)
 
 
+def same_but_shift(tracer: Tracer, expr: Expr, scores: Expr) -> Expr | None:
+    """c, if `expr` is exp(scores − c); None if it is anything else."""
+    q = quotient(tracer, expr)
+    if q.den or len(q.num) != 1 or q.num[0].name != "math.exp":
+        return None
+    (exponent,) = q.num[0].args
+    if exponent is scores:
+        return tracer.make.const(0.0)
+    return exponent.args[1] if exponent.name == "arith.subf" and exponent.args[0] is scores else None
+
+
 def tests_for_masked(expr: Expr, scores: Expr, equal: bool) -> bool:
     """expr: `scores` = −inf, or ≠ without `equal`."""
     return _is_comparison(expr, scores, (OEQ, UEQ) if equal else (ONE, UNE))
 
 
-def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Var, predicates: tuple[int, ...]) -> bool:
+def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Keys, predicates: tuple[int, ...]) -> bool:
     """expr: max_k scores = −inf, or ≠."""
     if expr.name != "arith.cmpf" or predicate(expr) not in predicates:
         return False

@@ -16,7 +16,7 @@ from ...dialects.tiling.structured import is_structured, iterator_types
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var
 from .matching import Match, dependents
-from .quotients import along_k
+from .quotients import Keys, along_k
 from .softmax import same_but_shift, tests_for_masked
 from .tracing import Tracer, extents
 
@@ -97,12 +97,14 @@ def _kind(match: Match, reduction: str, body: Expr) -> str | None:
     return "sum" if _is_maximum(match, shift) else None
 
 
-def _reduced(tracer: Tracer, value: ir.Value, at: tuple[Index, ...], k: Var) -> Expr | None:
+def _reduced(tracer: Tracer, value: ir.Value, at: tuple[Index, ...], k: Keys) -> Expr | None:
     """What is reduced along k for the element of `value`; for a softmax, what it is applied to."""
     op = value.owner.operation
     if op.name == "linalg_ext.softmax":
+        if len(k) != 1:
+            return None
         dimension = ir.IntegerAttr(op.attributes["dimension"]).value
-        indices = [*at[:dimension], Index.of(k), *at[dimension:]]
+        indices = [*at[:dimension], Index.of(k[0]), *at[dimension:]]
         return tracer.expand(tracer.make.element(op.operands[0], tuple(indices)))
     reduction = tracer.reduction(tracer.make.element(value, at))
     if reduction is None or reduction.kind not in NEUTRAL or not reduction.loops:

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from attn_opt.compiler.api import compile
+from attn_opt.compiler.counts import stats
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 
@@ -84,13 +86,6 @@ def divided_by_guarded_sum(q, k, v, m):
     return output_of(e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30), v)
 
 
-def sum_of_ones(q, k, v):
-    e = jnp.exp(scores_of(q, k))
-    ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
-    both = output_of(e, jnp.concatenate([v, ones], -1))
-    return both[..., :-1] / both[..., -1:]
-
-
 def dot_general(q, k, v):
     s = lax.dot_general(q, k, (((3,), (3,)), ((0, 2), (0, 2))))
     return lax.dot_general(softmax(s * 0.2), v, (((3,), (1,)), ((0, 1), (0, 2))))
@@ -102,9 +97,8 @@ def dot_general_values_first(q, k, v):
 
 
 def dot_general_wide(q, k, v):
-    s = lax.dot_general(
-        q, k, (((3,), (3,)), ((0, 2), (0, 2))), preferred_element_type=jnp.promote_types(q, jnp.float32)
-    )
+    wide = jnp.promote_types(q.dtype, jnp.float32)
+    s = lax.dot_general(q, k, (((3,), (3,)), ((0, 2), (0, 2))), preferred_element_type=wide)
     return output_of(softmax(s).astype(v.dtype), v)
 
 
@@ -285,6 +279,15 @@ def two_key_dimensions(q, k, v):
     return jnp.einsum("bntxy,bxynh->btnh", p, v)
 
 
+def two_key_dimensions_and_more(q, k, v, b):
+    """With a bias of both, and a mask computed from one of them; the sum is written out."""
+    k, v = (x[:, :36].reshape(B, 6, 6, N, H) for x in (k, v))
+    s = jnp.einsum("btnh,bxynh->bntxy", q, k) + b
+    s = jnp.where(jnp.arange(6)[:, None] * 3 <= jnp.arange(T)[:, None, None], s, -jnp.inf)
+    e = jnp.exp(s - s.max((-2, -1), keepdims=True))
+    return jnp.einsum("bntxy,bxynh->btnh", e / e.sum((3, 4), keepdims=True), v)
+
+
 def two_query_dimensions(q, k, v):
     q = q[:, :20].reshape(B, 4, 5, N, H)
     return jnp.einsum("bnxys,bsnh->bxynh", softmax(jnp.einsum("bxynh,bsnh->bnxys", q, k)), v)
@@ -303,23 +306,18 @@ def split_packed(q, k, v):
     return output_of(softmax(scores_of(q, k)), v)
 
 
-def sixteen_bits_inside(q, k, v):
-    q, k, v = (x.astype(jnp.bfloat16).astype(x.dtype) for x in (q, k, v))
-    return output_of(softmax(scores_of(q, k)), v)
-
-
 MASK = (*qkv(), mask(B, 1, T, S))
 VARIANTS = {
     **dict.fromkeys(
         (
             *(einsum_keys_first, einsum_heads_last, einsum_output_transposed, one_einsum, by_logsumexp),
-            *(by_scipy_logsumexp, by_log_softmax, without_maximum, maximum_of_each_head, powers_of_two, sum_of_ones),
+            *(by_scipy_logsumexp, by_log_softmax, without_maximum, maximum_of_each_head, powers_of_two),
             *(dot_general, dot_general_values_first, dot_general_wide, highest_precision, matmul_of_transposed),
             *(flattened_heads, vmapped, vmapped_keys_shared, vmapped_queries, jitted_in_parts, checkpointed),
             *(grouped_by_repeat, grouped_by_tile, grouped_by_reshape, grouped_by_broadcast),
             *(causal_iota, causal_tril, causal_tri, causal_triu, causal_added, causal_numpy, causal_multiplied),
             *(window_and_sink, softcapped, rotary, rotary_interleaved, two_key_dimensions, two_query_dimensions),
-            *(self_attention_packed, split_packed, sixteen_bits_inside),
+            *(self_attention_packed, split_packed),
         ),
         qkv(),
     ),
@@ -328,6 +326,7 @@ VARIANTS = {
     ),
     einsum_into_projection: (*qkv(), random(N, H, 12)),
     segments: (*qkv(), np.arange(T)[None].repeat(B, 0) // 8, np.arange(S)[None].repeat(B, 0) // 8 % 3),
+    two_key_dimensions_and_more: (*qkv(), random(N, T, 6, 6)),
     temperature: (*qkv(), np.abs(random(N)) + 0.5),
     normalised_queries: (*qkv(), random(H)),
     relative_bias: (*qkv(), random(16, N)),
@@ -337,3 +336,85 @@ VARIANTS = {
 @pytest.mark.parametrize("fn", VARIANTS, ids=lambda fn: fn.__name__)
 def test_variant(fn):
     check(fn, VARIANTS[fn])
+
+
+def sum_of_ones(q, k, v):
+    e = jnp.exp(scores_of(q, k))
+    ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
+    both = output_of(e, jnp.concatenate([v, ones], -1))
+    return both[..., :-1] / both[..., -1:]
+
+
+def sum_with_a_floor(q, k, v):
+    """Not softmax where scores are low: nothing makes the largest term 1."""
+    e = jnp.exp(scores_of(q, k))
+    return output_of(e / jnp.maximum(e.sum(-1, keepdims=True), 1e-3), v)
+
+
+def sum_of_others(q, k, v):
+    s = scores_of(q, k)
+    return output_of(jnp.exp(s) / jnp.exp(2 * s).sum(-1, keepdims=True), v)
+
+
+def dropped(q, k, v, m):
+    return output_of(softmax(scores_of(q, k)) * m / 0.7, v)
+
+
+def returned_too(q, k, v):
+    p = softmax(scores_of(q, k))
+    return output_of(p, v), p
+
+
+def over_heads(q, k, v):
+    return output_of(softmax(scores_of(q, k), axis=1), v)
+
+
+REFUSED = {
+    sum_of_ones: (qkv(), "its exponentials are not divided by their sum"),
+    sum_with_a_floor: (qkv(), "its sum is bounded from below, and its exponentials are not shifted by their maximum"),
+    sum_of_others: (qkv(), "its exponentials are divided by a sum of something else"),
+    dropped: (MASK, "multiplied by something that varies along the keys"),
+    returned_too: (qkv(), "needs its scores or probabilities as a whole too"),
+    over_heads: (qkv(), "normalised along another dimension"),
+}
+
+
+@pytest.mark.parametrize("fn", REFUSED, ids=lambda fn: fn.__name__)
+def test_refused(fn):
+    """With the reason; and computed all the same."""
+    args, reason = REFUSED[fn]
+    before = stats()["reasons"]
+    results = jax.tree.leaves(compile(fn, args)(*args))
+    assert any(reason in text and n > before.get(text, 0) for text, n in stats()["reasons"].items())
+    with jax.enable_x64(True):
+        expected = jax.tree.leaves(fn(*(x.astype(np.float64) if x.dtype == np.float32 else x for x in args)))
+    for found, exact in zip(results, map(np.asarray, expected), strict=True):
+        assert np.abs(found - exact).max() < 1e-5 * np.abs(exact).max()
+
+
+L = 150
+LOWER = np.tril(np.ones((L, L), bool))
+CAUSAL = {
+    "dot_product_attention": lambda s: None,
+    "numpy": lambda s: jnp.where(LOWER, s, -1e9),
+    "numpy, added": lambda s: s + np.triu(np.full((L, L), -np.inf, np.float32), 1),
+    "numpy, multiplied": lambda s: s * LOWER - 1e9 * (1 - LOWER.astype(np.float32)),
+    "tril": lambda s: jnp.where(jnp.tril(jnp.ones_like(s)) == 0, jnp.finfo(s.dtype).min, s),
+    "iota": lambda s: jnp.where(lax.broadcasted_iota(int, (L, L), 0) < lax.broadcasted_iota(int, (L, L), 1), -1e4, s),
+}
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_causal_masks_skip_tiles(name):
+    """However they are made, and whatever number they put."""
+
+    def fn(q, k, v):
+        if name == "dot_product_attention":
+            return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+        return output_of(softmax(CAUSAL[name](jnp.einsum("btnh,bsnh->bnts", q, k))), v)
+
+    args = tuple(random(1, L, 1, H, seed=i) for i in range(3))
+    kernel = compile(fn, args)
+    assert "split-masked-tiles: skips" in kernel.explain()
+    assert len(kernel.signature.arguments) == 3
+    np.testing.assert_allclose(kernel(*args), fn(*args), rtol=1e-4, atol=1e-5)

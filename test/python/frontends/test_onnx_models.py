@@ -1,0 +1,227 @@
+"""Models of ONNX as exporters and optimizers write them: open sizes that are broadcast, operators of onnxruntime."""
+
+import warnings
+
+import numpy as np
+import pytest
+from attn_opt.compiler.api import CompileError, compile
+from attn_opt.compiler.counts import stats
+
+onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
+
+from test_onnx import assert_close, model, random, reference  # noqa: E402
+
+B, S, D, HEADS = 2, 9, 32, 4
+
+
+def contributed(body: str, inputs: str, outputs: str = "float[2,9,32] y", opset: int = 17, **weights):
+    """A model with operators of onnxruntime's domain."""
+    header = f'<ir_version: 9, opset_import: ["" : {opset}, "com.microsoft" : 1]>\n'
+    parsed = onnx.parser.parse_model(f"{header} g ({inputs}) => ({outputs}) {{ {body} }}")
+    parsed.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in weights.items())
+    return parsed
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def heads(x):
+    return x.astype(np.float64).reshape(*x.shape[:2], HEADS, -1).swapaxes(1, 2)
+
+
+def attention(q, k, v, mask=0.0):
+    q, k, v = heads(q), heads(k), heads(v)
+    o = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + mask) @ v
+    return o.swapaxes(1, 2).reshape(B, S, -1)
+
+
+def layer_norm(x, scale, shift=0.0, epsilon=1e-5):
+    x = x - x.mean(-1, keepdims=True)
+    return rms_norm(x, scale, epsilon) + shift
+
+
+def rms_norm(x, scale, epsilon=1e-5):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * scale
+
+
+def gelu(x):
+    from math import erf
+
+    return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
+
+
+def fast_gelu(x):
+    return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+
+
+X, Y, Z = (4 * random(B, S, D, seed=i) for i in range(3))
+G, C = 4 * random(D), random(D, seed=1)
+KEPT = np.ones((B, S), np.int32)
+KEPT[1, 5:] = 0
+PADDING = np.where(KEPT, 0, -1e4)[:, None, None]
+CAUSAL = np.where(np.tril(np.ones((S, S))), 0, -1e4)
+THREE = "float[2,9,32] x, float[2,9,32] y0, float[2,9,32] z"
+CONTRIBUTED = {
+    "attention": (
+        contributed("y = com.microsoft.MultiHeadAttention<num_heads=4>(x, y0, z)", THREE),
+        [X, Y, Z],
+        attention(X, Y, Z),
+    ),
+    "attention with everything": (
+        contributed(
+            "y = com.microsoft.MultiHeadAttention<num_heads=4, unidirectional=1>(x, y0, z, b, m, a)",
+            f"{THREE}, float[96] b, int32[2,9] m, float[1,4,9,9] a",
+        ),
+        [X, Y, Z, np.concatenate([C, C, C]), KEPT, random(1, 4, S, S)],
+        attention(X + C, Y + C, Z + C, PADDING + random(1, 4, S, S) + CAUSAL),
+    ),
+    "packed attention": (
+        contributed(
+            "y = com.microsoft.Attention<num_heads=4>(x, w, b, m)",
+            "float[2,9,32] x, int32[2,9] m",
+            w=random(D, 3 * D),
+            b=np.concatenate([C, G, C]),
+        ),
+        [X, KEPT],
+        attention(*np.split(X @ random(D, 3 * D) + np.concatenate([C, G, C]), 3, -1), PADDING),
+    ),
+    "SkipLayerNormalization": (
+        contributed(
+            "y, , , s = com.microsoft.SkipLayerNormalization<epsilon=1e-5>(x, y0, g, c)",
+            "float[2,9,32] x, float[2,9,32] y0",
+            "float[2,9,32] y, float[2,9,32] s",
+            g=G,
+            c=C,
+        ),
+        [X, Y],
+        (layer_norm(X + Y, G, C), X + Y),
+    ),
+    "SkipSimplifiedLayerNormalization": (
+        contributed(
+            "y = com.microsoft.SkipSimplifiedLayerNormalization<epsilon=1e-5>(x, y0, g)",
+            "float[2,9,32] x, float[2,9,32] y0",
+            opset=18,
+            g=G,
+        ),
+        [X, Y],
+        rms_norm(X + Y, G),
+    ),
+    "SimplifiedLayerNormalization": (
+        contributed("y = SimplifiedLayerNormalization<epsilon=1e-5>(x, g)", "float[2,9,32] x", g=G),
+        [X],
+        rms_norm(X, G),
+    ),
+    "BiasGelu": (contributed("y = com.microsoft.BiasGelu(x, c)", "float[2,9,32] x", c=C), [X], gelu(X + C)),
+    "FastGelu": (contributed("y = com.microsoft.FastGelu(x)", "float[2,9,32] x"), [X], fast_gelu(X)),
+    "QuickGelu": (contributed("y = com.microsoft.QuickGelu(x)", "float[2,9,32] x"), [X], X / (1 + np.exp(-1.702 * X))),
+    "FusedMatMul": (
+        contributed("y = com.microsoft.FusedMatMul<alpha=0.5, transB=1>(x, w)", "float[2,9,32] x", w=random(D, D)),
+        [X],
+        0.5 * X @ random(D, D).T,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTRIBUTED)
+def test_operators_of_onnxruntime(name):
+    source, inputs, expected = CONTRIBUTED[name]
+    before = stats()
+    found = compile(source)(*inputs)
+    assert stats()["compiled"] - before["compiled"] == ("attention" in name)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    assert_close(found, [e.astype(np.float32) for e in expected])
+
+
+# A mask of [batch, 1, 1, keys] that is broadcast: whether its sizes are 1, the types do not say.
+BROADCAST = """g (float[b,s,32] x, float[m,n,t] bias, float[b,k] kept) => (float[b,s,32] y) {
+  heads = Constant<value_ints = [0, 0, 4, 8]>()
+  x0 = MatMul(x, w)  x1 = Reshape(x0, heads)
+  q = Transpose<perm = [0, 2, 1, 3]>(x1)  kt = Transpose<perm = [0, 2, 3, 1]>(x1)
+  s0 = MatMul(q, kt)
+  ax = Constant<value_ints = [1]>()  b4 = Unsqueeze(bias, ax)  s1 = Add(s0, b4)
+  ax12 = Constant<value_ints = [1, 2]>()  k4 = Unsqueeze(kept, ax12)
+  zero = Constant<value_float = 0.0>()  low = Constant<value_float = -3.4028234663852886e38>()
+  shown = Greater(k4, zero)  s2 = Where(shown, s1, low)
+  p = Softmax<axis = -1>(s2)
+  o = MatMul(p, q)  o1 = Transpose<perm = [0, 2, 1, 3]>(o)
+  flat = Constant<value_ints = [0, 0, 32]>()  y = Reshape(o1, flat)
+}"""
+
+
+@pytest.mark.parametrize("bias", [(1, 1, 1), (B, S, S), (1, S, S), (B, 1, S)])
+@pytest.mark.parametrize("keys", [1, S])
+def test_open_sizes_that_are_broadcast(bias, keys):
+    source = model(BROADCAST, w=random(D, D))
+    kernel = compile(source)
+    kept = np.ones((B, keys), np.float32)
+    kept[:, keys // 2 + 1 :] = 0
+    inputs = [random(B, S, D), 4 * random(*bias), kept]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is compiled for these sizes
+        assert_close(kernel(*inputs), reference(source, inputs))
+        assert_close(kernel(*inputs), reference(source, inputs))
+
+
+def test_a_kernel_for_open_sizes_says_when_it_does_not_fit():
+    source = model("g (float[a] x, float[b] y) => (float[c] z) { z = Add(x, y) }")
+    kernel = compile(source)
+    x, y = random(5), random(1)
+    with pytest.warns(UserWarning, match="is not right where a size of 1 is broadcast"):
+        assert_close(kernel(x, y), [x + y])
+    assert_close(kernel(x, x), [x + x])
+    with pytest.raises(CompileError, match="do not fit together"):
+        kernel(x, random(4))
+
+
+SEQUENTIAL = {
+    "CumSum": "g (float[3,4] x, float[3,4] z) => (float[3,4] y) { a = Constant<value_int = 1>() y0 = CumSum(x, a) "
+    "y1 = CumSum<exclusive = 1, reverse = 1>(z, a) y = Add(y0, y1) }",
+    "ScatterND": "g (float[3,4] x, float[2,4] u) => (float[3,4] y) { i = Constant<value = int64[2,1] {2, 0}>() "
+    "y = ScatterND(x, i, u) }",
+    "ScatterElements": "g (float[3,4] x, float[2,2] u) => (float[3,4] y) { "
+    'i = Constant<value = int64[2,2] {1, 3, 0, 0}>() y = ScatterElements<axis = 1, reduction = "add">(x, i, u) }',
+    "Softsign": "g (float[3,4] x) => (float[3,4] y) { y = Softsign(x) }",
+}
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_operators_by_loops_or_by_their_definition(name):
+    source = model(SEQUENTIAL[name], 18)
+    shapes = [[d.dim_value for d in i.type.tensor_type.shape.dim] for i in source.graph.input]
+    inputs = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+    assert_close(compile(source)(*inputs), reference(source, inputs))
+
+
+def test_indices_out_of_range_read_nothing_else():
+    source = model("g (float[4,3] x, int64[2] i) => (float[2,3] y) { y = Gather(x, i) }")
+    x = random(4, 3)
+    found = compile(source)(x, np.array([1, 2**40]))
+    assert_close(found, [x[[1, 3]]])
+
+
+def test_inputs_by_name():
+    source = model("g (float[3] x, float[3] z) => (float[3] y) { y = Sub(x, z) }")
+    x, z = random(3), random(3, seed=1)
+    kernel = compile(source)
+    assert_close(kernel(z=z, x=x), [x - z])
+    assert_close(kernel(x, z=z), [x - z])
+    with pytest.raises(CompileError, match="the model has no input 'w' left; its inputs are: x, z"):
+        kernel(x, w=z)
+    with pytest.raises(CompileError, match="the model also takes 'z'"):
+        kernel(x=x)
+
+
+def test_missing_external_data(tmp_path):
+    source = model("g (float[2,400] x) => (float[2,400] y) { y = Mul(x, w) }", w=random(400))
+    onnx.save(source, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(CompileError, match=r"m.onnx is no ONNX model: .*w.bin"):
+        compile(tmp_path / "m.onnx")
+
+
+def test_errors_of_open_sizes_name_the_way_out():
+    source = model("g (float[n] x) => (float[k] y) { y = Unique(x) }")
+    with pytest.raises(CompileError, match=r"Unique.*\n.*leaves sizes open, which example_args would fix"):
+        compile(source)

@@ -1,0 +1,132 @@
+"""Keys that are counted through by several variables, as the pixels of an image are, made one dimension.
+
+    softmax over (x, y) of Σ q[t, d]·k[x, y, d]  becomes one over j = x·9 + y of Σ q[t, d]·k'[j, d],
+
+where k' is k with its dimensions collapsed. Whatever else is read at (x, y), a bias or a mask, must have the two side
+by side too; indices x and y themselves are j div 9 and j mod 9.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from ...dialects.mlir import ir, tensor
+from .contraction import Operand
+from .emission import Unreadable
+from .expressions import Expr
+from .indices import Index, Var, strides
+
+if TYPE_CHECKING:
+    from .matching import Match
+
+
+def joined(match: Match) -> Match:
+    """The match with one variable for its keys. Emits reshapes; Unreadable if dimensions do not lie side by side."""
+    if len(match.k) == 1:
+        return match
+    return _Joining(match).match()
+
+
+class _Joining:
+    def __init__(self, match: Match):
+        self.given = match
+        self.tracer, self.make = match.tracer, match.tracer.make
+        self.parts = match.k
+        self.strides = [s or 1 for s in strides([v.extent for v in self.parts])]
+        self.key = Var(math.prod(v.extent or 1 for v in self.parts))
+        self.reshaped: dict[tuple[ir.Value, int], ir.Value] = {}
+
+    def match(self) -> Match:
+        given = self.given
+        tensor_, indices = given.scores.element.payload
+        whole = [Index.of(self.key) if i.single is self.parts[0] else self._without(i) for i in indices]
+        stand_in = self.make.element(tensor_, tuple(whole))  # what is computed anew, and never read
+        scores = self.make.rewritten(
+            given.softmax.scores, lambda n: stand_in if n is given.scores.element else self._replaced(n)
+        )
+        return dataclasses.replace(
+            given,
+            k=(self.key,),
+            softmax=dataclasses.replace(given.softmax, scores=scores),
+            scores=dataclasses.replace(given.scores, element=stand_in),
+            keys=self._operand(given.keys),
+            values=self._operand(given.values),
+        )
+
+    def _without(self, index: Index) -> Index:
+        return Index(tuple((v, c) for v, c in index.terms if v not in self.parts), index.constant)
+
+    def _replaced(self, node: Expr) -> Expr | None:
+        if not any(v in node.vars for v in self.parts):
+            return node
+        if node.kind == "element":
+            for alias in reversed(self.tracer.aliases.get(node, [node])):
+                found = self._element(alias)
+                if found is not None:
+                    return found
+            raise Unreadable("softmax is over several dimensions, which do not lie side by side in what is read")
+        return self._index(node.payload) if node.kind == "index" else None
+
+    def _index(self, index: Index) -> Expr:
+        """The variables of keys in an index as quotients and remainders of the new one."""
+        kind = ir.IndexType.get()
+        key = self.make.index(Index.of(self.key))
+        total = self.make.index(self._without(index))
+        for var, coefficient in index.terms:
+            if var not in self.parts:
+                continue
+            stride = self.strides[self.parts.index(var)]
+            part = self.make.op("arith.divsi", (key, self.make.const(stride, kind)), kind) if stride > 1 else key
+            if var is not self.parts[0]:
+                part = self.make.op("arith.remsi", (part, self.make.const(var.extent or 1, kind)), kind)
+            scaled = self.make.op("arith.muli", (part, self.make.const(coefficient, kind)), kind)
+            total = self.make.op("arith.addi", (total, scaled), kind)
+        return total
+
+    def _operand(self, operand: Operand) -> Operand:
+        choices = [(self._element(e), factors) for e, factors in operand.choices]
+        kept = tuple((e, factors) for e, factors in choices if e is not None)
+        if not kept:
+            raise Unreadable("softmax is over several dimensions, which do not lie side by side in keys or values")
+        return Operand(kept)
+
+    def _element(self, element: Expr) -> Expr | None:
+        """The element at the new variable, of the same tensor or of a reshaped one; None if there is none."""
+        value, indices = element.payload
+        first = next((d for d, i in enumerate(indices) if i.single is self.parts[0]), None)
+        if first is not None and [i.single for i in indices[first : first + len(self.parts)]] == list(self.parts):
+            rest = [*indices[:first], *indices[first + len(self.parts) :]]
+            if any(v in i.vars for i in rest for v in self.parts):
+                return None
+            rest.insert(first, Index.of(self.key))
+            return self.make.element(self._collapsed(value, first), tuple(rest))
+        together = [self._together(i) for i in indices]
+        if None in together:
+            return None
+        return self.make.element(value, tuple(i for i in together if i is not None))
+
+    def _together(self, index: Index) -> Index | None:
+        """An index in which all of the variables make up the new one; None if they do not."""
+        known = dict(index.terms)
+        present = [known.get(v, 0) for v in self.parts]
+        if not any(present):
+            return index
+        unit = present[-1]
+        if present != [unit * s for s in self.strides]:
+            return None
+        return self._without(index).plus(Index.of(self.key), unit)
+
+    def _collapsed(self, value: ir.Value, first: int) -> ir.Value:
+        if (value, first) not in self.reshaped:
+            rank, count = value.type.rank, len(self.parts)
+            groups = [[d] for d in range(first)] + [list(range(first, first + count))]
+            groups += [[d] for d in range(first + count, rank)]
+            shape = list(value.type.shape)
+            shape[first : first + count] = [self.key.extent]
+            kind = ir.RankedTensorType.get(shape, value.type.element_type)
+            i64 = ir.IntegerType.get_signless(64)
+            attribute = ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(i64, d) for d in g]) for g in groups])
+            self.reshaped[value, first] = tensor.CollapseShapeOp(kind, value, attribute).result
+        return self.reshaped[value, first]
