@@ -1,7 +1,7 @@
 """Tensor maps: how Hopper's copy engine finds its way in an array (CUDA driver API, cuTensorMapEncodeTiled).
 
-    made = TensorMap("f16", box=(1, 128, 64), sizes=(2, 1000, 64), strides=(64000, 64, 1))
-    made.point(address)                      # before a launch that gets `made.parameter`, an address
+made = TensorMap("f16", box=(1, 128, 64), sizes=(2, 1000, 64), strides=(64000, 64, 1))
+made.point(address)                      # before a launch that gets `made.parameter`, an address
 """
 
 import ctypes

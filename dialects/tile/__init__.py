@@ -4,14 +4,14 @@ from .dialect import LAYOUTS, Tile, dims_of, layout_of, with_layout
 from .movement import ConvertLayoutOp, LoadOp, StoreOp
 from .roles import (
     AnyOp,
-    InitFlagsOp,
-    MeetOp,
-    RaiseOp,
-    RaisedOp,
     ArriveOp,
     CopyBulkOp,
     InitBarriersOp,
+    InitFlagsOp,
+    MeetOp,
     PassTurnOp,
+    RaisedOp,
+    RaiseOp,
     SetRegistersOp,
     StartTurnsOp,
     TakeTurnOp,

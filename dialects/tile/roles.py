@@ -54,9 +54,7 @@ def verify_tensor_map(op: ir.OpView) -> None:
     expect_arguments(op, 1)
     expect_memory("the source", op.memory.type)
     rank, sizes, box = op.memory.type.rank, len(op.sizes), len(op.box)
-    expect(
-        sizes == rank and box == rank, f"expects {rank} sizes and box sizes, but found {sizes} and {box}"
-    )
+    expect(sizes == rank and box == rank, f"expects {rank} sizes and box sizes, but found {sizes} and {box}")
     expect(rank <= 5, f"expects a memref of at most 5 dimensions, but found {rank}")
     expect(is_tensor_map(op.result.type), f"expects a {MAP_TYPE}, but found {op.result.type}")
 

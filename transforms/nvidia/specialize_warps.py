@@ -201,7 +201,7 @@ class Role:
 
     def start(self, ops: list[ir.Operation]) -> None:
         zero = build.index(0)
-        self.counts = {i: zero for i in range(len(self.rings))}
+        self.counts = dict.fromkeys(range(len(self.rings)), zero)
         self.ops(ops)
 
     def ops(self, ops: list[ir.Operation]) -> None:
