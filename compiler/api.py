@@ -53,6 +53,7 @@ class Options:
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
     split_keys: int = 0  # into how many parts; 1 = not; 0 = where too few blocks would leave threads idle
     any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
+    copy_engine: bool = False  # for nvidia, sm_90a: warps with roles and Hopper's copy engine (docs/nvidia.md)
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
     def check(self) -> None:
@@ -347,7 +348,7 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
             from .runtime.arch import DEFAULT_ARCH
 
             arch = options.arch or DEFAULT_ARCH
-            passes: list[Any] = pipelines.nvidia(arch, options.any_strides, options.split_keys)
+            passes: list[Any] = pipelines.nvidia(arch, options.any_strides, options.split_keys, copy_engine=options.copy_engine)
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
@@ -386,7 +387,7 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             FuseAttention(
                 tuple(map(int, options.tile_sizes)),
                 tuple(map(int, options.tile_interchange)),
-                machine(target, options.arch, options.any_strides),
+                machine(target, options.arch, options.copy_engine and not options.any_strides),
             ),
         ]
     except (ValueError, PassError) as error:

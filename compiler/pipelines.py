@@ -161,14 +161,17 @@ def nvidia(
     any_strides: bool = False,
     parts: int = 0,
     multiprocessors: int = MULTIPROCESSORS,
+    copy_engine: bool = False,
     keep_maximum: bool = True,
 ) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
     `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
-    `any_strides`: kernels that take arrays of any strides, at any address of an element. `keep_maximum`: tiles of keys
-    after the first do without a maximum, and few tiles are computed twice.
+    `any_strides`: kernels that take arrays of any strides, at any address of an element. `copy_engine`: on
+    sm_90a, a warp that copies and warpgroups that compute; then `keep_maximum`: tiles of keys after the first do without
+    a maximum, and few tiles are computed twice.
     """
+    copy_engine = copy_engine and arch == "sm_90a" and not any_strides
     return [
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False),
@@ -181,7 +184,7 @@ def nvidia(
         "outline-elements",  # after it: what loops over tiles have taken along is gone
         "canonicalize",
         "cse",
-        f"assign-layouts{{left-columns={128 if arch == 'sm_90a' else 0}}}",
+        f"assign-layouts{{left-columns={128 if copy_engine else 0}}}",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",
         *(
@@ -199,6 +202,8 @@ def nvidia(
                 "cse",
                 "specialize-warps",
             ]
+            if copy_engine
+            else ["overlap-matmuls{engine=0}"]
             if arch == "sm_90a"
             else []
         ),
@@ -214,9 +219,9 @@ def nvidia(
     ]
 
 
-def machine(target: str, arch: str | None, any_strides: bool = False) -> str:
+def machine(target: str, arch: str | None, copy_engine: bool) -> str:
     """What tile sizes are chosen for."""
-    return "hopper" if target == "nvidia" and arch in (None, "sm_90a") and not any_strides else target
+    return "hopper" if target == "nvidia" and arch in (None, "sm_90a") and copy_engine else target
 
 
 def nvidia_host() -> list[str]:

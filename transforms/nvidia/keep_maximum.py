@@ -9,7 +9,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import AnyOp, with_layout
-from ..passes import Pass, remark
+from ..passes import Pass, option, remark
 from ..rewriting import defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
@@ -51,12 +51,14 @@ class KeepMaximum(Pass):
     nothing else reads.
     """
 
+    masked: bool = option("also in loops with a branch around a mask", False)
+
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
             if bulk_copies(kernel):
                 loops = ops_in(kernel, "scf.for")
                 plans = [_Plan.of(loop) for loop in loops]
-                if len(loops) == 1 and plans[0] is not None:
+                if len(loops) == 1 and plans[0] is not None and (self.masked or not ops_in(loops[0], "scf.if")):
                     with kernel.location:
                         _rewrite(kernel, plans[0])
 

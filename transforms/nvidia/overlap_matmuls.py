@@ -52,9 +52,11 @@ class OverlapMatmuls(Pass):
 
     min_columns: int = option("least number of columns of the second matmul, less one, without copy engine", 64)
 
+    engine: bool = option("whether the copy engine will do the loads that it can", True)
+
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            bulk = bulk_copies(kernel)
+            bulk = self.engine and bulk_copies(kernel)
             plans = [_Plan.of(o) for o in ops_of(kernel.regions[0].blocks[0]) if o.name == "scf.for"]
             if len(plans) != 1:
                 continue

@@ -117,7 +117,7 @@ class _Kernel:
     def _balanced(self, number: ir.Value) -> ir.Operation | None:
         """The op that gives a tile's number among its neighbours, if loop bounds depend on it."""
         users = [u.owner.operation for u in number.uses]
-        rows = [o for o in users if o.name == "arith.remui" and o.operands[0] == number]
+        rows = [o for o in users if o.name == "arith.remui" and o.operands[0] == number and o.block == self.block]
         if len(rows) != 1:
             return None
         reached = {rows[0].results[0]}

@@ -10,9 +10,10 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - where there is one query (decoding), the heads of a group that shares its keys are the rows: keys are read once.
 
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
-warpgroups that take turns, 128 keys. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; under
-a mask by position 64 are better, whose tiles end where those of queries do. They do so where rows are aligned to 16
-bytes and more than 64 queries are known or possible.
+warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers: 192 queries, 80 keys,
+unless a mask by position cuts them, or many of the last tile's queries would be padding. Where head dimensions exceed
+128, shared memory holds two stages of 80 keys; under a mask by position 64 are better, whose tiles end where those of
+queries do. They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from ..tile_sizes import extent_of, static_extents
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 64, 32), (1 << 30, 64, 16))  # of f32: by what shared memory holds
-HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 80))
+HOPPER_TILES_BY_HEAD = ((64, 192, 80), (128, 128, 128), (1 << 30, 128, 80))
 MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
 FEW_QUERIES = 64
+MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
 
 
@@ -41,7 +43,10 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
     if not aligned or few:
         return _choose(attention, TILES_BY_HEAD)
-    return _choose(attention, MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else HOPPER_TILES_BY_HEAD)
+    queries = extents[loops.m[-1]] if loops.m else 1
+    tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else HOPPER_TILES_BY_HEAD
+    wasted = queries is not None and -queries % tiles[0][1] > MOST_PADDING * queries
+    return _choose(attention, MASKED_HOPPER_TILES_BY_HEAD if wasted else tiles)
 
 
 def _uses_positions(attention: Attention) -> bool:

@@ -515,7 +515,10 @@ class _Kernel:
         tile = self.registers(op.operands[0])
         if not self.hopper:
             return [tile]
-        values = contraction.wait_matmuls(tile.values, op.opview.pending.value)
+        matmul = defining_op(op.operands[0])
+        left = None if matmul is None else self.values.get(matmul.operands[0])
+        held = left.values if isinstance(left, Registers) else []
+        values = contraction.wait_matmuls(tile.values, op.opview.pending.value, held)
         return [Registers(tile.layout, tile.shape, values)]
 
 
