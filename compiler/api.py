@@ -348,7 +348,9 @@ def _lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, 
             from .runtime.arch import DEFAULT_ARCH
 
             arch = options.arch or DEFAULT_ARCH
-            passes: list[Any] = pipelines.nvidia(arch, options.any_strides, options.split_keys, copy_engine=options.copy_engine)
+            passes: list[Any] = pipelines.nvidia(
+                arch, options.any_strides, options.split_keys, copy_engine=options.copy_engine
+            )
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)

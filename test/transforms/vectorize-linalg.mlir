@@ -186,7 +186,7 @@ func.func @streamed(%q: memref<32x64xf32>, %keys: memref<256x32xf32>, %x: memref
 
 // An output that is rescaled right before, in no pass of its own: the sum starts from zero, the output is added after it.
 // CHECK-LABEL: func.func @rescaled
-// CHECK:       %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<16xf32>
+// CHECK:       %[[ZERO:.*]] = arith.constant dense<-0.000000e+00> : vector<16xf32>
 // CHECK:       %[[SUM:.*]]:4 = scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO]],
 // CHECK:       math.fma
 // CHECK:       %[[ALPHA:.*]] = vector.load %arg2
