@@ -167,9 +167,9 @@ def nvidia(
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
     `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
-    `any_strides`: kernels that take arrays of any strides, at any address of an element. `copy_engine`: on
-    sm_90a, a warp that copies and warpgroups that compute; then `keep_maximum`: tiles of keys after the first do without
-    a maximum, and few tiles are computed twice.
+    `any_strides`: kernels that take arrays of any strides, at any address of an element.
+    `copy_engine`: on sm_90a, a warp that copies and warpgroups that compute; then `keep_maximum`: tiles of keys after
+    the first do without a maximum, and few tiles are computed twice.
     """
     copy_engine = copy_engine and arch == "sm_90a" and not any_strides
     return [

@@ -34,8 +34,8 @@ class AssignLayouts(Pass):
     What is computed has one layout by its roles: rows and columns "fragment", rows "row", columns "column". A matmul
     takes its left operand from registers and its right one from shared memory; where that is computed (a cast or scale
     of keys or values), its elements are "spread" over the threads, and so is all that they are computed from. On Hopper
-    a left operand can stay in shared memory, too: where it is wide, and half as wide ones where the registers are wanted
-    for tiles that are loaded and for functions of scores.
+    a left operand can stay in shared memory, too: where it is wide, and half as wide ones where the registers are
+    wanted for tiles that are loaded and for functions of scores.
     """
 
     left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)

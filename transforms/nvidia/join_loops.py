@@ -30,8 +30,8 @@ class JoinLoops(Pass):
           %x = c · %t
           …
 
-    Each of two short loops would fill and drain a pipeline of its own; a branch that is the same for a whole block costs
-    an instruction. A mask may as well stand before a scale by a positive number, which can then become part of what
+    Each of two short loops would fill and drain a pipeline of its own; a branch that is the same for a whole block
+    costs an instruction. A mask may as well stand before a scale by a positive number, which can then become part of what
     follows. For kernels whose loads the copy engine does, which are pipelined deeper (``specialize-warps``).
     """
 

@@ -69,7 +69,8 @@ class SpecializeWarps(Pass):
 
     (Warp specialisation: FlashAttention-3, Shah et al. 2024, §3.1.) Both branches have the loops of the kernel, and
     number the uses of each buffer. In loops whose matmuls overlap, warpgroups take turns. Buffers for right operands of
-    matmuls, which follow one another fast, have `stages` stages if there is room, others one. Kernels with a load that the copy engine cannot do stay as they are.
+    matmuls, which follow one another fast, have `stages` stages if there is room, others one. Kernels with a load that
+    the copy engine cannot do stay as they are.
     """
 
     stages: int = option("stages of buffers for right operands of matmuls", 2)
