@@ -78,6 +78,8 @@ def cpu(
     """
     if parallel is None:
         parallel = openmp_library() is not None
+    if 0 < vector_bytes < 64:
+        matrix = matrix or "none"  # CPUs with narrower vectors have none
     of_matrix = f"matrix={matrix}" if matrix else ""
     return [
         *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),

@@ -15,6 +15,7 @@ from ..shapes import Dimensions, argument_dimensions, size_of
 
 WORD = 8  # bytes; pointers, sizes and strides are words
 BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
+LINE = 64  # bytes of a line of the cache
 SMALL = 1 << 14  # bytes of an array that is sooner copied than a kernel is compiled for its layout
 
 
@@ -184,10 +185,12 @@ def _unit_of_large(i: int, array: np.ndarray) -> int | None:
     if array.nbytes <= SMALL:
         return None
     unit = unit_dimension(array) if array.flags.aligned else None
+    if unit not in (None, array.ndim - 1) and array.shape[unit] * array.itemsize < LINE:
+        unit = None  # a kernel would read every line of memory several times
     if unit is None:
         warnings.warn(
-            f"argument {i} is copied at each call: its elements are next to each other in no dimension, or in reverse "
-            f"order (strides {array.strides}); pass np.ascontiguousarray of it",
+            f"argument {i} is copied at each call: too few of its elements are next to each other, or they are in "
+            f"reverse order (shape {array.shape}, strides {array.strides}); pass np.ascontiguousarray of it",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -131,7 +131,7 @@ REPRESENTATIVE = [
 ]
 
 
-@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("vector_bytes", [16, 32])  # other tests have what the host has
 @pytest.mark.parametrize("kind", REPRESENTATIVE, ids=str)
 def test_instruction_sets(kind, vector_bytes):
     base = Attention(batch=2, heads=4, queries=71, keys=83, head_size=24, value_size=17)

@@ -17,10 +17,10 @@
 // CHECK:          linalg_ext.unnorm_softmax
 // CHECK:        tensor.parallel_insert_slice %[[STATE]]#0 into %[[PO]][%[[P]], %[[I]], 0] [1, 16, 24]
 // CHECK:      scf.forall (%[[J:.*]]) = (0) to (64) step (16)
-// CHECK:        %[[MERGED:.*]]:3 = scf.for %[[Q:.*]] = %c0 to %c4 step %c1
+// CHECK:        %[[MERGED:.*]]:3 = scf.for %[[Q:.*]] = %c0 to %c4 step %c2
 // CHECK:          tensor.extract_slice %[[PARTS]]#0[%[[Q]], %[[J]], 0] [1, 16, 24]
 // CHECK:          arith.maxnumf
-// CHECK-COUNT-2:  math.exp
+// CHECK-COUNT-4:  math.exp
 // CHECK:        }
 // CHECK:        linalg.generic {{.*}} ins(%[[MERGED]]#2 : tensor<16xf32>) outs(%[[MERGED]]#0
 // CHECK:          arith.divf

@@ -308,7 +308,7 @@ class Emitter:
 
     def _is_late(self, out: Operand) -> bool:
         """True if what was accumulated before is added after the sum: a sum of sums rounds less than one long chain."""
-        return out.number in self.updates and not self._is_split(out)
+        return out.number in self.updates and out.number in self.combiners and not self._is_split(out)
 
     def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
         if out.number in self.updates:
@@ -343,9 +343,10 @@ class Emitter:
                     chains = self._parts(out, at, values)
                     if self._is_late(out):
                         chains = [self._initial(out, at), *chains]
-                    self._store(
-                        out, functools.reduce(functools.partial(self._exact, self.combiners[out.number]), chains), at
-                    )
+                    total, *others = chains
+                    for other in others:
+                        total = self._exact(self.combiners[out.number], total, other)
+                    self._store(out, total, at)
                 continue
             run = None if out.number in self.updates else self._run(out)
             for offsets in self._offsets(sorted(out.loops)):

@@ -24,6 +24,7 @@ EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
 WIDE_EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.exp": avx512.exp,
     "math.exp2": avx512.exp2,
+    "math.tanh": avx512.tanh,
 }
 
 
@@ -37,8 +38,8 @@ class ExpandMath(Pass):
         …                                        # a polynomial of the rest, times a power of two made of bits
 
     On f32 and f64, scalars and vectors; f16 and bf16 are computed in f32. Error bounds stand with each function in
-    `polynomials`; where the host has AVX-512, exp and exp2 of whole registers are those of `avx512`. Other functions
-    and types are left to libm, which is called per element.
+    `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are those of `avx512`. Other
+    functions and types are left to libm, which is called per element.
     """
 
     portable: bool = option("only polynomials, whatever instructions the host has", default=False)

@@ -103,7 +103,8 @@ class BlockedProduct:
             self._clear()
             self.from_zero = False
         order = [*((d, 1) for d in others), *steps.items()]
-        with loop_nest(op, [(d, step) for d, step in order if op.sizes[d] != 1]) as blocks:
+        single = [d for d, step in steps.items() if (bounds[d] or step + 1) <= step]  # one part is all of it
+        with loop_nest(op, [(d, step) for d, step in order if op.sizes[d] != 1 and d not in single]) as blocks:
             extents: dict[int, Extent] = {}
             for d in (r.m, r.n, r.k):
                 size = op.sizes[d]

@@ -75,13 +75,15 @@ class Prepacking:
         }
         if any(d not in fixed and not _is_multiple(offsets[d], size) for d, size in ((k, DEPTH), (n, ROWS))):
             return None
-        if k not in fixed and not _ends_well(part.value, k, root, offsets[k]):
+        with ir.InsertionPoint(task), task.location:
+            end = fixed[k][1] if k in fixed else _end_of(part.value, k, root, offsets[k], task)
+        if end is None:
             return None
         moving = [d for d in range(len(offsets)) if d not in fixed and d not in (k, n)]
-        key = (task, root, k, n, kind, tuple(sorted(fixed.items())))
+        key = (task, root, k, n, kind, end, tuple(sorted(fixed.items())))
         value = next((v for known, v in self._known if known == key), None)
         if value is None:
-            value = _pack(root, k, n, fixed, moving, task, kind)
+            value = _pack(root, k, n, end, fixed, moving, task, kind)
             self._known.append((key, value))
         n_tile, k_tile = (
             None if d in fixed else arith.divui(value_of(offsets[d]), build.index(size))
@@ -95,6 +97,7 @@ def _pack(
     root: ir.Value,
     k: int,
     n: int,
+    end: Extent,
     fixed: dict[int, tuple[int, int]],
     moving: Sequence[int],
     task: ir.Operation,
@@ -103,7 +106,9 @@ def _pack(
     with ir.InsertionPoint(task), task.location:
         extents: dict[int, Extent] = {}
         for d in (*moving, k, n):
-            if d in fixed:
+            if d == k:
+                extents[d] = end
+            elif d in fixed:
                 extents[d] = fixed[d][1]
             elif root.type.is_dynamic_dim(d):
                 extents[d] = memref.dim(root, build.index(d))
@@ -159,9 +164,9 @@ def hoisted(part: ir.Value, extents: Sequence[Extent], frame: ir.Operation) -> I
         if loop.name != "scf.for":
             continue
         own = [op for op in chain if is_inside(op, loop)]
-        outer = all(
-            _is_before(v, loop) or any(v == r for op in own for r in op.results) for op in own for v in op.operands
-        )
+        made = [r for op in own for r in op.results]
+        used = [v for op in own for v in op.operands] + [x for x in extents if not isinstance(x, int)]
+        outer = all(any(v == r for r in made) or _is_before(v, loop) for v in used)
         if not outer or not _is_before(found[0], loop) or not _is_only_read(found[0], loop):
             break
         for op in reversed(own):
@@ -257,8 +262,54 @@ def _is_multiple(value: Extent, number: int) -> bool:
     """True if `value` is known to be a multiple of `number`."""
     if isinstance(value, int):
         return value % number == 0
+    choices = _choices(value)
+    if choices:
+        return all(_is_choice_multiple(choice, number) for choice in choices)
     form = linear(value)
     return form.const % number == 0 and all(c % number == 0 or _steps_by(atom, number) for atom, c in form.terms)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One of the numbers of which affine.min or affine.max takes one: an affine expression of operands."""
+
+    expression: ir.AffineExpr
+    operands: tuple[ir.Value, ...]
+    n_dims: int
+
+    @property
+    def value(self) -> ir.Value | None:
+        """The operand that it is; None for what is computed from operands."""
+        if isinstance(self.expression, ir.AffineDimExpr):
+            return self.operands[self.expression.position]
+        if isinstance(self.expression, ir.AffineSymbolExpr):
+            return self.operands[self.n_dims + self.expression.position]
+        return None
+
+    def of(self, expression: ir.AffineExpr) -> "_Choice":
+        return _Choice(expression.maybe_downcast(), self.operands, self.n_dims)
+
+
+def _choices(value: ir.Value) -> list[_Choice]:
+    """The numbers of which `value` is the least or the greatest; none for other ops."""
+    op = defining_op(value)
+    if op is None or op.name not in ("affine.min", "affine.max", "affine.apply"):
+        return []
+    map_ = op.attributes["map"].value
+    return [_Choice(e.maybe_downcast(), tuple(op.operands), map_.n_dims) for e in map_.results]
+
+
+def _is_choice_multiple(choice: _Choice, number: int) -> bool:
+    e = choice.expression
+    if choice.value is not None:
+        return _is_multiple(choice.value, number) or _steps_by(choice.value, number)
+    if isinstance(e, ir.AffineConstantExpr):
+        return e.value % number == 0
+    if isinstance(e, ir.AffineAddExpr):
+        return all(_is_choice_multiple(choice.of(x), number) for x in (e.lhs, e.rhs))
+    if isinstance(e, ir.AffineMulExpr):
+        return any(_is_choice_multiple(choice.of(x), number) for x in (e.lhs, e.rhs))
+    return False
 
 
 def _steps_by(value: ir.Value, number: int) -> bool:
@@ -267,7 +318,11 @@ def _steps_by(value: ir.Value, number: int) -> bool:
         return False
     loop = value.owner.owner.operation
     if loop.name == "scf.for" and value == loop.regions[0].blocks[0].arguments[0]:
-        return all(_is_multiple(loop.operands[i], number) for i in (0, 2))
+        lower, upper, step = list(loop.operands)[:3]
+        # From a limit that is no multiple on there are no iterations, if the end is not beyond that limit.
+        starts = [c for c in _choices(lower) if not (c.value is not None and _is_within(upper, lower, c.value))]
+        known = all(_is_choice_multiple(c, number) for c in starts) if starts else _is_multiple(lower, number)
+        return known and _is_multiple(step, number)
     if loop.name == "scf.parallel":
         arguments = list(loop.regions[0].blocks[0].arguments)
         i = arguments.index(value)
@@ -275,32 +330,37 @@ def _steps_by(value: ir.Value, number: int) -> bool:
     return False
 
 
-def _ends_well(part: ir.Value, d: int, root: ir.Value, offset: Extent) -> bool:
-    """True if the part consists of whole tiles of the sum, or ends where the buffer ends."""
-    if not part.type.is_dynamic_dim(d):
-        return part.type.get_dim_size(d) % DEPTH == 0
-    size = size_of(part, d)
-    if size is None:
+def _is_within(upper: ir.Value, lower: ir.Value, limit: ir.Value) -> bool:
+    """True if `upper` is at most `limit` where `lower` is."""
+    if upper in (lower, limit):
+        return True
+    op, values = defining_op(upper), [c.value for c in _choices(upper)]
+    if op is None or not values:
         return False
-    for form in minima(size):
+    within = [v is not None and _is_within(v, lower, limit) for v in values]
+    return any(within) if op.name == "affine.min" else all(within)
+
+
+def _end_of(part: ir.Value, d: int, root: ir.Value, offset: Extent, task: ir.Operation) -> Extent | None:
+    """How far along `d` the buffer is to be packed, so that what the part lacks of whole tiles is zero; None: unknown.
+
+    It is the end of all parts that are cut off, which must be known before the tasks.
+    """
+    whole = root.type.shape[d]
+    if not part.type.is_dynamic_dim(d):
+        if part.type.get_dim_size(d) % DEPTH != 0:
+            return None
+        return memref.dim(root, build.index(d)) if root.type.is_dynamic_dim(d) else whole
+    size = size_of(part, d)
+    for form in minima(size) if size is not None else ():
         end = form + linear(offset)
-        if end.static is not None and end.static == root.type.shape[d]:
-            return True
+        if end.static is not None:
+            return end.static
         if end.const == 0 and len(end.terms) == 1:
             ((term, factor),) = end.terms
-            if factor == 1 and _is_dim(term, root, d):
-                return True
-    return False
-
-
-def _is_dim(value: ir.Value, root: ir.Value, d: int) -> bool:
-    op = defining_op(value)
-    return (
-        op is not None
-        and op.name == "memref.dim"
-        and op.operands[0] == root
-        and build.constant_value(op.operands[1]) == d
-    )
+            if factor == 1 and _is_outside(term, task):
+                return term
+    return None
 
 
 def size_of(value: ir.Value, position: int) -> ir.Value | None:

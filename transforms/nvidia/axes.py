@@ -218,12 +218,10 @@ class Axes:
         shared = [self.of(v, d) for v in values if v.type.rank < rank for d in range(v.type.rank)]
         for axes in tiles:
             of_rows = [axis for axis in axes if any(axis is other for other in shared)]
-            wide = [axis for axis in of_rows if axis.extent > 1] or of_rows[-1:]
-            for axis in axes:
-                if any(axis is other for other in wide):
-                    axis.role = ROW
-                elif axis.extent > 1 and not any(axis is other for other in of_rows):
-                    axis.role = COLUMN
+            rows = [axis for axis in of_rows if axis.extent > 1] or of_rows[-1:]
+            columns = [a for a in axes if a.extent > 1 and not any(a is other for other in of_rows)]
+            if len(rows) == 1 and len(columns) == 1:
+                rows[0].role, columns[0].role = ROW, COLUMN
 
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:
         extent = upper_bound(size)

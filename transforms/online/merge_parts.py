@@ -10,6 +10,8 @@ from ...dialects.mlir import arith, ir, scf
 from ...dialects.mlir import math as math_dialect
 from ..slices import Size, extract
 
+TOGETHER = 2  # parts that are read at once: waiting for memory is most of the time; registers hold no more tiles
+
 
 def merged(
     parts: int,
@@ -26,17 +28,26 @@ def merged(
     sizes but for the first dimension, which counts parts. `rows[d]`: the dimension of the output that dimension d of
     the statistics is. Where m = −∞, 0 is subtracted in its place: a part that is masked weighs exp(−∞) = 0.
     """
-    loop = scf.ForOp(build.index(0), build.index(parts), build.index(1), list(inits))
+    step = math.gcd(parts, TOGETHER)
+    loop = scf.ForOp(build.index(0), build.index(parts), build.index(step), list(inits))
     with ir.InsertionPoint(loop.body):
-        output, maximum, total = loop.inner_iter_args
-        part_output, part_maximum, part_total = (
-            extract(init.type, value, [loop.induction_variable, *offsets], [1, *sizes], [1] * (1 + len(offsets)))
-            for init, (value, offsets, sizes) in zip(inits, slices, strict=True)
-        )
-        sizes = slices[1][2]
-        maximum, total, kept, added = _statistics(maximum, total, part_maximum, part_total, sizes, exp2)
-        output = _weighted(output, kept, part_output, added, rows)
-        scf.YieldOp([output, maximum, total])
+        state = list(loop.inner_iter_args)
+        places = [
+            arith.addi(loop.induction_variable, build.index(i)) if i else loop.induction_variable for i in range(step)
+        ]
+        read = [
+            [
+                extract(init.type, value, [place, *offsets], [1, *sizes], [1] * (1 + len(offsets)))
+                for init, (value, offsets, sizes) in zip(inits, slices, strict=True)
+            ]
+            for place in places
+        ]
+        for part_output, part_maximum, part_total in read:
+            output, maximum, total = state
+            sizes = slices[1][2]
+            maximum, total, kept, added = _statistics(maximum, total, part_maximum, part_total, sizes, exp2)
+            state = [_weighted(output, kept, part_output, added, rows), maximum, total]
+        scf.YieldOp(state)
     return list(loop.operation.results)
 
 

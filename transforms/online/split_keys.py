@@ -52,7 +52,8 @@ class SplitKeys(Pass):
     a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing.
 
     How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or
-    where the number of blocks is not known. Else so many that every worker gets two tasks, of at least two tiles.
+    where the number of blocks is not known. Else as many as give a worker two tasks, of at least two tiles, or somewhat
+    fewer if that divides the tiles evenly.
     """
 
     parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
@@ -82,12 +83,12 @@ class SplitKeys(Pass):
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
         if blocks >= self.workers:
             return 1
-        wanted = -(-TASKS * self.workers // blocks)
+        most = TASKS * self.workers // blocks
         if tiles is None:
-            return wanted
-        wanted = min(wanted, tiles // FEWEST_TILES)
-        even = [n for n in range(wanted, wanted + wanted // 2 + 1) if tiles % n == 0]
-        return even[0] if even else wanted
+            return most
+        most = min(most, tiles // FEWEST_TILES)
+        even = [n for n in range(most, most * 2 // 3, -1) if tiles % n == 0]
+        return even[0] if even else most
 
 
 @dataclass(frozen=True)
