@@ -181,6 +181,7 @@ def nvidia(
         "cse",  # one value for each size: the axes of tiles are told apart by them
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",
+        "outline-elements",  # after it: what loops over tiles have taken along is gone
         "canonicalize",
         "cse",
         f"assign-layouts{{left-columns={128 if copy_engine else 0}}}",

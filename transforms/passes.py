@@ -60,6 +60,7 @@ PASSES = (
     "cpu/check-lowered",
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
+    "nvidia/outline-elements",
     "nvidia/assign-layouts",
     "nvidia/mask-padding",
     "nvidia/join-loops",

@@ -14,28 +14,21 @@ from typing import Any
 
 import torch
 
-MATMULS = {"matmul", "bmm", "einsum", "baddbmm", "__matmul__", "mm", "__rmatmul__"}
-ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
-SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
-EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
-LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
-VIEWS = {
-    *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
-    *("contiguous", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "getattr", "getitem", "select", "narrow"),
-    *("chunk", "split", "unbind", "to", "float", "half", "double", "bfloat16", "type_as", "view_as", "broadcast_to"),
-    *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile", "_unsafe_view"),
-}
-CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
-CREATION |= {"new_ones", "new_zeros", "new_full", "new_tensor", "full_like"}
-COSTLY = {"tanh", "exp", "exp2", "log", "sqrt", "pow", "repeat_interleave", "repeat", "tile"}
-ELEMENTWISE = {
-    *("add", "sub", "mul", "div", "truediv", "floordiv", "floor_divide", "rsub", "neg", "where", "masked_fill", "abs"),
-    *("ge", "le", "gt", "lt", "eq", "ne", "and_", "or_", "invert", "xor", "logical_and", "logical_or", "logical_not"),
-    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_not", "minimum", "maximum", "clamp", "bool", "int", "long"),
-    *("tanh", "exp", "exp2", "log", "sqrt", "pow", "remainder", "mod", "__and__", "__or__", "__invert__", "relu"),
-}
-IN_PLACE = {"iadd", "isub", "imul", "itruediv", "iand", "ior", "ixor", "ifloordiv"}
-MAX_PATH = 80
+from .dynamo_calls import (
+    COSTLY,
+    CREATION,
+    ELEMENTWISE,
+    LAYERS,
+    MAX_PATH,
+    SOFTMAXES,
+    VIEWS,
+    elements,
+    is_exponential,
+    is_matmul,
+    name_of,
+    tensor_operands,
+    writes,
+)
 
 
 @dataclass
@@ -85,27 +78,6 @@ def _sizes(read: list[torch.fx.Node]) -> dict[torch.fx.Node, tuple[torch.fx.Node
     return {n: known[v.node.expr] for n, v in values.items() if isinstance(v, torch.SymInt) and v.node.expr in known}
 
 
-def is_matmul(node: torch.fx.Node) -> bool:
-    """Whether it sums products: a matmul of any name, or a sum of elements that are multiplied with each other."""
-    name = name_of(node)
-    if name != "sum":
-        return name in MATMULS
-    product = node.args[0] if node.args else None
-    if not isinstance(product, torch.fx.Node) or name_of(product) != "mul" or len(product.users) != 1:
-        return False
-    value = product.meta.get("example_value")
-    factors = [n.meta["example_value"] for n in _tensor_operands(product)]
-    return (
-        isinstance(value, torch.Tensor) and len(factors) == 2 and all(_elements(value) > _elements(f) for f in factors)
-    )
-
-
-def _is_exponential(node: torch.fx.Node) -> bool:
-    """Whether it is one, alone or in a softmax: also a number to the power of a tensor."""
-    name = name_of(node)
-    return name in EXPONENTIALS or (name in ("pow", "__rpow__") and not isinstance(node.args[0], torch.fx.Node))
-
-
 def spell_sizes_out(graph: torch.fx.Graph) -> None:
     """Gives calls that take a tuple of sizes from one node, such as view(x.size()), its numbers one by one."""
     for node in list(graph.nodes):
@@ -123,17 +95,6 @@ def spell_sizes_out(graph: torch.fx.Graph) -> None:
                     numbers[i].meta = {**node.meta, "example_value": size}
             spelled = {node: tuple(numbers)}
             user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), lambda a, to=spelled: to.get(a, a))
-
-
-def name_of(node: torch.fx.Node) -> str:
-    """The bare name of what a node calls, "" if it calls nothing."""
-    if node.op == "call_method":
-        return str(node.target)
-    if node.op != "call_function":
-        return ""
-    if node.target is getattr:
-        return str(node.args[1])
-    return getattr(node.target, "__name__", "").partition(".")[0]  # aten's have their overload behind a dot
 
 
 def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
@@ -167,16 +128,12 @@ def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node
     if not is_matmul(node):
         return None, node, ""
     missed = ""
-    for operand in _tensor_operands(node):
+    for operand in tensor_operands(node):
         path, reason = _path_to_matmuls(operand)
         if path:
             return *_divided(node, path), ""
         missed = missed or reason
     return ({node} if missed else None), node, missed
-
-
-def _tensor_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
-    return [n for n in node.all_input_nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
 
 
 def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
@@ -206,7 +163,7 @@ def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
     if operand in matmuls:
         return set(), ""
     reaching = _between(matmuls, found - {n for n in found if name_of(n) in LAYERS})
-    if operand in reaching and any(_is_exponential(n) for n in reaching):
+    if operand in reaching and any(is_exponential(n) for n in reaching):
         return reaching, ""
     return set(), _why_no_scores(operand, found, outside)
 
@@ -250,7 +207,7 @@ def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.f
     user = next(iter(node.users), None)
     if len(node.users) != 1 or user is None or name_of(user) not in ("div", "truediv", "mul"):
         return core, node
-    for divisor in _tensor_operands(user):
+    for divisor in tensor_operands(user):
         found, pending = set[torch.fx.Node](), [divisor]
         while divisor is not node and pending and len(found) < MAX_PATH:
             step = pending.pop()
@@ -293,7 +250,7 @@ def _writers(core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.
     return {
         node
         for node, position in order.items()
-        if position < order[output] and _writes(node) and node.args and node.args[0] in core
+        if position < order[output] and writes(node) and node.args and node.args[0] in core
     }
 
 
@@ -343,7 +300,7 @@ def _made_of_indices(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     """What is computed cheaply from numbers and arange alone, such as a causal mask, and never written to."""
     written = set()
     for node in graph.nodes:
-        if _writes(node):
+        if writes(node):
             target = node.args[0] if node.args else None
             while isinstance(target, torch.fx.Node):
                 written.add(target)
@@ -351,10 +308,10 @@ def _made_of_indices(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     found: set[torch.fx.Node] = set()
     for node in graph.nodes:
         name = name_of(node)
-        if name not in CREATION and (name in COSTLY or name not in VIEWS | ELEMENTWISE or not _tensor_operands(node)):
+        if name not in CREATION and (name in COSTLY or name not in VIEWS | ELEMENTWISE or not tensor_operands(node)):
             continue
         is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
-        if is_tensor and node not in written and not _writes(node) and found.issuperset(_tensor_operands(node)):
+        if is_tensor and node not in written and not writes(node) and found.issuperset(tensor_operands(node)):
             found.add(node)
     return found
 
@@ -362,7 +319,7 @@ def _made_of_indices(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 def _is_free(node: torch.fx.Node) -> bool:
     """Whether computing it again costs nothing: a view, or something made of no tensor."""
     name = name_of(node)
-    if name in CREATION and not _tensor_operands(node):
+    if name in CREATION and not tensor_operands(node):
         return True
     if name not in VIEWS:
         return False
@@ -388,31 +345,13 @@ def _expands(node: torch.fx.Node, indexed: set[torch.fx.Node]) -> bool:
     value = node.meta.get("example_value")
     if not isinstance(value, torch.Tensor):
         return False
-    operands = [n.meta["example_value"] for n in _tensor_operands(node) if n not in indexed]
-    return 1.1 * _elements(value) >= sum(_elements(v) for v in operands)
-
-
-def _elements(tensor: Any) -> int:
-    total = 1
-    for size in tensor.shape:
-        total *= size if isinstance(size, int) else getattr(size.node, "hint", None) or 1
-    return total
-
-
-def _writes(node: torch.fx.Node) -> bool:
-    """Whether a call writes to one of its arguments."""
-    if node.op not in ("call_function", "call_method"):
-        return False
-    name = name_of(node)
-    if getattr(node.target, "__module__", "") == operator.add.__module__:  # and_ and or_ write nothing
-        return name in IN_PLACE or node.target is operator.setitem
-    in_place = (name.endswith("_") and not name.endswith("__")) or name.strip("_") in IN_PLACE
-    return in_place or node.kwargs.get("out") is not None
+    operands = [n.meta["example_value"] for n in tensor_operands(node) if n not in indexed]
+    return 1.1 * elements(value) >= sum(elements(v) for v in operands)
 
 
 def _writes_outside(node: torch.fx.Node, inside: set[torch.fx.Node]) -> bool:
     """Whether a call writes to memory that is not made inside."""
-    if not _writes(node):
+    if not writes(node):
         return False
     target = node.args[0] if node.args else None
     while node in inside and isinstance(target, torch.fx.Node) and name_of(target) in VIEWS and target in inside:

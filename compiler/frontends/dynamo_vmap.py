@@ -13,8 +13,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from .dynamo_calls import ATTENTIONS, EXPONENTIALS, name_of
 from .dynamo_multihead import in_mode_of, inline
-from .dynamo_regions import ATTENTIONS, EXPONENTIALS, name_of
 from .lowering import first_line
 
 NESTING = {"_vmap_increment_nesting": 1, "_vmap_decrement_nesting": -1}

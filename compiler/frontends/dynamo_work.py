@@ -7,7 +7,7 @@ from typing import Any
 import sympy
 import torch
 
-from .dynamo_regions import ATTENTIONS, is_matmul, name_of
+from .dynamo_calls import ATTENTIONS, is_matmul, name_of
 
 UNKNOWN = 10**18
 INTEGER_FUNCTIONS = {"FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod}  # of torch

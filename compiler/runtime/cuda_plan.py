@@ -84,7 +84,8 @@ class Plan:
                 result = self._target(number, shape, element, given, device)
             elif step.kind == "tensor_map":
                 array, *extents = operands
-                result = step.operands[0], TensorMap(*step.detail, extents, array.strides)
+                element, box = step.detail
+                result = step.operands[0], TensorMap(element, box, extents, array.strides)
             elif step.kind == "expand":
                 groups, sizes = step.detail
                 result = _expanded(operands[0], groups, sizes, iter(operands[1:]))

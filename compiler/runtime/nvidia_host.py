@@ -16,6 +16,7 @@ import numpy as np
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.mlir import ir
+from ...transforms.nvidia.host_copies import ELEMENTS, MAP_WORDS
 from .. import pass_manager
 from ..diagnostics import user_error
 from . import cpu
@@ -23,6 +24,7 @@ from .cuda import SHARED_SIZE_ATTRIBUTE
 from .cuda_driver import CudaError, Driver, driver
 from .nvidia import find_kernels
 from .signature import Signature
+from .tensor_maps import TensorMap
 
 _POINTER, _SIZE, _INT32 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
 
@@ -98,6 +100,15 @@ class GpuRuntime:
         events, self._events = self._events, []
         return sum(self.driver.seconds_between(*pair) for pair in events)
 
+    def mgpuTensorMapEncodeWords(self, target: int, words: int) -> None:
+        """A tensor map of address, element type, rank, sizes, strides, box; see the pass host-copies."""
+        address, element, rank, *_ = (ctypes.c_int64 * 3).from_address(words)
+        rest = list((ctypes.c_int64 * (3 * rank)).from_address(words + 24))
+        found = TensorMap(ELEMENTS[element], rest[2 * rank :], rest[:rank], rest[rank : 2 * rank])
+        if not found.point(address):
+            raise CudaError(f"the driver makes no tensor map of an array with {found}")
+        ctypes.memmove(target, found.parameter, 8 * MAP_WORDS)
+
     # Streams and events.
 
     def mgpuStreamCreate(self) -> int:
@@ -148,6 +159,7 @@ FUNCTIONS: dict[str, list[Any]] = {
     "mgpuModuleUnload": [None, _POINTER],
     "mgpuModuleGetFunction": [_POINTER, _POINTER, ctypes.c_char_p],
     "mgpuLaunchKernel": [None, _POINTER, *[_SIZE] * 6, _INT32, *[_POINTER] * 3, _SIZE],
+    "mgpuTensorMapEncodeWords": [None, _POINTER, _POINTER],
     "mgpuStreamCreate": [_POINTER],
     "mgpuStreamDestroy": [None, _POINTER],
     "mgpuStreamSynchronize": [None, _POINTER],

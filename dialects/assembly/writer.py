@@ -102,7 +102,7 @@ def _types_are_implied(source: Source, handles: Handles, op: _Generic, start: in
         handles.define(window + names.start(1), op.result_types)
     elif op.result_types:
         return False
-    return not op.result_types or bool(values) and all(kind == op.types()[0] for kind in op.result_types)
+    return not op.result_types or (bool(values) and all(kind == op.types()[0] for kind in op.result_types))
 
 
 class _Printer:

@@ -23,7 +23,6 @@ from .dialect import (
     expect_memory,
     expect_tile,
     layout_of,
-    with_layout,
 )
 
 
@@ -58,8 +57,10 @@ class CopyAsyncOp(Tile.Operation, name="copy_async"):
 def verify_store_shared(op: ir.OpView) -> None:
     expect_tile("the tile", op.tile.type)
     expect_memory("the buffer", op.buffer.type)
-    wanted = ir.RankedTensorType(with_layout(staged_tile(op.buffer.type), "spread"))
-    expect(op.tile.type == wanted, f"expects a tile of type {wanted}, but found {op.tile.type}")
+    stage, tile = staged_tile(op.buffer.type), op.tile.type
+    expect(layout_of(tile) == "spread", f"expects a tile that is spread over the threads, but found {tile}")
+    same = tile.shape == stage.shape and tile.element_type == stage.element_type
+    expect(same, f"expects the shape and element type of one stage, {stage}, but found {tile}")
 
 
 class StoreSharedOp(Tile.Operation, name="store_shared"):

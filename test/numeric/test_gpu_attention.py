@@ -160,6 +160,7 @@ GRAPHS = {
     "one_length": Graph(batch=2, heads=2, queries=1, keys=300, element="bf16", lengths=(77, 300)),
     "dynamic": Graph(batch=2, heads=2, queries=120, keys=200, element="f16", dynamic=True, window=(None, 5)),
     "packed": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="3hd", input_layout="bshd"),
+    "groups": Graph(heads=2, queries=120, keys=200, element="f16", groups=((20, 50), (100, 150)), window=(None, 0)),
     "mask": Graph(batch=2, heads=2, queries=70, keys=90, element="f16", mask="qk"),
 }
 
@@ -199,7 +200,7 @@ def test_split_keys(name, parts, arch, request):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs(name, request):
     graph = GRAPHS[name]
-    kernel = compile(graph.text(), target="nvidia", arch=None if have_gpu() else "sm_90a")
+    kernel = compile(graph.text(), target="nvidia", arch=None if have_gpu() else "sm_90a", split_keys=1)
     if not have_gpu():
         return
     request.getfixturevalue("poisoned")
@@ -207,6 +208,72 @@ def test_graphs(name, request):
     right, _ = graph.reference(inputs)
     found = graph.canonical_output(np.asarray(kernel(*inputs)))
     assert np.abs(found - right).max() / np.abs(right).max() < TOLERANCE[graph.element]
+
+
+def surrounded() -> str:
+    """Attention whose queries are made by a matmul, and whose output goes through another one, a bias and a sum."""
+    text = Attention(70, 90, 64, 64, element="f16", out="f32", scale=0.125).text()
+    text = text.replace("%q: tensor<2x70x64xf16>", "%x: tensor<2x70x32xf16>, %wq: tensor<32x64xf16>")
+    text = text.replace(
+        "%v: tensor<2x90x64xf16>)", "%v: tensor<2x90x64xf16>, %wo: tensor<64x5xf32>, %b: tensor<5xf32>)"
+    )
+    text = text.replace(
+        "-> tensor<2x70x64xf32> {\n",
+        """-> (tensor<2x70x5xf32>, tensor<2x70xf32>) {
+%qz = arith.constant 0.0 : f16
+%qe = tensor.empty() : tensor<2x70x64xf16>
+%q0 = linalg.fill ins(%qz : f16) outs(%qe : tensor<2x70x64xf16>) -> tensor<2x70x64xf16>
+%q = linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (k, n)>,
+    affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+    ins(%x, %wq : tensor<2x70x32xf16>, tensor<32x64xf16>) outs(%q0 : tensor<2x70x64xf16>) {
+  ^bb0(%a: f16, %w: f16, %acc: f16):
+    %product = arith.mulf %a, %w : f16
+    %sum = arith.addf %acc, %product : f16
+    linalg.yield %sum : f16
+} -> tensor<2x70x64xf16>
+""",
+        1,
+    )
+    return text.replace(
+        "return %o : tensor<2x70x64xf32>",
+        """%ye = tensor.empty() : tensor<2x70x5xf32>
+%y0 = linalg.generic {indexing_maps = [affine_map<(b, m, n) -> (n)>, affine_map<(b, m, n) -> (b, m, n)>],
+    iterator_types = ["parallel", "parallel", "parallel"]} ins(%b : tensor<5xf32>) outs(%ye : tensor<2x70x5xf32>) {
+  ^bb0(%c: f32, %old: f32):
+    linalg.yield %c : f32
+} -> tensor<2x70x5xf32>
+%y = linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (k, n)>,
+    affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+    ins(%o, %wo : tensor<2x70x64xf32>, tensor<64x5xf32>) outs(%y0 : tensor<2x70x5xf32>) {
+  ^bb0(%a: f32, %w: f32, %acc: f32):
+    %product = arith.mulf %a, %w : f32
+    %sum = arith.addf %acc, %product : f32
+    linalg.yield %sum : f32
+} -> tensor<2x70x5xf32>
+%re = tensor.empty() : tensor<2x70xf32>
+%r0 = linalg.fill ins(%zero : f32) outs(%re : tensor<2x70xf32>) -> tensor<2x70xf32>
+%r = linalg.generic {indexing_maps = [affine_map<(b, m, n) -> (b, m, n)>, affine_map<(b, m, n) -> (b, m)>],
+    iterator_types = ["parallel", "parallel", "reduction"]} ins(%y : tensor<2x70x5xf32>) outs(%r0 : tensor<2x70xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %sum = arith.addf %acc, %a : f32
+    linalg.yield %sum : f32
+} -> tensor<2x70xf32>
+return %y, %r : tensor<2x70x5xf32>, tensor<2x70xf32>""",
+    )
+
+
+def test_other_ops_around_attention(request):
+    kernel = compile(surrounded(), target="nvidia", arch=None if have_gpu() else "sm_90a", split_keys=1)
+    assert sum(step.kind == "launch" for step in kernel._runtime.image.program.steps) >= 4
+    if not have_gpu():
+        return
+    request.getfixturevalue("poisoned")
+    module = load_text(surrounded(), "case")
+    signature = Signature.of(find_entry(module, None))
+    inputs = signature.bind(arrays.random(signature, {}, 1))
+    expected, _ = checking.reference(module, signature.name, inputs)
+    for found, right in zip(kernel(*inputs), expected, strict=True):
+        assert checking.errors(found, right)[1] < TOLERANCE["f16"]
 
 
 @needs_gpu

@@ -121,7 +121,7 @@ def arguments(**options):
 
 
 def test_tensors_are_passed_in_place_on_the_callers_stream(gpu, library):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     q, k, v = arguments()
     out = kernel(q, k, v)
     (launch,) = gpu.launches
@@ -133,7 +133,7 @@ def test_tensors_are_passed_in_place_on_the_callers_stream(gpu, library):
 
 
 def test_a_second_call_does_nothing_but_launch(gpu, library):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     kernel(*arguments())
     before = gpu.calls.copy()
     q, k, v = arguments()
@@ -143,7 +143,7 @@ def test_a_second_call_does_nothing_but_launch(gpu, library):
 
 
 def test_results_go_where_the_caller_says(gpu, library):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     target = tensor((2, 64, 70), np.float32).transpose(0, 2, 1)
     wide = tensor((2, 70, 128), np.float32)[:, :, :64]
     wide.device = 0
@@ -158,7 +158,7 @@ def test_results_go_where_the_caller_says(gpu, library):
 
 
 def test_strides_and_addresses_that_are_not_dense_take_a_kernel_for_any(gpu, library):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     q, k, v = arguments()
     transposed = tensor((2, 64, 70)).transpose(0, 2, 1)
     transposed.device = 0
@@ -171,7 +171,7 @@ def test_strides_and_addresses_that_are_not_dense_take_a_kernel_for_any(gpu, lib
 
 
 def test_sizes_are_of_each_call(gpu, library):
-    kernel = compile(graph(dynamic=True), target="nvidia")
+    kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
     for m, k in ((70, 90), (1, 1), (129, 64)):
         out = kernel(tensor((2, m, 64)), tensor((2, k, 64)), tensor((2, k, 64)))
         assert out.shape == (2, m, 64) and gpu.launches[-1].grid[0] == 2 * -(-m // 64)
@@ -197,14 +197,14 @@ def test_sizes_are_of_each_call(gpu, library):
     ],
 )
 def test_wrong_arguments(gpu, library, change, message):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     with pytest.raises(CompileError, match=message):
         kernel(*change(*arguments()))
     assert not gpu.launches
 
 
 def test_another_device_than_the_current_one(gpu, library):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     kernel(*arguments(device=1))
     kernel(*arguments(device=1))
     assert [launch.stream for launch in gpu.launches] == [78, 78] and library.current_device == 0
@@ -213,7 +213,7 @@ def test_another_device_than_the_current_one(gpu, library):
 
 
 def test_a_thread_without_a_context_gets_one(gpu, library):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     kernel(*arguments())
     gpu.statuses.append(cuda_driver.INVALID_CONTEXT)
     kernel(*arguments())
@@ -224,7 +224,7 @@ def test_a_thread_without_a_context_gets_one(gpu, library):
 
 
 def test_numpy_arrays_are_copied(gpu):
-    kernel = compile(graph(), target="nvidia")
+    kernel = compile(graph(), target="nvidia", arch="sm_80")
     q, k, v = (np.random.default_rng(0).standard_normal(s).astype(np.float16) for s in (Q, K, V))
     out = kernel(q.transpose(0, 2, 1).copy().transpose(0, 2, 1), k, v)
     assert out.shape == Q and np.isnan(out).all()  # as the fake's memory is
@@ -245,13 +245,13 @@ def test_kernels_and_machine_code_are_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path))
     inputs = [np.zeros(s, np.float16) for s in (Q, K, V)]
     with fake_driver() as first:
-        stages = compile(graph(), target="nvidia").stages()
-        compile(graph(), target="nvidia")(*inputs)
+        stages = compile(graph(), target="nvidia", arch="sm_80").stages()
+        compile(graph(), target="nvidia", arch="sm_80")(*inputs)
         assert first.calls["cuLinkComplete"] == 1
     cache.forget()
     with fake_driver() as second:
         monkeypatch.setattr("attn_opt.compiler.api._lower", None)
-        kernel = compile(graph(), target="nvidia")
+        kernel = compile(graph(), target="nvidia", arch="sm_80")
         kernel(*inputs)
         assert kernel.stages() == stages and ".entry" in kernel.ir("ptx")
         assert second.calls["cuLinkComplete"] == 0 and second.loaded == first.loaded
@@ -260,7 +260,7 @@ def test_kernels_and_machine_code_are_kept(monkeypatch, tmp_path):
     (tmp_path / cubin).write_bytes(b"damaged")
     cache.forget()
     with fake_driver() as third:
-        compile(graph(), target="nvidia")(*inputs)
+        compile(graph(), target="nvidia", arch="sm_80")(*inputs)
         assert third.calls["cuLinkComplete"] == 1
 
 
@@ -316,7 +316,7 @@ def test_arrays_by_dlpack(gpu, monkeypatch):
     cuda_arrays.library.cache_clear()
     cuda_arrays._of_package.cache_clear()
     arrays = [np.zeros(s, np.float16) for s in (Q, K, V)]
-    out = compile(graph(), target="nvidia")(*map(Foreign, arrays))
+    out = compile(graph(), target="nvidia", arch="sm_80")(*map(Foreign, arrays))
     assert [gpu.launches[0].word(3 * i) for i in range(3)] == [a.ctypes.data for a in arrays]
     assert out.__dlpack_device__() == (dlpack.CUDA, 0) and gpu.calls["cuEventRecord"] == 1
     out.ready(5)
@@ -326,14 +326,14 @@ def test_arrays_by_dlpack(gpu, monkeypatch):
 
 
 def test_host_code_by_the_execution_engine(gpu):
-    kernel = compile(graph(dynamic=True), target="nvidia")
+    kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal(s).astype(np.float16) for s in (Q, K, V))
     host = kernel.on_host()
     (out,) = host.run([q, k, v])
     assert out.shape == Q and out.dtype == np.float32 and np.isnan(out).all()  # as the fake's memory is
     (launch,) = gpu.launches
-    plain = compile(graph(dynamic=True), target="nvidia")
+    plain = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
     plain(q, k, v)
     wide = [number for number in range(14) if number % 4 != 1]  # sizes are 32 bits
     assert launch.grid == gpu.launches[1].grid and launch.shared == gpu.launches[1].shared
@@ -362,7 +362,7 @@ def test_results_with_heads_in_groups(gpu, library):
     from attn_opt.compiler.graphs import Attention
 
     graph = Attention(batch=2, heads=8, heads_kv=2, queries=70, keys=90, head_size=64, element="f16", alibi=True)
-    kernel = compile(graph.text(), target="nvidia")
+    kernel = compile(graph.text(), target="nvidia", arch="sm_80")
     inputs = [tensor(x.shape, x.dtype) for x in graph.inputs()]
     out = kernel(*inputs)
     assert out.shape == (2, 8, 70, 64)
@@ -370,7 +370,7 @@ def test_results_with_heads_in_groups(gpu, library):
     heads_last.device = 0
     kernel(*inputs, out=heads_last)
     # Strides of batch, head of keys, head in its group, row.
-    dense, wide = ([launch.word(i) for i in range(12, 17)] for launch in gpu.launches)
+    dense, wide = (launch.parameters[-5:] for launch in gpu.launches)
     assert dense == [out.ctypes.data, 8 * 70 * 64, 4 * 70 * 64, 70 * 64, 64]
     assert wide == [heads_last.ctypes.data, 70 * 8 * 64, 4 * 64, 64, 8 * 64]
     kernel.on_host().run([np.asarray(x) for x in inputs])

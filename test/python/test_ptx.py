@@ -65,7 +65,7 @@ def test_code_of_an_attention(arch, instruction):
     assert kernel.stages() == names
     code = kernel.ir("ptx")
     assert f".target {arch}" in code and instruction in code and ".entry attention_0" in code
-    assert '"fragment"' in kernel.ir("layouts") and "tile.copy_async" in kernel.ir("scheduled")
+    assert '"fragment"' in kernel.ir("layouts") and "tile.copy_" in kernel.ir("scheduled")
     assembled = ptx.assemble(code, arch)
     if assembled is None:
         pytest.skip("no ptxas")

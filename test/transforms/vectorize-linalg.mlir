@@ -184,15 +184,16 @@ func.func @streamed(%q: memref<32x64xf32>, %keys: memref<256x32xf32>, %x: memref
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (j)>
 
-// An output that is rescaled right before: multiplied where it is loaded, in no pass of its own.
+// An output that is rescaled right before, in no pass of its own: the sum starts from zero, the output is added after it.
 // CHECK-LABEL: func.func @rescaled
+// CHECK:       %[[ZERO:.*]] = arith.constant dense<-0.000000e+00> : vector<16xf32>
+// CHECK:       %[[SUM:.*]]:4 = scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO]],
+// CHECK:       math.fma
 // CHECK:       %[[ALPHA:.*]] = vector.load %arg2
 // CHECK:       %[[O:.*]] = vector.load %[[BUFFER:.*]][
-// CHECK:       arith.mulf %[[ALPHA]], %[[O]] : vector<16xf32>
-// CHECK-NOT:   vector.store
-// CHECK:       scf.for {{.*}} iter_args
-// CHECK:       math.fma
-// CHECK:       vector.store %{{.*}}, %[[BUFFER]]
+// CHECK:       %[[OLD:.*]] = arith.mulf %[[ALPHA]], %[[O]] : vector<16xf32>
+// CHECK:       %[[NEW:.*]] = arith.addf %[[OLD]], %[[SUM]]#0
+// CHECK:       vector.store %[[NEW]], %[[BUFFER]]
 func.func @rescaled(%a: memref<4x64xf32>, %b: memref<64x16xf32>, %alpha: memref<16xf32>) {
   %o = memref.alloca() : memref<4x16xf32>
   linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}

@@ -129,7 +129,7 @@ class _Assigner:
     def _left(self, operand: ir.Value) -> str:
         """The layout of a matmul's left operand."""
         load = defining_op(operand)
-        if not self.left_columns or load is None or load.name != "tile.load":
+        if not self.left_columns or load is None or load.name != "tile.load" or operand.type.element_type.width != 16:
             return "operand_a"
         dense = dims_of(load.opview)[-1] == load.opview.memory.type.rank - 1
         return "shared" if dense and operand.type.shape[1] > self.left_columns else "operand_a"

@@ -8,6 +8,7 @@ of the first matmul and k of the second). Every other axis must have extent 1, a
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
+from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured
 from ..attention import contraction_loops, is_contraction
@@ -159,7 +160,12 @@ class Axes:
 
     def _known(self, value: ir.Value, dynamic: Iterator[ir.Value]) -> None:
         for d, size in enumerate(value.type.shape):
-            self._sizes[(value, d)] = next(dynamic) if size == DYNAMIC else size
+            found = next(dynamic) if size == DYNAMIC else size
+            op = defining_op(found) if isinstance(found, ir.Value) else None
+            if op is not None and op.name == "tensor.dim" and not self.is_memory(op.operands[0]):
+                self._union((value, d), (op.operands[0], constant_value(op.operands[1])))  # as long as that tile
+            else:
+                self._sizes[(value, d)] = found
 
     def _structured(self, op: ir.Operation) -> None:
         if any(isinstance(v.type, ir.RankedTensorType) for v in op.results):

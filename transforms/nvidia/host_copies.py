@@ -11,6 +11,10 @@ from ..rewriting import ops_in
 from .axes import DYNAMIC, ops_of
 from .values import has_dense_rows
 
+ENCODE = "mgpuTensorMapEncodeWords"  # of runtime.nvidia_host
+ELEMENTS = ("f16", "bf16")
+MAP_WORDS = 16  # of 8 bytes, in a tensor map
+
 
 @dataclass(frozen=True)
 class HostCopies(Pass):
@@ -36,7 +40,8 @@ class HostCopies(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in [o for o in ops_in(op, "func.func") if ops_in(o, "gpu.launch_func")]:
-            owned = []
+            owned: list[ir.Value] = []
+            maps: dict[ir.Value, ir.Value] = {}
             for inner in ops_of(function.regions[0].blocks[0]):
                 with ir.InsertionPoint(inner), inner.location:
                     if inner.name == "bufferization.to_buffer":
@@ -47,11 +52,15 @@ class HostCopies(Pass):
                         inner.erase()
                     elif inner.name == "bufferization.to_tensor":
                         _to_host(inner)
+                    elif inner.name == "tile.tensor_map":
+                        maps[inner.results[0]] = _tensor_map(op, inner)
                     elif inner.name == "gpu.launch_func":
-                        _launch(inner)
+                        _launch(inner, maps)
                     elif inner.name == "func.return":
                         for value in owned:
                             ir.Operation.create("gpu.dealloc", [], [value])
+            for value in maps:
+                value.owner.erase()
 
 
 def _sizes(value: ir.Value) -> list[ir.Value]:
@@ -91,12 +100,72 @@ def _to_host(op: ir.Operation) -> None:
     op.operands[0] = host
 
 
-def _launch(op: ir.Operation) -> None:
+def _tensor_map(module: ir.Operation, op: ir.Operation) -> ir.Value:
+    """A tensor map as the bytes that a kernel takes: the runtime makes it of address, type, sizes, strides, box."""
+    integer, pointer = ir.IntegerType.get_signless(64), ir.Type.parse("!llvm.ptr")
+    if not any(o.name == "llvm.func" and o.attributes["sym_name"] == ir.StringAttr.get(ENCODE) for o in _top(module)):
+        with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
+            ir.InsertionPoint.current.insert(ir.Operation.parse(f"llvm.func @{ENCODE}(!llvm.ptr, !llvm.ptr)"))
+    memory, *sizes = op.operands
+    address, *rest = _words(memory)
+    count = memory.type.rank
+    strides = [*rest[len(rest) - (count - 1) :], build.constant(integer, 1)]
+    words = [
+        ir.Operation.create("llvm.ptrtoint", [integer], [address]).result,
+        build.constant(integer, ELEMENTS.index(str(memory.type.element_type))),
+        build.constant(integer, count),
+        *(_cast(s, 64) for s in sizes),
+        *strides,
+        *(build.constant(integer, ir.IntegerAttr(b).value) for b in op.attributes["box"]),
+    ]
+    described = _room(len(words), pointer)
+    for i, word in enumerate(words):
+        place = ir.Operation.create(
+            "llvm.getelementptr",
+            [pointer],
+            [described],
+            {"rawConstantIndices": ir.DenseI32ArrayAttr.get([i]), "elem_type": ir.TypeAttr.get(integer)},
+        ).result
+        ir.Operation.create("llvm.store", [], [word, place])
+    made = _room(MAP_WORDS, pointer)
+    ir.Operation.create(
+        "llvm.call",
+        [],
+        [made, described],
+        {
+            "callee": ir.FlatSymbolRefAttr.get(ENCODE),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    )
+    return ir.Operation.create("llvm.load", [_array(MAP_WORDS)], [made]).result
+
+
+def _top(module: ir.Operation) -> list[ir.Operation]:
+    return ops_of(module.regions[0].blocks[0])
+
+
+def _array(words: int) -> ir.Type:
+    return ir.Type.parse(f"!llvm.array<{words} x i64>")
+
+
+def _room(words: int, pointer: ir.Type) -> ir.Value:
+    one = build.constant(ir.IntegerType.get_signless(64), 1)
+    attributes = {
+        "elem_type": ir.TypeAttr.get(_array(words)),
+        "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
+    }
+    return ir.Operation.create("llvm.alloca", [pointer], [one], attributes).result
+
+
+def _launch(op: ir.Operation, maps: dict[ir.Value, ir.Value]) -> None:
     """With a kernel's own parameters in place of memrefs and indices."""
     operands = list(op.operands)
     parameters: list[ir.Value] = []
     for value in operands[7:]:
-        if isinstance(value.type, ir.MemRefType):
+        if value in maps:
+            parameters.append(maps[value])
+        elif isinstance(value.type, ir.MemRefType):
             parameters += _words(value)
         else:
             parameters.append(_cast(value, 32) if isinstance(value.type, ir.IndexType) else value)

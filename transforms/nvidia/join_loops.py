@@ -31,8 +31,8 @@ class JoinLoops(Pass):
           …
 
     Each of two short loops would fill and drain a pipeline of its own; a branch that is the same for a whole block
-    costs an instruction. A mask may as well stand before a scale by a positive number, which can then become part of what
-    follows. For kernels whose loads the copy engine does, which are pipelined deeper (``specialize-warps``).
+    costs an instruction. A mask may as well stand before a scale by a positive number, which can then become part of
+    what follows. For kernels whose loads the copy engine does, which are pipelined deeper (``specialize-warps``).
     """
 
     def run(self, op: ir.Operation) -> None:

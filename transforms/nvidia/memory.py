@@ -200,6 +200,14 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
             _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
 
 
+def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:
+    """One element, of any type."""
+    if memory.stored != value.type:
+        narrow = isinstance(memory.stored, ir.FloatType)
+        value = create("arith.truncf" if narrow else "arith.extui", memory.stored, value)
+    ir.Operation.create("llvm.store", [], [value, memory.address(memory.base(indices))])
+
+
 def _pairs_aligned(access: Access) -> bool:
     """Whether two columns, the first even, are valid together and stand side by side, aligned, in memory."""
     memory = access.memory.kind

@@ -46,8 +46,8 @@ class OverlapMatmuls(Pass):
 
     Done where a thread's registers hold it: scores, output, both left operands and what else there is; and where a
     kernel has one loop: of a loop that was split at a mask, the parts are short, and the first and last steps cost
-    more. Where the copy engine does not do the loads, the output must have more than `min-columns` columns, below which
-    the longer way costs more than it hides.
+    more. Where the copy engine does not do the loads, the output must have more than `min-columns` columns, below
+    which the longer way costs more than it hides.
     """
 
     min_columns: int = option("least number of columns of the second matmul, less one, without copy engine", 64)

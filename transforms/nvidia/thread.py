@@ -152,7 +152,9 @@ class Registers:
             return kind.shape[1] // 2
         if layout == "operand_a":
             return kind.shape[1] * kind.element_type.width // 64
-        return {"row": 2, "column": kind.shape[0] // 4, None: 1}[layout]
+        if layout == "column":
+            return kind.shape[0] // 4
+        return {"row": 2, None: 1}[layout]
 
 
 @dataclass

@@ -182,6 +182,9 @@ class TileBody:
             self._generic(op)
         elif is_structured(op):
             raise PassError(f"expects linalg.generic, but found '{op.name}': run linalg-generalize-named-ops", op)
+        elif op.name == "tensor.dim" and not self.axes.is_memory(op.operands[0]):
+            axis = self.axes.of(op.operands[0], build.constant_value(op.operands[1]))
+            self.values[results[0]] = self.index(axis.size)
         elif op.name == "tensor.extract":
             self.values[results[0]] = self._extracted(op, {})
         elif len(op.regions) or any(isinstance(v.type, ir.ShapedType) for v in (*results, *op.operands)):

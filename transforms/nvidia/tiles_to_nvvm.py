@@ -15,7 +15,7 @@ from ..rewriting import defining_op, ops_in
 from . import contraction, spread
 from .axes import for_body, ops_of
 from .elementwise import Elementwise
-from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_registers
+from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registers, store_element, store_registers
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .specialize_warps import PRODUCERS
@@ -26,6 +26,7 @@ from .values import Value, flat, has_dense_rows, is_zero, like, parameter_attrib
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
 SHARED_SYMBOL = "shared_memory"
+ELEMENT_THREADS = 256  # of kernels without tiles: outline-elements
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class _Kernel:
         for argument in self.block.arguments:
             kinds += parameter_types(argument.type)
             attributes += parameter_attributes(argument.type)
-        threads = self._rows() // 16 * 32
+        threads = self._rows() // 16 * 32 or ELEMENT_THREADS
         if PRODUCERS in self.kernel.attributes:
             threads += 128 * ir.IntegerAttr(self.kernel.attributes[PRODUCERS]).value
         function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")
@@ -113,6 +114,8 @@ class _Kernel:
             for value in op.results:
                 if layout_of(value.type) in ("fragment", "row", "operand_a"):
                     found.add(value.type.shape[0])
+        if not found:
+            return 0
         if len(found) != 1:
             raise PassError(f"expects tiles of one number of rows in a kernel, but found {sorted(found)}", self.kernel)
         (rows,) = found
@@ -320,6 +323,15 @@ class _Kernel:
     def _block_id(self, op: ir.Operation) -> list[Value]:
         return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
 
+    def _thread_id(self, op: ir.Operation) -> list[Value]:
+        return [self.thread.number]
+
+    def _store_element(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[1]]
+        assert isinstance(memory, Memory)
+        store_element(memory, self.scalar(op.operands[0]), [self.scalar(v) for v in list(op.operands)[2:]])
+        return []
+
     def _barrier(self, op: ir.Operation) -> list[Value]:
         asm("bar.sync 0;", "", [])
         return []
@@ -429,7 +441,7 @@ class _Kernel:
     def _store_shared(self, op: ir.Operation) -> list[Value]:
         source = self.values[op.operands[0]]
         assert isinstance(source, spread.Spread), "what is stored to shared memory is spread"
-        tile = self._stage(op.operands[1], op.operands[2])
+        tile = self._stage(op.operands[1], self.scalar(op.operands[2]))
         spread.store_shared(source, tile, op.operands[0].type.element_type, self.thread)
         if self.hopper:
             asm("fence.proxy.async.shared::cta;", "", [])
@@ -497,7 +509,8 @@ class _Kernel:
         elif self.hopper:
             values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes, self.thread)
         else:
-            values = contraction.mma_sync(a, b, k_dim, accumulator, n, element, self.thread)
+            left = self.registers(op.operands[0])
+            values = contraction.mma_sync(left, b, k_dim, accumulator, n, element, self.thread)
         return Registers("fragment", tuple(kind.shape), values)
 
     def _wait_matmuls(self, op: ir.Operation) -> list[Value]:
@@ -526,6 +539,8 @@ HANDLERS = {
     "scf.for": _Kernel._for,
     "scf.if": _Kernel._if,
     "gpu.block_id": _Kernel._block_id,
+    "gpu.thread_id": _Kernel._thread_id,
+    "memref.store": _Kernel._store_element,
     "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
     "tile.warp": lambda self, op: [self.thread.warp],
     "tile.copy_bulk": _Kernel._copy_bulk,

@@ -40,6 +40,22 @@ func.func @view(%b: memref<2x128x64xf16>, %i: index) {
 
 // -----
 
+func.func @store_shared(%b: memref<2x128x64xf16>, %i: index, %t: tensor<64x64xf16, "spread">) {
+  // expected-error @below {{expects the shape and element type of one stage, tensor<128x64xf16, "shared">, but found tensor<64x64xf16, "spread">}}
+  tile.store_shared %t, %b [%i] : (tensor<64x64xf16, "spread">, memref<2x128x64xf16>, index) -> ()
+  return
+}
+
+// -----
+
+func.func @store_layout(%b: memref<2x128x64xf16>, %i: index, %t: tensor<128x64xf16, "fragment">) {
+  // expected-error @below {{expects a tile that is spread over the threads, but found tensor<128x64xf16, "fragment">}}
+  tile.store_shared %t, %b [%i] : (tensor<128x64xf16, "fragment">, memref<2x128x64xf16>, index) -> ()
+  return
+}
+
+// -----
+
 func.func @barriers(%b: memref<2xi32, #gpu.address_space<workgroup>>) {
   // expected-error @below {{expects the operand to be a memref of 64-bit barriers, but found memref<2xi32}}
   tile.init_barriers %b {arrivals = 1 : i64} : (memref<2xi32, #gpu.address_space<workgroup>>) -> ()

@@ -16,6 +16,9 @@ func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %i: index, %b
   tile.wait_copies {pending = 0 : i64}
   // CHECK: tile.view %{{.*}} [%{{.*}}] : {{.*}} -> (tensor<128x64xf16, "shared">)
   %v = tile.view %b [%i] : (memref<2x128x64xf16, #gpu.address_space<workgroup>>, index) -> (tensor<128x64xf16, "shared">)
+  // CHECK: tile.store_shared %{{.*}}, %{{.*}} [%{{.*}}] : (tensor<128x64xf16, "spread">
+  %s = tile.load (%m, %i, %i, %i, %i, %i) {dims = [1, 2]} : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index, index, index) -> (tensor<128x64xf16, "spread">)
+  tile.store_shared %s, %b [%i] : (tensor<128x64xf16, "spread">, memref<2x128x64xf16, #gpu.address_space<workgroup>>, index) -> ()
   // CHECK: tile.store (%[[T]], {{.*}} {dims = [1, 2]
   tile.store (%t, %m, %i, %i, %i, %i, %i) {dims = [1, 2]} : (tensor<128x64xf16, "fragment">, memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index, index, index) -> ()
   return

@@ -1,0 +1,81 @@
+"""What calls of torch in a graph are: matmuls, views, element-wise, writing to memory; by their names."""
+
+import operator
+from typing import Any
+
+import torch
+
+MATMULS = {"matmul", "bmm", "einsum", "baddbmm", "__matmul__", "mm", "__rmatmul__"}
+ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
+SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
+EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
+LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
+VIEWS = {
+    *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
+    *("contiguous", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "getattr", "getitem", "select", "narrow"),
+    *("chunk", "split", "unbind", "to", "float", "half", "double", "bfloat16", "type_as", "view_as", "broadcast_to"),
+    *("repeat_interleave", "mT", "T", "clone", "detach", "repeat", "tile", "_unsafe_view"),
+}
+CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
+CREATION |= {"new_ones", "new_zeros", "new_full", "new_tensor", "full_like"}
+COSTLY = {"tanh", "exp", "exp2", "log", "sqrt", "pow", "repeat_interleave", "repeat", "tile"}
+ELEMENTWISE = {
+    *("add", "sub", "mul", "div", "truediv", "floordiv", "floor_divide", "rsub", "neg", "where", "masked_fill", "abs"),
+    *("ge", "le", "gt", "lt", "eq", "ne", "and_", "or_", "invert", "xor", "logical_and", "logical_or", "logical_not"),
+    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_not", "minimum", "maximum", "clamp", "bool", "int", "long"),
+    *("tanh", "exp", "exp2", "log", "sqrt", "pow", "remainder", "mod", "__and__", "__or__", "__invert__", "relu"),
+}
+IN_PLACE = {"iadd", "isub", "imul", "itruediv", "iand", "ior", "ixor", "ifloordiv"}
+MAX_PATH = 80
+
+
+def name_of(node: torch.fx.Node) -> str:
+    """The bare name of what a node calls, "" if it calls nothing."""
+    if node.op == "call_method":
+        return str(node.target)
+    if node.op != "call_function":
+        return ""
+    if node.target is getattr:
+        return str(node.args[1])
+    return getattr(node.target, "__name__", "").partition(".")[0]  # aten's have their overload behind a dot
+
+
+def is_matmul(node: torch.fx.Node) -> bool:
+    """Whether it sums products: a matmul of any name, or a sum of elements that are multiplied with each other."""
+    name = name_of(node)
+    if name != "sum":
+        return name in MATMULS
+    product = node.args[0] if node.args else None
+    if not isinstance(product, torch.fx.Node) or name_of(product) != "mul" or len(product.users) != 1:
+        return False
+    value = product.meta.get("example_value")
+    factors = [n.meta["example_value"] for n in tensor_operands(product)]
+    return isinstance(value, torch.Tensor) and len(factors) == 2 and all(elements(value) > elements(f) for f in factors)
+
+
+def is_exponential(node: torch.fx.Node) -> bool:
+    """Whether it is one, alone or in a softmax: also a number to the power of a tensor."""
+    name = name_of(node)
+    return name in EXPONENTIALS or (name in ("pow", "__rpow__") and not isinstance(node.args[0], torch.fx.Node))
+
+
+def tensor_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
+    return [n for n in node.all_input_nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
+
+
+def elements(tensor: Any) -> int:
+    total = 1
+    for size in tensor.shape:
+        total *= size if isinstance(size, int) else getattr(size.node, "hint", None) or 1
+    return total
+
+
+def writes(node: torch.fx.Node) -> bool:
+    """Whether a call writes to one of its arguments."""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = name_of(node)
+    if getattr(node.target, "__module__", "") == operator.add.__module__:  # and_ and or_ write nothing
+        return name in IN_PLACE or node.target is operator.setitem
+    in_place = (name.endswith("_") and not name.endswith("__")) or name.strip("_") in IN_PLACE
+    return in_place or node.kwargs.get("out") is not None

@@ -1,0 +1,40 @@
+// What is left outside of loops over tiles becomes kernels with a thread for each element.
+// RUN: attn-opt %s --outline-elements | FileCheck %s
+
+module attributes {gpu.container_module} {
+  gpu.module @sums_kernels {
+    // CHECK-LABEL: gpu.func @sums_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<?x8xf32, strided<[?, ?]>>, %[[OUT:.*]]: memref<?xf32, strided<[?]>>, %[[N:.*]]: index) kernel
+    // CHECK: %[[BLOCK:.*]] = gpu.block_id x
+    // CHECK: gpu.thread_id x
+    // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
+    // CHECK: scf.if %[[INSIDE]] {
+    // CHECK: %[[I:.*]] = arith.remui
+    // CHECK: %[[SUM:.*]] = scf.for %[[J:.*]] = {{.*}} iter_args(%[[OLD:.*]] = {{.*}}) -> (f32) {
+    // CHECK: %[[X:.*]] = memref.load %[[A]][%[[I]], %[[J]]]
+    // CHECK: %[[NEW:.*]] = arith.addf %[[OLD]], %[[X]]
+    // CHECK: scf.yield %[[NEW]]
+    // CHECK: memref.store %[[SUM]], %[[OUT]][%[[I]]]
+  }
+
+  // CHECK-LABEL: func.func @sums
+  // CHECK-SAME: (%[[ARG:.*]]: tensor<?x8xf32>)
+  func.func @sums(%a: tensor<?x8xf32>) -> tensor<?xf32> {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %a, %c0 : tensor<?x8xf32>
+    %e = tensor.empty(%n) : tensor<?xf32>
+    %init = linalg.fill ins(%zero : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+    // CHECK: %[[ALLOC:.*]] = memref.alloc(%{{.*}}) : memref<?xf32>
+    // CHECK: %[[BUFFER:.*]] = bufferization.to_buffer %[[ARG]] read_only
+    // CHECK: gpu.launch_func @sums_kernels::@sums_elements_0 {{.*}} args(%[[BUFFER]] :
+    // CHECK: bufferization.to_tensor %[[ALLOC]]
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%a : tensor<?x8xf32>) outs(%init : tensor<?xf32>) {
+    ^bb0(%x: f32, %old: f32):
+      %s = arith.addf %old, %x : f32
+      linalg.yield %s : f32
+    } -> tensor<?xf32>
+    return %r : tensor<?xf32>
+  }
+}

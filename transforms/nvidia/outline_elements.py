@@ -1,0 +1,295 @@
+"""The pass ``outline-elements``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, gpu, ir
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..passes import Pass, PassError, option, warn
+from ..rewriting import defining_op, ops_in
+from .axes import DYNAMIC, ops_of, slice_offsets
+from .tile_body import TileBody
+
+SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
+STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
+
+
+@dataclass(frozen=True)
+class OutlineElements(Pass):
+    """Makes a kernel of every linalg.generic that is left outside of loops over tiles, with a thread for each element::
+
+        %r = linalg.generic {iterator_types = ["parallel", "reduction"]} ins(%a) outs(%init) -> tensor<?xi32> { … }
+      becomes
+        %out = memref.alloc(%n) : memref<?xi32>
+        gpu.launch_func @f_kernels::@f_elements_0 blocks in (⌈%n / 256⌉, 1, 1) … args(%a, %out, %n, %k)
+      and in gpu.module @f_kernels
+        gpu.func @f_elements_0(…) kernel {
+          %i = 256·block + thread
+          scf.if %i < %n {
+            %x = scf.for %j = 0 to %k iter_args(%x0 = %init) { … %a[%i, %j] … }
+            memref.store %x, %out[%i]
+          }
+
+    For what stands around attention and is small: where sequences start, a bias made of a table, a sum. A matmul works
+    too, and slowly, which is told.
+    """
+
+    threads: int = option("threads of a block", 256)
+
+    def run(self, op: ir.Operation) -> None:
+        for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+            name = f"{function.name.value}_kernels"
+            modules = [o for o in ops_in(op, "gpu.module") if ir.StringAttr(o.attributes["sym_name"]).value == name]
+            for module in modules:  # there are none without attention, which is what a GPU is used for
+                left = [o for o in ops_of(function.body.blocks[0]) if _is_left(o)]
+                for number, generic in enumerate(left):
+                    with generic.location:
+                        _Outliner(generic, module, f"{function.name.value}_elements_{number}", self.threads).run()
+                _erase_dead(function.operation)
+
+
+def _is_left(op: ir.Operation) -> bool:
+    if op.name != "linalg.generic" or not any(list(v.uses) for v in op.results):
+        return False
+    if len(op.results) == 1 and TileBody.splat(op.results[0]) is not None:  # others see what it is filled with
+        return any(use.owner.operation.name != "linalg.generic" for use in op.results[0].uses)
+    return True
+
+
+def _erase_dead(function: ir.Operation) -> None:
+    for op in reversed(ops_of(function.regions[0].blocks[0])):
+        if op.name.startswith(("tensor.", "linalg.", "arith.")) and not any(list(v.uses) for v in op.results):
+            op.erase()
+
+
+class _Outliner:
+    def __init__(self, op: ir.Operation, module: ir.Operation, name: str, threads: int):
+        self.op, self.module, self.name, self.threads = op, module, name, threads
+        self.kinds, self.maps = iterator_types(op), indexing_maps(op)
+        self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
+        self.first_init = len(op.operands) - len(op.results)
+        self.values: dict[ir.Value, ir.Value] = {}  # of the kernel, for the host's
+
+    def run(self) -> None:
+        op = self.op
+        with ir.InsertionPoint(op):
+            self.sizes = [self._size(d) for d in range(len(self.kinds))]
+            if all(isinstance(s, int) for s in self.sizes) and math.prod(self.sizes) > SLOW_STEPS:
+                warn(op, f"{math.prod(self.sizes)} steps outside of attention run with a thread for each element: slow")
+            outputs = [self._allocated(number) for number in range(len(op.results))]
+            captured = self._captured()
+            tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
+            scalars = [v for v in captured if v not in tensors]
+            scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in scalars]
+            buffers = [_buffer(v) for v in tensors] + [_strided(v) for v in outputs]
+        self._kernel(tensors, scalars, [v.type for v in buffers])
+        with ir.InsertionPoint(op):
+            self._launch([*buffers, *scalars])
+            for result, output in zip(op.results, outputs, strict=True):
+                attributes = {"restrict": ir.UnitAttr.get()}
+                new = ir.Operation.create("bufferization.to_tensor", [result.type], [output], attributes)
+                result.replace_all_uses_with(new.result)
+        op.erase()
+
+    # The host.
+
+    def _size(self, loop: int) -> ir.Value | int:
+        for value, m in zip(self.op.operands, self.maps, strict=True):
+            for d, expression in enumerate(m.results):
+                if dim_position(expression) == loop:
+                    return _dim(value, d)
+        raise PassError("a loop that no operand runs along has no size", self.op)
+
+    def _allocated(self, number: int) -> ir.Value:
+        kind, m = self.op.results[number].type, self.maps[self.first_init + number]
+        sizes = [self.sizes[dim_position(e)] for e in m.results]
+        dynamic = [s for s in sizes if isinstance(s, ir.Value)]
+        plain = ir.MemRefType.get([DYNAMIC if isinstance(s, ir.Value) else s for s in sizes], kind.element_type)
+        segments = ir.DenseI32ArrayAttr.get([len(dynamic), 0])
+        if plain.shape != kind.shape:
+            raise PassError(f"a result of type {kind} has sizes {plain.shape}", self.op)
+        return ir.Operation.create("memref.alloc", [plain], dynamic, {"operandSegmentSizes": segments}).result
+
+    def _captured(self) -> list[ir.Value]:
+        """What the kernel reads: tensors whole where a slice is read, and scalars that are no constants."""
+        found: dict[ir.Value, None] = {}
+        body = self.op.regions[0].blocks[0]
+        inner = [v for o in ops_of(body) for v in o.operands]
+        for number, value in enumerate(self.op.operands):
+            if number < self.first_init or self._is_read(number):
+                self._capture(value, found)
+        for value in inner:
+            owner = defining_op(value)
+            if (owner is None and value.owner != body) or (owner is not None and owner.block != body):
+                self._capture(value, found)
+        return list(found)
+
+    def _is_read(self, number: int) -> bool:
+        init = self.op.operands[number]
+        used = list(self.op.regions[0].blocks[0].arguments[number].uses)
+        return bool(used) and TileBody.splat(init) is None
+
+    def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
+        if build.constant_value(value) is not None:
+            return
+        op = defining_op(value)
+        while isinstance(value.type, ir.ShapedType) and op is not None and op.name == "tensor.extract_slice":
+            for offset in slice_offsets(op):
+                if isinstance(offset, ir.Value):
+                    self._capture(offset, found)
+            value = op.operands[0]
+            op = defining_op(value)
+        found[value] = None
+
+    def _launch(self, arguments: list[ir.Value]) -> None:
+        one, total = build.index(1), build.index(1)
+        for d in self.parallel:
+            total = arith.muli(total, _index(self.sizes[d]))
+        blocks = arith.divui(arith.addi(total, build.index(self.threads - 1)), build.index(self.threads))
+        module = ir.StringAttr(self.module.attributes["sym_name"]).value
+        segments = ir.DenseI32ArrayAttr.get([0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, len(arguments), 0])
+        attributes = {"kernel": ir.Attribute.parse(f"@{module}::@{self.name}"), "operandSegmentSizes": segments}
+        ir.Operation.create("gpu.launch_func", [], [blocks, one, one, one, one, one, *arguments], attributes)
+
+    # The kernel.
+
+    def _kernel(self, tensors: list[ir.Value], scalars: list[ir.Value], kinds: list[ir.Type]) -> None:
+        arguments = [*kinds, *(v.type for v in scalars)]
+        attributes = {
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, [])),
+            "gpu.kernel": ir.UnitAttr.get(),
+            "sym_name": ir.StringAttr.get(self.name),
+        }
+        with ir.InsertionPoint(self.module.regions[0].blocks[0]):
+            kernel = ir.Operation.create("gpu.func", [], [], attributes, regions=1)
+            block = kernel.regions[0].blocks.append(*arguments, arg_locs=[self.op.location] * len(arguments))
+        places = list(block.arguments)
+        self.values.update(zip(tensors, places, strict=False))
+        self.values.update(zip(scalars, places[len(kinds) :], strict=True))
+        outputs = places[len(tensors) : len(kinds)]
+        with ir.InsertionPoint(block):
+            number = arith.muli(_gpu_id(gpu.BlockIdOp), build.index(self.threads))
+            number = arith.addi(number, _gpu_id(gpu.ThreadIdOp))
+            total = build.index(1)
+            for d in self.parallel:
+                total = arith.muli(total, self._of(self.sizes[d]))
+            inside = arith.cmpi(arith.CmpIPredicate.slt, number, total)
+            branch = ir.Operation.create("scf.if", [], [inside], regions=2)
+            with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                at: dict[int, ir.Value] = {}
+                for d in reversed(self.parallel):
+                    at[d] = arith.remui(number, self._of(self.sizes[d]))
+                    number = arith.divui(number, self._of(self.sizes[d]))
+                values = self._inits(at)
+                values = self._loops([d for d in range(len(self.kinds)) if d not in self.parallel], at, values)
+                for i, (value, output) in enumerate(zip(values, outputs, strict=True)):
+                    indices = [at[dim_position(e)] for e in self.maps[self.first_init + i].results]
+                    ir.Operation.create("memref.store", [], [value, output, *indices])
+                ir.Operation.create("scf.yield")
+            ir.Operation.create("gpu.return")
+
+    def _of(self, value: ir.Value | int) -> ir.Value:
+        """The kernel's value for the host's."""
+        constant = value if isinstance(value, int) else build.constant_value(value)
+        if constant is None:
+            return self.values[value]
+        return build.index(constant) if isinstance(value, int) else defining_op(value).clone().results[0]
+
+    def _inits(self, at: dict[int, ir.Value]) -> list[ir.Value]:
+        found = []
+        for i, number in enumerate(range(self.first_init, len(self.op.operands))):
+            init = self.op.operands[number]
+            splat = TileBody.splat(init)
+            if splat is not None or not self._is_read(number):
+                kind = self.op.results[i].type.element_type
+                zero = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
+                found.append(arith.ConstantOp(kind, splat if splat is not None else zero).result)
+            else:
+                found.append(self._element(init, [at[dim_position(e)] for e in self.maps[number].results]))
+        return found
+
+    def _element(self, value: ir.Value, indices: list[ir.Value]) -> ir.Value:
+        """The element of a tensor, or of what it is a slice of."""
+        op = defining_op(value)
+        while op is not None and op.name == "tensor.extract_slice":
+            if value.type.rank != op.operands[0].type.rank:
+                raise PassError("a slice that drops dimensions is not lowered outside of loops on GPUs", op)
+            indices = [arith.addi(i, self._of(o)) for i, o in zip(indices, slice_offsets(op), strict=True)]
+            value = op.operands[0]
+            op = defining_op(value)
+        return ir.Operation.create("memref.load", [value.type.element_type], [self.values[value], *indices]).result
+
+    def _loops(self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+        """The loops that are summed over, the body in the innermost."""
+        if not reduced:
+            return self._body(at, values)
+        first, *rest = reduced
+        bounds = [build.index(0), self._of(self.sizes[first]), build.index(1)]
+        kinds = [v.type for v in values]
+        loop = ir.Operation.create("scf.for", kinds, [*bounds, *values], regions=1)
+        block = loop.regions[0].blocks.append(
+            ir.IndexType.get(), *kinds, arg_locs=[self.op.location] * (1 + len(kinds))
+        )
+        with ir.InsertionPoint(block):
+            induction, *carried = block.arguments
+            ir.Operation.create("scf.yield", [], self._loops(rest, {**at, first: induction}, list(carried)))
+        return list(loop.results)
+
+    def _body(self, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+        body = self.op.regions[0].blocks[0]
+        known = dict(zip(list(body.arguments)[self.first_init :], values, strict=True))
+        for argument, operand, m in zip(
+            body.arguments, list(self.op.operands)[: self.first_init], self.maps, strict=False
+        ):
+            if isinstance(operand.type, ir.ShapedType):
+                known[argument] = self._element(operand, [at[dim_position(e)] for e in m.results])
+            else:
+                known[argument] = self._of(operand)
+        *ops, terminator = ops_of(body)
+        for op in ops:
+            if op.name == "linalg.index":
+                known[op.results[0]] = at[ir.IntegerAttr(op.attributes["dim"]).value]
+            elif op.name == "tensor.extract":
+                source, *indices = op.operands
+                known[op.results[0]] = self._element(source, [self._known(v, known) for v in indices])
+            else:
+                operands = [self._known(v, known) for v in op.operands]
+                clone = op.clone().operation
+                for i, v in enumerate(operands):
+                    clone.operands[i] = v
+                known.update(zip(op.results, clone.results, strict=True))
+        return [self._known(v, known) for v in terminator.operands]
+
+    def _known(self, value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+        return known[value] if value in known else self._of(value)
+
+
+def _index(value: ir.Value | int) -> ir.Value:
+    return build.index(value) if isinstance(value, int) else value
+
+
+def _gpu_id(op: type) -> ir.Value:
+    return op(ir.Attribute.parse("#gpu<dim x>")).result
+
+
+def _dim(value: ir.Value, d: int) -> ir.Value | int:
+    if value.type.shape[d] != DYNAMIC:
+        return value.type.shape[d]
+    return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [value, build.index(d)]).result
+
+
+def _strided(value: ir.Value) -> ir.Value:
+    return ir.Operation.create("memref.cast", [_memref(value.type)], [value]).result if value.type.rank else value
+
+
+def _memref(kind: ir.Type) -> ir.MemRefType:
+    layout = ir.StridedLayoutAttr.get(0, [STRIDED] * kind.rank) if kind.rank else None
+    return ir.MemRefType.get(kind.shape, kind.element_type, layout)
+
+
+def _buffer(value: ir.Value) -> ir.Value:
+    attributes = {"read_only": ir.UnitAttr.get()}
+    return ir.Operation.create("bufferization.to_buffer", [_memref(value.type)], [value], attributes).result
