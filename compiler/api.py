@@ -53,7 +53,7 @@ class Options:
     arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
     split_keys: int = 0  # into how many parts; 1 = not; 0 = where too few blocks would leave threads idle
     any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
-    copy_engine: bool = False  # for nvidia, sm_90a: warps with roles and Hopper's copy engine (docs/nvidia.md)
+    copy_engine: bool = True  # for nvidia, sm_90a: warps with roles and Hopper's copy engine (docs/nvidia.md)
     listener: Listener | None = None  # is told errors, warnings and remarks as they come
 
     def check(self) -> None:

@@ -161,7 +161,7 @@ def nvidia(
     any_strides: bool = False,
     parts: int = 0,
     multiprocessors: int = MULTIPROCESSORS,
-    copy_engine: bool = False,
+    copy_engine: bool = True,
     keep_maximum: bool = True,
 ) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.

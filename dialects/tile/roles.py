@@ -157,6 +157,18 @@ class CopyBulkOp(Tile.Operation, name="copy_bulk"):
     indices = arguments_from(4)
 
 
+class SettleOp(Tile.Operation, name="settle"):
+    """Waits until a tile that comes from shared memory is in its registers; only then may its place be written again.
+
+    (Arriving at a barrier does not wait for loads under way: the copy engine would overwrite what they have not read.)
+    """
+
+    value: ext.Operand[Any]
+
+    assembly_format = "$value attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(lambda op: expect_tile("the operand", op.value.type)))
+
+
 class StartTurnsOp(Tile.Operation, name="start_turns"):
     """The first of so many warpgroups has the first turn."""
 

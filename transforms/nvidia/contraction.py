@@ -65,15 +65,11 @@ def wgmma(
     return asm("\n".join(lines), ",".join(outputs + inputs), operands, [f32()] * count)
 
 
-def wait_matmuls(values: Sequence[ir.Value], pending: int, left: Sequence[ir.Value]) -> list[ir.Value]:
-    """The registers of a matmul once at most `pending` later ones are under way.
-
-    `left`: the registers of its left operand, which the tensor cores read until then. ptxas does not see that behind a
-    branch: it would give them to others if this were no use of them.
-    """
-    constraints = ["=f"] * len(values) + [str(i) for i in range(len(values))] + ["r"] * len(left)
+def wait_matmuls(values: Sequence[ir.Value], pending: int) -> list[ir.Value]:
+    """The registers of a matmul once at most `pending` later ones are under way."""
+    constraints = ["=f"] * len(values) + [str(i) for i in range(len(values))]
     text = f"wgmma.wait_group.sync.aligned {pending};"
-    return asm(text, ",".join(constraints), [*values, *left], [f32()] * len(values))
+    return asm(text, ",".join(constraints), values, [f32()] * len(values))
 
 
 def _descriptor(b: Shared, k_major: bool) -> ir.Value:

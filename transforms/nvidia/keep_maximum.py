@@ -51,7 +51,7 @@ class KeepMaximum(Pass):
     nothing else reads.
     """
 
-    masked: bool = option("also in loops with a branch around a mask", False)
+    masked: bool = option("also in loops with a branch around a mask", True)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):

@@ -12,6 +12,7 @@ from ...dialects.tile import (
     InitBarriersOp,
     PassTurnOp,
     SetRegistersOp,
+    SettleOp,
     StartTurnsOp,
     TakeTurnOp,
     ViewOp,
@@ -342,7 +343,10 @@ class Consumer(Role):
             PassTurnOp(_i64(self.warpgroups))
 
     def behind(self, op: ir.Operation) -> None:
-        for ring, use in self.releases.pop(op, []):
+        waiting = self.releases.pop(op, [])
+        if waiting and op.name == "tile.convert_layout":
+            SettleOp(self.values[op.results[0]])
+        for ring, use in waiting:
             ArriveOp(ring.free, use)
 
 

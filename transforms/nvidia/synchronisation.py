@@ -140,6 +140,14 @@ def copy_bulk(
         )
 
 
+def settle(values: Sequence[ir.Value]) -> None:
+    """An instruction that needs all of `values`, which are words, and does nothing: ptxas waits for loads before it."""
+    lines = ["{ .reg .b32 t; .reg .pred p;", "mov.b32 t, $0;"]
+    lines += [f"xor.b32 t, t, ${i};" for i in range(1, len(values))]
+    lines += ["setp.eq.u32 p, t, 0x7FC1ABCD;", "@p nanosleep.u32 0; }"]
+    asm(" ".join(lines), ",".join("r" * len(values)), values)
+
+
 def set_registers(count: int, thread: Thread) -> None:
     at_launch = min(REGISTERS // thread.threads // 8 * 8, 255)
     direction = "inc" if count > at_launch else "dec"

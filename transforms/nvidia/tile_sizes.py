@@ -13,7 +13,7 @@ Hopper's copy engine and warps with roles (``specialize-warps``) take other size
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers: 192 queries, 80 keys,
 unless a mask by position cuts them, or many of the last tile's queries would be padding. Where head dimensions exceed
 128, shared memory holds two stages of 80 keys; under a mask by position 64 are better, whose tiles end where those of
-queries do. They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+queries do, and so they are where scores come together with a bias or mask from memory, which takes registers. They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from ..tile_sizes import extent_of, static_extents
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 64, 32), (1 << 30, 64, 16))  # of f32: by what shared memory holds
 HOPPER_TILES_BY_HEAD = ((64, 192, 80), (128, 128, 128), (1 << 30, 128, 80))
+CROWDED_HOPPER_TILES_BY_HEAD = ((1 << 30, 128, 64),)
 MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
 FEW_QUERIES = 64
 MOST_PADDING = 0.06
@@ -43,6 +44,8 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
     if not aligned or few:
         return _choose(attention, TILES_BY_HEAD)
+    if _reads_memory(attention):
+        return _choose(attention, CROWDED_HOPPER_TILES_BY_HEAD)
     queries = extents[loops.m[-1]] if loops.m else 1
     tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else HOPPER_TILES_BY_HEAD
     wasted = queries is not None and -queries % tiles[0][1] > MOST_PADDING * queries
@@ -54,6 +57,17 @@ def _uses_positions(attention: Attention) -> bool:
     op = defining_op(attention.softmax.operands[0])
     while op is not None and op != attention.scores and len(op.operands):
         if ops_in(op, "linalg.index"):
+            return True
+        op = defining_op(op.operands[0])
+    return False
+
+
+def _reads_memory(attention: Attention) -> bool:
+    """Whether scores come together with another tensor, before softmax."""
+    op = defining_op(attention.softmax.operands[0])
+    while op is not None and op != attention.scores and len(op.operands):
+        tensors = [v for v in list(op.operands)[: -len(op.results)] if isinstance(v.type, ir.RankedTensorType)]
+        if len(tensors) > 1:
             return True
         op = defining_op(op.operands[0])
     return False

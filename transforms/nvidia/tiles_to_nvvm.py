@@ -19,7 +19,7 @@ from .memory import GLOBAL, SHARED, Access, Memory, copy_to_shared, load_registe
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .specialize_warps import PRODUCERS
-from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, start_turns, take_turn
+from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, settle, start_turns, take_turn
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
 from .values import Value, flat, has_dense_rows, is_zero, like, parameter_attributes, parameter_types, register_types
 
@@ -405,6 +405,8 @@ class _Kernel:
             self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
         elif op.name == "tile.meet":
             meet(thread)
+        elif op.name == "tile.settle":
+            settle(self.registers(op.operands[0]).values)
         elif op.name == "tile.arrive":
             self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread)
         elif op.name == "tile.start_turns":
@@ -515,10 +517,7 @@ class _Kernel:
         tile = self.registers(op.operands[0])
         if not self.hopper:
             return [tile]
-        matmul = defining_op(op.operands[0])
-        left = None if matmul is None else self.values.get(matmul.operands[0])
-        held = left.values if isinstance(left, Registers) else []
-        values = contraction.wait_matmuls(tile.values, op.opview.pending.value, held)
+        values = contraction.wait_matmuls(tile.values, op.opview.pending.value)
         return [Registers(tile.layout, tile.shape, values)]
 
 
@@ -552,6 +551,7 @@ HANDLERS = {
             "tile.init_barriers",
             "tile.wait_barrier",
             "tile.arrive",
+            "tile.settle",
             "tile.init_flags",
             "tile.raise",
             "tile.meet",
