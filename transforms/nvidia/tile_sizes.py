@@ -13,7 +13,8 @@ Hopper's copy engine and warps with roles (``specialize-warps``) take other size
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers: 192 queries, 80 keys,
 unless a mask by position cuts them, or many of the last tile's queries would be padding. Where head dimensions exceed
 128, shared memory holds two stages of 80 keys; under a mask by position 64 are better, whose tiles end where those of
-queries do, and so they are where scores come together with a bias or mask from memory, which takes registers. They do so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+queries do, and so they are where scores come together with a bias or mask from memory, which takes registers. They do
+so where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 """
 
 from __future__ import annotations
