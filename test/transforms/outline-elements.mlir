@@ -1,5 +1,5 @@
 // What is left outside of loops over tiles becomes kernels with a thread for each element.
-// RUN: attn-opt %s --outline-elements | FileCheck %s
+// RUN: attn-opt %s --split-input-file --outline-elements --canonicalize | FileCheck %s
 
 module attributes {gpu.container_module} {
   gpu.module @sums_kernels {
@@ -36,5 +36,29 @@ module attributes {gpu.container_module} {
       linalg.yield %s : f32
     } -> tensor<?xf32>
     return %r : tensor<?xf32>
+  }
+}
+
+// -----
+
+// A slice that drops a dimension of size 1: elements of the whole tensor are read.
+module attributes {gpu.container_module} {
+  gpu.module @rows_kernels {
+    // CHECK-LABEL: gpu.func @rows_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<3x8xf32, strided<[?, ?]>>
+    // CHECK-DAG: %[[TWO:.*]] = arith.constant 2 : index
+    // CHECK: scf.if
+    // CHECK: memref.load %[[A]][%[[TWO]], %{{.*}}] : memref<3x8xf32
+  }
+  func.func @rows(%a: tensor<3x8xf32>) -> tensor<8xf32> {
+    %row = tensor.extract_slice %a[2, 0] [1, 8] [1, 1] : tensor<3x8xf32> to tensor<8xf32>
+    %e = tensor.empty() : tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+        ins(%row : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+    ^bb0(%x: f32, %old: f32):
+      %s = arith.mulf %x, %x : f32
+      linalg.yield %s : f32
+    } -> tensor<8xf32>
+    return %r : tensor<8xf32>
   }
 }

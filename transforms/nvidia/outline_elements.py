@@ -10,7 +10,7 @@ from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, ops_in
-from .axes import DYNAMIC, ops_of, slice_offsets
+from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
 from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
@@ -215,9 +215,11 @@ class _Outliner:
         """The element of a tensor, or of what it is a slice of."""
         op = defining_op(value)
         while op is not None and op.name == "tensor.extract_slice":
-            if value.type.rank != op.operands[0].type.rank:
-                raise PassError("a slice that drops dimensions is not lowered outside of loops on GPUs", op)
-            indices = [arith.addi(i, self._of(o)) for i, o in zip(indices, slice_offsets(op), strict=True)]
+            inside = dict(zip(kept_dims(op, value.type), indices, strict=True))
+            indices = [
+                arith.addi(inside[d], self._of(offset)) if d in inside else self._of(offset)
+                for d, offset in enumerate(slice_offsets(op))
+            ]
             value = op.operands[0]
             op = defining_op(value)
         return ir.Operation.create("memref.load", [value.type.element_type], [self.values[value], *indices]).result
