@@ -100,13 +100,6 @@ def inputs_of(case: Attention, seed: int):
     return inputs, expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("name", CASES)
-def test_code_is_made_without_a_gpu(name, arch):
-    assert ".visible .entry" in compile(CASES[name].text(), target="nvidia", arch=arch).ir("ptx")
-
-
 @needs_gpu
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("name", CASES)
