@@ -29,8 +29,21 @@ def without_flex_attention(program: ExportedProgram) -> ExportedProgram:
     flat, _ = torch.utils._pytree.tree_flatten(program.example_inputs)
     values = [n.meta["val"] for n in program.graph.find_nodes(op="placeholder")]
     values = values[len(values) - len(flat) :]
-    inlined = _Inlined(program.module(check_guards=False))
+    module = program.run_decompositions({}).module(check_guards=False)  # {}: without mutation, and calls of vmap
+    _forget_blocks(module.graph)
+    inlined = _Inlined(module)
     return torch.export.export(inlined, tuple(flat), dynamic_shapes=(tuple(_dimensions(v) for v in values),))
+
+
+def _forget_blocks(graph: torch.fx.Graph) -> None:
+    """Erases what computes the tables of block masks: counts and sorted lists of blocks, which no one reads here."""
+    for node in list(graph.nodes):
+        if node.target is flex_attention_op:
+            *tables, mask_mod = node.args[4]
+            node.update_arg(4, (*(None for _ in tables), mask_mod))
+        elif node.target is torch.ops.aten._assert_tensor_metadata.default:  # would keep them alive
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
 
 
 def _dimensions(value: Any) -> dict[int, Any] | None:
@@ -55,8 +68,8 @@ class _Interpreter(torch.fx.Interpreter):
         if target is not flex_attention_op:
             return super().call_function(target, tuple(args), kwargs)
         query, key, value, score_mod, block_mask, scale, options, *buffers = args
-        *sizes, mask_mod = block_mask
-        inlined = (*sizes, _runner(mask_mod))
+        *tables, mask_mod = block_mask
+        inlined = (*tables, _runner(mask_mod))
         return math_attention(query, key, value, _runner(score_mod), inlined, scale, options, *buffers)
 
 

@@ -163,6 +163,24 @@ def test_flex_attention():
     assert "32x32xi1" not in kernel.ir("raised")
 
 
+def causal_blocks(queries, keys):
+    return create_block_mask(lambda b, h, i, j: i >= j, None, None, queries, keys, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda q, k, v: flex_attention(q, k, v),
+        lambda q, k, v: flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + 0.1 * (j - i), scale=0.3),
+        lambda q, k, v: flex_attention(q, k, v, block_mask=causal_blocks(q.shape[2], k.shape[2])),
+        lambda q, k, v: flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: torch.tanh(s), return_lse=True)[0],
+    ],
+    ids=["plain", "modified", "mask made inside", "with statistics"],
+)
+def test_flex_attention_without_a_given_block_mask(function):
+    check(function, tensors(*SHAPES))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_dynamic_sizes(causal):
     batch, queries, keys = Dim("batch"), Dim("queries"), Dim("keys")
