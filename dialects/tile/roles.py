@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..mlir import ext, ir
-from ..verification import expect, verifier
+from ..verification import expect, verifier, verify_declared
 from .dialect import Tile, argument, arguments_from, dims_of, expect_arguments, expect_memory, expect_tile
 from .staging import staged_tile
 
@@ -48,6 +48,9 @@ def expect_barriers(name: str, kind: ir.Type) -> None:
     expect(
         fits and str(kind.element_type) == "i64", f"expects {name} to be a memref of 64-bit barriers, but found {kind}"
     )
+
+
+verify_barriers = verifier(lambda op: expect_barriers("the operand", op.barriers.type))
 
 
 def verify_tensor_map(op: ir.OpView) -> None:
@@ -79,7 +82,7 @@ class WarpOp(Tile.Operation, name="warp", traits=[ext.Pure]):
     result: ext.Result[Any]
 
     assembly_format = "attr-dict `:` type(results)"
-    verify_invariants = staticmethod(verifier(lambda op: None))
+    verify_invariants = staticmethod(verify_declared)
 
 
 def verify_set_registers(op: ir.OpView) -> None:
@@ -103,7 +106,7 @@ class InitBarriersOp(Tile.Operation, name="init_barriers"):
     arrivals: ir.IntegerAttr
 
     assembly_format = "$barriers attr-dict `:` functional-type"
-    verify_invariants = staticmethod(verifier(lambda op: expect_barriers("the operand", op.barriers.type)))
+    verify_invariants = staticmethod(verify_barriers)
 
 
 class WaitBarrierOp(Tile.Operation, name="wait_barrier"):
@@ -114,7 +117,7 @@ class WaitBarrierOp(Tile.Operation, name="wait_barrier"):
     behind: ir.IntegerAttr
 
     assembly_format = "$barriers `[` $use `]` attr-dict `:` functional-type"
-    verify_invariants = staticmethod(verifier(lambda op: expect_barriers("the operand", op.barriers.type)))
+    verify_invariants = staticmethod(verify_barriers)
 
 
 class ArriveOp(Tile.Operation, name="arrive"):
@@ -124,7 +127,7 @@ class ArriveOp(Tile.Operation, name="arrive"):
     use: ext.Operand[Any]
 
     assembly_format = "$barriers `[` $use `]` attr-dict `:` functional-type"
-    verify_invariants = staticmethod(verifier(lambda op: expect_barriers("the operand", op.barriers.type)))
+    verify_invariants = staticmethod(verify_barriers)
 
 
 def verify_copy_bulk(op: ir.OpView) -> None:
@@ -175,7 +178,7 @@ class StartTurnsOp(Tile.Operation, name="start_turns"):
     warpgroups: ir.IntegerAttr
 
     assembly_format = "attr-dict"
-    verify_invariants = staticmethod(verifier(lambda op: None))
+    verify_invariants = staticmethod(verify_declared)
 
 
 class TakeTurnOp(Tile.Operation, name="take_turn"):
@@ -184,7 +187,7 @@ class TakeTurnOp(Tile.Operation, name="take_turn"):
     warpgroups: ir.IntegerAttr
 
     assembly_format = "attr-dict"
-    verify_invariants = staticmethod(verifier(lambda op: None))
+    verify_invariants = staticmethod(verify_declared)
 
 
 class PassTurnOp(Tile.Operation, name="pass_turn"):
@@ -193,7 +196,7 @@ class PassTurnOp(Tile.Operation, name="pass_turn"):
     warpgroups: ir.IntegerAttr
 
     assembly_format = "attr-dict"
-    verify_invariants = staticmethod(verifier(lambda op: None))
+    verify_invariants = staticmethod(verify_declared)
 
 
 def verify_any(op: ir.OpView) -> None:
@@ -256,4 +259,4 @@ class MeetOp(Tile.Operation, name="meet"):
     """All warps that compute, and the one that copies, wait for one another."""
 
     assembly_format = "attr-dict"
-    verify_invariants = staticmethod(verifier(lambda op: None))
+    verify_invariants = staticmethod(verify_declared)

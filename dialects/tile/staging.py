@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..mlir import ext, ir
-from ..verification import expect, verifier
+from ..verification import expect, verifier, verify_declared
 from .dialect import (
     Tile,
     argument,
@@ -78,7 +78,7 @@ class CommitCopiesOp(Tile.Operation, name="commit_copies"):
     """See the module."""
 
     assembly_format = "attr-dict"
-    verify_invariants = staticmethod(verifier(lambda op: None))
+    verify_invariants = staticmethod(verify_declared)
 
 
 class WaitCopiesOp(Tile.Operation, name="wait_copies"):
@@ -87,7 +87,7 @@ class WaitCopiesOp(Tile.Operation, name="wait_copies"):
     pending: ir.IntegerAttr
 
     assembly_format = "attr-dict"
-    verify_invariants = staticmethod(verifier(lambda op: None))
+    verify_invariants = staticmethod(verify_declared)
 
 
 def verify_wait_matmuls(op: ir.OpView) -> None:

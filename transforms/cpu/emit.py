@@ -23,9 +23,9 @@ from ...dialects.mlir import arith, ir, memref, scf, vector
 from .body import ORDERED, BodyEvaluator, register_type
 from .combiners import Combiner, combiner
 from .prefetch import L2, Stream
+from .read_ahead import rows_ahead
 from .schedule import Schedule
 from .shuffles import sum_of_lanes, transpose
-from .streams import rows_ahead
 from .structured import NO_LOOP, Operand, Structured
 
 Offsets = tuple[int, ...]
