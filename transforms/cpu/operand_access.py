@@ -1,0 +1,167 @@
+"""Loads and stores of a structured op's operands, as scalars or vectors along the loop of the lanes.
+
+What is contiguous along the lanes is a vector load, masked at the end of the loop; what is not is gathered, or read as
+a square that is transposed in registers; what the lanes do not index is a scalar. i1 is i8 in memory.
+"""
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, memref, vector
+from .body import BodyEvaluator
+from .prefetch import L2
+from .read_ahead import rows_ahead
+from .register_tile import Key, RegisterTile
+from .schedule import Schedule
+from .shuffles import transpose
+from .structured import NO_LOOP, Operand, Structured
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+class OperandAccess:
+    """Reads and writes operands at points of the register tile, in their register types."""
+
+    def __init__(self, op: Structured, schedule: Schedule, tile: RegisterTile, evaluator: BodyEvaluator):
+        self.schedule = schedule
+        self.tile = tile
+        self.evaluator = evaluator
+        self.v, self.lanes = schedule.vector_loop, schedule.lanes
+        self.buffers = {o.number: buffer(o) for o in op.operands}
+        ahead = {o.number: rows_ahead(op, o) for o in op.operands}
+        self.ahead = {number: place for number, place in ahead.items() if place is not None}
+
+    def load(self, operand: Operand, at: dict[int, int]) -> ir.Value:
+        """The operand's scalar or vector at these unroll offsets."""
+        if operand.is_scalar:
+            return self.evaluator.to_register(operand.value)
+        source = self.buffers[operand.number]
+        element = source.type.element_type
+        kind = self._stride_kind(operand)
+        if kind == "none":
+            value = memref.LoadOp(source, self.tile.subscripts(operand, at)).result
+        else:
+            mask = self.tile.mask
+            type_ = ir.VectorType.get([self.lanes], element)
+            if kind == "unit" and mask is None:
+                value = vector.LoadOp(type_, source, self.tile.subscripts(operand, at)).result
+                self._ask_ahead(operand, at)
+            elif kind == "unit":
+                zeros = self._zeros(element)
+                value = vector.MaskedLoadOp(type_, source, self.tile.subscripts(operand, at), mask, zeros).result
+            else:
+                flat, base, lane_offsets = self._strided(operand, at)
+                value = vector.GatherOp(type_, flat, [base], lane_offsets, self._all(), self._zeros(element)).result
+        return self.evaluator.from_memory(value, operand.element)
+
+    def load_all(self, operand: Operand) -> dict[Key, ir.Value]:
+        """All that the register tile needs of the operand."""
+        if self._is_block(operand):
+            return self._load_block(operand)
+        return {
+            (operand.number, offsets): self.load(operand, self.tile.at(operand.loops, offsets))
+            for offsets in self.tile.offsets(sorted(operand.loops))
+        }
+
+    def store(self, operand: Operand, value: ir.Value, at: dict[int, int]) -> None:
+        target = self.buffers[operand.number]
+        kind = self._stride_kind(operand)
+        if kind == "none":
+            stored = self.evaluator.to_memory(value, operand.element)
+            memref.StoreOp(stored, target, self.tile.subscripts(operand, at))
+            return
+        stored = self.evaluator.to_memory(self.evaluator.broadcast(value), operand.element)
+        mask = self.tile.mask
+        if kind == "unit" and mask is None:
+            vector.StoreOp(stored, target, self.tile.subscripts(operand, at))
+        elif kind == "unit":
+            vector.MaskedStoreOp(target, self.tile.subscripts(operand, at), mask, stored)
+        else:
+            flat, base, lane_offsets = self._strided(operand, at)
+            vector.ScatterOp(None, flat, [base], lane_offsets, self._all(), stored)
+
+    def load_run(self, operand: Operand, at: dict[int, int], count: int) -> ir.Value:
+        """`count` elements that stand side by side along the operand's last dimension."""
+        source = self.buffers[operand.number]
+        kind = ir.VectorType.get([count], source.type.element_type)
+        value = vector.LoadOp(kind, source, self.tile.subscripts(operand, at)).result
+        return self.evaluator.from_memory(value, operand.element)
+
+    def store_run(self, operand: Operand, value: ir.Value, at: dict[int, int]) -> None:
+        stored = self.evaluator.to_memory(value, operand.element)
+        vector.StoreOp(stored, self.buffers[operand.number], self.tile.subscripts(operand, at))
+
+    def _stride_kind(self, operand: Operand) -> str:
+        return "none" if self.v == NO_LOOP else operand.stride_kind(self.v)
+
+    def _is_block(self, operand: Operand) -> bool:
+        """True if the current tile of the operand is a full square, contiguous across the lanes."""
+        across = self.schedule.transposed
+        return (
+            across in operand.loops
+            and across == operand.dims[-1]
+            and operand.stride_kind(self.v) == "strided"
+            and self.tile.count(across) == self.lanes
+            and self.tile.mask is None
+            and all(self.tile.count(d) == 1 for d in operand.loops if d != across)
+        )
+
+    def _load_block(self, operand: Operand) -> dict[Key, ir.Value]:
+        """A square along the loop across, a vector per lane, transposed."""
+        source = self.buffers[operand.number]
+        type_ = ir.VectorType.get([self.lanes], source.type.element_type)
+        subscripts = self.tile.subscripts(operand, dict.fromkeys(operand.loops, 0))
+        position = operand.dims.index(self.v)
+        base, rows = subscripts[position], []
+        for lane in range(self.lanes):
+            subscripts[position] = arith.addi(base, build.index(lane)) if lane else base
+            rows.append(vector.LoadOp(type_, source, subscripts).result)
+        loops, found = sorted(operand.loops), {}
+        for offset, column in enumerate(transpose(rows)):
+            offsets = tuple(offset if d == self.schedule.transposed else 0 for d in loops)
+            found[operand.number, offsets] = self.evaluator.from_memory(column, operand.element)
+        return found
+
+    def _ask_ahead(self, operand: Operand, at: dict[int, int]) -> None:
+        """Asks for what a streamed operand is read at later; where that is past its end it does no harm."""
+        found = self.ahead.get(operand.number)
+        if found is not None:
+            position, rows = found
+            subscripts = self.tile.subscripts(operand, at)
+            subscripts[position] = arith.addi(subscripts[position], build.index(rows))
+            memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L2, True)
+
+    def _all(self) -> ir.Value:
+        mask = self.tile.mask
+        return self.evaluator.broadcast(build.constant(ir.IntegerType.get_signless(1), 1)) if mask is None else mask
+
+    def _zeros(self, element: ir.Type) -> ir.Value:
+        return self.evaluator.broadcast(build.constant(element, 0))
+
+    def _strided(self, operand: Operand, at: dict[int, int]) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """A buffer as one flat run of elements, the position in it, and the lanes' offsets from there."""
+        source = self.buffers[operand.number]
+        rank = len(operand.dims)
+        meta = memref.ExtractStridedMetadataOp(source)
+        offset, strides = meta.results[1], list(meta.results)[2 + rank : 2 + 2 * rank]
+        position = build.index(0)
+        for subscript, stride in zip(self.tile.subscripts(operand, at), strides, strict=True):
+            position = arith.addi(position, arith.muli(subscript, stride))
+        stride = strides[operand.dims.index(self.v)]
+        layout = ir.Attribute.parse("strided<[1], offset: ?>")
+        flat_type = ir.MemRefType.get([DYNAMIC], source.type.element_type, layout, source.type.memory_space)
+        extent = build.index(1 << 40)  # the accesses stay inside, by the bounds of the loops
+        flat = memref.ReinterpretCastOp(
+            flat_type, meta.results[0], [offset], [extent], [], [DYNAMIC], [DYNAMIC], [1]
+        ).result
+        steps = vector.StepOp(ir.VectorType.get([self.lanes], ir.IndexType.get())).result
+        lane = arith.muli(steps, self.evaluator.broadcast(stride))
+        return flat, position, lane
+
+
+def buffer(operand: Operand) -> ir.Value:
+    """What to access; bytes in place of i1, whose vectors would be packed bits."""
+    if operand.is_scalar or operand.element != ir.IntegerType.get_signless(1):
+        return operand.value
+    kind = operand.value.type
+    as_bytes = ir.MemRefType.get(kind.shape, ir.IntegerType.get_signless(8), kind.layout, kind.memory_space)
+    cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[as_bytes], operands=[operand.value])
+    return cast.result
