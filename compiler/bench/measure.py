@@ -167,9 +167,9 @@ class Worker:
             self.times = []
 
     @property
-    def best_rate(self) -> float:
-        """For roofs: work per second in the fastest round."""
-        return self.about["work"] / min(self.times)
+    def rate(self) -> float:
+        """For roofs: work per second, the median over the rounds, as for contenders: both had the same neighbours."""
+        return self.about["work"] / statistics.median(self.times)
 
     def close(self) -> None:
         self.process.kill()
@@ -232,7 +232,7 @@ def _expected(graph: Attention, init: str, seed: int, folder: str) -> tuple[int,
 
 def _of_gpu(graph: Attention, answers: dict[str, dict[str, Any]], rows: int | None) -> Measured:
     """What a GPU's process answered."""
-    rates = {name: found["work"] / min(found["times"]) for name, found in answers.items() if "work" in found}
+    rates = {name: found["work"] / statistics.median(found["times"]) for name, found in answers.items() if "work" in found}
     reading = rates.pop("copy", None)
     results = [
         _result(name, found, graph, found.get("times", [])) for name, found in answers.items() if "work" not in found
@@ -262,7 +262,7 @@ def _measured(graph: Attention, threads: int, workers: Sequence[Worker], rows: i
         if job.kind == "contender":
             results.append(_result(job.name, about, graph, worker.times))
         elif worker.times and job.kind == "peak":
-            peaks[job.name] = worker.best_rate
+            peaks[job.name] = worker.rate
         elif worker.times:
-            reading = worker.best_rate
+            reading = worker.rate
     return Measured(graph, threads, results, peaks, reading, rows)
