@@ -18,39 +18,29 @@ folder exceeds its limit, the entries whose last use is longest ago are removed.
 """
 
 import collections
-import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import os
 import pathlib
 import struct
-import tempfile
 import threading
-import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dialects.diagnostic import Diagnostic
-from ..transforms.cpu.matrix_unit import matrix_unit
-from ..transforms.host import cache_bytes, host_features
-from . import env
-from .diagnostics import user_error
-from .runtime import cpu, elf
-from .runtime.signature import Signature, Slot
-from .shapes import Dimensions
+from . import cache_files as files
+from .cache_key import FORMAT
+from .runtime.signature import Dimensions, Signature, Slot
 
 if TYPE_CHECKING:
-    from .api import Options
+    pass
 
-MAGIC = b"attn-opt kernel 4\n"
+MAGIC = f"{FORMAT}\n".encode()
 KERNELS_IN_MEMORY = 256
 _SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
 _CHECKSUM = hashlib.sha256().digest_size
-# What does not change the code: it is about who listens. Of threads it is how many there will be that matters.
-_FREE_OPTIONS = ("threads", "listener")
 
 
 class Texts(Mapping[str, str]):
@@ -88,50 +78,7 @@ class Compiled:
 
 
 def enabled() -> bool:
-    return _get("CACHE")
-
-
-def key(text: str, kind: str, target: str, options: "Options") -> str:
-    """The name of what `text` compiles to; `kind` tells the texts of the IR from those of sources."""
-    parts = [kind, target, f"workers={options.workers if target == 'cpu' else 0}", *_environment()]
-    for field in dataclasses.fields(options):
-        if field.name not in _FREE_OPTIONS:
-            value = getattr(options, field.name)
-            plain = value if value is None or isinstance(value, str | bool | int | float) else tuple(map(int, value))
-            parts.append(f"{field.name}={plain!r}")
-    return hashlib.sha256("\0".join([*parts, text]).encode()).hexdigest()
-
-
-@functools.cache
-def _environment() -> tuple[str, ...]:
-    """What else a kernel depends on: this package, the bindings, the host."""
-    from ..dialects.mlir import execution_engine
-
-    ours = hashlib.sha256()
-    package = os.path.dirname(os.path.dirname(__file__))
-    for folder, inner in (("dialects", True), ("transforms", True), ("compiler", False), ("compiler/runtime", False)):
-        for path in _sources_in(os.path.join(package, folder), inner):
-            ours.update(path.removeprefix(package).encode())
-            with open(path, "rb", buffering=0) as file:
-                ours.update(file.read())
-    with os.scandir(os.path.join(os.path.dirname(execution_engine.__file__ or ""), "_mlir_libs")) as found:
-        theirs = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in found if ".so" in e.name)
-    # The unit is what the process may use, too: asking for it is what loading a kernel that needs it takes.
-    caches = (cache_bytes(1), cache_bytes(2))
-    host = (sorted(host_features()), matrix_unit(), caches, os.uname().machine, cpu.openmp_library())
-    return MAGIC.decode(), ours.hexdigest(), repr(theirs), repr(host)
-
-
-def _sources_in(folder: str, inner: bool) -> list[str]:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    paths = []
-    for entry in entries:
-        if entry.name.endswith(".py"):
-            paths.append(entry.path)
-        elif inner and entry.is_dir():
-            paths += _sources_in(entry.path, inner)
-    return paths
+    return files.setting("CACHE")
 
 
 # In this process.
@@ -158,7 +105,7 @@ def find_source(source: str, filename: str) -> tuple[Compiled, list[Diagnostic]]
     text = _sources.get(source)
     try:
         if text is None:
-            text = (_folder() / f"{source}.source").read_bytes().decode()
+            text = (files.folder() / f"{source}.source").read_bytes().decode()
         about = json.loads(text)
         key, said = about["key"], [_diagnostic(one, filename) for one in about["said"]]
         found = find(key) if len(key) == 2 * _CHECKSUM and key.isalnum() else None
@@ -178,30 +125,32 @@ def keep(key: str, compiled: Compiled) -> None:
     image = compiled.runtime.object_file()
     try:
         _loaded(image, compiled.signature, compiled.target)
-    except elf.LoadError:
+    except ValueError:  # an elf.LoadError
         return
-    _write(f"{key}.kernel", _packed(compiled, image))
+    files.write(f"{key}.kernel", _packed(compiled, image))
 
 
 def _loaded(image: bytes, signature: Signature, target: str) -> Any:
-    """The kernel of an image. Raises elf.LoadError."""
+    """The kernel of an image. Raises ValueError."""
     if target == "nvidia":
         from .runtime import cuda
 
         return cuda.CudaKernel(cuda.Image.unpacked(image), signature)
+    from .runtime import cpu
+
     return cpu.CpuKernel.load(image, signature)
 
 
 def code_folder() -> pathlib.Path | None:
     """Where machine code for GPUs is kept, which their drivers make; None where nothing is."""
-    return _folder() if enabled() else None
+    return files.folder() if enabled() else None
 
 
 def keep_source(source: str, key: str, said: Sequence[Diagnostic], filename: str) -> None:
     """Keeps that a source text, by its key, has the IR of `key`, and what was said of it."""
     text = json.dumps({"key": key, "said": [_plain(one, filename) for one in said]})
     _remember(_sources, source, text)
-    _write(f"{source}.source", text.encode())
+    files.write(f"{source}.source", text.encode())
 
 
 def _plain(found: Diagnostic, filename: str) -> list:
@@ -253,7 +202,7 @@ def _packed(compiled: Compiled, image: bytes) -> bytes:
 
 
 def _unpacked(data: bytes) -> Compiled:
-    """Raises ValueError or elf.LoadError."""
+    """Raises ValueError."""
     start = len(MAGIC) + _CHECKSUM
     body = memoryview(data)[start:]
     if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
@@ -276,66 +225,13 @@ def _unpacked(data: bytes) -> Compiled:
     return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"], about["target"])
 
 
-# On disk.
-def _get(name: str) -> Any:
-    try:
-        return env.get(name)
-    except env.VariableError as error:
-        raise user_error(str(error)) from None
-
-
-def _folder() -> pathlib.Path:
-    chosen = _get("CACHE_DIR")
-    if chosen:
-        return pathlib.Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (pathlib.Path(base) if os.path.isabs(base) else pathlib.Path(os.path.expanduser("~/.cache"))) / "attn-opt"
-
-
 def _read(key: str) -> Compiled | None:
-    path = _folder() / f"{key}.kernel"
+    path = files.folder() / f"{key}.kernel"
     try:
         found = _unpacked(path.read_bytes())
         os.utime(path)
         return found
     except OSError:
         return None
-    except (ValueError, elf.LoadError):  # damaged, or of a system that has changed: what is compiled now replaces it
+    except ValueError:  # damaged, or of a system that has changed: what is compiled now replaces it
         return None
-
-
-def _write(name: str, data: bytes) -> None:
-    folder = _folder()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix="new-", delete=False) as file:
-            try:
-                file.write(data)
-                file.close()
-                os.replace(file.name, folder / name)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-        _limit(folder)
-    except OSError as error:
-        if _get("CACHE_DIR"):  # someone wants it there
-            warnings.warn(f"kernels are not cached in {folder}: {error.strerror or error}", stacklevel=2)
-
-
-def _limit(folder: pathlib.Path) -> None:
-    """Removes the files whose last use is longest ago, to three quarters of the limit, where it is exceeded."""
-    files = []
-    with os.scandir(folder) as found:
-        for entry in found:
-            with contextlib.suppress(OSError):  # someone else removed it
-                status = entry.stat()
-                files.append((status.st_mtime_ns, status.st_size, entry.path))
-    limit, total = _get("CACHE_LIMIT") << 20, sum(size for _, size, _ in files)
-    if total <= limit:
-        return
-    for _, size, path in sorted(files):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        total -= size
-        if total <= limit * 3 // 4:
-            return

@@ -5,6 +5,8 @@ parser, verifiers, passes, the command line. An error of ours (a bug) is told by
 it again.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import pathlib

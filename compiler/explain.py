@@ -1,11 +1,8 @@
-"""What was found, fused, left alone and why while a module was compiled: recorded by pass, then told as text.
+"""What was found, fused, left alone and why while a module was compiled, as text.
 
-    hook = Recorder()
-    with hook:
-        pass_manager.run(items, module, hooks=[hook], listener=hook.listener(listener))
-    print(explanation(hook.record, "f", "cpu"))
+    print(explanation(recorder.record, "f", "cpu"))
 
-A record is plain data, so that it can be kept with a compiled kernel:
+A record (`recording.Recorder`) is plain data, so that it can be kept with a compiled kernel:
 
     {"entries": [{"pass": "fuse-attention", "severity": "remark", "place": ["f.mlir", 3, 8], "message": …,
                   "details": {…}}],
@@ -13,74 +10,14 @@ A record is plain data, so that it can be kept with a compiled kernel:
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..dialects.diagnostic import Diagnostic, place_of
-from ..dialects.mlir import ir
-from ..transforms import passes
+from ..dialects.diagnostic import Diagnostic
 from .counts import LEFT
-from .pass_manager import Stage, Timing
 
 Record = dict[str, Any]
-Listener = Callable[[Diagnostic], None]
 WIDTH = 100
-
-
-class Recorder(Timing):
-    """Keeps what the passes report and how long each takes. A context manager: it listens within the block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.entries: list[dict[str, Any]] = []
-        self._stage = ""
-        self._details: dict[str, Any] = {}
-        self._listening = passes.listening(self._on_report)
-
-    def __enter__(self) -> "Recorder":
-        self._listening.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._listening.__exit__(*error)
-
-    def before(self, stage: Stage, module: ir.Operation) -> None:
-        self._stage = stage.name
-        super().before(stage, module)
-
-    def _on_report(self, report: passes.Report) -> None:
-        self._add(report.severity, place_of(report.location), report.message, report.details)
-
-    def listener(self, listener: Listener | None) -> Listener:
-        """For the pass manager: keeps what upstream says too, and passes everything on."""
-
-        def hear(found: Diagnostic) -> None:
-            last = self.entries[-1] if self.entries else {}
-            if (last.get("severity"), last.get("message")) != (found.severity, found.message):
-                self._add(found.severity, (found.file, found.line, found.col), found.message, {})
-            if listener:
-                listener(found)
-
-        return hear
-
-    def _add(self, severity: str, place: Sequence[Any] | None, message: str, details: dict[str, Any]) -> None:
-        self.entries.append(
-            {
-                "pass": self._stage,
-                "severity": severity,
-                "place": list(place) if place else ["", 0, 0],
-                "message": message,
-                "details": details,
-            }
-        )
-
-    def timed(self, name: str, seconds: float) -> None:
-        """Notes how long something took that is no pass."""
-        self.seconds.append((name, seconds))
-
-    @property
-    def record(self) -> Record:
-        return {"entries": self.entries, "seconds": [list(one) for one in self.seconds]}
 
 
 def relocated(record: Record, said: Sequence[Diagnostic]) -> Record:

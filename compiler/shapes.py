@@ -5,30 +5,17 @@ its operands. Dimensions are unified through the ops, so that arrays can be chec
 ends, and sizes can be made up that fit together.
 """
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured
+from .runtime.signature import Dimensions
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 # A dimension of a tensor, or the value of an `index`.
 Node = tuple[ir.Value, int]
-
-
-@dataclasses.dataclass
-class Dimensions:
-    """Groups of argument dimensions, as (argument, dimension), that are equal, with their size where it is static.
-
-    An argument of type `index` that is used as a size is in a group too, as (argument, None).
-    """
-
-    groups: list[list[tuple[int, int | None]]]
-    sizes: list[int | None]
 
 
 def argument_dimensions(function: ir.OpView) -> Dimensions:
@@ -76,11 +63,6 @@ class _Classes:
         values = list(values)
         for d in range(min(map(_rank, values), default=0)):
             self.unify((value, d) for value in values)
-
-
-def size_of(array: np.ndarray, d: int | None) -> int:
-    """The size of dimension `d` of an argument, or its value where `d` is None."""
-    return int(array) if d is None else array.shape[d]
 
 
 def _rank(value: ir.Value) -> int:

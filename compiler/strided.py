@@ -10,6 +10,8 @@ dimension other than the last one that is contiguous becomes the last one::
       %0 = linalg.transpose ins(%k) … permutation = [0, 1, 3, 2]       // fused into the tiles that are read
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import threading
@@ -19,15 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dialects import build
-from ..dialects.assembly import print_module
 from ..dialects.diagnostic import DiagnosedError
 from ..dialects.mlir import ir
 from .diagnostics import Bug
 from .runtime.signature import BUFFER_LAYOUT, NotContiguous, Signature
 
 if TYPE_CHECKING:
-    from .api import Kernel, Options
+    from .kernel import Kernel
+    from .options import Options
 
 # Per argument that is not contiguous: its position, and the dimension along which its elements are neighbours.
 Units = tuple[tuple[int, int], ...]
@@ -44,7 +45,7 @@ class Bound(list):
 class Variants:
     """The variants of one kernel, of whose stages `texts` are the IR."""
 
-    def __init__(self, texts: Mapping[str, str], signature: Signature, target: str, options: "Options"):
+    def __init__(self, texts: Mapping[str, str], signature: Signature, target: str, options: Options):
         self._texts, self._signature, self._target = texts, signature, target
         self._options = dataclasses.replace(options, entry=signature.name, listener=None)
         self._found: dict[Units, Kernel | None] = {}
@@ -66,12 +67,12 @@ class Variants:
             moved[i] = arrays[i].transpose(_stored(arrays[i].ndim, unit))
         return Bound(moved, kernel._runtime)
 
-    def _compiled(self, units: Units) -> "Kernel | None":
-        from . import api
+    def _compiled(self, units: Units) -> Kernel | None:
+        from .api import compile_text
 
         try:
             text = strided_text(self._texts["graph"], self._signature.name, units)
-            return api.compile_text(text, "<strided>", self._target, self._options)
+            return compile_text(text, "<strided>", self._target, self._options)
         except (DiagnosedError, Bug) as error:
             listed = ", ".join(str(i) for i, _ in units)
             warnings.warn(
@@ -85,10 +86,11 @@ class Variants:
 
 def strided_text(text: str, name: str, units: Units) -> str:
     """The graph `text` whose function `name` takes these arguments with any strides; see the module."""
-    from . import api
+    from ..dialects.assembly import print_module
+    from .sources import find_entry, load_text
 
-    module = api.load_text(text, "<strided>")
-    function = api.find_entry(module, name)
+    module = load_text(text, "<strided>")
+    function = find_entry(module, name)
     with module.context, function.operation.location:
         block = function.regions[0].blocks[0]
         attributes = (
@@ -115,6 +117,8 @@ def _stored(rank: int, unit: int) -> tuple[int, ...]:
 
 def _move_last(block: ir.Block, number: int, unit: int) -> None:
     """Makes dimension `unit` the last one of an argument; its users get it transposed."""
+    from ..dialects import build
+
     argument = block.arguments[number]
     kind = argument.type
     stored = _stored(kind.rank, unit)

@@ -1,5 +1,7 @@
 """What the IR can say: the bindings, our dialects, their assembly and their tiling."""
 
+from __future__ import annotations
+
 from .mlir import ir
 
 

@@ -1,5 +1,7 @@
 """A message about a place in a source file, and the error that carries several of them."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -18,14 +20,14 @@ class Diagnostic:
     line: int
     col: int
     message: str
-    notes: tuple["Diagnostic", ...] = ()
+    notes: tuple[Diagnostic, ...] = ()
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.col}: " if self.line else f"{self.file}: " if self.file else ""
         return f"{place}{self.severity}: {self.message}"
 
     @staticmethod
-    def from_mlir(found: Any, default_file: str = "") -> "Diagnostic":
+    def from_mlir(found: Any, default_file: str = "") -> Diagnostic:
         """From the bindings' Diagnostic or DiagnosticInfo."""
         file, line, col = place_of(found.location) or (default_file, 0, 0)
         notes = tuple(Diagnostic.from_mlir(note, default_file) for note in found.notes)

@@ -7,6 +7,8 @@ import pathlib
 import platform
 import sys
 
+from .passes import PassError
+
 DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
 
 
@@ -62,3 +64,32 @@ def cache_bytes(level: int) -> int:
         except (OSError, ValueError):
             continue
     return DEFAULT_CACHES[level]
+
+
+# Instructions that multiply matrices of narrow types:
+#   amx-fp16  tiles of 16 × 16 sums, each of 32 products of bf16 or f16 per step (AMX-TILE, AMX-BF16, AMX-FP16)
+#   amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`cpu/tile_panels.py`)
+#   dot       vectors of 16 sums, each of two products of bf16 (AVX512-BF16)
+#   none      f32 multiply-adds
+# CPUs that have tiles run the dot product at half the rate of f32's multiply-adds: it is for those that have none.
+UNITS = ("amx-fp16", "amx-bf16", "dot", "none")
+AMX_FEATURES = {"amx_tile", "amx_bf16"}
+DOT_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512_bf16"}
+
+
+def matrix_unit(choice: str = "") -> str:
+    """The unit in use: `choice`, or the best that the host has and the system lets this process use."""
+    if choice:
+        if choice not in UNITS:
+            raise PassError(f"unknown matrix instructions '{choice}'; known: {', '.join(UNITS)}")
+        return choice
+    if host_features() >= AMX_FEATURES:
+        if not tiles_allowed():
+            return "none"
+        return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
+    return "dot" if host_features() >= DOT_FEATURES else "none"
+
+
+def is_refused() -> bool:
+    """True if the host has tiles that this process may not use."""
+    return host_features() >= AMX_FEATURES and not tiles_allowed()

@@ -14,6 +14,8 @@ the options of the command line, its docstring shows the IR before and after::
 To add a pass, write its file and add its path to ``PASSES``. Files are imported on first use.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import importlib
 from collections.abc import Callable
@@ -131,7 +133,7 @@ class listening:
     def __init__(self, listener: Callable[[Report], None]):
         self.listener = listener
 
-    def __enter__(self) -> "listening":
+    def __enter__(self) -> listening:
         _listeners.append(self.listener)
         return self
 

@@ -19,8 +19,7 @@ from ...transforms.host import host_features, tiles_allowed
 from .. import pass_manager, pipelines
 from ..graphs import Attention
 from ..runtime import cpu
-from ..runtime.signature import Signature, Slot
-from ..shapes import Dimensions
+from ..runtime.signature import Dimensions, Signature, Slot
 
 ACCUMULATORS, STEPS = 24, 20_000
 TILE_FEATURES = {"bf16": "amx_bf16", "f16": "amx_fp16"}

@@ -10,6 +10,8 @@ strides…), results are descriptors that it fills in. Results own memory that t
 place, and it is freed with the last array that looks at it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import ctypes.util
@@ -138,7 +140,7 @@ class CpuKernel:
         self._lay_out()
 
     @classmethod
-    def load(cls, image: bytes, signature: Signature) -> "CpuKernel":
+    def load(cls, image: bytes, signature: Signature) -> CpuKernel:
         """The kernel whose object file is `image`. Raises elf.LoadError."""
         return cls(elf.load(image, symbol_sources()), signature)
 
@@ -254,7 +256,7 @@ class _Result:
     typestr: str
 
     @classmethod
-    def of(cls, slot: Slot, position: int, offset: int) -> "_Result":
+    def of(cls, slot: Slot, position: int, offset: int) -> _Result:
         offset += WORD * position
         typestr = "<V2" if slot.element == "bf16" else slot.dtype.str
         return cls(slot, slot.dtype, offset, offset // WORD, len(slot.shape or ()), typestr)

@@ -31,7 +31,7 @@ _FIELDS = {1: ("<Q", False), 2: ("<i", True), 4: ("<i", True), 10: ("<I", False)
 _PAGE = mmap.PAGESIZE
 
 
-class LoadError(Exception):
+class LoadError(ValueError):
     """The object cannot be loaded: it is none, or holds what this loader does not know, or a symbol is nowhere."""
 
 

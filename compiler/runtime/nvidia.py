@@ -3,7 +3,7 @@
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
 from . import cuda, ptx
-from .program import host_program
+from .host_program import host_program
 
 
 def make_image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.Image, dict[str, str]]:

@@ -1,5 +1,7 @@
 """What a compiled function takes and returns, and how Python's arrays are bound to it."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import warnings
@@ -11,7 +13,6 @@ import numpy as np
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ..diagnostics import diagnostic, user_error
-from ..shapes import Dimensions, argument_dimensions, size_of
 
 WORD = 8  # bytes; pointers, sizes and strides are words
 BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
@@ -31,7 +32,7 @@ class Slot:
     strided: bool = False
 
     @classmethod
-    def of(cls, kind: ir.Type) -> "Slot":
+    def of(cls, kind: ir.Type) -> Slot:
         if isinstance(kind, ir.RankedTensorType | ir.MemRefType):
             shape = tuple(None if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
             return cls(str(kind.element_type), shape)
@@ -91,6 +92,17 @@ def slot_of(kind: ir.Type, function: ir.OpView) -> Slot:
     raise DiagnosedError([diagnostic("error", problem, function.operation.location)])
 
 
+@dataclasses.dataclass
+class Dimensions:
+    """Groups of argument dimensions, as (argument, dimension), that are equal, with their size where it is static.
+
+    An argument of type `index` that is used as a size is in a group too, as (argument, None).
+    """
+
+    groups: list[list[tuple[int, int | None]]]
+    sizes: list[int | None]
+
+
 @dataclasses.dataclass(frozen=True)
 class Signature:
     """The types of a function's arguments and results, and which dimensions of the arguments are equal."""
@@ -101,7 +113,9 @@ class Signature:
     dimensions: Dimensions
 
     @staticmethod
-    def of(function: ir.OpView) -> "Signature":
+    def of(function: ir.OpView) -> Signature:
+        from ..shapes import argument_dimensions
+
         kind = function.type
         strided = set()
         if "arg_attrs" in function.operation.attributes:
@@ -169,6 +183,11 @@ class Signature:
             static = [(d, size) for d, size in enumerate(shape) if size is not None]
             slots.append((slot.dtype, shape, len(shape), static if None in shape else None, slot))
         return slots, groups
+
+
+def size_of(array: np.ndarray, d: int | None) -> int:
+    """The size of dimension `d` of an argument, or its value where `d` is None."""
+    return int(array) if d is None else array.shape[d]
 
 
 class NotContiguous(list):

@@ -41,16 +41,19 @@ def _command(arguments: list[str]) -> int:
 
 
 def _run(options: Options, printer: Printer) -> int:
-    from .. import api
+    from ..api import compile_text
+    from ..options import check_target
+    from ..runtime.signature import Signature
+    from ..sources import find_entry, load_text, read
     from . import arrays, checking
 
-    api.check_target(options.target)
-    text = sys.stdin.read() if options.input == "-" else api.read(options.input)
+    check_target(options.target)
+    text = sys.stdin.read() if options.input == "-" else read(options.input)
     name = "<stdin>" if options.input == "-" else options.input
     printer.add_source(name, text)
-    graph = api.load_text(text, name)
-    function = api.find_entry(graph, options.entry)
-    signature = api.Signature.of(function)
+    graph = load_text(text, name)
+    function = find_entry(graph, options.entry)
+    signature = Signature.of(function)
     if options.outputs:
         arrays.check_outputs(options.outputs, signature)
     given = options.inputs
@@ -60,7 +63,7 @@ def _run(options: Options, printer: Printer) -> int:
     print(f"{name}: {arrays.describe(signature, inputs, seed)}", flush=True)
 
     start = time.perf_counter()
-    kernel = api.compile_text(text, name, options.target, options.compile_options(printer))
+    kernel = compile_text(text, name, options.target, options.compile_options(printer))
     print(f"compiled for {options.target} in {time.perf_counter() - start:.2f} s", flush=True)
     _print_ir(kernel, options.print_ir)
     runner = kernel if options.target == "cpu" else kernel.on_host()

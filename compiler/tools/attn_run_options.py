@@ -51,7 +51,7 @@ class Options:
     report: str
 
     def compile_options(self, printer: Printer) -> Any:
-        from ..api import Options as CompileOptions
+        from ..options import Options as CompileOptions
 
         return CompileOptions(
             self.entry, self.fuse, self.tile_sizes, self.tile_interchange, self.threads, listener=printer

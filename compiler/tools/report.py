@@ -16,6 +16,7 @@ from ..diagnostics import Listener, user_error
 from ..ir_printing import PrintOptions
 from ..pass_manager import Hook, Stage
 from ..pipelines import STAGE_AFTER
+from ..recording import Recorder
 from . import tile_picture
 from .report_style import SCRIPT, STYLE
 
@@ -70,7 +71,7 @@ class Watch:
     """Gathers what a report shows, from one module after the other."""
 
     def __init__(self) -> None:
-        self.recorder = explain.Recorder()
+        self.recorder = Recorder()
         self.levels: list[Levels] = []
 
     def module(

@@ -5,9 +5,10 @@ import ctypes
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
-from attn_opt.compiler.api import Signature, find_entry, load_text
 from attn_opt.compiler.graphs import Attention as Graph
 from attn_opt.compiler.runtime import cuda_driver, ptx
+from attn_opt.compiler.runtime.signature import Signature
+from attn_opt.compiler.sources import find_entry, load_text
 from attn_opt.compiler.tools import arrays, checking
 from narrow_attention import NarrowAttention as Attention
 

@@ -109,9 +109,9 @@ def test_refused_tiles(monkeypatch):
     """Where the system forbids tiles, f32 multiply-adds compute, with a warning."""
     from attn_opt.transforms.passes import listening
 
-    monkeypatch.setattr(matrix_unit, "tiles_allowed", lambda: False)
-    monkeypatch.setattr(matrix_unit, "host_features", lambda: matrix_unit.AMX_FEATURES | matrix_unit.DOT_FEATURES)
-    assert matrix_unit.matrix_unit() == "none"
+    monkeypatch.setattr(host, "tiles_allowed", lambda: False)
+    monkeypatch.setattr(host, "host_features", lambda: host.AMX_FEATURES | host.DOT_FEATURES)
+    assert host.matrix_unit() == "none"
     reports = []
     with listening(reports.append):
         check(dataclasses.replace(PLAIN, element="bf16"), "")

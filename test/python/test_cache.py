@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from attn_opt.compiler import CompileError, cache, compile, stats
+from attn_opt.compiler import CompileError, cache, cache_files, compile, stats
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 
@@ -231,7 +231,7 @@ def test_the_folder_is_bounded_and_keeps_what_is_used(folder, monkeypatch):
     monkeypatch.setenv("ATTN_OPT_CACHE_LIMIT", "1")
     compile(ADD)
     for i in range(5):  # files that were used before
-        cache._write(f"{i}.kernel", bytes(300 << 10))
+        cache_files.write(f"{i}.kernel", bytes(300 << 10))
     total = sum(path.stat().st_size for path in folder.iterdir())
     assert total <= 1 << 20
     assert (folder / "4.kernel").exists() and not (folder / "0.kernel").exists()

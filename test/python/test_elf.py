@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.runtime import cpu, elf
-from attn_opt.compiler.runtime.signature import Signature, Slot
-from attn_opt.compiler.shapes import Dimensions
+from attn_opt.compiler.runtime.signature import Dimensions, Signature, Slot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -250,7 +250,7 @@ def test_kernels_and_machine_code_are_kept(monkeypatch, tmp_path):
         assert first.calls["cuLinkComplete"] == 1
     cache.forget()
     with fake_driver() as second:
-        monkeypatch.setattr("attn_opt.compiler.api._lower", None)
+        monkeypatch.setattr("attn_opt.compiler.lowering.lower", None)
         kernel = compile(graph(), target="nvidia", arch="sm_80")
         kernel(*inputs)
         assert kernel.stages() == stages and ".entry" in kernel.ir("ptx")

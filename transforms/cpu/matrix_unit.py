@@ -1,13 +1,6 @@
-"""Which instructions multiply matrices of narrow types on this machine, and which contractions they suit.
+"""Which contractions suit the instructions that multiply matrices of narrow types (`host.matrix_unit`).
 
-    amx-fp16  tiles of 16 × 16 sums, each of 32 products of bf16 or f16 per step (AMX-TILE, AMX-BF16, AMX-FP16)
-    amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`tile_panels`)
-    dot       vectors of 16 sums, each of two products of bf16 (AVX512-BF16)
-    none      f32 multiply-adds
-
-CPUs that have tiles run the dot product at half the rate of f32's multiply-adds: it is for those that have none.
-
-Chosen by the host's features; the option `matrix` of the passes that ask forces one. What is no sum of products of two
+The option `matrix` of the passes that ask forces some. What is no sum of products of two
 inputs, or has too few rows to fill tiles, stays with the vectors.
 """
 
@@ -16,33 +9,11 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..host import host_features, tiles_allowed
-from ..passes import PassError
+from ..host import UNITS, is_refused, matrix_unit
 from ..rewriting import defining_op, ops_in
 
-UNITS = ("amx-fp16", "amx-bf16", "dot", "none")
 MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
-AMX_FEATURES = {"amx_tile", "amx_bf16"}
-DOT_FEATURES = {"avx512f", "avx512bw", "avx512vl", "avx512_bf16"}
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
-
-
-def matrix_unit(choice: str = "") -> str:
-    """The unit in use: `choice`, or the best that the host has and the system lets this process use."""
-    if choice:
-        if choice not in UNITS:
-            raise PassError(f"unknown matrix instructions '{choice}'; known: {', '.join(UNITS)}")
-        return choice
-    if host_features() >= AMX_FEATURES:
-        if not tiles_allowed():
-            return "none"
-        return "amx-fp16" if "amx_fp16" in host_features() else "amx-bf16"
-    return "dot" if host_features() >= DOT_FEATURES else "none"
-
-
-def is_refused() -> bool:
-    """True if the host has tiles that this process may not use."""
-    return host_features() >= AMX_FEATURES and not tiles_allowed()
 
 
 @dataclass(frozen=True)
@@ -146,3 +117,17 @@ def _unconverted(value: ir.Value) -> ir.Value:
 def is_for_matrix_unit(loop: ir.Operation, unit: str) -> bool:
     """True if a contraction in the loop is computed by the matrix unit: its layout is that of tiles then."""
     return any(suits(generic, unit) for generic in ops_in(loop, "linalg.generic"))
+
+
+__all__ = [
+    "MATRIX_OPTION",
+    "MIN_ROWS",
+    "Product",
+    "is_for_matrix_unit",
+    "is_native",
+    "is_refused",
+    "matrix_unit",
+    "multiplies",
+    "product_of",
+    "suits",
+]

@@ -1,0 +1,145 @@
+"""What compiling gives: a `Kernel`, which is called with arrays and shows its IR at every stage."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dialects.diagnostic import DiagnosedError, Diagnostic
+from . import cache, explain
+from .cache import Compiled
+from .diagnostics import user_error
+from .options import Options, default_threads
+from .runtime.signature import NotContiguous, Signature
+from .strided import Bound, Variants
+
+
+class CompileError(DiagnosedError):
+    """The source cannot be compiled, or a kernel not be called so; str() is the whole diagnostic."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]):
+        super().__init__(diagnostics)
+        self.args = ("\n".join(str(d) for one in self.diagnostics for d in (one, *one.notes)),)
+
+
+def _general(texts: Mapping[str, str], options: Options) -> Any:
+    """The runtime of the same graph's kernel that takes arrays of any strides."""
+    from .api import compile_text
+
+    general = dataclasses.replace(options, any_strides=True, listener=None)
+    return compile_text(texts["graph"], "<graph>", "nvidia", general)._runtime
+
+
+class Kernel:
+    """A compiled function. Call it with arrays; `ir(stage)` is its IR at a stage, `stages()` names them."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        target: str,
+        texts: Mapping[str, str],
+        runtime: Any,
+        threads: int | None = None,
+        record: explain.Record | None = None,
+        variants: Variants | None = None,
+    ):
+        self.signature = signature
+        self.target = target
+        self._texts = texts
+        self._runtime = runtime
+        self._on_gpu: Callable[[Sequence[Any], Any], list[Any]] | None = getattr(runtime, "call", None)
+        self._variants = variants
+        self._threads = threads
+        self.record = record or {"entries": [], "seconds": []}
+
+    @classmethod
+    def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
+        threads = options.threads or default_threads()
+        variants = None
+        if target == "nvidia":
+            runtime = compiled.runtime
+            runtime.cubins = cache.code_folder
+            if not options.any_strides:
+                runtime.general = functools.partial(_general, compiled.texts, options)
+        else:
+            variants = Variants(compiled.texts, compiled.signature, target, options)
+        return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record, variants)
+
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack.
+
+        For the target nvidia, tensors of torch, CuPy or JAX on the GPU are used in place, and results are such
+        tensors; `out`: tensors of torch or CuPy that the results are written to.
+        """
+        if self._on_gpu is None:
+            if out is not None:
+                raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
+            results = self.run(self.bind(arguments))
+        else:
+            try:
+                results = self._on_gpu(arguments, out)
+            except DiagnosedError as error:
+                raise CompileError(error.diagnostics) from None
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
+        """The arguments as arrays that `run` takes, checked."""
+        try:
+            if self._on_gpu is not None:
+                from .runtime.cuda_arrays import device_library
+
+                if device_library(arguments) is not None:
+                    return list(arguments)  # checked where they are used
+            arrays = self.signature.bind(arguments, strided=self._variants is not None)
+            if type(arrays) is NotContiguous and self._variants is not None:
+                return self._variants.bound(arrays)
+            return arrays
+        except DiagnosedError as error:
+            raise CompileError(error.diagnostics) from None
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results on arrays that `bind` gave: for calls in a row without a check each time."""
+        if self._on_gpu is not None:
+            return self._on_gpu(arrays, None)
+        return self.invoke(arrays, self._threads)
+
+    def invoke(self, arrays: Sequence[np.ndarray], threads: int | None) -> list[np.ndarray]:
+        """The results on a CPU, on that many threads, of arrays that `bind` gave."""
+        runtime = arrays.runtime if type(arrays) is Bound else self._runtime
+        return runtime.invoke(arrays, threads)
+
+    def on_host(self) -> Any:
+        """What `run`s the kernel, for the target nvidia, by host code of MLIR's ExecutionEngine; see `HostKernel`."""
+        from .runtime.nvidia_host import HostKernel
+
+        arch = self._runtime.image.arch
+        return HostKernel(self.ir("llvm"), self.ir("ptx"), self.signature, arch)
+
+    def stages(self) -> list[str]:
+        """The names of the stages, in order."""
+        return list(self._texts)
+
+    def ir(self, stage: str) -> str:
+        """The text of the IR after `stage`."""
+        if stage not in self._texts:
+            raise CompileError(user_error(f"no stage '{stage}'; the stages are: {', '.join(self._texts)}").diagnostics)
+        return self._texts[stage]
+
+    def explain(self) -> str:
+        """What was found and fused, with which loops and tiles; what was left and why; warnings; where time went.
+
+        For a kernel that was there already, this is what was said when its graph was compiled first; places are
+        those of that text.
+        """
+        return explain.explanation(self.record, self.name, self.target)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.signature.arguments))
+        results = ", ".join(map(str, self.signature.results))
+        return f"<Kernel {self.name}({inputs}) -> ({results}) for {self.target}>"

@@ -1,0 +1,89 @@
+"""Takes a module through all levels, to what its target's runtime loads."""
+
+import time
+from typing import Any
+
+from ..dialects.assembly import print_module
+from ..dialects.diagnostic import Diagnostic
+from ..dialects.mlir import ir
+from ..transforms.fuse_attention import FuseAttention
+from ..transforms.passes import PassError
+from . import pass_manager, pipelines
+from .cache import Compiled, Texts
+from .diagnostics import user_error
+from .options import Options
+from .recording import Recorder, Snapshots, counting
+from .runtime.signature import Signature
+from .sources import find_entry, has_script, is_fused
+
+CODE = "machine code"  # the name of the time that making it takes
+
+
+def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, list[Diagnostic]]:
+    """Takes a module through all levels, in place; what was said meanwhile comes with the result."""
+    function = find_entry(module, options.entry)
+    if "sym_visibility" in function.operation.attributes:
+        del function.operation.attributes["sym_visibility"]  # it is called from outside
+    signature = Signature.of(function)
+    texts = {"graph": print_module(module)}
+    said: list[Diagnostic] = []
+
+    def tell(found: Diagnostic) -> None:
+        said.append(found)
+        if options.listener is not None:
+            options.listener(found)
+
+    recorder = Recorder()
+    listener = recorder.listener(tell)
+    with module.context, module.operation.location, counting() as counter, recorder:
+        hooks: list[pass_manager.Hook] = [recorder, Snapshots(pipelines.STAGE_AFTER, texts), counter]
+        fusion = _fusion(module, target, options)
+        runtime: Any
+        if target == "nvidia":
+            from .runtime import nvidia
+            from .runtime.arch import DEFAULT_ARCH
+
+            arch = options.arch or DEFAULT_ARCH
+            passes: list[Any] = pipelines.nvidia(
+                arch, options.any_strides, options.split_keys, copy_engine=options.copy_engine
+            )
+            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
+            start = time.perf_counter()
+            image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
+            recorder.timed(CODE, time.perf_counter() - start)
+            texts.update(code)
+            runtime = nvidia.cuda.CudaKernel(image, signature)
+        else:
+            from .runtime import cpu
+
+            passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
+            levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
+            pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
+            start = time.perf_counter()
+            runtime = cpu.CpuKernel(module, signature)
+            recorder.timed(CODE, time.perf_counter() - start)
+    return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), recorder.record, target), said
+
+
+def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
+    """The pass that fuses attention: the module's script, the automatic one, or none."""
+    tiling = bool(options.tile_sizes or options.tile_interchange)
+    if has_script(module):
+        if tiling:
+            raise user_error("tile sizes are given, but the module holds a transform script, which has its own")
+        return ["transform-interpreter"]
+    if not options.fuse or is_fused(module):
+        if tiling:
+            raise user_error("tile sizes are given, but nothing is to be fused")
+        return []
+    try:
+        return [
+            "raise-attention",
+            FuseAttention(
+                tuple(map(int, options.tile_sizes)),
+                tuple(map(int, options.tile_interchange)),
+                pipelines.machine(target, options.arch, options.copy_engine and not options.any_strides),
+            ),
+        ]
+    except (ValueError, PassError) as error:
+        raise user_error(str(error)) from None

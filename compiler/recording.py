@@ -1,0 +1,127 @@
+"""What is kept of a run of passes: hooks that record what was said, count what was found, keep the IR of the stages.
+
+recorder = Recorder()
+with recorder, counting() as counter:
+    pass_manager.run(items, module, hooks=[recorder, counter], listener=recorder.listener(listener))
+print(explain.explanation(recorder.record, "f", "cpu"))
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..dialects.assembly import print_module
+from ..dialects.diagnostic import Diagnostic, place_of
+from ..dialects.mlir import ir
+from ..transforms import passes
+from .counts import LEFT, count, count_left
+from .diagnostics import Listener
+from .explain import Record
+from .pass_manager import Hook, Stage, Timing
+
+
+class Recorder(Timing):
+    """Keeps what the passes report and how long each takes. A context manager: it listens within the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[dict[str, Any]] = []
+        self._stage = ""
+        self._details: dict[str, Any] = {}
+        self._listening = passes.listening(self._on_report)
+
+    def __enter__(self) -> "Recorder":
+        self._listening.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._listening.__exit__(*error)
+
+    def before(self, stage: Stage, module: ir.Operation) -> None:
+        self._stage = stage.name
+        super().before(stage, module)
+
+    def _on_report(self, report: passes.Report) -> None:
+        self._add(report.severity, place_of(report.location), report.message, report.details)
+
+    def listener(self, listener: Listener | None) -> Listener:
+        """For the pass manager: keeps what upstream says too, and passes everything on."""
+
+        def hear(found: Diagnostic) -> None:
+            last = self.entries[-1] if self.entries else {}
+            if (last.get("severity"), last.get("message")) != (found.severity, found.message):
+                self._add(found.severity, (found.file, found.line, found.col), found.message, {})
+            if listener:
+                listener(found)
+
+        return hear
+
+    def _add(self, severity: str, place: Sequence[Any] | None, message: str, details: dict[str, Any]) -> None:
+        self.entries.append(
+            {
+                "pass": self._stage,
+                "severity": severity,
+                "place": list(place) if place else ["", 0, 0],
+                "message": message,
+                "details": details,
+            }
+        )
+
+    def timed(self, name: str, seconds: float) -> None:
+        """Notes how long something took that is no pass."""
+        self.seconds.append((name, seconds))
+
+    @property
+    def record(self) -> Record:
+        return {"entries": self.entries, "seconds": [list(one) for one in self.seconds]}
+
+
+class Counting(Hook):
+    """Counts attentions as the pipeline finds and fuses them, and what it leaves alone."""
+
+    def __init__(self) -> None:
+        self.found = 0
+        self.tally: dict[str, Any] = {"found": 0, "compiled": 0, "reasons": []}
+
+    def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
+        if failed:
+            return
+        if stage.name == "raise-attention":
+            from ..transforms.attention import find_attention
+
+            self.found = len(find_attention(module))
+            self.tally["found"] += self.found
+            count("found", self.found)
+        elif stage.name == "fuse-attention":
+            self.tally["compiled"] += self.found
+            count("compiled", self.found)
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Counting]:
+    """Within the block, what passes leave alone is counted; the hook counts the rest."""
+    hook = Counting()
+
+    def listen(report: passes.Report) -> None:
+        for prefix in LEFT:
+            if report.message.startswith(prefix):
+                reason = report.message.removeprefix(prefix)
+                hook.tally["reasons"].append(reason)
+                count_left(reason)
+
+    with passes.listening(listen):
+        yield hook
+
+
+class Snapshots(Hook):
+    """Keeps the text of the module after the passes that end a stage."""
+
+    def __init__(self, stage_after: dict[str, str], texts: dict[str, str]):
+        self.stage_after = stage_after
+        self.texts = texts
+
+    def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
+        name = self.stage_after.get(stage.name)
+        if name is not None and not failed:
+            self.texts.pop(name, None)  # the last pass of the name counts, also for the order
+            self.texts[name] = print_module(module)

@@ -1,0 +1,125 @@
+"""What may be compiled, as a module: MLIR text, a file of it, modules of any context."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+from ..dialects.diagnostic import DiagnosedError, Diagnostic
+from ..dialects.mlir import ir
+from .diagnostics import user_error
+
+SCRIPTS = ("transform.sequence", "transform.named_sequence")
+LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
+
+
+def is_onnx(source: Any) -> bool:
+    """Whether `source` is a model of ONNX, or a path to one; onnx itself is not needed to tell."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source).endswith(".onnx")
+    return type(source).__name__ == "ModelProto" and hasattr(source, "opset_import")
+
+
+def _context() -> ir.Context:
+    from ..dialects import make_context
+
+    context = make_context()
+    # Verifiers and passes in Python hold the interpreter's lock: threads would only wait for each other.
+    context.enable_multithreading(False)
+    return context
+
+
+def load(source: Any) -> ir.Module:
+    """The module that `source` is (see `compile`), in a context of its own."""
+    if hasattr(source, "operation"):
+        return _copied(source.operation)
+    return load_text(*text_of(source))
+
+
+def text_of(source: Any) -> tuple[str, str]:
+    """The text of a path or of text, and the file that its locations name."""
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and _looks_like_path(source)):
+        return read(source), str(source)
+    if isinstance(source, str):
+        return source, "<string>"
+    raise user_error(f"expects MLIR text, a path or a module, but found {type(source).__name__}")
+
+
+def load_text(text: str, filename: str) -> ir.Module:
+    """The module that `text` is, in a context of its own; locations name `filename`."""
+    from ..dialects.assembly import parse_module
+
+    with _context():
+        return parse_module(text, filename)
+
+
+def read(path: str | os.PathLike[str]) -> str:
+    """The text of a file; a user's error where it cannot be read."""
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DiagnosedError([Diagnostic("error", str(path), 0, 0, "is no text in UTF-8")]) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DiagnosedError([Diagnostic("error", str(path), 0, 0, f"cannot be read: {reason}")]) from None
+
+
+def _looks_like_path(text: str) -> bool:
+    """MLIR text has an op in it, whose form needs a bracket or a line break; few paths have either."""
+    if "\n" not in text and os.path.exists(text):
+        return True
+    return bool(text) and not set(text) & set("\n(){}<>") and (text.endswith(".mlir") or " " not in text.strip())
+
+
+def _copied(operation: ir.Operation) -> ir.Module:
+    """`operation`, which may be of any context, in a module of our own context."""
+    text = operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
+    if operation.name != "builtin.module":
+        text = f'"builtin.module"() ({{\n{text}\n}}) : () -> ()'
+    return load_text(text, "<module>")
+
+
+def has_script(module: ir.Module) -> bool:
+    """Whether the module holds a transform script, which then says what is fused."""
+    return any(op.operation.name in SCRIPTS for op in module.body.operations)
+
+
+def is_fused(module: ir.Module) -> bool:
+    """Whether ops of attention stand in loops already."""
+    found = False
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        operation = op.operation
+        if operation.name in LOOPS:
+            found = found or _holds_matmul(operation)
+            return ir.WalkResult.SKIP
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _holds_matmul(loop: ir.Operation) -> bool:
+    found = False
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        name = op.operation.name
+        found = found or name.startswith("linalg_ext.") or (name.startswith("linalg.") and "matmul" in name)
+        return ir.WalkResult.ADVANCE
+
+    loop.walk(look)
+    return found
+
+
+def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
+    """The function to compile; a user's error if there is none of that name, or several and no name."""
+    from ..dialects.reference.evaluator import find_function
+    from ..dialects.reference.interface import EvaluationError
+
+    try:
+        return find_function(module, entry)
+    except EvaluationError as error:
+        raise user_error(error.message) from None
