@@ -11,10 +11,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api import CompileError, Kernel, compile
+    from .api import CompileError, Kernel, compile, load
     from .counts import stats
 
-__all__ = ["CompileError", "Kernel", "compile", "stats"]
+__all__ = ["CompileError", "Kernel", "compile", "load", "stats"]
 
 
 def __getattr__(name: str) -> Any:

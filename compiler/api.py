@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dialects.diagnostic import DiagnosedError
 from ..dialects.mlir import ir
 from . import cache, counts, explain
-from .cache import Compiled
+from .cache_key import key
 from .diagnostics import user_error
-from .kernel import CompileError, Kernel
+from .kernel import CompileError, Kernel, load
+from .kernel_file import Compiled
 from .options import Options, check_target, make_options, settled
-from .sources import is_onnx, load, load_text, text_of
+from .sources import is_onnx, load_module, load_text, text_of
 
 TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 # The bindings' Python part is not made for several threads at once; what one has compiled the next one finds.
@@ -49,7 +50,7 @@ def _compile(source: Any, example_args: Sequence[Any] | None, target: str, optio
             return compile_onnx(source, example_args, target, chosen, tracing)
         if tracing:
             raise user_error(f"{', '.join(tracing)}: only for functions that are traced")
-        kernel = _compiled(source, target, chosen)
+        kernel = _compiled(source, target, chosen, example_args)
         if example_args is not None:
             kernel.signature.bind(example_args)
         return kernel
@@ -57,21 +58,25 @@ def _compile(source: Any, example_args: Sequence[Any] | None, target: str, optio
         raise CompileError(error.diagnostics) from None
 
 
-def _compiled(source: Any, target: str, options: Options) -> Kernel:
+def _compiled(source: Any, target: str, options: Options, example_args: Sequence[Any] | None) -> Kernel:
     """The kernel of a source that is no function. Text that was compiled before is not even parsed."""
     if hasattr(source, "operation"):
-        return compile_module(load(source), target, options)
+        return compile_module(load_module(source), target, options)
     text, filename = text_of(source)
-    return compile_text(text, filename, target, options)
+    return compile_text(text, filename, target, options, example_args)
 
 
-def compile_text(text: str, filename: str, target: str, options: Options) -> Kernel:
+def compile_text(
+    text: str, filename: str, target: str, options: Options, example_args: Sequence[Any] | None = None
+) -> Kernel:
     """Compiles MLIR text; locations name `filename`. Raises DiagnosedError."""
     options = settled(target, options)
+    if options.autotune:
+        return _tuned(lambda chosen: compile_text(text, filename, target, chosen), text, target, options, example_args)
     if not cache.enabled():
         return compile_module(load_text(text, filename), target, options)
     with COMPILING:
-        source = cache.key(text, "source", target, options)
+        source = key(text, "source", target, options)
         found = cache.find_source(source, filename)
         if found is not None:
             compiled, said = found
@@ -81,16 +86,35 @@ def compile_text(text: str, filename: str, target: str, options: Options) -> Ker
                 for one in said:
                     options.listener(one)
         else:
-            key, compiled, news = _found_or_lowered(load_text(text, filename), target, options)
+            name, compiled, news = _found_or_lowered(load_text(text, filename), target, options)
             if news is not None or not compiled.told:
-                cache.keep_source(source, key, news or [], filename)
+                cache.keep_source(source, name, news or [], filename)
     return Kernel.of(compiled, target, options)
 
 
-def _without_locations(module: ir.Module) -> str:
+def without_locations(module: ir.Module) -> str:
+    """The text of a module that is the same wherever it comes from."""
     from ..dialects.assembly import print_module
 
     return print_module(module, generic=True)
+
+
+def _tuned(
+    compiled: Callable[[Options], Kernel],
+    text: str,
+    target: str,
+    options: Options,
+    example_args: Sequence[Any] | None,
+) -> Kernel:
+    """The kernel with the schedule that is the fastest of those measured, which `explain` tells of."""
+    from .tuning.display import Bar
+    from .tuning.search import table, tuned
+
+    with Bar() as bar:
+        found = tuned(text, target, options, example_args, bar)
+    kernel = compiled(found.apply(options))
+    kernel.record = {**kernel.record, "tuning": table(found)}
+    return kernel
 
 
 def compile_module(module: ir.Module, target: str, options: Options) -> Kernel:
@@ -98,6 +122,9 @@ def compile_module(module: ir.Module, target: str, options: Options) -> Kernel:
     from .lowering import lower
 
     options = settled(target, options)
+    if options.autotune:
+        text = without_locations(module)
+        return _tuned(lambda chosen: compile_module(module, target, chosen), text, target, options, None)
     with COMPILING:
         if cache.enabled():
             _, compiled, _ = _found_or_lowered(module, target, options)
@@ -110,14 +137,14 @@ def _found_or_lowered(module: ir.Module, target: str, options: Options) -> tuple
     """What the module compiles to, with its key, and what was said meanwhile: None if it was there already."""
     from .lowering import lower
 
-    key = cache.key(_without_locations(module), "ir", target, options)
-    found = cache.find(key)
+    name = key(without_locations(module), "ir", target, options)
+    found = cache.find(name)
     if found is not None and (options.listener is None or not found.told):
         counts.count_cached(found.counts)
-        return key, found, None
+        return name, found, None
     compiled, said = lower(module, target, options)
-    cache.keep(key, compiled)
-    return key, compiled, said
+    cache.keep(name, compiled)
+    return name, compiled, said
 
 
-__all__ = ["CompileError", "Kernel", "Options", "compile", "compile_module", "compile_text", "make_options"]
+__all__ = ["CompileError", "Kernel", "Options", "compile", "compile_module", "compile_text", "load", "make_options"]

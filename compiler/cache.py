@@ -4,7 +4,7 @@ A kernel is found by what it depends on: the graph's IR without locations, the o
 instruction set and caches, the sources of this package and the bindings. Text that was compiled before is found by
 the text itself, without parsing it. An entry is one file,
 
-    <key>.kernel    magic, sha256 of the rest, sizes; then signature, counts and record in JSON, code, the stages' IR
+    <key>.kernel    see `kernel_file`
     <key>.source    for a source text: the key of its IR, and the remarks that compiling it gave, in JSON
     <key>.cubin     for PTX, a GPU's architecture and its driver: the machine code that the driver made
 
@@ -18,63 +18,21 @@ folder exceeds its limit, the entries whose last use is longest ago are removed.
 """
 
 import collections
-import dataclasses
-import hashlib
 import json
 import os
 import pathlib
-import struct
 import threading
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dialects.diagnostic import Diagnostic
 from . import cache_files as files
-from .cache_key import FORMAT
-from .runtime.signature import Dimensions, Signature, Slot
+from .kernel_file import CHECKSUM, Compiled, packed, unpacked
 
 if TYPE_CHECKING:
     pass
 
-MAGIC = f"{FORMAT}\n".encode()
 KERNELS_IN_MEMORY = 256
-_SIZES = struct.Struct("<QQ")  # of the JSON and of the object code; the texts are the rest
-_CHECKSUM = hashlib.sha256().digest_size
-
-
-class Texts(Mapping[str, str]):
-    """The stages' IR by name, in order; compressed until someone reads it."""
-
-    def __init__(self, compressed: dict[str, bytes]):
-        self.compressed = compressed
-
-    @classmethod
-    def of(cls, texts: Mapping[str, str]) -> "Texts":
-        return cls({name: zlib.compress(text.encode(), 1) for name, text in texts.items()})
-
-    def __getitem__(self, name: str) -> str:
-        return zlib.decompress(self.compressed[name]).decode()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.compressed)
-
-    def __len__(self) -> int:
-        return len(self.compressed)
-
-
-@dataclasses.dataclass(frozen=True)
-class Compiled:
-    """What compiling gives. `counts`: see ``counts.Counting``; `told`: whether there was anything to say meanwhile;
-    `record`: see ``explain``."""
-
-    signature: Signature
-    texts: Texts
-    runtime: Any  # a cpu.CpuKernel or cuda.CudaKernel
-    counts: dict[str, Any]
-    told: bool
-    record: dict[str, Any]
-    target: str = "cpu"
 
 
 def enabled() -> bool:
@@ -108,7 +66,7 @@ def find_source(source: str, filename: str) -> tuple[Compiled, list[Diagnostic]]
             text = (files.folder() / f"{source}.source").read_bytes().decode()
         about = json.loads(text)
         key, said = about["key"], [_diagnostic(one, filename) for one in about["said"]]
-        found = find(key) if len(key) == 2 * _CHECKSUM and key.isalnum() else None
+        found = find(key) if len(key) == 2 * CHECKSUM and key.isalnum() else None
     except OSError:
         return None
     except (ValueError, TypeError, KeyError):  # damaged
@@ -122,23 +80,12 @@ def find_source(source: str, filename: str) -> tuple[Compiled, list[Diagnostic]]
 def keep(key: str, compiled: Compiled) -> None:
     """Keeps a kernel that was compiled, here and, where it can be loaded again, on disk."""
     _remember(_kernels, key, compiled)
-    image = compiled.runtime.object_file()
+    data = packed(compiled)
     try:
-        _loaded(image, compiled.signature, compiled.target)
+        unpacked(data)
     except ValueError:  # an elf.LoadError
         return
-    files.write(f"{key}.kernel", _packed(compiled, image))
-
-
-def _loaded(image: bytes, signature: Signature, target: str) -> Any:
-    """The kernel of an image. Raises ValueError."""
-    if target == "nvidia":
-        from .runtime import cuda
-
-        return cuda.CudaKernel(cuda.Image.unpacked(image), signature)
-    from .runtime import cpu
-
-    return cpu.CpuKernel.load(image, signature)
+    files.write(f"{key}.kernel", data)
 
 
 def code_folder() -> pathlib.Path | None:
@@ -181,54 +128,10 @@ def _remember(table: collections.OrderedDict, key: str, value: Any) -> None:
             table.popitem(last=False)
 
 
-# Entries as bytes.
-def _packed(compiled: Compiled, image: bytes) -> bytes:
-    signature = compiled.signature
-    about = {
-        "name": signature.name,
-        "arguments": [(slot.element, slot.shape, slot.strided) for slot in signature.arguments],
-        "results": [(slot.element, slot.shape, slot.strided) for slot in signature.results],
-        "groups": signature.dimensions.groups,
-        "sizes": signature.dimensions.sizes,
-        "counts": compiled.counts,
-        "told": compiled.told,
-        "record": compiled.record,
-        "target": compiled.target,
-        "texts": [(name, len(text)) for name, text in compiled.texts.compressed.items()],
-    }
-    head = json.dumps(about).encode()
-    body = b"".join([_SIZES.pack(len(head), len(image)), head, image, *compiled.texts.compressed.values()])
-    return MAGIC + hashlib.sha256(body).digest() + body
-
-
-def _unpacked(data: bytes) -> Compiled:
-    """Raises ValueError."""
-    start = len(MAGIC) + _CHECKSUM
-    body = memoryview(data)[start:]
-    if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
-        raise ValueError("damaged")
-    n_head, n_image = _SIZES.unpack_from(body)
-    at = _SIZES.size + n_head
-    about = json.loads(bytes(body[_SIZES.size : at]))
-    image, at = bytes(body[at : at + n_image]), at + n_image
-    texts = {}
-    for name, size in about["texts"]:
-        texts[name], at = bytes(body[at : at + size]), at + size
-
-    def slots(kinds: list) -> tuple[Slot, ...]:
-        return tuple(Slot(e, None if shape is None else tuple(shape), strided) for e, shape, strided in kinds)
-
-    groups = [[(i, d) for i, d in group] for group in about["groups"]]
-    dimensions = Dimensions(groups, about["sizes"])
-    signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions)
-    runtime = _loaded(image, signature, about["target"])
-    return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"], about["target"])
-
-
 def _read(key: str) -> Compiled | None:
     path = files.folder() / f"{key}.kernel"
     try:
-        found = _unpacked(path.read_bytes())
+        found = unpacked(path.read_bytes())
         os.utime(path)
         return found
     except OSError:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FORMAT = "attn-opt kernel 5"
 # What does not change the code: it is about who listens. Of threads it is how many there will be that matters.
-_FREE_OPTIONS = ("threads", "listener")
+_FREE_OPTIONS = ("threads", "listener", "autotune")
 
 
 def key(text: str, kind: str, target: str, options: Options) -> str:
@@ -34,7 +34,7 @@ def key(text: str, kind: str, target: str, options: Options) -> str:
 
 @functools.cache
 def environment(target: str) -> tuple[str, ...]:
-    """What else a kernel depends on: this package, the bindings, and for the CPU the host."""
+    """What else a kernel depends on: this package, the bindings, and last, for the CPU, the host."""
     return FORMAT, _package(), mlir.identity(), repr(_host()) if target == "cpu" else ""
 
 

@@ -4,6 +4,7 @@ import collections
 import threading
 from typing import Any
 
+NOTHING: dict[str, Any] = {"found": 0, "compiled": 0, "reasons": []}  # what a compilation without attention counts
 LEFT = ("attention is left as it is: ", "not raised to attention: ")
 
 _lock = threading.Lock()

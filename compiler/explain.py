@@ -126,6 +126,8 @@ def explanation(record: Record, name: str, target: str) -> str:
         if entries:
             lines += ["", title]
             lines += [f"  {at(e)}: {reason_left(e['message']) or e['message']}" for e in entries]
+    if record.get("tuning"):
+        lines += ["", *record["tuning"]]
     total = sum(seconds for _, seconds in record["seconds"])
     if total:
         slowest = sorted(record["seconds"], key=lambda one: -one[1])[:3]

@@ -1,16 +1,20 @@
 """What compiling gives: a `Kernel`, which is called with arrays and shows its IR at every stage."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
+import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
-from . import cache, explain
-from .cache import Compiled
+from . import cache, counts, explain
 from .diagnostics import user_error
+from .kernel_file import Compiled, Texts, packed, unpacked
 from .options import Options, default_threads
 from .runtime.signature import NotContiguous, Signature
 from .strided import Bound, Variants
@@ -24,12 +28,29 @@ class CompileError(DiagnosedError):
         self.args = ("\n".join(str(d) for one in self.diagnostics for d in (one, *one.notes)),)
 
 
+def load(path: str | os.PathLike[str]) -> Kernel:
+    """The kernel that `Kernel.save` wrote; needs neither the bindings nor the graph. Raises CompileError."""
+    try:
+        data = pathlib.Path(path).read_bytes()
+        compiled = unpacked(data)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"{error}"
+        raise CompileError(user_error(f"{path} holds no kernel that can be loaded: {why}").diagnostics) from None
+    return Kernel.of(compiled, compiled.target, Options())
+
+
 def _general(texts: Mapping[str, str], options: Options) -> Any:
     """The runtime of the same graph's kernel that takes arrays of any strides."""
     from .api import compile_text
 
     general = dataclasses.replace(options, any_strides=True, listener=None)
-    return compile_text(texts["graph"], "<graph>", "nvidia", general)._runtime
+    try:
+        return compile_text(texts["graph"], "<graph>", "nvidia", general)._runtime
+    except ModuleNotFoundError as missing:  # a kernel that was saved elsewhere
+        raise user_error(
+            f"an array has strides that this kernel does not take, and compiling one that does needs {missing.name}",
+            "make the array contiguous",
+        ) from None
 
 
 class Kernel:
@@ -55,7 +76,7 @@ class Kernel:
         self.record = record or {"entries": [], "seconds": []}
 
     @classmethod
-    def of(cls, compiled: Compiled, target: str, options: Options) -> "Kernel":
+    def of(cls, compiled: Compiled, target: str, options: Options) -> Kernel:
         threads = options.threads or default_threads()
         variants = None
         if target == "nvidia":
@@ -120,6 +141,17 @@ class Kernel:
 
         arch = self._runtime.image.arch
         return HostKernel(self.ir("llvm"), self.ir("ptx"), self.signature, arch)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the kernel to a file, which `load` reads: on this CPU's kind, or on any GPU that its code is for."""
+        compiled = Compiled(
+            self.signature, Texts.of(self._texts), self._runtime, counts.NOTHING, False, self.record, self.target
+        )
+        try:
+            pathlib.Path(path).write_bytes(packed(compiled))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise CompileError(user_error(f"{path} cannot be written: {reason}").diagnostics) from None
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

@@ -9,8 +9,8 @@ from ..dialects.mlir import ir
 from ..transforms.fuse_attention import FuseAttention
 from ..transforms.passes import PassError
 from . import pass_manager, pipelines
-from .cache import Compiled, Texts
 from .diagnostics import user_error
+from .kernel_file import Compiled, Texts
 from .options import Options
 from .recording import Recorder, Snapshots, counting
 from .runtime.signature import Signature
@@ -45,7 +45,12 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
 
             arch = options.arch or DEFAULT_ARCH
             passes: list[Any] = pipelines.nvidia(
-                arch, options.any_strides, options.split_keys, copy_engine=options.copy_engine
+                arch,
+                options.any_strides,
+                options.split_keys,
+                copy_engine=options.copy_engine,
+                keep_maximum=options.keep_maximum,
+                stages=options.stages,
             )
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
             start = time.perf_counter()

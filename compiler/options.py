@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,18 +16,41 @@ TARGETS = ("cpu", "nvidia")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of `compile`."""
+    """The options of `compile`.
 
-    entry: str | None = None  # the function to compile; without a name the only public one
-    fuse: bool = True  # find and fuse attention, unless a transform script says what to do
-    tile_sizes: Sequence[int] = ()  # one per loop of the root, 0 = not tiled; by default chosen from the caches
-    tile_interchange: Sequence[int] = ()  # the root's loops from outer to inner
-    threads: int | None = None  # by default ATTN_OPT_THREADS, or all that this process may use
-    arch: str | None = None  # for the target nvidia: sm_80, sm_90a, …; by default this machine's GPU
-    split_keys: int = 0  # into how many parts; 1 = not; 0 = where too few blocks would leave threads idle
-    any_strides: bool = False  # for nvidia: rows need not be dense and aligned; made by itself where a call needs it
-    copy_engine: bool = True  # for nvidia, sm_90a: warps with roles and Hopper's copy engine (docs/nvidia.md)
-    listener: Listener | None = None  # is told errors, warnings and remarks as they come
+    entry: the function to compile; without a name the only public one.
+    fuse: find and fuse attention, unless a transform script says what to do.
+    tile_sizes: one per loop of the root, 0 = not tiled; by default chosen from the caches, or for the GPU.
+    tile_interchange: the root's loops from outer to inner.
+    split_keys: into how many parts; 1 = not; 0 = where too few blocks would leave threads idle.
+    autotune: measure schedules here and take the fastest; kept on disk for the next time (docs/benchmarks.md).
+    listener: is told errors, warnings and remarks as they come.
+
+    For the CPU:
+    threads: by default ATTN_OPT_THREADS, or all that this process may use.
+
+    For the target nvidia (docs/nvidia.md):
+    arch: sm_80, sm_90a, …; by default this machine's GPU, and where there is none sm_90a.
+    copy_engine: on sm_90a, warps with roles and Hopper's copy engine.
+    keep_maximum: with these, keep the maximum of the first tile of keys, and compute again what that does not do for
+      (optimistic); False: the running maximum of online softmax.
+    stages: with these, how many tiles of keys, and of values, shared memory holds.
+    any_strides: rows need not be dense and aligned; such a kernel is made by itself where a call needs it.
+    """
+
+    entry: str | None = None
+    fuse: bool = True
+    tile_sizes: Sequence[int] = ()
+    tile_interchange: Sequence[int] = ()
+    threads: int | None = None
+    arch: str | None = None
+    split_keys: int = 0
+    any_strides: bool = False
+    copy_engine: bool = True
+    keep_maximum: bool = True
+    stages: int = 2
+    autotune: bool = False
+    listener: Listener | None = None
 
     def check(self) -> None:
         """A user's error where a value has the wrong type."""
@@ -37,6 +61,11 @@ class Options:
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
         if not isinstance(self.split_keys, int) or self.split_keys < 0:
             raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
+        if not isinstance(self.stages, int) or self.stages < 1:
+            raise user_error(f"stages must be a positive integer, but is {self.stages!r}")
+        for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "autotune"):
+            if getattr(self, name) not in (True, False):
+                raise user_error(f"{name} must be True or False, but is {getattr(self, name)!r}")
         if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
             raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
 
@@ -44,6 +73,14 @@ class Options:
     def workers(self) -> int:
         """How many threads a kernel for the CPU will run on."""
         return self.threads or default_threads() or len(os.sched_getaffinity(0))
+
+
+def options_of_text(text: str) -> dict[str, Any]:
+    """Options of a command line, such as "keep-maximum=0 tile-sizes=1,128,0,64"; a user's error where one is wrong."""
+    from .pass_options import option_values
+
+    kinds = {name: kind for name, kind in typing.get_type_hints(Options).items() if name not in ("listener", "threads")}
+    return option_values("compile", text, kinds | dict.fromkeys(("tile_sizes", "tile_interchange"), tuple[int, ...]))
 
 
 def make_options(given: dict[str, Any]) -> Options:

@@ -20,26 +20,31 @@ def make_pass(name: str, options: str = "") -> Pass | None:
     if name not in passes.names():
         return None
     cls = passes.lookup(name)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
     hints = typing.get_type_hints(cls)
-    values: dict[str, Any] = {}
-    for key, value in split_options(options):
-        field = key.replace("-", "_")
-        if field not in fields:
-            close = difflib.get_close_matches(key, [f.replace("_", "-") for f in fields], n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            known = ", ".join(f.replace("_", "-") for f in fields)
-            raise user_error(
-                f"pass '{name}' has no option '{key}'{hint}", f"it has {known}" if known else "it has no options"
-            )
-        values[field] = _value(name, key, value, hints[field])
+    kinds = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
     try:
-        return cls(**values)
+        return cls(**option_values(f"pass '{name}'", options, kinds))
     except ValueError as error:
         raise user_error(f"pass '{name}': {error}") from None
 
 
-def _value(name: str, key: str, text: str | None, kind: Any) -> Any:
+def option_values(owner: str, options: str, kinds: dict[str, Any]) -> dict[str, Any]:
+    """The options in a text by the names of their fields, whose types are `kinds`; `owner` is what has them."""
+    values: dict[str, Any] = {}
+    for key, value in split_options(options):
+        field = key.replace("-", "_")
+        if field not in kinds:
+            close = difflib.get_close_matches(key, [f.replace("_", "-") for f in kinds], n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            known = ", ".join(f.replace("_", "-") for f in kinds)
+            raise user_error(
+                f"{owner} has no option '{key}'{hint}", f"it has {known}" if known else "it has no options"
+            )
+        values[field] = _value(owner, key, value, kinds[field])
+    return values
+
+
+def _value(owner: str, key: str, text: str | None, kind: Any) -> Any:
     optional = [one for one in typing.get_args(kind) if one is not type(None)]
     if type(None) in typing.get_args(kind) and len(optional) == 1:
         kind = optional[0]
@@ -48,9 +53,9 @@ def _value(name: str, key: str, text: str | None, kind: Any) -> Any:
             return True
         if text.lower() in _FALSE:
             return False
-        raise user_error(f"pass '{name}': option '{key}' expects true or false, but found '{text}'")
+        raise user_error(f"{owner}: option '{key}' expects true or false, but found '{text}'")
     if text is None:
-        raise user_error(f"pass '{name}': option '{key}' expects a value, as in {key}={_example(kind)}")
+        raise user_error(f"{owner}: option '{key}' expects a value, as in {key}={_example(kind)}")
     if kind is str:
         return text
     try:
@@ -63,9 +68,9 @@ def _value(name: str, key: str, text: str | None, kind: Any) -> Any:
             return tuple(item(part.strip()) for part in text.strip("[](){} ").split(",") if part.strip() or "," in text)
     except ValueError:
         raise user_error(
-            f"pass '{name}': option '{key}' expects {_words(kind)}, as in {key}={_example(kind)}, but found '{text}'"
+            f"{owner}: option '{key}' expects {_words(kind)}, as in {key}={_example(kind)}, but found '{text}'"
         ) from None
-    raise TypeError(f"pass '{name}': options of type {kind} are not supported")
+    raise TypeError(f"{owner}: options of type {kind} are not supported")
 
 
 def _words(kind: Any) -> str:

@@ -1,7 +1,9 @@
 """One flat list of passes per target. Names are passes of ours or of upstream, in textual pipeline syntax."""
 
+import typing
 from collections.abc import Callable
 
+from .pass_options import option_values
 from .runtime.cpu import openmp_library
 
 # Which pass ends a level of the IR (README, "The folders are the pipeline"): `kernel.stages()`, `--print-ir`, reports.
@@ -21,6 +23,7 @@ STAGE_AFTER = {
 }
 
 MULTIPROCESSORS = 132  # of an H200
+STAGES = 2
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
 
@@ -60,11 +63,14 @@ ONLINE = [
 
 
 def lower(target: str) -> list[str]:
-    """The passes from linalg on tensors (fused or not) to what the target's runtime loads."""
-    pipelines: dict[str, Callable[[], list[str]]] = {"cpu": cpu, "nvidia": nvidia}
-    if target not in pipelines:
-        raise ValueError(f"unknown target '{target}'; known: {', '.join(pipelines)}")
-    return pipelines[target]()
+    """The passes from linalg on tensors (fused or not) to what the target's runtime loads; `target` may have options,
+    the arguments of its pipeline: ``nvidia{arch=sm_80 keep-maximum=0}``."""
+    pipelines: dict[str, Callable[..., list[str]]] = {"cpu": cpu, "nvidia": nvidia}
+    name, _, options = target.strip().removesuffix("}").partition("{")
+    if name not in pipelines:
+        raise ValueError(f"unknown target '{name}'; known: {', '.join(pipelines)}")
+    kinds = {k: kind for k, kind in typing.get_type_hints(pipelines[name]).items() if k != "return"}
+    return pipelines[name](**option_values(f"target '{name}'", options, kinds))
 
 
 def cpu(
@@ -163,13 +169,15 @@ def nvidia(
     multiprocessors: int = MULTIPROCESSORS,
     copy_engine: bool = True,
     keep_maximum: bool = True,
+    stages: int = STAGES,
 ) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
     `parts`: into how many keys are split; 0 = by the number of `multiprocessors`.
     `any_strides`: kernels that take arrays of any strides, at any address of an element.
     `copy_engine`: on sm_90a, a warp that copies and warpgroups that compute; then `keep_maximum`: tiles of keys after
-    the first do without a maximum, and few tiles are computed twice.
+    the first do without a maximum, and few tiles are computed twice; `stages`: tiles of keys, and as many of values,
+    that shared memory holds.
     """
     copy_engine = copy_engine and arch == "sm_90a" and not any_strides
     return [
@@ -200,7 +208,7 @@ def nvidia(
                 f"persistent-blocks{{multiprocessors={multiprocessors}}}",
                 "canonicalize",
                 "cse",
-                "specialize-warps",
+                f"specialize-warps{{stages={stages}}}",
             ]
             if copy_engine
             else ["overlap-matmuls{engine=0}"]

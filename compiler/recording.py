@@ -7,6 +7,7 @@ print(explain.explanation(recorder.record, "f", "cpu"))
 """
 
 import contextlib
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..dialects.assembly import print_module
 from ..dialects.diagnostic import Diagnostic, place_of
 from ..dialects.mlir import ir
 from ..transforms import passes
-from .counts import LEFT, count, count_left
+from .counts import LEFT, NOTHING, count, count_left
 from .diagnostics import Listener
 from .explain import Record
 from .pass_manager import Hook, Stage, Timing
@@ -81,7 +82,7 @@ class Counting(Hook):
 
     def __init__(self) -> None:
         self.found = 0
-        self.tally: dict[str, Any] = {"found": 0, "compiled": 0, "reasons": []}
+        self.tally = copy.deepcopy(NOTHING)
 
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
         if failed:

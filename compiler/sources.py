@@ -30,7 +30,7 @@ def _context() -> ir.Context:
     return context
 
 
-def load(source: Any) -> ir.Module:
+def load_module(source: Any) -> ir.Module:
     """The module that `source` is (see `compile`), in a context of its own."""
     if hasattr(source, "operation"):
         return _copied(source.operation)

@@ -13,7 +13,7 @@ from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, warn
 from .schedule import Schedule
-from .tile_and_fuse import Tiled, tile_and_fuse
+from .tile_and_fuse import tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
 CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes, "hopper": choose_hopper_tile_sizes}
@@ -62,13 +62,14 @@ class FuseAttention(Pass):
         stops = marked_ops(op, STOP)
         for root, attention in zip(roots, found, strict=True):
             schedule = Schedule.of(root)
-            tiled = self._fuse(root, attention, stops, keep_producers=bool(marked and self.tile_sizes))
+            sizes, order = self._chosen(root, attention)
+            outside = [] if attention is None or (marked and self.tile_sizes) else expensive_producers(attention)
+            tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
-            schedule.tell(tiled)
+            schedule.tell(tiled, sizes, order)
 
-    def _fuse(
-        self, root: ir.Operation, attention: Attention | None, stops: list[ir.Operation], keep_producers: bool
-    ) -> Tiled:
+    def _chosen(self, root: ir.Operation, attention: Attention | None) -> tuple[list[int], list[int]]:
+        """The tile sizes and the order of the loops."""
         sizes, order = list(self.tile_sizes), list(self.tile_interchange)
         if not sizes:
             if attention is None:
@@ -79,9 +80,7 @@ class FuseAttention(Pass):
                 )
             sizes, chosen = CHOICES[self.machine](attention)
             order = order or chosen
-        if attention is not None and not keep_producers:
-            stops = stops + expensive_producers(attention)
-        return tile_and_fuse(root, sizes, order, stops)
+        return sizes, order
 
 
 def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:

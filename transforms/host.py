@@ -28,6 +28,19 @@ def host_features() -> frozenset[str]:
     return frozenset()
 
 
+@functools.cache
+def cpu_name() -> str:
+    """What the CPU is called, for people."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith(("model name", "Model")):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
 # push rbx; mov eax, edi; mov ecx, esi; mov r8, rdx; cpuid; mov [r8 + …], eax, ebx, ecx, edx; pop rbx; ret
 _CPUID = bytes.fromhex("53 89f8 89f1 4989d0 0fa2 418900 41895804 41894808 4189500c 5b c3")
 

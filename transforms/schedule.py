@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..dialects.diagnostic import place_of
 from ..dialects.mlir import ir
@@ -39,20 +41,28 @@ class Schedule:
         softmax = place_of(attention.softmax.location) if attention is not None else None
         return Schedule(axes, softmax, attention is not None)
 
-    def tell(self, tiled: Tiled) -> None:
-        """The remark on what was tiled."""
+    def tell(self, tiled: Tiled, sizes: Sequence[int] = (), order: Sequence[int] = ()) -> None:
+        """The remark on what was tiled, by these options of ``fuse-attention`` where others may be tried."""
         inside = [name for name in dict.fromkeys(tiled.fused) if name not in _UNSAID]
         loops = [
             {"axis": self.axes.get(d, f"dimension {d}"), "tile": size, "extent": _extent(extent)}
             for d, size, extent in tiled.steps
         ]
-        order = ", ".join(
+        nest = ", ".join(
             f"{loop['axis']}{f' {whole}' if isinstance(whole := loop['extent'], int) else ''} by {loop['tile']}"
             for loop in loops
         )
         message = f"tiled into {len(tiled.loops)} loops, fused with {', '.join(inside) or 'nothing'}"
-        message += f"; from outer to inner: {order}" if order else ""
-        details = {"attention": self.is_attention, "loops": loops, "fused": inside, "softmax": self.softmax}
+        message += f"; from outer to inner: {nest}" if nest else ""
+        details: dict[str, Any] = {
+            "attention": self.is_attention,
+            "loops": loops,
+            "fused": inside,
+            "softmax": self.softmax,
+        }
+        if sizes:
+            axes = [self.axes.get(d, "") for d in range(len(sizes))]
+            details["tiling"] = {"sizes": list(sizes), "order": list(order), "axes": axes}
         remark(tiled.root, message, kind="fused", **details)
 
 

@@ -1,15 +1,17 @@
 """Measures contenders on one GPU in one process: interleaved rounds, CUDA events, next to what the GPU can do.
 
-    python -m attn_opt.compiler.bench.gpu < job.json > answer.json
+    with Process() as process:
+        answers = process.run(Job(…), limit=60)
 
-In a process of its own, so that a crash is told of and does no harm. Rates of the machine are measured in the same
-rounds: a matmul of 8192 × 8192 × 8192 by torch, and a copy of 2 GiB (bytes read and written).
+In a process of its own, so that a crash or a hang is told of and does no harm. Rates of the machine are measured in
+the same rounds: a matmul of 8192 × 8192 × 8192 by torch, and a copy of 2 GiB (bytes read and written).
 """
 
 import dataclasses
+import gc
+import hashlib
 import json
-import os
-import subprocess
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
+from ..helper import Helper, serve
 from . import gpu_peers, peers
 
 MATMUL_SIZE, COPY_BYTES = 8192, 1 << 31
@@ -26,30 +29,32 @@ WARM_UPS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What to measure; `how`: a `measure.Measuring` as a dict."""
+    """What to measure; `how`: a `measure.Measuring` as a dict; `kernels`: a folder of kernels that were compiled
+    before (`kernel_file`), or None."""
 
     graph: dict[str, Any]
     contenders: list[str]
     how: dict[str, Any]
     expected: str | None
+    kernels: str | None = None
 
 
-def run(job: Job) -> dict[str, dict[str, Any]]:
-    """What was found of each contender and roof, by name, as `worker` answers it; from a process of its own."""
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(
-        [sys.executable, "-m", __spec__.name],
-        input=json.dumps(dataclasses.asdict(job)),
-        capture_output=True,
-        text=True,
-        env=variables,
-    )
-    try:
-        return json.loads(done.stdout.strip().split("\n")[-1])
-    except ValueError:
-        last = done.stderr.strip().split("\n")[-1]
-        failed = {"failed": f"its process ended with status {done.returncode}: {last}"[:500]}
-        return dict.fromkeys(("attn-opt", *job.contenders), failed)
+class Process(Helper):
+    """The process that measures, for one case after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(__name__)
+
+    def run(self, job: Job, limit: float | None = None) -> dict[str, dict[str, Any]]:
+        """What was found of each contender and roof, by name, as `worker` answers it; `limit`: in seconds."""
+        answer = self.ask(dataclasses.asdict(job), limit)
+        return dict.fromkeys(("attn-opt", *job.contenders), answer) if "failed" in answer else answer
+
+
+def kernel_file(graph: Attention, options: dict[str, Any]) -> str:
+    """The name of the file that a graph's kernel is saved in."""
+    about = json.dumps([graph.text(), sorted(options.items())])
+    return f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.kernel"
 
 
 @dataclasses.dataclass
@@ -71,10 +76,12 @@ def _measured(job: Job) -> dict[str, dict[str, Any]]:
     answers: dict[str, dict[str, Any]] = {}
     timed: dict[str, _Timed] = {}
     for name in ("attn-opt", *job.contenders):
-        make = gpu_peers.attn_opt if name == "attn-opt" else gpu_peers.GPU_PEERS[name]
         try:
             start = time.perf_counter()
-            call, results = make(graph, arrays)
+            if name == "attn-opt":
+                call, results = gpu_peers.attn_opt(graph, arrays, how["options"], _compiled(job, graph))
+            else:
+                call, results = gpu_peers.GPU_PEERS[name](graph, arrays)
             found = call()
             torch.cuda.synchronize()
             about: dict[str, Any] = {"compile_s": time.perf_counter() - start}
@@ -135,11 +142,18 @@ def _seconds(torch: Any, call: Callable[[], Any], calls: int) -> float:
     return before.elapsed_time(after) / 1e3 / calls
 
 
-def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed
-    print(json.dumps(_measured(Job(**json.load(sys.stdin)))), file=answers, flush=True)
+def _compiled(job: Job, graph: Attention) -> pathlib.Path | None:
+    file = pathlib.Path(job.kernels or "", kernel_file(graph, job.how["options"]))
+    return file if job.kernels is not None and file.exists() else None
+
+
+def _answer(job: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return _measured(Job(**job))
+    finally:
+        gc.collect()  # the next case needs the memory
+        sys.modules["torch"].cuda.empty_cache()
 
 
 if __name__ == "__main__":
-    main()
+    serve(_answer)

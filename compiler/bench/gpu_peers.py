@@ -3,6 +3,7 @@
 A call only launches; results are tensors [batch, heads, queries, d_v].
 """
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,10 +24,14 @@ def on_gpu(array: np.ndarray) -> Any:
     return torch.from_numpy(array).cuda()
 
 
-def attn_opt(graph: Attention, arrays: Sequence[np.ndarray]) -> Contender:
-    from .. import api
+def attn_opt(
+    graph: Attention, arrays: Sequence[np.ndarray], options: dict[str, Any], file: pathlib.Path | None
+) -> Contender:
+    """Ours, with these options of `compile`; from a file that it was saved in, where there is one."""
+    from ..api import compile
+    from ..kernel import load
 
-    kernel = api.compile(graph.text(), target="nvidia")
+    kernel = compile(graph.text(), target="nvidia", **options) if file is None else load(file)
     tensors = [on_gpu(array) for array in arrays]
     order = [graph.output_layout.index(c) for c in "bhsd"]
 

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
-from . import gpu, peers, roofs
+from . import gpu, peers, reference
 from .latency import Latency
 from .worker import Job
 
 # Thread pools wait actively for a while after their last work (libiomp5: 0.2 s); the next contender waits for that.
 SETTLE = 0.25
-CHECKED_FLOPS = 3e10  # beyond that much work a part of the rows is checked
 TOLERANCES = {"f16": 5e-3, "bf16": 3e-2, "f32": 1e-5, "f64": 1e-12}
 Progress = Callable[[str], None]
 
@@ -109,7 +108,8 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Measuring:
-    """How to measure. `warmup` and `repeat`: calls before and in each round; None: as `seconds` has it."""
+    """How to measure. `warmup` and `repeat`: calls before and in each round; None: as `seconds` has it; `options`: of
+    `compile`, for our kernel."""
 
     with_roofs: bool = False
     validate: bool = True
@@ -120,6 +120,7 @@ class Measuring:
     init: str = "uniform"
     seed: int = 0
     target: str = "cpu"
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Worker:
@@ -183,18 +184,31 @@ def measure(
     *,
     threads: int = 1,
     progress: Progress = lambda what: None,
+    on_gpu: gpu.Process | None = None,
+    kept: str | None = None,
+    limit: float | None = None,
 ) -> Measured:
-    """Ours and `contenders` on a graph; see Measured."""
+    """Ours and `contenders` on a graph; see Measured.
+
+    For a GPU: `on_gpu` is the process to use, for many cases; `limit`: the most seconds that it may take. `kept`: a
+    folder of files that were made before (`reference.prepare`, `gpu.kernel_file`).
+    """
     with tempfile.TemporaryDirectory(prefix="attn-bench-") as folder:
         rows, expected = None, None
         if how.validate:
             progress("reference in float64")
-            rows, expected = _expected(graph, how.init, how.seed, folder)
+            rows, expected = reference.expected(graph, how.init, how.seed, kept or folder)
         if how.target == "nvidia":
             progress("on the GPU")
-            on_gpu = gpu.Job(dataclasses.asdict(graph), list(contenders), dataclasses.asdict(how), expected)
-            return _of_gpu(graph, gpu.run(on_gpu), rows)
+            wanted = gpu.Job(dataclasses.asdict(graph), list(contenders), dataclasses.asdict(how), expected, kept)
+            if on_gpu is not None:
+                return _of_gpu(graph, on_gpu.run(wanted, limit), rows)
+            with gpu.Process() as process:
+                return _of_gpu(graph, process.run(wanted, limit), rows)
+        from . import roofs
+
         common: dict[str, Any] = {"threads": threads, "init": how.init, "seed": how.seed, "expected": expected}
+        common["options"] = how.options
         jobs = [Job("contender", name, graph=dataclasses.asdict(graph), **common) for name in ("attn-opt", *contenders)]
         if how.with_roofs:
             jobs += [Job("peak", kind, threads) for kind in roofs.kinds(graph.element)]
@@ -217,17 +231,6 @@ def measure(
             for worker in workers:
                 worker.close()
     return _measured(graph, threads, workers, rows)
-
-
-def _expected(graph: Attention, init: str, seed: int, folder: str) -> tuple[int, str]:
-    """The right results of queries spread over all, in a file; with how many they are."""
-    per_row = graph.flops() / graph.queries
-    count = min(graph.queries, max(16, int(CHECKED_FLOPS / max(per_row, 1))))
-    rows = np.unique(np.linspace(0, graph.queries - 1, count).astype(int))
-    out, lse = graph.reference(graph.inputs(init, seed), rows)
-    path = os.path.join(folder, "expected.npz")
-    np.savez(path, rows=rows, out=out, lse=lse)
-    return len(rows), path
 
 
 def _of_gpu(graph: Attention, answers: dict[str, dict[str, Any]], rows: int | None) -> Measured:

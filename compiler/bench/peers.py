@@ -48,10 +48,11 @@ def added_bias(graph: Attention, inputs: Sequence[np.ndarray], dtype: Any) -> np
     return None if total is None else total.astype(dtype)
 
 
-def attn_opt(graph: Attention, inputs: Sequence[np.ndarray], threads: int) -> Contender:
+def attn_opt(graph: Attention, inputs: Sequence[np.ndarray], threads: int, options: dict[str, Any]) -> Contender:
+    """Ours, with these options of `compile`."""
     from .. import api
 
-    kernel = api.compile(graph.text(), threads=threads)
+    kernel = api.compile(graph.text(), threads=threads, **options)
     arrays = kernel.bind(inputs)
 
     def call() -> Any:
@@ -189,7 +190,6 @@ func.func @attention(%q: {q}, %k: {k}, %v: {v}) -> {o} {{
 
 
 PEERS = {"torch": torch, "onnxruntime": onnxruntime, "jax": jax, "iree": iree}
-CONTENDERS = {"attn-opt": attn_opt, **PEERS}
 
 
 def environment(threads: int) -> dict[str, str]:

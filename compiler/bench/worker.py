@@ -25,7 +25,8 @@ MOST_CALLS = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a worker does. `kind`: contender, peak or reading. `expected`: a file of some rows of the right results."""
+    """What a worker does. `kind`: contender, peak or reading. `expected`: a file of some rows of the right results;
+    `options`: of `compile`, for our kernel."""
 
     kind: str
     name: str
@@ -35,6 +36,7 @@ class Job:
     seed: int = 0
     expected: str | None = None
     size: int = 0
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def prepare(self) -> tuple[Callable[[], Any], dict[str, Any]]:
         """What to time, and what is known beforehand."""
@@ -48,7 +50,10 @@ class Job:
         graph = Attention.of_plain(self.graph or {})
         inputs = graph.inputs(self.init, self.seed)
         start = time.perf_counter()
-        call, results = peers.CONTENDERS[self.name](graph, inputs, self.threads)
+        if self.name == "attn-opt":
+            call, results = peers.attn_opt(graph, inputs, self.threads, self.options)
+        else:
+            call, results = peers.PEERS[self.name](graph, inputs, self.threads)
         found = call()
         about: dict[str, Any] = {"compile_s": time.perf_counter() - start, "kernel": getattr(call, "kernel", "")}
         if self.expected:

@@ -121,6 +121,7 @@ class CpuKernel:
         """`callbacks`: functions of ctypes that a module calls."""
         self.signature = signature
         self._code = code  # whose memory the function is in
+        self._image: bytes | None = None  # where it was loaded
         if isinstance(code, elf.Code):
             address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
         else:
@@ -142,10 +143,14 @@ class CpuKernel:
     @classmethod
     def load(cls, image: bytes, signature: Signature) -> CpuKernel:
         """The kernel whose object file is `image`. Raises elf.LoadError."""
-        return cls(elf.load(image, symbol_sources()), signature)
+        kernel = cls(elf.load(image, symbol_sources()), signature)
+        kernel._image = image
+        return kernel
 
     def object_file(self) -> bytes:
-        """The object file of a kernel that was compiled from a module, for `load`."""
+        """The object file, for `load`."""
+        if self._image is not None:
+            return self._image
         with tempfile.TemporaryDirectory(prefix="attn-opt-") as folder:
             path = os.path.join(folder, "kernel.o")
             self._engine.dump_to_object_file(path)

@@ -184,6 +184,10 @@ class CudaKernel:
 
     # Code.
 
+    def functions(self) -> list[ctypes.c_void_p]:
+        """The kernels that are loaded."""
+        return list(self._functions.values())
+
     def _function(self, device: int, name: str, shared: int) -> ctypes.c_void_p:
         if (device, name) not in self._functions:
             if device not in self._modules:

@@ -21,6 +21,8 @@ INVALID_CONTEXT = 201
 LEGACY_STREAM = 1  # CU_STREAM_LEGACY
 DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 LOG_BYTES = 1 << 14
+NAME_BYTES = 128
+LOCAL_SIZE_ATTRIBUTE = 3  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
 
 
 class CudaError(Exception):
@@ -80,6 +82,12 @@ class Driver:
             found.append(value.value)
         return "sm_90a" if found == [9, 0] else f"sm_{found[0]}{found[1]}"
 
+    def name(self, device: int) -> str:
+        """What the device is called."""
+        text = ctypes.create_string_buffer(NAME_BYTES)
+        self.call("cuDeviceGetName", text, NAME_BYTES, device)
+        return text.value.decode()
+
     @functools.cached_property
     def version(self) -> int:
         value = ctypes.c_int()
@@ -131,6 +139,12 @@ class Driver:
             module = ctypes.c_void_p()
             self.call("cuModuleLoadData", ctypes.byref(module), code)
             return module
+
+    def spilled(self, function: ctypes.c_void_p) -> int:
+        """Bytes of a thread's registers that a kernel keeps in memory."""
+        size = ctypes.c_int()
+        self.call("cuFuncGetAttribute", ctypes.byref(size), LOCAL_SIZE_ATTRIBUTE, function)
+        return size.value
 
     @contextlib.contextmanager
     def _outside_capture(self) -> Iterator[None]:

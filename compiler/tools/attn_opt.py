@@ -167,19 +167,20 @@ class _DumpCode(Hook):
     """After the last stage for GPUs, the kernels' PTX, and their machine code as text where CUDA's tools are."""
 
     def __init__(self, dump: DumpStages):
-        self.dump = dump
+        self.dump, self.arch = dump, ""
 
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
+        if stage.name == "tiles-to-nvvm":
+            self.arch = getattr(stage.ours, "arch", "")
         if failed or stage.name != "check-lowered":
             return
         from ..runtime import ptx
-        from ..runtime.arch import DEFAULT_ARCH
 
         for op in module.regions[0].blocks[0].operations:
             if op.operation.name == "gpu.module":
-                code = ptx.emit_ptx(ptx.llvm_ir(op.operation), DEFAULT_ARCH)
+                code = ptx.emit_ptx(ptx.llvm_ir(op.operation), self.arch)
                 self.dump.write("kernels", "ptx", code)
-                machine = ptx.sass(code, DEFAULT_ARCH)
+                machine = ptx.sass(code, self.arch)
                 if machine is not None:
                     self.dump.write("kernels", "sass", machine)
 
@@ -280,7 +281,7 @@ def _hooks(options: Options) -> tuple[list[Hook], Timing | None]:
     if options.dump_stages:
         dump = DumpStages(options.dump_stages, options.printing)
         hooks.append(dump)
-        if options.lower_to == "nvidia":
+        if options.lower_to.startswith("nvidia"):
             hooks.append(_DumpCode(dump))
     if timing:
         hooks.append(timing)  # last: starts after and ends before the others' work

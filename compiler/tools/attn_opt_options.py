@@ -27,7 +27,8 @@ examples:
 passes:
   --NAME[="options"]             run this pass
   --pass-pipeline=PIPELINE       run these: builtin.module(NAME,NAME{option=value},func.func(NAME))
-  --lower-to=cpu|nvidia          after the passes, lower to code for this target
+  --lower-to=cpu|nvidia          after the passes, lower to code for this target; with options:
+                                 "cpu{threads=2 parts=4}", "nvidia{arch=sm_80}", "nvidia{keep-maximum=0 stages=3}"
   --list-passes                  list all passes with their options
   --verify-each=0                do not verify the IR after each pass
 
@@ -173,7 +174,7 @@ def _set_value(options: Options, name: str, value: str) -> None:
         parse_items(value)
         options.passes.append(value)
     elif name == "lower-to":
-        if value not in ("cpu", "nvidia"):
+        if value.partition("{")[0] not in ("cpu", "nvidia"):
             raise user_error(f"option '--lower-to' expects cpu or nvidia, but found '{value}'")
         options.lower_to = value
     elif name == "dump-stages":

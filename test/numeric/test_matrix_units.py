@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from attn_opt.compiler.graphs import Attention
 from attn_opt.transforms import host
-from attn_opt.transforms.cpu import matrix_unit
 from harness import relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cpu_tiles import compiled
 
-NEEDS = {"amx-fp16": {"amx_fp16"} | matrix_unit.AMX_FEATURES, "amx-bf16": matrix_unit.AMX_FEATURES}
-NEEDS |= {"dot": matrix_unit.DOT_FEATURES, "none": set()}
+NEEDS = {"amx-fp16": {"amx_fp16"} | host.AMX_FEATURES, "amx-bf16": host.AMX_FEATURES}
+NEEDS |= {"dot": host.DOT_FEATURES, "none": set()}
 # Rounding of P and of the output, at the largest of all elements.
 TOLERANCE = {"f16": 1e-3, "bf16": 1e-2}
 WAYS = [("amx-fp16", "f16"), ("amx-bf16", "bf16"), ("amx-bf16", "f16"), ("dot", "bf16")]

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from attn_opt.compiler import CompileError, cache, cache_files, compile, stats
+from attn_opt.compiler import CompileError, cache, cache_files, cache_key, compile, kernel_file, stats
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 
@@ -124,7 +124,7 @@ def test_damaged_entries_are_replaced(folder, damage):
     cache.forget()
     x = np.ones((2, 5), np.float32)
     assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 0
-    assert cache._unpacked(entry.read_bytes()).texts == cache._unpacked(whole).texts
+    assert kernel_file.unpacked(entry.read_bytes()).texts == kernel_file.unpacked(whole).texts
     cache.forget()
     assert hits(lambda: np.testing.assert_array_equal(compile(ADD)(x), x + x)) == 1
 
@@ -158,7 +158,7 @@ def test_whatever_changes_the_code_changes_the_entry(folder):
 
 def test_the_host_and_the_sources_are_part_of_the_key(folder, monkeypatch):
     compile(ADD)
-    monkeypatch.setattr(cache, "_environment", lambda: ("another machine",))
+    monkeypatch.setattr(cache_key, "environment", lambda target: ("another machine",))
     assert hits(lambda: compile(ADD)) == 0
 
 

@@ -1,0 +1,121 @@
+"""The process that runs schedules: ``python -m attn_opt.compiler.tuning.worker``, one job and answer a line.
+
+First {"text", "target", "options", "arguments": a folder or None}, then for each schedule {"number", "schedule"}: it is
+compiled, or found in the cache, run on results full of NaN, compared with the first one, and timed. {"round": numbers,
+"seconds"} times those in turn. A schedule that is wrong, spills or fails to launch is answered {"skipped": why}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..helper import serve
+from ..runtime.signature import Signature
+from . import device
+
+# By element type, the largest difference of two right results, of the largest magnitude.
+TOLERANCES = {"f64": 1e-10, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8E4M3FN": 2e-1, "f8E5M2": 4e-1}
+FEWEST_CALLS, MOST_CALLS = 3, 2000
+QUICK = 0.02  # seconds of the first measurement
+
+
+def write_arguments(folder: str, arrays: Sequence[np.ndarray]) -> None:
+    """Arrays of any type in files, for the process; a scalar has no dimensions."""
+    about = [[array.dtype.name, list(array.shape)] for array in arrays]
+    with open(os.path.join(folder, "arguments.json"), "w") as file:
+        json.dump(about, file)
+    for i, array in enumerate(arrays):
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8).tofile(os.path.join(folder, f"{i}.bin"))
+
+
+def _read_arguments(folder: str, signature: Signature) -> list[np.ndarray]:
+    with open(os.path.join(folder, "arguments.json")) as file:
+        about = json.load(file)
+    found = []
+    for i, (slot, (_, shape)) in enumerate(zip(signature.arguments, about, strict=True)):
+        data = np.fromfile(os.path.join(folder, f"{i}.bin"), np.uint8)
+        found.append(data.view(slot.dtype).reshape(shape))
+    return found
+
+
+class Contest:
+    """Schedules of one graph, on the same arguments."""
+
+    def __init__(self, text: str, target: str, options: dict[str, Any], arguments: str | None):
+        from ..api import compile
+
+        self.compile = lambda schedule: compile(text, target=target, **{**options, **schedule})
+        self.target, self.threads = target, options.get("threads")
+        signature = self.compile({}).signature
+        if arguments is None:
+            from ..tools.arrays import random
+
+            inputs = random(signature, {}, 0)
+        else:
+            inputs = _read_arguments(arguments, signature)
+        self.inputs = signature.bind(inputs)
+        kinds = {slot.element for slot in (*signature.arguments, *signature.results)}
+        self.tolerance = max((TOLERANCES[kind] for kind in kinds if kind in TOLERANCES), default=0.0)
+        self.expected: list[np.ndarray] | None = None
+        self.calls: dict[int, Callable[[int], float]] = {}
+
+    def enter(self, number: int, schedule: dict[str, Any]) -> dict[str, Any]:
+        """Takes a schedule in, if it is right: {"seconds"}."""
+        kernel = self.compile(schedule)
+        prepare = device.on_gpu if self.target == "nvidia" else device.on_cpu
+        results, timed, spilled = prepare(kernel, self.inputs, self.threads)
+        if spilled and self.expected is not None:  # the rule's schedule is what it is
+            return {"skipped": f"spills {spilled} bytes of registers in a thread"}
+        found = results()
+        if self.expected is None:
+            self.expected = found
+        worst = max((_difference(a, b) for a, b in zip(found, self.expected, strict=True)), default=0.0)
+        if not worst <= self.tolerance:
+            return {"skipped": f"wrong: differs from the rule's result by {worst:.1e}"}
+        self.calls[number] = timed
+        return {"seconds": self._timed(number, QUICK), "error": worst}
+
+    def _timed(self, number: int, seconds: float) -> float:
+        once = self.calls[number](1)
+        calls = min(MOST_CALLS, max(FEWEST_CALLS, int(seconds / max(once, 1e-7))))
+        return self.calls[number](calls)
+
+    def round(self, numbers: Sequence[int], seconds: float) -> dict[str, Any]:
+        """The seconds of a call of each, measured one after the other."""
+        return {"times": [self._timed(number, seconds) for number in numbers]}
+
+
+def _difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference of the largest magnitude; infinities and what is no number must be at the same places."""
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
+        return float("inf")
+    scale = np.abs(b[finite]).max(initial=0.0) or 1.0
+    return float(np.abs(a[finite] - b[finite]).max(initial=0.0) / scale)
+
+
+_contest: list[Contest] = []
+
+
+def _answer(job: dict[str, Any]) -> dict[str, Any]:
+    start = time.perf_counter()
+    try:
+        if "text" in job:
+            _contest[:] = [Contest(job["text"], job["target"], job["options"], job["arguments"])]
+            return {}
+        if "round" in job:
+            return _contest[0].round(job["round"], job["seconds"])
+        return {**_contest[0].enter(job["number"], job["schedule"]), "took": time.perf_counter() - start}
+    except Exception as error:
+        return {"skipped": (str(error).strip().splitlines() or [type(error).__name__])[0]}
+
+
+if __name__ == "__main__":
+    serve(_answer)
