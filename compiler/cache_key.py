@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..dialects import mlir
 from ..transforms.host import cache_bytes, host_features, matrix_unit
@@ -34,16 +34,19 @@ def key(text: str, kind: str, target: str, options: Options) -> str:
 
 @functools.cache
 def environment(target: str) -> tuple[str, ...]:
-    """What else a kernel depends on: this package, the bindings, and last, for the CPU, the host."""
-    return FORMAT, _package(), mlir.identity(), repr(_host()) if target == "cpu" else ""
-
-
-def _host() -> Any:
+    """What else a kernel depends on: this package, the bindings, and for the CPU the host."""
+    parts = (FORMAT, _package(), mlir.identity(), instructions(target))
+    if target != "cpu":
+        return parts
     from .runtime.cpu import openmp_library
 
+    return (*parts, repr((cache_bytes(1), cache_bytes(2), openmp_library())))
+
+
+def instructions(target: str) -> str:
+    """What code for the CPU needs of the CPU that it runs on; nothing for other targets."""
     # The unit is what the process may use, too: asking for it is what loading a kernel that needs it takes.
-    caches = (cache_bytes(1), cache_bytes(2))
-    return sorted(host_features()), matrix_unit(), caches, os.uname().machine, openmp_library()
+    return repr((sorted(host_features()), matrix_unit(), os.uname().machine)) if target == "cpu" else ""
 
 
 @functools.cache

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .cache_key import FORMAT, environment
-from .runtime.signature import Dimensions, Signature, Slot
+from .cache_key import FORMAT, instructions
+from .runtime.signature import Bound, Dimensions, Signature, Slot
 
 MAGIC = f"{FORMAT}\n".encode()
 CHECKSUM = hashlib.sha256().digest_size
@@ -60,11 +60,12 @@ def packed(compiled: Compiled) -> bytes:
         "results": [(slot.element, slot.shape, slot.strided) for slot in signature.results],
         "groups": signature.dimensions.groups,
         "sizes": signature.dimensions.sizes,
+        "bounds": [dataclasses.astuple(bound) for bound in signature.bounds],
         "counts": compiled.counts,
         "told": compiled.told,
         "record": compiled.record,
         "target": compiled.target,
-        "host": _host(compiled.target),
+        "instructions": instructions(compiled.target),
         "texts": [(name, len(text)) for name, text in compiled.texts.compressed.items()],
     }
     head = json.dumps(about).encode()
@@ -81,7 +82,7 @@ def unpacked(data: bytes) -> Compiled:
     n_head, n_image = _SIZES.unpack_from(body)
     at = _SIZES.size + n_head
     about = json.loads(bytes(body[_SIZES.size : at]))
-    if about["host"] != _host(about["target"]):
+    if about["instructions"] != instructions(about["target"]):
         raise ValueError("compiled for another CPU")
     image, at = bytes(body[at : at + n_image]), at + n_image
     texts = {}
@@ -93,14 +94,10 @@ def unpacked(data: bytes) -> Compiled:
 
     groups = [[(i, d) for i, d in group] for group in about["groups"]]
     dimensions = Dimensions(groups, about["sizes"])
-    signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions)
+    bounds = tuple(Bound(*bound) for bound in about["bounds"])
+    signature = Signature(about["name"], slots(about["arguments"]), slots(about["results"]), dimensions, bounds)
     runtime = _loaded(image, signature, about["target"])
     return Compiled(signature, Texts(texts), runtime, about["counts"], about["told"], about["record"], about["target"])
-
-
-def _host(target: str) -> str:
-    """What code for the CPU depends on."""
-    return environment(target)[-1]
 
 
 def _loaded(image: bytes, signature: Signature, target: str) -> Any:

@@ -45,7 +45,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     try:
         compile(job["text"], target=job["target"], **job["options"])
     except CompileError as error:
-        return {"failed": str(error.diagnostics[0].message)}
+        return {"failed": str(error).split("\n")[0]}
     except Exception as error:  # of ours: told, and the next one is done
         return {"failed": f"{type(error).__name__}: {error}"}
     return {}

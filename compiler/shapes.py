@@ -10,7 +10,9 @@ from typing import Any
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured
-from .runtime.signature import Dimensions
+from ..transforms.formulas import leaves
+from ..transforms.index_formulas import dimension_of, formula
+from .runtime.signature import Bound, Dimensions
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
@@ -30,6 +32,32 @@ def argument_dimensions(function: ir.OpView) -> Dimensions:
         for d in range(_rank(argument)):
             groups.setdefault(classes.find((argument, d)), []).append((i, d))
     return Dimensions(list(groups.values()), [classes.sizes.get(root) for root in groups])
+
+
+def slice_bounds(function: ir.OpView) -> tuple[Bound, ...]:
+    """What must hold of the sizes and numbers that a ``func.func`` is called with, lest a slice leave its tensor."""
+    found = []
+    for view in function.regions[0].blocks[0].operations:
+        op = view.operation
+        if op.name == "tensor.extract_slice":
+            found += _bounds(op)
+    return tuple(found)
+
+
+def _bounds(op: ir.Operation) -> list[Bound]:
+    source, dynamic = op.operands[0], iter(list(op.operands)[1:])
+    parts = []
+    for name in ("offsets", "sizes", "strides"):
+        parts.append([next(dynamic) if n == DYNAMIC else n for n in op.attributes[f"static_{name}"]])
+    number = ir.BlockArgument(source).arg_number if isinstance(source.owner, ir.Block) else None
+    bounds = []
+    for d, (offset, size, stride) in enumerate(zip(*parts, strict=True)):
+        start, count, whole = formula(offset), formula(size), dimension_of(source, d)
+        end = ["add", start, count] if stride == 1 else ["unknown"]
+        known = [leaf for one in (start, count, whole) for leaf in leaves(one)]
+        if known and end[0] != "unknown" and all(leaf[0] in ("dim", "argument") for leaf in known):
+            bounds.append(Bound(number, d, start, end, whole))
+    return bounds
 
 
 class _Classes:

@@ -13,7 +13,8 @@ from ..dialects.diagnostic import place_of
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index
 from .attention import attention_at, contraction_loops, is_contraction
-from .formulas import UNKNOWN, Formula, formula
+from .formulas import UNKNOWN, Formula
+from .index_formulas import formula
 from .passes import remark
 from .tile_and_fuse import Tiled
 

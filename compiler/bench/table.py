@@ -1,5 +1,6 @@
 """What was measured, as text for people."""
 
+import statistics
 from collections.abc import Sequence
 
 from ..graphs import Attention
@@ -139,24 +140,37 @@ def notes(all_measured: Sequence[Measured]) -> list[str]:
     return [*said, *(line.partition("; limited")[0] for line in last)]
 
 
-def markdown(rows: Sequence[tuple[str, Measured]], peers: Sequence[str]) -> list[str]:
-    """A table for a README: our rate, the part of the roof, and how many times as fast as each peer ours is."""
-    unit = _unit(rows[0][1])[1] if rows else "G"
-    lines = [
+def markdown_head(target: str, peers: Sequence[str]) -> list[str]:
+    """The head of a table for a README."""
+    unit = "G" if target == "cpu" else "T"
+    return [
         f"| case | {unit}FLOP/s | of roof | {' | '.join(f'× {peer}' for peer in peers)} |",
         "| --- | --- | --- |" + " --- |" * len(peers),
     ]
-    for label, measured in rows:
-        by_name = {result.name: result for result in measured.results}
-        cells = [label]
-        if measured.ours.times:
-            bound = measured.bound()
-            cells.append(f"{measured.graph.flops() / measured.ours.seconds / _unit(measured)[0]:.0f}")
-            cells.append(f"{bound[0] / measured.ours.seconds:.2f} ({bound[1]})" if bound else "–")
-        else:
-            cells += ["failed", "–"]
-        for peer in peers:
-            ratio = measured.ratio(by_name[peer]) if peer in by_name else None
-            cells.append("–" if ratio is None else f"{ratio:.2f}")
-        lines.append(f"| {' | '.join(cells)} |")
+
+
+def markdown_row(label: str, measured: Measured, peers: Sequence[str]) -> str:
+    """Its line for a case: our rate, the part of the roof, and how many times as fast as each peer ours is."""
+    by_name = {result.name: result for result in measured.results}
+    cells = [label]
+    if measured.ours.times:
+        bound = measured.bound()
+        cells.append(f"{measured.graph.flops() / measured.ours.seconds / _unit(measured)[0]:.0f}")
+        cells.append(f"{bound[0] / measured.ours.seconds:.2f} ({bound[1]})" if bound else "–")
+    else:
+        cells += ["failed", "–"]
+    for peer in peers:
+        ratio = measured.ratio(by_name[peer]) if peer in by_name else None
+        cells.append("–" if ratio is None else f"{ratio:.2f}")
+    return f"| {' | '.join(cells)} |"
+
+
+def summary(ratios: Sequence[dict[str, float]]) -> list[str]:
+    """How many times as fast as each peer ours is over all cases that it can do, and as the best of each case."""
+    lines = []
+    by_peer = {peer: [case[peer] for case in ratios if peer in case] for case in ratios for peer in case}
+    best = [min(case.values()) for case in ratios if case]
+    for name, found in [*by_peer.items(), *([("the best peer of each case", best)] if len(by_peer) > 1 else [])]:
+        mean = statistics.geometric_mean(found)
+        lines.append(f"{len(found)} cases against {name}: geometric mean {mean:.2f}×, least {min(found):.2f}×")
     return lines

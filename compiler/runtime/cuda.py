@@ -111,6 +111,9 @@ class CudaKernel:
             key.append(int(values[i]))
         for value in outs:
             key.append(library.key(value))
+        if self.signature.bounds:  # of numbers that plans do not depend on, too
+            self._check_count(values)
+            self.signature.check_bounds(values)
         found = (len(values), *key)
         plan = self._plans.get(found)
         if plan is None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
+from ...transforms.formulas import evaluated, leaves
 from ..diagnostics import diagnostic, user_error
 
 WORD = 8  # bytes; pointers, sizes and strides are words
@@ -104,17 +105,52 @@ class Dimensions:
 
 
 @dataclasses.dataclass(frozen=True)
+class Bound:
+    """A slice of dimension `dimension`, of argument `number` or, where that is None, of something computed, must start
+    at 0 or after, and end after its start and within the size of the whole: formulas of `transforms/formulas.py`."""
+
+    number: int | None
+    dimension: int
+    start: Any
+    end: Any
+    whole: Any
+
+    def check(self, arrays: Sequence[Any]) -> None:
+        """A user's error where it does not hold, as far as the host knows."""
+        start, end, whole = (
+            evaluated(one, lambda leaf: _leaf(leaf, arrays)) for one in (self.start, self.end, self.whole)
+        )
+        if start is None or end is None or whole is None or 0 <= start <= end <= whole:
+            return
+        of = f"dimension {self.dimension} of a tensor" if self.number is None else _name(self.number, self.dimension)
+        given = sorted({leaf[1] for one in (self.start, self.end) for leaf in leaves(one) if leaf[0] == "argument"})
+        why = f", as argument{'s' * (len(given) > 1)} {' and '.join(map(str, given))} say{'s' * (len(given) == 1)}"
+        raise user_error(f"{of} is {whole}, but the graph reads {start} to {end} of it{why if given else ''}")
+
+
+def _leaf(leaf: list, arrays: Sequence[Any]) -> int | None:
+    """A number that the host knows: a size, or a scalar that is not on a device."""
+    if leaf[0] == "dim":
+        return arrays[leaf[1]].shape[leaf[2]]
+    value = arrays[leaf[1]]
+    known = isinstance(value, int | np.integer) or (isinstance(value, np.ndarray) and not value.ndim)
+    return int(value) if known else None
+
+
+@dataclasses.dataclass(frozen=True)
 class Signature:
-    """The types of a function's arguments and results, and which dimensions of the arguments are equal."""
+    """The types of a function's arguments and results, which dimensions of the arguments are equal, and what slices
+    they must hold."""
 
     name: str
     arguments: tuple[Slot, ...]
     results: tuple[Slot, ...]
     dimensions: Dimensions
+    bounds: tuple[Bound, ...] = ()
 
     @staticmethod
     def of(function: ir.OpView) -> Signature:
-        from ..shapes import argument_dimensions
+        from ..shapes import argument_dimensions, slice_bounds
 
         kind = function.type
         strided = set()
@@ -125,6 +161,7 @@ class Signature:
             tuple(dataclasses.replace(slot_of(t, function), strided=i in strided) for i, t in enumerate(kind.inputs)),
             tuple(slot_of(t, function) for t in kind.results),
             argument_dimensions(function),
+            slice_bounds(function),
         )
 
     def bind(self, arguments: Sequence[Any], strided: bool = False) -> list[np.ndarray]:
@@ -157,6 +194,7 @@ class Signature:
                     units.append((len(arrays), unit))
             arrays.append(array)
         self.check_dimensions(arrays)
+        self.check_bounds(arrays)
         return NotContiguous(arrays, tuple(units)) if units else arrays
 
     def check_dimensions(self, arrays: Sequence[Any]) -> None:
@@ -168,6 +206,11 @@ class Signature:
                 if found != expected:
                     why = f"as {_name(first, d0)}" if size is None else "as the graph has it elsewhere"
                     raise user_error(f"{_name(i, d)} must be {expected}, {why}, but is {found}")
+
+    def check_bounds(self, arrays: Sequence[Any]) -> None:
+        """A user's error where a slice would leave its tensor, as far as the host knows."""
+        for bound in self.bounds:
+            bound.check(arrays)
 
     @functools.cached_property
     def _checks(self) -> tuple[list, list]:

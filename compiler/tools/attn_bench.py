@@ -1,17 +1,19 @@
 """``attn-bench``: times attention of any shape, next to what the machine can do and to other implementations."""
 
+import dataclasses
 import json
 import os
 import shlex
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .. import env
 from ..bench import table
 from ..bench.latency import Latency
-from ..bench.measure import Measured, measure
+from ..bench.measure import Measured, Measuring, measure
 from ..diagnostics import Printer, user_error
+from ..graphs import Attention
+from ..tuning import display
 from .attn_bench_options import Options, parse_options
 from .telling import telling
 
@@ -34,25 +36,33 @@ def default_threads() -> int:
 
 
 class Bar:
-    """A bar on a terminal that says how far a sweep is; nothing on a stream that is none."""
+    """Says on a terminal how far a sweep is."""
 
     def __init__(self, total: int):
         self.total, self.done = total, 0
-        self.shown = sys.stderr.isatty()
+        self._line = display.Bar()
 
     def __call__(self, what: str) -> None:
-        if self.shown:
-            width = shutil.get_terminal_size().columns - 1
-            full = 20 * self.done // self.total
-            bar = "█" * full + "░" * (20 - full)
-            print(f"\r\033[K{f'{bar} {self.done}/{self.total} {what}'[:width]}", end="", file=sys.stderr, flush=True)
+        self._line(self.done, self.total, what)
 
     def step(self) -> None:
         self.done += 1
 
     def clear(self) -> None:
-        if self.shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        self._line.clear()
+
+
+def tune(graph: Attention, how: Measuring, threads: int, say: Callable[[str], None]) -> tuple[Measuring, list[str]]:
+    """How to measure with the schedule that is the fastest here, and a table of what was tried."""
+    from ..options import make_options, settled
+    from ..tuning.search import table as tried
+    from ..tuning.search import tuned
+
+    options = settled(how.target, make_options({**how.options, "threads": threads, "autotune": True}))
+    found = tuned(
+        graph.text(), how.target, options, graph.inputs(how.init, how.seed), lambda done, all, what: say(what)
+    )
+    return dataclasses.replace(how, options={**how.options, **found.schedule}), tried(found)
 
 
 def _run(options: Options) -> int:
@@ -66,10 +76,15 @@ def _run(options: Options) -> int:
     quiet = options.json == "-"
     try:
         for label, graph in options.cases:
+            how = options.measuring
+            if options.autotune:
+                how, tried = tune(graph, how, threads, lambda what, label=label: bar(f"{label}  {what}"))  # type: ignore[misc]
+                bar.clear()
+                print("\n".join(tried), file=sys.stderr if quiet else sys.stdout, flush=True)
             found = measure(
                 graph,
                 options.compare,
-                options.measuring,
+                how,
                 threads=threads,
                 progress=lambda what, label=label: bar(f"{label}  {what}"),  # type: ignore[misc]
             )

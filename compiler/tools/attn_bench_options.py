@@ -12,6 +12,7 @@ from ..bench.measure import Measuring
 from ..bench.peers import PEERS
 from ..diagnostics import user_error
 from ..graphs import Attention
+from ..options import options_of_text
 from .attn_bench_case import (
     BIASES,
     INITIAL,
@@ -52,6 +53,8 @@ examples:
   attn-bench -mode 1 -b 3 -h 8 -s 100,900,500 -d 64 -mask 2 -prec fp32                # sequences of these lengths
   attn-bench -b 1 -h 32 -h_k 8 -s 1 -s_k 8192 --lengths 3000 -prec fp32               # a cache that is not full
   attn-bench -b 1 -h 4 -prec fp32 -mask 1 --sweep s=512,1024,2048 d=64,128 --plot sweep.svg
+  attn-bench -b 4 -h 16 -s 4096 --target nvidia --options keep-maximum=0              # the online maximum
+  attn-bench -b 1 -h 8 -s 2048 -prec fp32 --threads 1 --autotune
 """
 
 PEERS_HELP = f"time others too: {', '.join(PEERS)}; for nvidia: {', '.join(GPU_PEERS)}"
@@ -70,6 +73,7 @@ class Options:
     threads: int
     compare: list[str]
     latency: bool
+    autotune: bool
     kname: bool
     measuring: Measuring
     json: str | None
@@ -163,6 +167,8 @@ def _parser() -> _Parser:
     option("--peak", action="store_true", help="measure multiply-adds and memory, and print the fraction reached")
     option("--latency", action="store_true", help="measure compiling, loading, importing and the overhead of a call")
     option("--sweep", metavar="X=…", nargs="*", help=f"a case for each combination; default: {' '.join(DEFAULT_SWEEP)}")
+    option("--options", metavar="NAME=X …", default="", help="of compile: keep-maximum=0, tile-sizes=1,1,128,0,64, …")
+    option("--autotune", action="store_true", help="measure schedules, print what was tried, take the fastest")
     option("--rounds", metavar="N", type=positive, default=5, help="interleaved rounds (default: 5)")
     option("--seconds", metavar="T", type=positive_number, default=0.3, help="of each in each round (default: 0.3)")
     option("--json", metavar="FILE", help="write the numbers; - for standard output, in place of the table")
@@ -203,6 +209,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         found.threads or 0,
         found.compare,
         found.latency,
+        found.autotune,
         found.kname == "1",
         Measuring(
             with_roofs=found.peak or found.plot is not None,
@@ -214,6 +221,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
             init=INITIAL[found.init],
             seed=found.seed,
             target=found.target,
+            options=options_of_text(found.options),
         ),
         found.json,
         found.plot,

@@ -50,8 +50,8 @@ def on_gpu(kernel: Any, inputs: Sequence[np.ndarray], threads: int | None) -> Pr
     def results() -> list[np.ndarray]:
         for _, _, make in plan.made:  # what no kernel writes to stays NaN
             array = make()
-            size = math.prod(array.shape) * BYTES[array.element]
-            of.to_device(array.pointer, np.full(size, 0xFF, np.uint8).ctypes.data, size)
+            poison = np.full(math.prod(array.shape) * BYTES[array.element], 0xFF, np.uint8)
+            of.to_device(array.pointer, poison.ctypes.data, poison.size)
         return [library.leave(found, entered) for found in plan.run(entered, ())]
 
     def timed(calls: int) -> float:

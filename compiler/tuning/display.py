@@ -25,5 +25,8 @@ class Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def clear(self) -> None:
         if self.shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import os
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +32,7 @@ from .worker import write_arguments
 
 WORKER = f"{__package__}.worker"
 LONGEST = 60.0  # seconds for one schedule
-FINALISTS, ROUNDS, ROUND_SECONDS = 3, 5, 0.05
+FINALISTS, ROUNDS, ROUND_SECONDS = 4, 5, 0.06
 GAIN = 0.02  # by less, the measurement may be wrong: the rule's schedule stays
 
 Progress = Callable[[int, int, str], None]  # how many were tried, of how many, what happens
@@ -182,11 +181,11 @@ class _Search:
             if "times" not in answer:
                 return first
             times.append(answer["times"])
-        medians = [statistics.median(column) for column in zip(*times, strict=True)]
-        for number, seconds in zip(numbers, medians, strict=True):
+        best = [min(column) for column in zip(*times, strict=True)]
+        for number, seconds in zip(numbers, best, strict=True):
             self.trials[number] = dataclasses.replace(self.trials[number], seconds=seconds)
-        fastest = min(range(len(numbers)), key=medians.__getitem__)
-        return numbers[fastest] if medians[fastest] < (1 - GAIN) * medians[0] else first
+        fastest = min(range(len(numbers)), key=best.__getitem__)
+        return numbers[fastest] if best[fastest] < (1 - GAIN) * best[0] else first
 
     def _enter(self, worker: Helper, schedule: Schedule) -> None:
         """Tries one. A process that a schedule ended is started again, with those that were right."""

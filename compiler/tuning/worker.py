@@ -21,7 +21,7 @@ from . import device
 
 # By element type, the largest difference of two right results, of the largest magnitude.
 TOLERANCES = {"f64": 1e-10, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8E4M3FN": 2e-1, "f8E5M2": 4e-1}
-FEWEST_CALLS, MOST_CALLS = 3, 2000
+MEASUREMENTS, MOST_CALLS = 3, 2000
 QUICK = 0.02  # seconds of the first measurement
 
 
@@ -82,9 +82,10 @@ class Contest:
         return {"seconds": self._timed(number, QUICK), "error": worst}
 
     def _timed(self, number: int, seconds: float) -> float:
+        """The seconds of a call: the best of some measurements, since others may be at work on the machine."""
         once = self.calls[number](1)
-        calls = min(MOST_CALLS, max(FEWEST_CALLS, int(seconds / max(once, 1e-7))))
-        return self.calls[number](calls)
+        calls = min(MOST_CALLS, max(1, int(seconds / MEASUREMENTS / max(once, 1e-7))))
+        return min(self.calls[number](calls) for _ in range(MEASUREMENTS))
 
     def round(self, numbers: Sequence[int], seconds: float) -> dict[str, Any]:
         """The seconds of a call of each, measured one after the other."""

@@ -230,6 +230,15 @@ def test_ratios_are_medians_of_rounds():
     results = [Result("attn-opt", [1.0, 2.0, 1.0]), Result("torch", [2.0, 2.0, 3.0]), Result("jax", [], skipped="no")]
     measured = Measured(Attention(), 1, results, {"f32 FMA": 1e9}, 1e9, None)
     assert measured.ratio(results[1]) == 2.0 and measured.ratio(results[2]) is None
-    lines = table.markdown([("a case", measured)], ["torch", "jax"])
-    assert lines[0] == "| case | GFLOP/s | of roof | × torch | × jax |"
-    assert lines[2].startswith("| a case | 0 | ") and lines[2].endswith("| 2.00 | – |")
+    assert table.markdown_head("cpu", ["torch", "jax"])[0] == "| case | GFLOP/s | of roof | × torch | × jax |"
+    line = table.markdown_row("a case", measured, ["torch", "jax"])
+    assert line.startswith("| a case | 0 | ") and line.endswith("| 2.00 | – |")
+
+
+def test_a_summary_counts_each_peer_and_the_best_of_each_case():
+    lines = table.summary([{"torch": 2.0, "jax": 0.5}, {"torch": 8.0}])
+    assert lines == [
+        "2 cases against torch: geometric mean 4.00×, least 2.00×",
+        "1 cases against jax: geometric mean 0.50×, least 0.50×",
+        "2 cases against the best peer of each case: geometric mean 2.00×, least 0.50×",
+    ]

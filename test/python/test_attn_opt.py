@@ -108,6 +108,12 @@ def test_remarks_are_shown_if_asked_for_and_warnings_always(file, capsys, monkey
 def test_lowering_is_asked_of_the_pipelines():
     assert "check-lowered" in attn_opt.lowering("cpu")
     assert "tiles-to-nvvm" in " ".join(attn_opt.lowering("nvidia"))
+    assert "keep-maximum" in attn_opt.lowering("nvidia")
+    without = attn_opt.lowering("nvidia{keep-maximum=0 stages=3}")
+    assert "keep-maximum" not in without and "specialize-warps{stages=3}" in without
+    assert not any("specialize-warps" in str(item) for item in attn_opt.lowering("nvidia{arch=sm_80}"))
+    with pytest.raises(DiagnosedError, match="target 'nvidia' has no option 'keep-maximun'; did you mean"):
+        attn_opt.lowering("nvidia{keep-maximun=0}")
     with pytest.raises(DiagnosedError, match="--lower-to=abacus"):
         attn_opt.lowering("abacus")
 

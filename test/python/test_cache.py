@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from attn_opt.compiler import CompileError, cache, cache_files, cache_key, compile, kernel_file, stats
+from attn_opt.compiler import CompileError, cache, cache_files, cache_key, compile, kernel_file, load, stats
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 
@@ -252,3 +252,52 @@ def test_in_one_process_it_is_compiled_once_by_many_threads(folder):
     x = np.ones((2, 5), np.float32)
     for kernel in kernels:
         np.testing.assert_array_equal(kernel(x), x + x)
+
+
+def test_a_kernel_in_a_file_needs_no_bindings(folder, tmp_path):
+    """Neither for the CPU, nor to be ready for a GPU: where they are not installed, saved kernels run."""
+    file, on_gpu = tmp_path / "add.kernel", tmp_path / "attention.kernel"
+    compile(ADD).save(file)
+    compile(ATTENTION.replace("?", "64").replace("tensor.empty(%m)", "tensor.empty()"), target="nvidia").save(on_gpu)
+    code = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch_mlir":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import numpy as np
+from attn_opt.compiler import load
+x = np.ones((2, 5), np.float32)
+assert (load({str(file)!r})(x) == 2).all()
+assert ".entry" in load({str(on_gpu)!r}).ir("ptx")
+assert "torch_mlir" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_no_kernel_is_an_error(tmp_path, monkeypatch, folder):
+    with pytest.raises(CompileError, match="holds no kernel that can be loaded: no such file"):
+        load(tmp_path / "absent")
+    file = tmp_path / "add.kernel"
+    compile(ADD).save(file)
+    (tmp_path / "damaged").write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CompileError, match="holds no kernel that can be loaded: damaged"):
+        load(tmp_path / "damaged")
+    monkeypatch.setattr(kernel_file, "instructions", lambda target: "another machine's")
+    with pytest.raises(CompileError, match="compiled for another CPU"):
+        load(file)
+    with pytest.raises(CompileError, match="cannot be written: no such file"):
+        compile(ADD).save(tmp_path / "nowhere" / "add.kernel")
+
+
+def test_a_kernel_that_is_kept_is_found_without_the_bindings(folder):
+    compile(ADD)
+    code = f"""
+import sys
+from attn_opt.compiler import compile
+import numpy as np
+assert (compile({ADD!r})(np.ones((2, 5), np.float32)) == 2).all()
+assert "torch_mlir" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -375,3 +375,27 @@ def test_results_with_heads_in_groups(gpu, library):
     assert wide == [heads_last.ctypes.data, 70 * 8 * 64, 4 * 64, 64, 8 * 64]
     kernel.on_host().run([np.asarray(x) for x in inputs])
     assert gpu.launches[-1].grid == gpu.launches[0].grid == (2 * 8 * 2, 1, 1)
+
+
+def cached_graph() -> str:
+    """As `graph`, with keys and values that are parts of a cache, as long as an argument says."""
+    text = graph(dynamic=True).replace("tensor<2x?x64xf16>, %v: tensor<2x?x64xf16>", "KV").replace("%kk: KV", "KV")
+    part = "[0, 0, 0] [2, %n, 64] [1, 1, 1] : tensor<2x90x64xf16> to tensor<2x?x64xf16>"
+    slices = f"{{\n%kk = tensor.extract_slice %kc{part}\n%v = tensor.extract_slice %vc{part}\n"
+    return text.replace("KV", "%kc: tensor<2x90x64xf16>, %vc: tensor<2x90x64xf16>, %n: index").replace("{\n", slices, 1)
+
+
+def test_a_slice_beyond_its_tensor_is_an_error_of_the_call():
+    """The length is only passed on to kernels: calls with other ones have the same plan, and are checked as well."""
+    q, k, v = (np.zeros(s, np.float16) for s in (Q, K, V))
+    with fake_driver() as fake:
+        kernel = compile(cached_graph(), target="nvidia", arch="sm_80")
+        for n in (0, 90):
+            kernel(q, k, v, n)
+        assert len(fake.launches) == 2
+        for n in (91, -1):
+            with pytest.raises(
+                CompileError, match=f"dimension 1 of argument 1 is 90, .* 0 to {n} of it, as argument 3"
+            ):
+                kernel(q, k, v, n)
+        assert len(fake.launches) == 2

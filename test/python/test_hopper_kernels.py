@@ -1,43 +1,76 @@
-"""Kernels of the benchmark table as ptxas makes them: no loop over keys spills registers, no matmul is serialised."""
+"""Kernels of the benchmark table as ptxas makes them: none spills registers, no matmul is serialised."""
 
+import concurrent.futures
 import pathlib
-import sys
+import re
 
 import pytest
 from attn_opt.compiler import compile
+from attn_opt.compiler.bench.cases import read_cases
+from attn_opt.compiler.graphs import Attention
+from attn_opt.compiler.precompile import Job, precompile
 from attn_opt.compiler.runtime import ptx
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "numeric"))
-from narrow_attention import NarrowAttention as Attention
-
-CASES = {
-    "d64": Attention(4096, 4096, 64, 64, batch=(4, 32), scale=0.125, element="f16"),
-    "d128": Attention(4096, 4096, 128, 128, batch=(4, 16), scale=0.09, element="f16"),
-    "d256": Attention(4096, 4096, 256, 256, batch=(4, 8), scale=0.0625, element="f16"),
-    "d64_causal": Attention(4096, 4096, 64, 64, batch=(4, 32), scale=0.125, element="f16", causal=True),
-    "d128_causal": Attention(4096, 4096, 128, 128, batch=(4, 16), scale=0.09, element="f16", causal=True),
-    "d256_causal": Attention(4096, 4096, 256, 256, batch=(4, 8), scale=0.0625, element="f16", causal=True),
-    "d80": Attention(1023, 1023, 80, 80, batch=(2, 12), scale=0.11),
-    "bias": Attention(4096, 4096, 64, 64, batch=(2, 16), scale=0.125, bias="mk", bias_element="bf16"),
-}
-
-SPILLED = {"d128_causal": 8}  # bytes: two numbers of the loop over tiles, stored and loaded once a tile
+CASES = read_cases(pathlib.Path(__file__).parents[2] / "bench" / "gpu_cases.txt", ["--target", "nvidia"])
+MAXIMA = {"": {}, ", online": {"keep_maximum": False}}  # which softmax, by what a test's name ends with
+OPTIONS = {"arch": "sm_90a"}
+SERIALISED = re.compile(r"\bC75\d\d\b")
 
 needs_ptxas = pytest.mark.skipif(ptx.find_tool("ptxas") is None, reason="no ptxas")
 
 
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """The PTX of each, and what ptxas makes of it, by name: two at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ATTN_OPT_CACHE", "1")
+        texts = {
+            name + end: (options.cases[0][1].text(), {**OPTIONS, **others})
+            for name, options, _ in CASES
+            for end, others in MAXIMA.items()
+        }
+        failures = precompile([Job(text, "nvidia", options) for text, options in texts.values()], processes=2)
+        assert not any(failures), failures
+        found = {name: compile(text, target="nvidia", **options).ir("ptx") for name, (text, options) in texts.items()}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        made = pool.map(lambda text: ptx.assemble(text, "sm_90a"), found.values())
+        return {name: (text, one) for (name, text), one in zip(found.items(), made, strict=True)}
+
+
 @needs_ptxas
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_nothing_is_spilled_or_serialised(name):
-    kernel = compile(CASES[name].text(), target="nvidia", arch="sm_90a")
-    text = kernel.ir("ptx")
-    assert "cp.async.bulk.tensor" in text and "setmaxnreg" in text
-    made = ptx.assemble(text, "sm_90a")
-    assert made.spills <= SPILLED.get(name, 0) and not [line for line in made.warnings if "C75" in line], made.log
+@pytest.mark.parametrize("end", MAXIMA)
+@pytest.mark.parametrize(("name", "known"), [(name, known) for name, _, known in CASES])
+def test_nothing_is_spilled_or_serialised(kernels, name, end, known):
+    text, made = kernels[name + end]
+    if known:  # as the table says: a smaller number is to be written there
+        most = int(known.removeprefix("spills "))
+        assert most * 3 // 4 <= made.spills <= most, made.log
+    else:
+        assert made.spills == 0, made.log
+    assert not [line for line in made.warnings if SERIALISED.search(line)], made.log
+    if "f32" not in name and "decode" not in name:
+        assert "cp.async.bulk.tensor" in text and "setmaxnreg" in text
 
 
 def test_the_copy_engine_can_be_turned_off():
-    case = Attention(256, 256, 64, 64, scale=0.125, element="f16")
+    case = Attention(batch=1, heads=1, queries=256, keys=256, head_size=64, element="f16")
     text = compile(case.text(), target="nvidia", arch="sm_90a", copy_engine=False).ir("ptx")
     assert "cp.async.bulk" not in text and "wgmma" in text
+
+
+def test_the_maximum_is_kept_or_online():
+    """Which one is an option: a kernel that keeps the maximum of the first tile can raise a flag."""
+    case = Attention(batch=8, heads=64, queries=512, keys=512, head_size=64, element="f16")
+    kept, online = (
+        compile(case.text(), target="nvidia", arch="sm_90a", keep_maximum=choice).ir("scheduled")
+        for choice in (True, False)
+    )
+    assert "tile.raise" in kept and "tile.raise" not in online
+
+
+def test_stages_are_an_option():
+    case = Attention(batch=8, heads=64, queries=512, keys=512, head_size=64, element="f16")
+    texts = [compile(case.text(), target="nvidia", arch="sm_90a", stages=stages).ir("scheduled") for stages in (2, 3)]
+    assert "memref<2x" in texts[0] and "memref<3x" not in texts[0] and "memref<3x" in texts[1]

@@ -85,3 +85,50 @@ def test_arrays_are_checked_against_the_groups():
     assert [np.shape(x) for x in signature.bind([array, 5])] == [(5,), ()]
     with pytest.raises(DiagnosedError, match="argument 1 must be 5, as dimension 0 of argument 0, but is 6"):
         signature.bind([array, 6])
+
+
+SLICED = """
+func.func @f(%a: tensor<4x?xf32>, %n: index, %m: tensor<i32>) -> (tensor<?x2xf32>, tensor<1x?xf32>) {
+  %c1 = arith.constant 1 : index
+  %before = arith.subi %n, %c1 : index
+  %m0 = tensor.extract %m[] : tensor<i32>
+  %m1 = arith.index_cast %m0 : i32 to index
+  %s = tensor.extract_slice %a[%before, 0] [%n, 2] [1, 1] : tensor<4x?xf32> to tensor<?x2xf32>
+  %t = tensor.extract_slice %a[0, 0] [1, %m1] [1, 1] : tensor<4x?xf32> to tensor<1x?xf32>
+  return %s, %t : tensor<?x2xf32>, tensor<1x?xf32>
+}"""
+
+
+def test_slices_stay_within_their_tensors():
+    module = parsed(SLICED)
+    signature = Signature.of(module.body.operations[0])
+    array = np.zeros((4, 7), np.float32)
+    for n, m in ((1, 0), (2, 7)):
+        signature.bind([array, n, np.array(m, np.int32)])
+    for n, m, said in (
+        (3, 1, "dimension 0 of argument 0 is 4, but the graph reads 2 to 5 of it, as argument 1 says"),
+        (0, 1, "reads -1 to -1 of it, as argument 1 says"),
+        (1, 8, "dimension 1 of argument 0 is 7, but the graph reads 0 to 8 of it, as argument 2 says"),
+        (1, -1, "reads 0 to -1 of it, as argument 2 says"),
+    ):
+        with pytest.raises(DiagnosedError, match=said):
+            signature.bind([array, n, np.array(m, np.int32)])
+    with pytest.raises(DiagnosedError, match=r"dimension 1 of argument 0 is 1, but the graph reads 0 to 2 of it$"):
+        signature.bind([array[:, :1], 1, np.array(1, np.int32)])
+
+
+def test_what_is_on_a_device_is_not_asked_for():
+    """A length that only a GPU's kernel reads is not copied to the host."""
+
+    class OnDevice:
+        shape = ()
+
+        def __int__(self):
+            raise AssertionError
+
+    module = parsed(SLICED)
+    signature = Signature.of(module.body.operations[0])
+    array = np.zeros((4, 7), np.float32)
+    signature.check_bounds([array, 1, OnDevice()])
+    with pytest.raises(DiagnosedError, match="as argument 1 says"):
+        signature.check_bounds([array, 9, OnDevice()])

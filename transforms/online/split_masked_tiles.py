@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from ...dialects.mlir import arith, ir
-from ..formulas import formula
+from ..index_formulas import formula
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in
 from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
