@@ -1,41 +1,75 @@
 #!/usr/bin/env bash
 # Tests and measures on a machine that has a GPU, common packages (numpy, ml_dtypes, llvmlite, pytest, torch), and no
-# package registry.
+# package registry. Where there is one, pack what it needs, for its Python (default: 3.12):
 #
-#   bench/gpu_machine.sh pack OUT.tar.xz [PYTHON]   where there is a registry: this tree and the bindings in one file,
-#                                                    for the GPU machine's Python (default: 3.12)
-#   bench/gpu_machine.sh run OUT.tar.xz PART…        on the GPU machine; parts: tests, memcheck, racecheck, launch, table
+#   bench/gpu_machine.sh pack OUT.tar.xz [PYTHON]         this tree and the bindings (40 MB)
+#   bench/gpu_machine.sh pack-table OUT.tar.xz            this tree and the table's kernels, compiled here; no bindings
+#   bench/gpu_machine.sh pack-peers OUT.tar.xz [PYTHON]   flash-attn-4 with what it needs (45 MB)
 #
+#   bench/gpu_machine.sh run PACK.tar.xz… PART…           on the GPU machine
+#
+# Parts: tests, memcheck, racecheck, launch, autotune (these need the bindings), table. Rows of the table are kept in
+# $ATTN_OPT_KEPT as they are measured, and not measured again; ATTN_OPT_TABLE has options of bench/table.py.
 # Every part has a time limit; what one part does, does not stop the next. The exit status says whether all went well.
 set -uo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 
-pack() {
-  local out python=${2:-3.12} work platforms=()
-  out=$(realpath -m "$1")
+wheels() { # wheels FOLDER PYTHON REQUIREMENT…: unpacks wheels for the GPU machine, without what no one imports
+  local site=$1 python=$2 platforms=(manylinux2014_x86_64) work
+  shift 2
   work=$(mktemp -d)
-  trap 'rm -rf "$work"' RETURN
-  for version in 2_34 2_31 2_28 2_27 2_24 2_17; do platforms+=(--platform "manylinux_${version}_x86_64"); done
+  for version in 2_39 2_34 2_31 2_28 2_27 2_24 2_17; do platforms+=("manylinux_${version}_x86_64"); done
   python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version "$python" --implementation cp \
-    "${platforms[@]}" --dest "$work/wheels" "$(sed -n 's/^ *"\(torch-mlir==[0-9]*\)".*/\1/p' "$here/pyproject.toml")" || return
-  mkdir -p "$work/site"
-  for wheel in "$work"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$work/site"; done
-  rm -f "$work/site/torch_mlir/_mlir_libs/torch-mlir-opt"
-  find "$work/site" -type d -name include -prune -exec rm -rf {} +
-  mkdir -p "$work/tree/build/import/attn_opt"
-  (cd "$here" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$work/tree"
-  for folder in compiler dialects transforms; do ln -s "../../../$folder" "$work/tree/build/import/attn_opt/$folder"; done
-  tar -C "$work" -c site tree | xz -3 -T0 >"$out"
-  ls -l "$out"
+    "${platforms[@]/#/--platform=}" --dest "$work" "$@" || return
+  mkdir -p "$site"
+  for wheel in "$work"/*.whl; do python3 -m zipfile -e "$wheel" "$site"; done
+  rm -rf "$work" "$site/torch_mlir/_mlir_libs/torch-mlir-opt" "$site"/tvm_ffi/{3rdparty,lib/libtvm_ffi_testing.so}
+  find "$site" -type d -name include -prune -exec rm -rf {} +
+  if command -v strip >/dev/null; then find "$site" -name "*.so" -exec strip --strip-unneeded {} +; fi
+}
+
+tree() { # tree FOLDER: what git has, or would take
+  mkdir -p "$1/build/import/attn_opt"
+  (cd "$here" && git ls-files -z --cached --others --exclude-standard | tar --null -T - -c) | tar -x -C "$1"
+  for folder in compiler dialects transforms; do ln -s "../../../$folder" "$1/build/import/attn_opt/$folder"; done
+}
+
+compressed() { # compressed FOLDER OUT: machine code becomes smaller with its jumps rewritten
+  tar -C "$1" -c . | xz -T0 --x86 --lzma2=preset=7,dict=128MiB >"$2" && ls -l "$2"
+}
+
+packed() { # packed OUT FUNCTION…: what the functions put in a folder, in one file
+  local out work
+  out=$(realpath -m "$1")
+  shift
+  work=$(mktemp -d)
+  for function in "$@"; do "$function" "$work" || { rm -rf "$work"; return 1; }; done
+  compressed "$work" "$out"
+  rm -rf "$work"
+}
+
+put-tree() { tree "$1/tree"; }
+put-bindings() { wheels "$1/site" "$python" "$(sed -n 's/^ *"\(torch-mlir==[0-9]*\)".*/\1/p' "$here/pyproject.toml")"; }
+put-kernels() {
+  PYTHONPATH="$1/tree/build/import" "${PYTHON:-python3}" "$1/tree/bench/table.py" --target nvidia --kept "$1/kept" \
+    --stop-before-timing ${ATTN_OPT_TABLE:-}
+}
+put-peers() { # later wheels of cutlass-dsl are split, and lack their Python sources
+  wheels "$1/site" "$python" flash-attn-4==4.0.0b18 nvidia-cutlass-dsl==4.5.3 nvidia-cutlass-dsl-libs-base==4.5.3 \
+    quack-kernels==0.5.0 apache-tvm-ffi torch-c-dlpack-ext einops
 }
 
 run() {
   local place=${ATTN_OPT_GPU_FOLDER:-/tmp/attn-opt-gpu} failed=0 part
   mkdir -p "$place"
-  tar -xJf "$1" -C "$place" || return
-  shift
+  while [[ ${1:-} == *.tar.xz ]]; do
+    tar -xJf "$1" -C "$place" || return
+    shift
+  done
   cd "$place/tree" || return
-  export PYTHONPATH="$place/tree/build/import:$place/site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+  # cutlass-dsl's packages stand in a folder that a .pth file names, which PYTHONPATH knows nothing of.
+  local folders="$place/tree/build/import:$place/site:$place/site/nvidia_cutlass_dsl/python_packages"
+  export PYTHONPATH="$folders${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
   export ATTN_OPT_CACHE_DIR="$place/cache"
   nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.draw --format=csv,noheader
   for part in "$@"; do
@@ -51,7 +85,12 @@ run() {
           python3 -m pytest -q --timeout 100 -p no:cacheprovider test/numeric/test_gpu_attention.py \
           -k "test_graphs or against_float64 and (odd or f8 or pages or f32 or causal or value_bias)" ;;
       launch) timeout 120 python3 bench/launch.py ;;
-      table) timeout 500 python3 bench/table.py --target nvidia ${ATTN_OPT_TABLE:-} ;;
+      autotune)
+        timeout 300 python3 -m attn_opt.compiler.tools.attn_bench --target nvidia --autotune --peak \
+          ${ATTN_OPT_AUTOTUNE:--prec fp16 -b 4 -h 16 -s 4096 -d 128} ;;
+      table)
+        timeout 580 python3 bench/table.py --target nvidia --kept "${ATTN_OPT_KEPT:-$place/kept}" \
+          ${ATTN_OPT_TABLE:-} ;;
       *) echo "unknown part '$part'"; false ;;
     esac || { echo "== $part failed ($?)"; failed=1; }
     echo "== $part took $((SECONDS - start)) s"
@@ -59,7 +98,12 @@ run() {
   return $failed
 }
 
-case ${1:-} in
-  pack | run) command=$1; shift; [ $# -gt 0 ] || { echo "$command needs a file" >&2; exit 1; }; "$command" "$@" ;;
-  *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
+command=${1:-} python=${3:-3.12}
+[ $# -gt 1 ] || command=help
+case $command in
+  pack) packed "$2" put-tree put-bindings ;;
+  pack-table) packed "$2" put-tree put-kernels ;;
+  pack-peers) packed "$2" put-peers ;;
+  run) shift; run "$@" ;;
+  *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
 esac

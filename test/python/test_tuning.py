@@ -135,7 +135,6 @@ def test_a_process_that_ended_is_started_again(machine, monkeypatch):
     ended = {"failed": "took longer than 60 s"}
     monkeypatch.setattr(machine, "seconds", staticmethod(lambda s: ended if "tile_sizes" in s else 1.0))
     compile(GRAPH.text(), threads=2, autotune=True)
-    assert ["text" if "text" in job else job.get("schedule", "round") for job in machine.asked][2:5] != []
     assert sum("text" in job for job in machine.asked) == 2
 
 
