@@ -235,7 +235,9 @@ def measure(
 
 def _of_gpu(graph: Attention, answers: dict[str, dict[str, Any]], rows: int | None) -> Measured:
     """What a GPU's process answered."""
-    rates = {name: found["work"] / statistics.median(found["times"]) for name, found in answers.items() if "work" in found}
+    rates = {
+        name: found["work"] / statistics.median(found["times"]) for name, found in answers.items() if "work" in found
+    }
     reading = rates.pop("copy", None)
     results = [
         _result(name, found, graph, found.get("times", [])) for name, found in answers.items() if "work" not in found

@@ -1,79 +1,95 @@
-"""Running a kernel to measure it, and what it is measured on.
-
-`on_cpu`, `on_gpu`: (kernel, arguments, threads) → what gives its results once, as numpy arrays; what gives the seconds
-of a call, of so many in a row; and how many bytes of registers a thread spills.
-"""
+"""Running kernels to measure them, and what they are measured on."""
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...transforms.host import cpu_name
 from ..diagnostics import user_error
-from ..runtime.dlpack import contiguous_strides
 
-Prepared = tuple[Callable[[], list[np.ndarray]], Callable[[int], float], int]
 LITTLE = 64  # bytes that a thread may spill: a few numbers, outside of the loop over keys
-GPU_NAME = 128
 
 
-def on_cpu(kernel: Any, inputs: Sequence[np.ndarray], threads: int | None) -> Prepared:
-    def timed(calls: int) -> float:
+class Running(Protocol):
+    """A kernel on arguments."""
+
+    spilled: int  # bytes of registers that a thread keeps in memory, where they are many
+
+    def results(self) -> list[np.ndarray]:
+        """Of one call, which finds results full of NaN where they are ours to fill."""
+
+    def seconds(self, calls: int) -> float:
+        """Of a call, on average over so many in a row."""
+
+
+class OnCpu:
+    def __init__(self, kernel: Any, inputs: Sequence[np.ndarray]):
+        self.kernel, self.inputs, self.spilled = kernel, inputs, 0
+
+    def results(self) -> list[np.ndarray]:
+        return [np.asarray(found) for found in self.kernel.run(self.inputs)]
+
+    def seconds(self, calls: int) -> float:
         start = time.perf_counter()
         for _ in range(calls):
-            kernel.run(inputs)
+            self.kernel.run(self.inputs)
         return (time.perf_counter() - start) / calls
 
-    return lambda: [np.asarray(found) for found in kernel.run(inputs)], timed, 0
+
+class OnGpu:
+    """`entered`: the arguments, on the device."""
+
+    def __init__(self, kernel: Any, entered: Sequence[Any], library: Any):
+        from ..runtime.cuda_driver import driver
+        from ..runtime.cuda_plan import Plan
+
+        self.driver, self.library, self.entered = driver(), library, entered
+        plan = kernel._runtime._plan(entered, (), library)
+        if not isinstance(plan, Plan):
+            raise user_error(str(plan))
+        self.plan = plan
+        spilled = sum(self.driver.spilled(function) for function in kernel._runtime.functions())
+        self.spilled = spilled if spilled > LITTLE else 0
+
+    def results(self) -> list[np.ndarray]:
+        from ..runtime.cuda_arrays import BYTES
+
+        for _, _, make in self.plan.made:
+            array = make()
+            poison = np.full(math.prod(array.shape) * BYTES[array.element], 0xFF, np.uint8)
+            self.driver.to_device(array.pointer, poison.ctypes.data, poison.size)
+        return [self.library.leave(found, self.entered) for found in self.plan.run(self.entered, ())]
+
+    def seconds(self, calls: int) -> float:
+        before = self.driver.recorded(0, timing=True)
+        for _ in range(calls):
+            self.plan.run(self.entered, ())
+        return self.driver.seconds_between(before, self.driver.recorded(0, timing=True)) / calls
 
 
-def on_gpu(kernel: Any, inputs: Sequence[np.ndarray], threads: int | None) -> Prepared:
-    from ..runtime.cuda_arrays import BYTES
-    from ..runtime.cuda_driver import driver
-    from ..runtime.cuda_plan import Plan
-
-    runtime, of = kernel._runtime, driver()
-    of.enter(of.current_device())
+def runner(target: str, kernel: Any, inputs: Sequence[np.ndarray]) -> Callable[[Any], Running]:
+    """What runs kernels such as `kernel` on these arguments."""
+    if target == "cpu":
+        return lambda kernel: OnCpu(kernel, inputs)
     library = _kept_arrays()
     tensors = [slot.shape is not None for slot in kernel.signature.arguments]
     entered = [library.enter(value) if tensor else value for value, tensor in zip(inputs, tensors, strict=True)]
-    plan = runtime._plan(entered, (), library)
-    if not isinstance(plan, Plan):
-        raise user_error(str(plan))
-
-    def results() -> list[np.ndarray]:
-        for _, _, make in plan.made:  # what no kernel writes to stays NaN
-            array = make()
-            poison = np.full(math.prod(array.shape) * BYTES[array.element], 0xFF, np.uint8)
-            of.to_device(array.pointer, poison.ctypes.data, poison.size)
-        return [library.leave(found, entered) for found in plan.run(entered, ())]
-
-    def timed(calls: int) -> float:
-        before = of.recorded(0, timing=True)
-        for _ in range(calls):
-            plan.run(entered, ())
-        return of.seconds_between(before, of.recorded(0, timing=True)) / calls
-
-    spilled = sum(of.spilled(function) for function in runtime.functions())
-    return results, timed, spilled if spilled > LITTLE else 0
+    return lambda kernel: OnGpu(kernel, entered, library)
 
 
-@functools.cache
 def _kept_arrays() -> Any:
-    from ..runtime.cuda_arrays import BYTES, Array, NumpyArrays, _Owned
+    from ..runtime.cuda_arrays import Array, NumpyArrays
 
     class KeptArrays(NumpyArrays):
         """Results of all calls are in the same memory: taking and freeing some would be measured, too."""
 
         def allocator(self, shape: tuple[int, ...], element: str, device: int) -> Callable[[], Array]:
-            owner = _Owned(self.driver, math.prod(shape) * BYTES[element])
-            array = Array(owner.pointer, shape, contiguous_strides(shape), element, device, owner)
+            array = super().allocator(shape, element, device)()
             return lambda: array
 
     return KeptArrays()

@@ -19,7 +19,7 @@ Schedule = dict[str, Any]  # options of `compile`, as JSON has them
 
 # Queries and keys of a tile. For the CPU they are around the rule's, which knows the caches.
 HOPPER = tuple(itertools.product((128, 192), (64, 80, 96, 112, 128, 160)))
-ANY_GPU = tuple(itertools.product((64, 128), (32, 64, 128)))
+ANY_GPU = tuple(itertools.product((64, 128), (16, 32, 64, 128)))
 AROUND_QUERIES, AROUND_KEYS = (0.5, 1, 2), (0.25, 0.5, 1, 2, 4)
 FEWEST_QUERIES, FEWEST_KEYS = 8, 16
 PARTS = (1, 2, 4, 8, 16, 32, 64)

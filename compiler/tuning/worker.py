@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,8 @@ class Contest:
         from ..api import compile
 
         self.compile = lambda schedule: compile(text, target=target, **{**options, **schedule})
-        self.target, self.threads = target, options.get("threads")
-        signature = self.compile({}).signature
+        kernel = self.compile({})
+        signature = kernel.signature
         if arguments is None:
             from ..tools.arrays import random
 
@@ -63,29 +63,28 @@ class Contest:
         kinds = {slot.element for slot in (*signature.arguments, *signature.results)}
         self.tolerance = max((TOLERANCES[kind] for kind in kinds if kind in TOLERANCES), default=0.0)
         self.expected: list[np.ndarray] | None = None
-        self.calls: dict[int, Callable[[int], float]] = {}
+        self.running: dict[int, device.Running] = {}
+        self.run = device.runner(target, kernel, self.inputs)
 
     def enter(self, number: int, schedule: dict[str, Any]) -> dict[str, Any]:
         """Takes a schedule in, if it is right: {"seconds"}."""
-        kernel = self.compile(schedule)
-        prepare = device.on_gpu if self.target == "nvidia" else device.on_cpu
-        results, timed, spilled = prepare(kernel, self.inputs, self.threads)
-        if spilled and self.expected is not None:  # the rule's schedule is what it is
-            return {"skipped": f"spills {spilled} bytes of registers in a thread"}
-        found = results()
+        running = self.run(self.compile(schedule))
+        if running.spilled and self.expected is not None:  # the rule's schedule is what it is
+            return {"skipped": f"spills {running.spilled} bytes of registers in a thread"}
+        found = running.results()
         if self.expected is None:
             self.expected = found
         worst = max((_difference(a, b) for a, b in zip(found, self.expected, strict=True)), default=0.0)
         if not worst <= self.tolerance:
             return {"skipped": f"wrong: differs from the rule's result by {worst:.1e}"}
-        self.calls[number] = timed
+        self.running[number] = running
         return {"seconds": self._timed(number, QUICK), "error": worst}
 
     def _timed(self, number: int, seconds: float) -> float:
         """The seconds of a call: the best of some measurements, since others may be at work on the machine."""
-        once = self.calls[number](1)
+        once = self.running[number].seconds(1)
         calls = min(MOST_CALLS, max(1, int(seconds / MEASUREMENTS / max(once, 1e-7))))
-        return min(self.calls[number](calls) for _ in range(MEASUREMENTS))
+        return min(self.running[number].seconds(calls) for _ in range(MEASUREMENTS))
 
     def round(self, numbers: Sequence[int], seconds: float) -> dict[str, Any]:
         """The seconds of a call of each, measured one after the other."""
@@ -94,7 +93,8 @@ class Contest:
 
 def _difference(found: np.ndarray, expected: np.ndarray) -> float:
     """The largest difference of the largest magnitude; infinities and what is no number must be at the same places."""
-    a, b = found.astype(np.float64), expected.astype(np.float64)
+    wide = np.float64 if found.dtype == np.float64 else np.float32
+    a, b = found.astype(wide), expected.astype(wide)
     finite = np.isfinite(b)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
         return float("inf")
