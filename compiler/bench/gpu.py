@@ -152,7 +152,8 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
         return _measured(Job(**job))
     finally:
         gc.collect()  # the next case needs the memory
-        sys.modules["torch"].cuda.empty_cache()
+        if "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()
 
 
 if __name__ == "__main__":

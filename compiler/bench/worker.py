@@ -17,7 +17,7 @@ import numpy as np
 
 from ...transforms.host import tiles_allowed
 from ..graphs import Attention
-from . import peers, roofs
+from . import peers
 
 WARM_UP = 0.05  # calls shorter than this are made once before each round, which wakes threads and caches
 MOST_CALLS = 2000
@@ -40,6 +40,8 @@ class Job:
 
     def prepare(self) -> tuple[Callable[[], Any], dict[str, Any]]:
         """What to time, and what is known beforehand."""
+        from . import roofs
+
         if self.kind == "peak":
             tiles_allowed()  # this process is another one than the one that asked what there is
             call, flops = roofs.peak(self.name, self.threads)
