@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -141,6 +142,14 @@ class Kernel:
 
         arch = self._runtime.image.arch
         return HostKernel(self.ir("llvm"), self.ir("ptx"), self.signature, arch)
+
+    def assemble(self) -> None:
+        """For the target nvidia: has ptxas make machine code for this machine's GPU, and keeps it, where both are
+        there; else the first call does."""
+        from .runtime.cuda_driver import CudaError, driver
+
+        with contextlib.suppress(CudaError):
+            driver().machine_code(self._runtime.image.code, cache.code_folder(), 0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the kernel to a file, which `load` reads: on this CPU's kind, or on any GPU that its code is for."""

@@ -43,7 +43,9 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     from .api import CompileError, compile
 
     try:
-        compile(job["text"], target=job["target"], **job["options"])
+        kernel = compile(job["text"], target=job["target"], **job["options"])
+        if job["target"] == "nvidia":
+            kernel.assemble()
     except CompileError as error:
         return {"failed": str(error).split("\n")[0]}
     except Exception as error:  # of ours: told, and the next one is done

@@ -195,6 +195,12 @@ class CudaKernel:
         if (device, name) not in self._functions:
             if device not in self._modules:
                 self._modules[device] = self._load(device)
+            most = driver().largest_shared(device)
+            if shared > most:
+                raise CudaError(
+                    f"{name} needs {shared} bytes of shared memory in a block, of which this GPU has {most}: choose "
+                    "smaller tiles (tile_sizes)"
+                )
             found = ctypes.c_void_p()
             driver().call("cuModuleGetFunction", ctypes.byref(found), self._modules[device], name.encode())
             driver().call("cuFuncSetAttribute", found, SHARED_SIZE_ATTRIBUTE, shared)

@@ -10,17 +10,18 @@ import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
+LARGEST_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 ERROR_LOG, ERROR_LOG_SIZE = 5, 6  # CU_JIT_…
-PTX_INPUT = 1  # CU_JIT_INPUT_PTX
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 INVALID_CONTEXT = 201
 LEGACY_STREAM = 1  # CU_STREAM_LEGACY
 DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 LOG_BYTES = 1 << 14
+ELF = b"\x7fELF"
 NAME_BYTES = 128
 LOCAL_SIZE_ATTRIBUTE = 3  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
 
@@ -32,13 +33,15 @@ class CudaError(Exception):
 class Driver:
     """The functions of libcuda; each raises CudaError where it fails."""
 
-    def __init__(self, library: Any = None) -> None:
+    def __init__(self, library: Any = None, assemble: Callable[[bytes, str], bytes | None] | None = None) -> None:
+        """`assemble`: makes machine code of PTX for an architecture, or None."""
         if library is None:
             try:
                 library = ctypes.CDLL("libcuda.so.1")
             except OSError:
                 raise CudaError("no NVIDIA driver (libcuda.so.1) is on this machine; use the target cpu") from None
         self.library = library
+        self.assemble = assemble or _by_ptxas
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self.call("cuInit", 0)
         count = ctypes.c_int()
@@ -88,6 +91,13 @@ class Driver:
         self.call("cuDeviceGetName", text, NAME_BYTES, device)
         return text.value.decode()
 
+    @functools.cache  # noqa: B019
+    def largest_shared(self, device: int) -> int:
+        """The most bytes of shared memory that a block may have."""
+        value = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), LARGEST_SHARED, device)
+        return value.value
+
     @functools.cached_property
     def version(self) -> int:
         value = ctypes.c_int()
@@ -131,14 +141,16 @@ class Driver:
     # Code.
 
     def load(self, code: bytes, folder: pathlib.Path | None) -> ctypes.c_void_p:
-        """A module of PTX or machine code, on the current device. Machine code that the driver makes of PTX is kept in
+        """A module of PTX or machine code, on the current device. Machine code that ptxas makes of PTX is kept in
         `folder`. Also while a stream of this thread is captured, which loading does not touch."""
         with self._outside_capture():
-            if code[:4] != b"\x7fELF":
-                code = self._machine_code(code, folder)
-            module = ctypes.c_void_p()
-            self.call("cuModuleLoadData", ctypes.byref(module), code)
-            return module
+            if code[:4] == ELF:
+                return self._loaded(code)
+            made = self.machine_code(code, folder, self.current_device())
+            if made is not None:
+                with contextlib.suppress(CudaError):  # of a ptxas that is newer than the driver
+                    return self._loaded(made)
+            return self._loaded(code)
 
     def spilled(self, function: ctypes.c_void_p) -> int:
         """Bytes of a thread's registers that a kernel keeps in memory."""
@@ -155,19 +167,23 @@ class Driver:
         finally:
             self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
-    def _machine_code(self, ptx: bytes, folder: pathlib.Path | None) -> bytes:
-        about = f"{self.version} {self.arch(self.current_device())}\0".encode()
+    def machine_code(self, ptx: bytes, folder: pathlib.Path | None, device: int) -> bytes | None:
+        """What ptxas makes of PTX, now or before; None where there is none. The driver could do as much, but gives
+        machine code away only by its linker (cuLinkAddData), which compiles kernels as if they were called from
+        elsewhere: without setmaxnreg, so that they spill, and with one matmul after the other."""
+        arch = self.arch(device)
+        about = f"{self.version} {arch}\0".encode()
         file = None if folder is None else folder / f"{hashlib.sha256(about + ptx).hexdigest()}.cubin"
         if file is not None:
             try:
                 found = file.read_bytes()
                 os.utime(file)
-                if found[:4] == b"\x7fELF":
+                if found[:4] == ELF:
                     return found
             except OSError:
                 pass
-        made = self._linked(ptx)
-        if file is not None:
+        made = self.assemble(ptx, arch)
+        if made is not None and file is not None:
             with contextlib.suppress(OSError):
                 file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 new = file.with_suffix(f".{os.getpid()}")
@@ -175,22 +191,29 @@ class Driver:
                 new.replace(file)
         return made
 
-    def _linked(self, ptx: bytes) -> bytes:
+    def _loaded(self, code: bytes) -> ctypes.c_void_p:
+        """PTX is compiled by the driver, which keeps what it makes (CUDA_CACHE_PATH)."""
+        module = ctypes.c_void_p()
         log = ctypes.create_string_buffer(LOG_BYTES)
         options = (ctypes.c_int * 2)(ERROR_LOG, ERROR_LOG_SIZE)
         values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
-        state, made, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-        self.call("cuLinkCreate_v2", 2, options, values, ctypes.byref(state))
         try:
-            self.call(
-                "cuLinkAddData_v2", state, PTX_INPUT, ptx, ctypes.c_size_t(len(ptx)), b"attn-opt.ptx", 0, None, None
-            )
-            self.call("cuLinkComplete", state, ctypes.byref(made), ctypes.byref(size))
-            return ctypes.string_at(made.value or 0, size.value)
+            self.call("cuModuleLoadDataEx", ctypes.byref(module), code, 2, options, values)
         except CudaError as error:
-            raise CudaError(f"{error}: {log.value.decode(errors='replace')}") from None
-        finally:
-            self.library.cuLinkDestroy(state)
+            said = log.value.decode(errors="replace")
+            raise CudaError(f"{error}{': ' + said if said else ''}") from None
+        return module
+
+
+def _by_ptxas(ptx: bytes, arch: str) -> bytes | None:
+    """Machine code of PTX, where ptxas is found and takes it."""
+    from .ptx import assemble
+
+    try:
+        made = assemble(ptx.rstrip(b"\0").decode(), arch)
+    except RuntimeError:  # an older ptxas; the driver tells what is wrong, if it is
+        return None
+    return None if made is None else made.cubin
 
 
 _installed: list[Driver] = []

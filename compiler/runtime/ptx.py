@@ -8,6 +8,8 @@ The bindings' LLVM has no NVPTX backend, llvmlite's has; it is some releases old
 write floating-point constants, which are rewritten to their bits.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import pathlib

@@ -30,7 +30,9 @@ class Launch:
 
 
 class FakeLibrary:
-    def __init__(self, capability: tuple[int, int] = (9, 0), devices: int = 2):
+    def __init__(
+        self, capability: tuple[int, int] = (9, 0), devices: int = 2, ptxas: bool = True, shared: int = 232448
+    ):
         self.capability, self.devices = capability, devices
         self.calls: collections.Counter[str] = collections.Counter()
         self.launches: list[Launch] = []
@@ -38,6 +40,8 @@ class FakeLibrary:
         self.memory: dict[int, Any] = {}
         self.functions: list[str] = []
         self.current: int | None = None
+        self.ptxas, self.shared = ptxas, shared
+        self.refused: list[bytes] = []  # code that the driver does not take
         self.statuses: list[int] = []  # of the next launches, in place of 0
 
     def __getattr__(self, name: str) -> Any:
@@ -55,7 +59,10 @@ class FakeLibrary:
         count._obj.value = self.devices
 
     def _cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> None:
-        value._obj.value = self.capability[attribute - cuda_driver.CAPABILITY_MAJOR]
+        if attribute == cuda_driver.LARGEST_SHARED:
+            value._obj.value = self.shared
+        else:
+            value._obj.value = self.capability[attribute - cuda_driver.CAPABILITY_MAJOR]
 
     def _cuDriverGetVersion(self, value: Any) -> None:
         value._obj.value = 13000
@@ -91,15 +98,17 @@ class FakeLibrary:
     def _cuMemcpyAsync(self, target: Any, source: Any, size: Any, stream: Any) -> None:
         ctypes.memmove(target.value, source.value, size.value)
 
-    def _cuLinkAddData(self, state: Any, kind: int, data: bytes, *_: Any) -> None:
-        self.linked = ctypes.create_string_buffer(b"\x7fELF" + data)
-
-    def _cuLinkComplete(self, state: Any, made: Any, size: Any) -> None:
-        made._obj.value, size._obj.value = ctypes.addressof(self.linked), len(self.linked)
-
-    def _cuModuleLoadData(self, module: Any, code: bytes) -> None:
+    def _cuModuleLoadDataEx(self, module: Any, code: bytes, *_: Any) -> int:
+        if code in self.refused:
+            return 209
         self.loaded.append(code)
         module._obj.value = len(self.loaded)
+        return 0
+
+    def assemble(self, ptx: bytes, arch: str) -> bytes | None:
+        """Stands for ptxas."""
+        self.calls["ptxas"] += 1
+        return b"\x7fELF" + ptx if self.ptxas else None
 
     def _cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> None:
         self.functions.append(name.decode())
@@ -130,6 +139,6 @@ class FakeLibrary:
 def fake_driver(**options: Any) -> Iterator[FakeLibrary]:
     library = FakeLibrary(**options)
     cache.forget()  # what was loaded into another driver
-    with cuda_driver.installed(cuda_driver.Driver(library)):
+    with cuda_driver.installed(cuda_driver.Driver(library, library.assemble)):
         yield library
     cache.forget()

@@ -247,21 +247,21 @@ def test_kernels_and_machine_code_are_kept(monkeypatch, tmp_path):
     with fake_driver() as first:
         stages = compile(graph(), target="nvidia", arch="sm_80").stages()
         compile(graph(), target="nvidia", arch="sm_80")(*inputs)
-        assert first.calls["cuLinkComplete"] == 1
+        assert first.calls["ptxas"] == 1
     cache.forget()
     with fake_driver() as second:
         monkeypatch.setattr("attn_opt.compiler.lowering.lower", None)
         kernel = compile(graph(), target="nvidia", arch="sm_80")
         kernel(*inputs)
         assert kernel.stages() == stages and ".entry" in kernel.ir("ptx")
-        assert second.calls["cuLinkComplete"] == 0 and second.loaded == first.loaded
+        assert second.calls["ptxas"] == 0 and second.loaded == first.loaded
         assert second.launches[0].grid == first.launches[0].grid
     (cubin,) = (name for name in os.listdir(tmp_path) if name.endswith(".cubin"))
     (tmp_path / cubin).write_bytes(b"damaged")
     cache.forget()
     with fake_driver() as third:
         compile(graph(), target="nvidia", arch="sm_80")(*inputs)
-        assert third.calls["cuLinkComplete"] == 1
+        assert third.calls["ptxas"] == 1
 
 
 def test_programs_are_plain():
@@ -399,3 +399,34 @@ def test_a_slice_beyond_its_tensor_is_an_error_of_the_call():
             ):
                 kernel(q, k, v, n)
         assert len(fake.launches) == 2
+
+
+def test_without_ptxas_the_driver_compiles_ptx(monkeypatch, tmp_path):
+    """As a whole program: its linker would ignore setmaxnreg."""
+    monkeypatch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path))
+    inputs = [np.zeros(s, np.float16) for s in (Q, K, V)]
+    with fake_driver(ptxas=False) as fake:
+        kernel = compile(graph(), target="nvidia", arch="sm_80")
+        kernel(*inputs)
+        assert fake.loaded == [kernel.ir("ptx").encode() + b"\0"] and not fake.calls["cuLinkCreate"]
+
+
+def test_machine_code_that_the_driver_refuses_is_left(monkeypatch, tmp_path):
+    """That of a newer ptxas, say."""
+    monkeypatch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path))
+    inputs = [np.zeros(s, np.float16) for s in (Q, K, V)]
+    with fake_driver() as fake:
+        kernel = compile(graph(), target="nvidia", arch="sm_80")
+        ptx = kernel.ir("ptx").encode() + b"\0"
+        fake.refused.append(b"\x7fELF" + ptx)
+        kernel(*inputs)
+        assert fake.loaded == [ptx] and len(fake.launches) == 1
+
+
+def test_more_shared_memory_than_there_is_is_an_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path))
+    inputs = [np.zeros(s, np.float16) for s in (Q, K, V)]
+    with fake_driver(shared=1000) as fake:
+        with pytest.raises(CompileError, match=r"attention_0 needs \d+ bytes of shared memory .* has 1000: .* tiles"):
+            compile(graph(), target="nvidia", arch="sm_80")(*inputs)
+        assert not fake.launches
