@@ -23,7 +23,7 @@ wheels() { # wheels FOLDER PYTHON REQUIREMENT…: unpacks wheels for the GPU mac
     "${platforms[@]/#/--platform=}" --dest "$work" "$@" || return
   mkdir -p "$site"
   for wheel in "$work"/*.whl; do python3 -m zipfile -e "$wheel" "$site"; done
-  rm -rf "$work" "$site/torch_mlir/_mlir_libs/torch-mlir-opt" "$site"/tvm_ffi/{3rdparty,lib/libtvm_ffi_testing.so}
+  rm -rf "$work" "$site/torch_mlir/_mlir_libs/torch-mlir-opt" "$site/tvm_ffi/3rdparty"
   find "$site" -type d -name include -prune -exec rm -rf {} +
   if command -v strip >/dev/null; then find "$site" -name "*.so" -exec strip --strip-unneeded {} +; fi
 }

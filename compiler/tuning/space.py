@@ -29,7 +29,7 @@ MANY_TASKS = 1024  # of a loop nest: nothing is won by splitting keys
 def steps(record: Record, target: str, options: Options) -> Iterator[list[Schedule]]:
     """The schedules of each step. What `options` fix is not tried."""
     tilings = [entry["details"]["tiling"] for entry in fused(record) if "tiling" in entry["details"]]
-    engine = target == "nvidia" and options.arch == "sm_90a" and options.copy_engine and not options.any_strides
+    engine = any(entry["pass"] == "specialize-warps" for entry in record["entries"])  # else it does not suit the loads
     # One option holds the sizes of all: they are tried where all attentions have the same loops.
     if tilings and not options.tile_sizes and all(one["axes"] == tilings[0]["axes"] for one in tilings):
         yield _tiles(tilings[0], _extents(record), target, engine)

@@ -156,6 +156,7 @@ def test_what_is_tried_on_hopper():
                   target="nvidia", arch="sm_90a").record  # fmt: skip
     *_, parts = space.steps(few, "nvidia", options)
     assert {"split_keys": 8} in parts
+    record = compile(HOPPER.text(), target="nvidia", arch="sm_80").record
     on_any = list(space.steps(record, "nvidia", Options(arch="sm_80")))
     assert len(on_any) == 1 and not any("copy_engine" in one for one in on_any[0])
 

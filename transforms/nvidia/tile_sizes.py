@@ -26,7 +26,7 @@ from ..tile_sizes import extent_of, static_extents
 
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
-WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 64, 32), (1 << 30, 64, 16))  # of f32: by what shared memory holds
+WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (1 << 30, 64, 16))  # of f32: by what shared memory holds
 HOPPER_TILES_BY_HEAD = ((64, 192, 80), (128, 128, 128), (1 << 30, 128, 80))
 CROWDED_HOPPER_TILES_BY_HEAD = ((1 << 30, 128, 64),)
 MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
