@@ -1,7 +1,6 @@
 """Schedules chosen by measuring: what is tried, what is skipped and why, what is kept on disk."""
 
 import json
-import pathlib
 import subprocess
 import sys
 
@@ -66,6 +65,7 @@ def machine(folder, monkeypatch):
     return Machine
 
 
+@pytest.mark.slow
 def test_a_schedule_is_found_on_this_cpu(folder):
     """All of it, with processes: the kernel is right, says what was tried, and is not searched for again."""
     inputs = GRAPH.inputs()
@@ -217,16 +217,3 @@ def test_options_of_the_command_reach_the_kernel(capsys):
     assert "queries  64 by 16" in capsys.readouterr().out
     assert attn_bench.main([*arguments, "--options", "tile-size=1"]) == 1
     assert "compile has no option 'tile-size'; did you mean 'tile-sizes'?" in capsys.readouterr().err
-
-
-def test_the_benchmark_table_goes_on_where_it_stopped(tmp_path):
-    script = pathlib.Path(__file__).parents[2] / "bench" / "table.py"
-    command = [sys.executable, str(script), "--only", "s 128", "--compare", "torch", "--kept", str(tmp_path)]
-    command += ["--rounds=1", "--seconds=0.01"]
-    first = subprocess.run(command, capture_output=True, text=True)
-    assert first.returncode == 0, first.stderr
-    row = next(line for line in first.stdout.split("\n") if line.startswith("| f32, d 128, s 128 |"))
-    rows = (tmp_path / "rows.jsonl").read_text()
-    (tmp_path / "rows.jsonl").write_text(rows.replace(row.split("|")[2], " 12345 "))
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert "| 12345 |" in again.stdout and (tmp_path / "rows.jsonl").read_text().count("\n") == 1
