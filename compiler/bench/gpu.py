@@ -12,6 +12,7 @@ import gc
 import hashlib
 import json
 import pathlib
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from . import gpu_peers, peers
 
 MATMUL_SIZE, COPY_BYTES = 8192, 1 << 31
 WARM_UPS = 3
+LEAD = 2  # before a turn stands this part of it, which does not count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,10 +103,15 @@ def _measured(job: Job) -> dict[str, dict[str, Any]]:
         for _ in range(WARM_UPS if how["warmup"] is None else how["warmup"]):
             one.call()
         one.calls = how["repeat"] or max(1, int(how["seconds"] / max(_seconds(torch, one.call, 2), 1e-6)))
-    for _ in range(how["rounds"]):
-        for one in timed.values():
-            one.times.append(_seconds(torch, one.call, one.calls))
+    for names in orders(list(timed), how["rounds"]):
+        for one in map(timed.__getitem__, names):
+            one.times.append(_seconds(torch, one.call, one.calls, one.calls // LEAD))
     return answers | {name: one.about | {"times": one.times} for name, one in timed.items()}
+
+
+def orders(names: Sequence[str], rounds: int) -> list[list[str]]:
+    """Who comes when in each round: not always after the same one, whose heavy work the chip may still feel."""
+    return [random.Random(number).sample(list(names), len(names)) for number in range(rounds)]
 
 
 def _array(torch: Any, tensor: Any, rows: np.ndarray) -> np.ndarray:
@@ -130,10 +137,11 @@ def _roofs(torch: Any, graph: Attention) -> dict[str, _Timed]:
     return found
 
 
-def _seconds(torch: Any, call: Callable[[], Any], calls: int) -> float:
-    """The time of a call on the GPU, of several in a row."""
+def _seconds(torch: Any, call: Callable[[], Any], calls: int, lead: int = 0) -> float:
+    """The time of a call on the GPU, of several in a row, after `lead` and one that do not count."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    call()
+    for _ in range(lead + 1):
+        call()
     before.record()
     for _ in range(calls):
         call()

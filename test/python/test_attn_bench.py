@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from attn_opt.compiler.bench import peers, roofs, table
+from attn_opt.compiler.bench import gpu, peers, roofs, table
 from attn_opt.compiler.bench.measure import Measured, Result
 from attn_opt.compiler.bench.worker import timed
 from attn_opt.compiler.graphs import Attention
@@ -233,6 +233,15 @@ def test_ratios_are_medians_of_rounds():
     assert table.markdown_head("cpu", ["torch", "jax"])[0] == "| case | GFLOP/s | of roof | × torch | × jax |"
     line = table.markdown_row("a case", measured, ["torch", "jax"])
     assert line.startswith("| a case | 0 | ") and line.endswith("| 2.00 | – |")
+
+
+def test_on_a_gpu_no_one_follows_the_same_one_in_all_rounds():
+    names = ["attn-opt", "torch-cudnn", "flash-attn-4", "copy", "f16 matmul"]
+    found = gpu.orders(names, 5)
+    assert all(sorted(order) == sorted(names) for order in found) and found == gpu.orders(names, 5)
+    for name in names:
+        before = {order[order.index(name) - 1] if order.index(name) else None for order in found}
+        assert len(before) > 1
 
 
 def test_a_summary_counts_each_peer_and_the_best_of_each_case():
