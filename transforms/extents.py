@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..dialects import build
 from ..dialects.build import constant_value
-from ..dialects.mlir import ir
+from ..dialects.mlir import ir, tensor
 from ..dialects.tiling import Index
 from ..dialects.tiling.index import reify_dim
 from .linear import DYNAMIC, linear
@@ -59,3 +60,18 @@ class _Reader:
             if shared >= 0:
                 return self.dim(loop.operands[len(loop.operands) - len(loop.results) + shared], d)
         raise _Unknown
+
+
+def known_sizes(value: ir.Value) -> list[int | ir.Value]:
+    """The sizes of a tensor, as the ops that make it have them, so that a bound on them can be seen."""
+    sizes: list[int | ir.Value] = []
+    for d in range(value.type.rank):
+        if not value.type.is_dynamic_dim(d):
+            sizes.append(value.type.get_dim_size(d))
+            continue
+        form = extent(value, d)
+        known = next(iter(form.terms))[0] if form is not None and form.is_value else None
+        # Forms look through casts: a value may be an integer of another type.
+        is_index = known is not None and isinstance(known.type, ir.IndexType)
+        sizes.append(known if is_index else tensor.dim(value, build.index(d)))
+    return sizes

@@ -16,6 +16,11 @@ MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)};
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
 
 
+def has_tiles(unit: str) -> bool:
+    """True if the unit's operands and sums are tiles, which have a layout of their own; dot products are of vectors."""
+    return unit not in ("dot", "none")
+
+
 @dataclass(frozen=True)
 class Product:
     """C[…, m, n] += A[…, m, k]·B[…, k, n]: which loops are rows, columns and sums, by the inputs that have them."""
@@ -75,7 +80,8 @@ def suits(generic: ir.Operation, unit: str) -> bool:
     product = product_of(generic)
     if product is None:
         return False
-    return all(_extent(generic, loops) >= MIN_ROWS for loops in (product.only_first, product.only_second))
+    least = MIN_ROWS if has_tiles(unit) else 1
+    return all(_extent(generic, loops) >= least for loops in (product.only_first, product.only_second))
 
 
 def _extent(generic: ir.Operation, loops: tuple[int, ...]) -> float:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..extents import extent
+from ..extents import known_sizes
 from ..linear import DYNAMIC, upper_bound
 from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
 from .dimension_classes import Dim, DimensionClasses
+from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit
 from .rows import shared_rows
 from .target import host_target
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
@@ -29,13 +30,18 @@ class PadTiles(Pass):
         %s = linalg.generic … ins(%p, %k : tensor<64x64xf32>, …) outs(%e : tensor<64x128xf32>)
 
     The rows are those of `lanes-innermost`: no row has to do with another one, and vectors along them need no masks.
+    Tiles of a matrix unit (AMX) are cut off in scratch instead.
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
+    matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
         lanes = host_target(self.vector_bytes).vector_bytes // 4
+        unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
+            if has_tiles(unit) and is_for_matrix_unit(loop, unit):
+                continue
             classes = DimensionClasses(loop)
             rows = shared_rows(classes, lanes)
             if rows is not None:
@@ -164,7 +170,7 @@ class _Padding:
         kind = value.type
         place = hoisted(value, before(user), self.loop) if padded else before(user)
         with ir.InsertionPoint(place), user.location:
-            sizes = _sizes(value)
+            sizes = known_sizes(value)
             zeros, ones = [0] * kind.rank, [1] * kind.rank
             sizes[d] = self.extent
             if not padded:
@@ -175,16 +181,6 @@ class _Padding:
                 init = build.fill(build.constant(kind.element_type, 0), init)
                 init = _slice(init.type, [value, init], zeros, sizes, ones)
             return init
-
-
-def _sizes(value: ir.Value) -> list:
-    """The sizes of a tensor, as the ops that make it have them, so that a bound on them can be seen."""
-    known = [extent(value, d) for d in range(value.type.rank)]
-    values = [next(iter(e.terms))[0] if e is not None and e.is_value else None for e in known]
-    return [  # forms look through casts: a value may be an integer of another type
-        v if v is not None and isinstance(v.type, ir.IndexType) else size
-        for v, size in zip(values, build.mixed_sizes(value), strict=True)
-    ]
 
 
 def _is_direct(e: ir.AffineExpr) -> bool:

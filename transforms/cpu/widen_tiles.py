@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
+from ..extents import known_sizes
 from ..passes import Pass, option, warn
 from ..rewriting import defining_op, erase_if_unused, ops_in
 from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, is_native, is_refused, matrix_unit, suits
@@ -87,7 +88,7 @@ class _Widening:
         kind = value.type
         element = ir.F32Type.get() if wide else kind.element_type
         with ir.InsertionPoint(before(user)), user.location:
-            init = build.empty(build.mixed_sizes(value), element)
+            init = build.empty(known_sizes(value), element)
             if not is_read:
                 return init
             (copy,) = self._converted(value, init, element)
