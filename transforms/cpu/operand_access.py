@@ -7,8 +7,7 @@ a square that is transposed in registers; what the lanes do not index is a scala
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, vector
 from .body import BodyEvaluator
-from .prefetch import L2
-from .read_ahead import rows_ahead
+from .read_ahead import L1, rows_ahead
 from .register_tile import Key, RegisterTile
 from .schedule import Schedule
 from .shuffles import transpose
@@ -127,7 +126,7 @@ class OperandAccess:
             position, rows = found
             subscripts = self.tile.subscripts(operand, at)
             subscripts[position] = arith.addi(subscripts[position], build.index(rows))
-            memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L2, True)
+            memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L1, True)
 
     def _all(self) -> ir.Value:
         mask = self.tile.mask

@@ -11,6 +11,7 @@ from ...dialects.mlir import ir
 from .schedule import LIKELY_SIZE, ROWS_TO_PACK, reuse
 from .structured import NO_LOOP, Operand, Structured
 
+L1 = 3  # "locality" of memref.prefetch, which becomes prefetcht0: what is asked for is used once, and soon
 AHEAD = 12 << 10  # bytes: what arrives within the latency of memory, several times over
 SHORT = 16  # rows: what is shorter is over before it pays
 
@@ -21,7 +22,8 @@ def rows_ahead(op: Structured, operand: Operand) -> tuple[int, int] | None:
         return None
     if not operand.dims or all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
         return None
-    if len(op.operands) != len(op.outputs) + 2:  # no contraction
+    is_contraction = len(op.operands) - len(op.outputs) in (2, 3)  # rows may come two by two
+    if not is_contraction or not all(op.is_accumulator(out) for out in op.outputs):
         return None
     wide = [i for i, d in enumerate(operand.dims) if d != NO_LOOP and (op.sizes[d] or LIKELY_SIZE) >= SHORT]
     if len(wide) < 2:
