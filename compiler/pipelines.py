@@ -98,7 +98,7 @@ def cpu(
         "linalg-generalize-named-ops",
         "fold-transposes",
         f"widen-tiles{{{of_matrix}}}",
-        f"pad-tiles{{vector-bytes={vector_bytes}}}",
+        f"pad-tiles{{vector-bytes={vector_bytes} {of_matrix}}}",
         f"lanes-innermost{{vector-bytes={vector_bytes} {of_matrix}}}",
         "canonicalize",
         "cse",
@@ -125,6 +125,7 @@ def cpu(
         "scf-forall-to-parallel",
         "parallelize-linalg",
         f"matrix-contractions{{{of_matrix}}}",
+        f"pair-contractions{{{of_matrix}}}",
         f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
@@ -139,6 +140,7 @@ def cpu(
         # Threads. Bodies in functions of their own, so that their scratch is in a frame of its own.
         "outline-parallel",
         *(["single-iterations", "convert-scf-to-openmp", "dynamic-schedule"] if parallel else []),
+        "lower-pair-views",
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
         "convert-vector-to-scf",
         "expand-strided-metadata",

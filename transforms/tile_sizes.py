@@ -11,6 +11,9 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores of
   these in f32 and the probabilities in 16 bits fill the L1 data cache; 128 queries, with as many keys, where a head's
   keys and values fill the L2 cache, beyond which they cost more to read than scores;
+- where pairs are multiplied (AVX512-BF16): up to 128 keys, and 32 queries if the keys and values of a tile, in 16 bits,
+  fit into the L1 cache, else 64: each of them is read once per tile of queries, at half the time of f32; under a mask
+  64 of each, as what tiles have beyond its edge is computed in vain;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -21,11 +24,13 @@ from __future__ import annotations
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
-from .cpu.matrix_unit import MIN_ROWS, matrix_unit, multiplies
+from .cpu.matrix_unit import MIN_ROWS, has_tiles, matrix_unit, multiplies
 from .host import cache_bytes
+from .rewriting import defining_op
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
 MATRIX_QUERIES, LONG_QUERIES = 32, 128
+PAIRED_KEYS = 128
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -38,18 +43,28 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     for d in loops.batch:
         sizes[d] = 1
     rows = extent_of(extents, loops.m[-1:], QUERIES)
-    is_matrix = rows >= MIN_ROWS and all(
-        multiplies(matrix_unit(), op.operands[0].type.element_type, op.operands[1].type.element_type)
+    unit = matrix_unit()
+    multiplied = rows >= MIN_ROWS and all(
+        multiplies(unit, op.operands[0].type.element_type, op.operands[1].type.element_type)
         for op in (attention.scores, root)
     )
+    is_matrix, in_pairs = multiplied and has_tiles(unit), multiplied and unit == "dot"
     head_sizes = _head_sizes(attention, extents)
-    wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes)) if is_matrix else QUERIES
+    masked = in_pairs and _is_masked(attention)
+    wanted = QUERIES
+    if is_matrix:
+        wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes))
+    elif in_pairs and not masked and 2 * PAIRED_KEYS * head_sizes <= cache_bytes(1):
+        wanted = MATRIX_QUERIES
     queries = fill_rows(sizes, extents, loops.m, wanted)
     width = max(4, _bytes(root.operands[2]))
-    keys = MAX_KEYS
+    keys = MAX_KEYS if not in_pairs else PAIRED_KEYS // 2 if masked else PAIRED_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        scores = min(queries, MATRIX_QUERIES) * keys * (width + 2) if is_matrix else queries * keys * 2 * width
+        if is_matrix or in_pairs:
+            scores = min(queries, MATRIX_QUERIES if is_matrix else queries) * keys * (width + 2)
+        else:
+            scores = queries * keys * 2 * width
         if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
@@ -62,6 +77,20 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
 def _matrix_queries(keys: int | None, head_sizes: int) -> int:
     """How many rows for a matrix unit: more where keys and values of a head, in 2 bytes, fill the L2 cache."""
     return LONG_QUERIES if keys is not None and 2 * keys * head_sizes >= cache_bytes(2) else MATRIX_QUERIES
+
+
+def _is_masked(attention: Attention) -> bool:
+    """True if scores are chosen from before the softmax, as by a mask."""
+    pending, seen = [attention.softmax.operands[0]], {attention.scores}
+    while pending:
+        op = defining_op(pending.pop())
+        if op is None or op in seen:
+            continue
+        seen.add(op)
+        if any(o.operation.name == "arith.select" for r in op.regions for b in r.blocks for o in b.operations):
+            return True
+        pending += op.operands
+    return False
 
 
 def fill_rows(sizes: list[int], extents: list[int | None], loops: list[int], rows: int) -> int:

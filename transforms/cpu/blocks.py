@@ -71,12 +71,14 @@ def part_of(operand: Operand, blocks: dict[int, Block]) -> ir.Value:
     return subview(value, layout, offsets, sizes)
 
 
-def subview(value: ir.Value, layout: ir.Attribute, offsets: Sequence, sizes: Sequence) -> ir.Value:
-    """memref.subview with unit steps; ints are static."""
+def subview(
+    value: ir.Value, layout: ir.Attribute, offsets: Sequence, sizes: Sequence, steps: Sequence[int] | None = None
+) -> ir.Value:
+    """memref.subview, with unit steps if none are given; ints are static."""
     static = [[x if isinstance(x, int) else DYNAMIC for x in part] for part in (offsets, sizes)]
     dynamic = [[x for x in part if not isinstance(x, int)] for part in (offsets, sizes)]
     kind = ir.MemRefType.get(static[1], value.type.element_type, layout, value.type.memory_space)
-    return memref.SubViewOp(kind, value, *dynamic, [], *static, [1] * len(sizes)).result
+    return memref.SubViewOp(kind, value, *dynamic, [], *static, steps or [1] * len(sizes)).result
 
 
 def with_operands(op: Structured, operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> linalg.GenericOp:

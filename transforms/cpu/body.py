@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
+from . import pairs
 from .structured import Structured
 
 Point = tuple[int, ...]
 FUSED = {("arith.addf", 0), ("arith.addf", 1), ("arith.subf", 0)}  # users of a product, and which operand it is
+PAIRED: dict[str, Callable[..., ir.Value]] = {"pair.product": pairs.multiply_add, "pair.pack": pairs.pack}
 ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpFPredicate.OLT}
 
 
@@ -19,8 +21,8 @@ def register_type(kind: ir.Type) -> ir.Type:
 class BodyEvaluator:
     """Clones a body with vectors in place of those scalars that vary along the lanes.
 
-    Multiply-add becomes a fused one. Conversions between a narrow float and f32 disappear: the values stay f32, which
-    rounds less often than the body says, never more.
+    Multiply-add becomes a fused one, of pairs one dot product. Conversions between a narrow float and f32 disappear:
+    the values stay f32, which rounds less often than the body says, never more.
     """
 
     def __init__(self, op: Structured, lanes: int, from_numbers: Sequence[ir.Value] = ()):
@@ -46,11 +48,11 @@ class BodyEvaluator:
         return [self._value(v, values) for v in self.op.end.operands]
 
     def _fused_products(self) -> list[ir.Operation]:
-        """The arith.mulf whose one use is an arith.addf, or from which an arith.subf subtracts: both become an fma."""
+        """The products whose one use is an arith.addf, or from which an arith.subf subtracts: both become an fma."""
         if not hasattr(self, "_products"):
             self._products: list[ir.Operation] = []
             for inner in self.op.body_ops:
-                if inner.name == "arith.mulf":
+                if inner.name in ("arith.mulf", "pair.product"):
                     uses = list(inner.results[0].uses)
                     if len(uses) == 1 and (uses[0].owner.operation.name, uses[0].operand_number) in FUSED:
                         other = uses[0].owner.operation.operands[1 - uses[0].operand_number]
@@ -78,7 +80,8 @@ class BodyEvaluator:
                 producer = None if isinstance(source.owner, ir.Block) else source.owner.operation
                 if producer is not None and producer in products:
                     negate = name == "arith.subf"
-                    name, sources = "math.fma", [*producer.operands, sources[1 - position]]
+                    name = "math.fma" if producer.name == "arith.mulf" else producer.name
+                    sources = [*producer.operands, sources[1 - position]]
                     break
         operands = [self._value(v, values) for v in sources]
         if negate:
@@ -93,6 +96,8 @@ class BodyEvaluator:
         if any(_is_vector(v) for v in operands):
             operands = [self.broadcast(v) for v in operands]
             result = ir.VectorType.get([self.lanes], result)
+        if name in PAIRED:
+            return PAIRED[name](*operands)
         attributes = (
             {} if name == "math.fma" and name != inner.name else {a: inner.attributes[a] for a in inner.attributes}
         )

@@ -8,6 +8,7 @@ from ...dialects.mlir import ir
 from ..passes import Pass, option
 from ..rewriting import ops_in
 from . import avx512, polynomials
+from .pairs import is_pack
 from .polynomials import Numbers
 
 EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
@@ -57,7 +58,8 @@ class ExpandMath(Pass):
                     expansion = WIDE_EXPANSIONS[old.name]
                     rounded = _rounded_to(old.results[0])
                     if old.name == "math.exp2" and rounded is not None:
-                        expansion = functools.partial(avx512.rough_exp2, kind=rounded)
+                        flushed = any(is_pack(use.owner.operation) for use in old.results[0].uses)
+                        expansion = functools.partial(avx512.rough_exp2, kind=rounded, is_flushed=flushed)
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
             old.erase()
@@ -66,6 +68,7 @@ class ExpandMath(Pass):
 def _rounded_to(value: ir.Value) -> ir.Type | None:
     """The narrow type that a vector of f32 is rounded to, if all else that is done with it is to sum it up."""
     users = [use.owner.operation for use in value.uses]
-    narrow = {user.results[0].type.element_type for user in users if user.name == "arith.truncf"}
-    only = all(user.name in ("arith.truncf", "arith.addf") for user in users)
+    rounding = [user for user in users if user.name == "arith.truncf" or is_pack(user)]
+    narrow = {user.results[0].type.element_type for user in rounding}
+    only = all(user.name == "arith.addf" or user in rounding for user in users)
     return narrow.pop() if only and len(narrow) == 1 else None

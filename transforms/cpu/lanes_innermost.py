@@ -9,7 +9,7 @@ from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
 from .dimension_classes import Dim, DimensionClasses
-from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, matrix_unit
+from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit, suits
 from .rows import reads_again, shared_rows
 from .target import host_target
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
@@ -39,7 +39,8 @@ class LanesInnermost(Pass):
     keys and values single elements are broadcast, so that these need no packing. The rows are those dimensions that
     are parallel in every contraction of the loop and lacking in one of its inputs. Whatever else is computed from them,
     masks from indices included, follows. Tensors from outside of the loop are read as they stand by element-wise ops.
-    Loops whose matmuls a matrix unit computes keep their layout, which is that of its tiles.
+    Loops whose matmuls are computed in tiles (AMX) keep their layout, which is theirs. What is multiplied in pairs is
+    not copied here: `pair-contractions` transposes whole pairs.
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
@@ -49,19 +50,20 @@ class LanesInnermost(Pass):
         lanes = host_target(self.vector_bytes).vector_bytes // 4
         unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
-            if is_for_matrix_unit(loop, unit):
+            if has_tiles(unit) and is_for_matrix_unit(loop, unit):
                 continue
             classes = DimensionClasses(loop)
             rows = shared_rows(classes, lanes)
             if rows is not None:
-                _Layout(loop, classes, rows).apply()
+                _Layout(loop, classes, rows, unit).apply()
 
 
 class _Layout:
     """Changes the types of one parallel loop's tensors, and the ops that touch them, in place."""
 
-    def __init__(self, loop: ir.Operation, classes: DimensionClasses, rows: Dim):
+    def __init__(self, loop: ir.Operation, classes: DimensionClasses, rows: Dim, unit: str):
         self.loop = loop
+        self.unit = unit
         self.classes = classes
         self.rows = rows
         self.ops = ops_in(loop)
@@ -119,7 +121,8 @@ class _Layout:
             elif operand in self.orders:
                 order = self.orders[operand]
             else:
-                order = self._order(operand) if reads_again(op, maps[number]) else None
+                is_packed = reads_again(op, maps[number]) and not suits(op, self.unit)
+                order = self._order(operand) if is_packed else None
                 if order is None:
                     op.operands[number] = self._with_order(operand, None, op)
                 else:

@@ -5,7 +5,7 @@
 A is read where it stands, if its rows are contiguous, else from a panel, as is what is left of its rows beyond whole
 tiles; B always comes from a panel of pairs (`tile_panels`, `prepack`). A block that is cut off by an edge is computed
 whole in a scratch block. A dynamic size that has a bound, such as what is left of a tile of keys, is tested for being
-the bound: the code for that case has constant sizes. How a block is computed is the unit's: `amx`, `dot`.
+the bound: the code for that case has constant sizes. How a block is computed stands in `amx`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,12 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, vector
 from ..linear import upper_bound
 from ..rewriting import ancestors
-from . import amx, dot
+from . import amx
 from .block_sums import Block, PackedRows, Place, Rows, RowsInPlace
 from .blocks import loop_nest, part_of
 from .matrix_unit import Product, is_native
-from .prepack import Panel, Prepacking, hoisted, size_of
+from .places import hoisted, size_of
+from .prepack import Panel, Prepacking
 from .scratch import ALIGNMENT, FRAMES
 from .structured import Operand, Structured, Unsupported
 from .tile_panels import (
@@ -82,7 +83,7 @@ class BlockedProduct:
         own = roles.a.element
         self.kind = own if own == roles.b.element and is_native(unit, own) else ir.BF16Type.get()
         self.parts = parts_of(own, self.kind)
-        self.unit: Callable[[Block], None] = dot.emit if unit == "dot" else amx.Tiles(self.kind).emit
+        self.unit: Callable[[Block], None] = amx.Tiles(self.kind).emit
 
     # --- sizes
 

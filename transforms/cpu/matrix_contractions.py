@@ -7,7 +7,7 @@ from ..passes import Pass, option, remark
 from ..rewriting import ops_in
 from .initial_values import filled_with, find_fills
 from .matrix_blocks import BlockedProduct, roles_of
-from .matrix_unit import MATRIX_OPTION, matrix_unit, product_of, suits
+from .matrix_unit import MATRIX_OPTION, has_tiles, matrix_unit, product_of, suits
 from .prepack import Prepacking
 from .structured import Structured, Unsupported
 
@@ -30,14 +30,16 @@ class MatrixContractions(Pass):
             …
             x86.amx.tile_store %c[%m, %n], …
 
-    Sums are f32. By AVX512-BF16 the blocks are loops over vectors, with the same panels. What does not fit stays for
-    `pack-contractions` and `vectorize-linalg`.
+    Sums are f32. Units that have no tiles are for `pair-contractions`; what does not fit stays for `pack-contractions`
+    and `vectorize-linalg`.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
         unit, prepacking = matrix_unit(self.matrix), Prepacking()
+        if not has_tiles(unit):
+            return
         for generic in ops_in(op, "linalg.generic"):
             if generic.results or not suits(generic, unit):
                 continue

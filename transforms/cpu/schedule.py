@@ -207,7 +207,7 @@ def check_body(op: Structured) -> None:
         dialect = inner.name.split(".")[0]
         if inner.name == "linalg.index":
             continue
-        if dialect not in ("arith", "math") or len(inner.results) != 1 or inner.regions:
+        if dialect not in ("arith", "math", "pair") or len(inner.results) != 1 or inner.regions:
             raise Unsupported(f"'{inner.name}' in its body")
         kinds = [v.type for v in [*inner.operands, *inner.results]]
         if inner.name == "arith.bitcast" and any(isinstance(k, ir.F16Type | ir.BF16Type) for k in kinds):

@@ -17,6 +17,7 @@ VIEWS = (
     "memref.collapse_shape",
     "memref.reinterpret_cast",
     "memref.view",
+    "pair.view",
     "builtin.unrealized_conversion_cast",
 )
 FRAMES = ("func.func", "scf.forall", "scf.parallel")  # what has a stack frame of its own, once outlined

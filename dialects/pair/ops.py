@@ -1,0 +1,75 @@
+"""``pair.view``, ``pair.pack`` and ``pair.product``.
+
+%w = pair.view %m : (memref<8x64xbf16, strided<[64, 1], offset: ?>>) -> (memref<8x32xi32, strided<[32, 1]>>)
+%w = pair.pack %x, %y : (f32, f32) -> (i32)          # both rounded to bf16; %x is the lower half
+%p = pair.product %a, %b : (i32, i32) -> (f32)       # of the lower halves, plus that of the upper ones
+"""
+
+from typing import Any
+
+from ..mlir import ext, ir
+from ..verification import expect, verifier
+from .dialect import Pair, expect_f32, expect_word
+
+
+def verify_view(op: ir.OpView) -> None:
+    source, words = op.source.type, op.words.type
+    for name, kind in (("the source", source), ("the result", words)):
+        expect(isinstance(kind, ir.MemRefType), f"expects {name} to be a memref, but found {kind}")
+    expect(
+        isinstance(source.element_type, ir.BF16Type),
+        f"expects a source of bf16, but found {source.element_type}",
+    )
+    expect_word("the result's element", words.element_type)
+    expect(
+        source.rank >= 1 and not source.is_dynamic_dim(source.rank - 1) and source.shape[-1] % 2 == 0,
+        f"expects a source with an even number of elements in its rows, but found {source}",
+    )
+    expect(
+        list(words.shape) == [*source.shape[:-1], source.shape[-1] // 2],
+        f"expects a result of the source's shape with half its last dimension, but found {words} for {source}",
+    )
+
+
+class ViewOp(Pair.Operation, name="view", traits=[ext.Pure]):
+    """The same memory, word by word. Rows are contiguous, and an even number of elements apart."""
+
+    source: ext.Operand[Any]
+    words: ext.Result[Any]
+
+    assembly_format = "$source attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_view))
+
+
+def verify_pack(op: ir.OpView) -> None:
+    expect_f32("the lower half", op.low.type)
+    expect_f32("the upper half", op.high.type)
+    expect_word("the result", op.word.type)
+
+
+class PackOp(Pair.Operation, name="pack", traits=[ext.Pure]):
+    """Two numbers, each rounded to bf16, as a word."""
+
+    low: ext.Operand[Any]
+    high: ext.Operand[Any]
+    word: ext.Result[Any]
+
+    assembly_format = "$low `,` $high attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_pack))
+
+
+def verify_product(op: ir.OpView) -> None:
+    expect_word("the left factor", op.left.type)
+    expect_word("the right factor", op.right.type)
+    expect_f32("the result", op.sum.type)
+
+
+class ProductOp(Pair.Operation, name="product", traits=[ext.Pure]):
+    """The sum of the products of two pairs, in f32."""
+
+    left: ext.Operand[Any]
+    right: ext.Operand[Any]
+    sum: ext.Result[Any]
+
+    assembly_format = "$left `,` $right attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_product))

@@ -1,0 +1,47 @@
+// RUN: attn-opt %s --split-input-file --verify-diagnostics
+
+func.func @element(%m: memref<8x64xf16>) {
+  // expected-error @+1 {{'pair.view' op expects a source of bf16, but found f16}}
+  %w = pair.view %m : (memref<8x64xf16>) -> (memref<8x32xi32>)
+  return
+}
+
+// -----
+
+func.func @odd(%m: memref<8x63xbf16>) {
+  // expected-error @+1 {{expects a source with an even number of elements in its rows, but found memref<8x63xbf16>}}
+  %w = pair.view %m : (memref<8x63xbf16>) -> (memref<8x31xi32>)
+  return
+}
+
+// -----
+
+func.func @shape(%m: memref<8x64xbf16>) {
+  // expected-error @+1 {{expects a result of the source's shape with half its last dimension, but found memref<8x64xi32>}}
+  %w = pair.view %m : (memref<8x64xbf16>) -> (memref<8x64xi32>)
+  return
+}
+
+// -----
+
+func.func @word(%m: memref<8x64xbf16>) {
+  // expected-error @+1 {{expects the result's element to be i32, two numbers of bf16, but found i64}}
+  %w = pair.view %m : (memref<8x64xbf16>) -> (memref<8x32xi64>)
+  return
+}
+
+// -----
+
+func.func @pack(%x: bf16) {
+  // expected-error @+1 {{'pair.pack' op expects the lower half to be f32, but found bf16}}
+  %w = pair.pack %x, %x : (bf16, bf16) -> (i32)
+  return
+}
+
+// -----
+
+func.func @product(%x: i32) {
+  // expected-error @+1 {{'pair.product' op expects the result to be f32, but found bf16}}
+  %p = pair.product %x, %x : (i32, i32) -> (bf16)
+  return
+}

@@ -1,0 +1,227 @@
+// RUN: attn-opt %s --split-input-file --pair-contractions="matrix=dot" --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --split-input-file --pair-contractions="matrix=none" | FileCheck %s --check-prefix=NONE
+// RUN: attn-opt %s --split-input-file --pair-contractions="matrix=dot" --vectorize-linalg="vector-bytes=64" | FileCheck %s --check-prefix=VECTORS
+
+#dm = affine_map<(n, m, d) -> (m, d)>
+#nd = affine_map<(n, m, d) -> (n, d)>
+#nm = affine_map<(n, m, d) -> (n, m)>
+
+// The keys are read where they stand; the queries, the lanes, are transposed as words in front of the loop.
+// CHECK-LABEL: func.func @scores
+// NONE-LABEL:  func.func @scores
+// VECTORS-LABEL: func.func @scores
+// CHECK:       %[[PANEL:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x64xi32>
+// CHECK:       %[[Q:.*]] = pair.view %arg0 : (memref<64x32xbf16>) -> (memref<64x16xi32, strided<[16, 1]>>)
+// CHECK:       linalg.generic {{.*}} ins(%[[Q]] : {{.*}}) outs(%[[PANEL]] : memref<16x64xi32>)
+// CHECK:       scf.for
+// CHECK:         %[[TILE:.*]] = memref.subview %arg1
+// CHECK:         %[[K:.*]] = pair.view %[[TILE]]
+// CHECK:         linalg.generic {{.*}} ins(%[[PANEL]], %[[K]] : memref<16x64xi32>, memref<32x16xi32, strided<[16, 1]>>)
+// CHECK:           %[[P:.*]] = pair.product
+// CHECK:           arith.addf %{{.*}}, %[[P]] : f32
+// NONE-NOT:    pair.
+// VECTORS:     memref.load %{{.*}} : memref<32x16xi32, strided<[16, 1]>>
+// VECTORS:     %[[A:.*]] = vector.bitcast %{{.*}} : vector<16xi32> to vector<32xbf16>
+// VECTORS:     x86.avx512.dot %{{.*}} : vector<32xbf16> -> vector<16xf32>
+func.func @scores(%q: memref<64x32xbf16>, %k: memref<128x32xbf16>, %s: memref<32x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c128 = arith.constant 128 : index
+  scf.for %j = %c0 to %c128 step %c32 {
+    %tile = memref.subview %k[%j, 0] [32, 32] [1, 1]
+        : memref<128x32xbf16> to memref<32x32xbf16, strided<[32, 1], offset: ?>>
+    linalg.generic {indexing_maps = [#dm, #nd, #nm], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%q, %tile : memref<64x32xbf16>, memref<32x32xbf16, strided<[32, 1], offset: ?>>) outs(%s : memref<32x64xf32>) {
+    ^bb0(%a: bf16, %b: bf16, %c: f32):
+      %0 = arith.extf %a : bf16 to f32
+      %1 = arith.extf %b : bf16 to f32
+      %2 = arith.mulf %0, %1 : f32
+      %3 = arith.addf %c, %2 : f32
+      linalg.yield %3 : f32
+    }
+  }
+  return
+}
+
+// -----
+
+#nm = affine_map<(m, n) -> (n, m)>
+#m = affine_map<(m, n) -> (m)>
+#knm = affine_map<(v, m, n) -> (n, m)>
+#knv = affine_map<(v, m, n) -> (n, v)>
+#kvm = affine_map<(v, m, n) -> (v, m)>
+
+// The op that computes the probabilities writes pairs of their rows; values, which tasks share, are interleaved once.
+// CHECK-LABEL: func.func @values
+// CHECK:       %[[V:.*]] = memref.alloc() {alignment = 64 : i64} : memref<128x32xi32>
+// CHECK:       scf.parallel
+// CHECK:         %[[EVEN:.*]] = vector.load %arg1
+// CHECK:         %[[ODD:.*]] = vector.load %arg1
+// CHECK:         vector.interleave %[[EVEN]], %[[ODD]] : vector<16xbf16> -> vector<32xbf16>
+// CHECK:         vector.store %{{.*}}, %[[V]]
+// CHECK:       scf.parallel
+// CHECK:         %[[P:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x16xi32>
+// CHECK:         scf.for
+// CHECK:           %[[S0:.*]] = memref.subview %{{.*}}[0, 0] [16, 16] [2, 1]
+// CHECK:           %[[S1:.*]] = memref.subview %{{.*}}[1, 0] [16, 16] [2, 1]
+// CHECK:           linalg.generic {{.*}} ins(%[[S0]], %[[S1]] : {{.*}}) outs(%[[P]], %{{.*}} : memref<16x16xi32>, memref<16xf32>)
+// CHECK-COUNT-2:     math.exp2
+// CHECK:             pair.pack
+// CHECK:           %[[TILE:.*]] = memref.subview %[[V]]
+// CHECK:           linalg.generic {{.*}} ins(%[[P]], %[[TILE]] : {{.*}})
+// CHECK:             pair.product
+// CHECK:       memref.dealloc %[[V]]
+// VECTORS-LABEL: func.func @values
+// VECTORS:     llvm.call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+// VECTORS:     vector.shuffle %{{.*}}, %{{.*}} [0, 16, 1, 17,
+func.func @values(%s: memref<32x16xf32>, %v: memref<256x32xbf16>, %out: memref<64x32x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  scf.parallel (%i) = (%c0) to (%c64) step (%c1) {
+    %p = memref.alloca() : memref<32x16xbf16>
+    %l = memref.alloca() : memref<16xf32>
+    %o = memref.alloca() : memref<32x16xf32>
+    scf.for %j = %c0 to %c256 step %c32 {
+      linalg.generic {indexing_maps = [#nm, #nm, #m], iterator_types = ["parallel", "reduction"]}
+          ins(%s : memref<32x16xf32>) outs(%p, %l : memref<32x16xbf16>, memref<16xf32>) {
+      ^bb0(%x: f32, %y: bf16, %sum: f32):
+        %0 = math.exp2 %x : f32
+        %1 = arith.addf %sum, %0 : f32
+        %2 = arith.truncf %0 : f32 to bf16
+        linalg.yield %2, %1 : bf16, f32
+      }
+      %tile = memref.subview %v[%j, 0] [32, 32] [1, 1]
+          : memref<256x32xbf16> to memref<32x32xbf16, strided<[32, 1], offset: ?>>
+      linalg.generic {indexing_maps = [#knm, #knv, #kvm], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%p, %tile : memref<32x16xbf16>, memref<32x32xbf16, strided<[32, 1], offset: ?>>)
+          outs(%o : memref<32x16xf32>) {
+      ^bb0(%a: bf16, %b: bf16, %c: f32):
+        %0 = arith.extf %a : bf16 to f32
+        %1 = arith.extf %b : bf16 to f32
+        %2 = arith.mulf %0, %1 : f32
+        %3 = arith.addf %c, %2 : f32
+        linalg.yield %3 : f32
+      }
+    }
+    scf.reduce
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// A factor that is used too seldom to be copied: its rows are joined in registers, two by two.
+// CHECK-LABEL: func.func @few_rows
+// CHECK:       %[[P:.*]] = pair.view %arg0
+// CHECK:       %[[V0:.*]] = memref.subview %arg1[0, 0] [16, 64] [2, 1]
+// CHECK:       %[[V1:.*]] = memref.subview %arg1[1, 0] [16, 64] [2, 1]
+// CHECK:       linalg.generic {{.*}} ins(%[[P]], %[[V0]], %[[V1]] : {{.*}}) outs(%arg2
+// CHECK:       ^bb0(%[[WORD:.*]]: i32, %[[X:.*]]: bf16, %[[Y:.*]]: bf16, %{{.*}}: f32):
+// CHECK-DAG:     %[[LOW:.*]] = arith.extf %[[X]]
+// CHECK-DAG:     %[[HIGH:.*]] = arith.extf %[[Y]]
+// CHECK:         %[[JOINED:.*]] = pair.pack %[[LOW]], %[[HIGH]]
+// CHECK:         pair.product %[[WORD]], %[[JOINED]]
+// VECTORS-LABEL: func.func @few_rows
+// VECTORS:     vector.interleave %{{.*}}, %{{.*}} : vector<16xbf16> -> vector<32xbf16>
+// VECTORS:     x86.avx512.dot
+func.func @few_rows(%p: memref<1x32xbf16>, %v: memref<32x64xbf16>, %o: memref<1x64xf32>) {
+  linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%p, %v : memref<1x32xbf16>, memref<32x64xbf16>) outs(%o : memref<1x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// The same with an odd number of rows, and too few uses to copy them: f32.
+// CHECK-LABEL: func.func @few_odd_rows
+// CHECK-NOT:   pair.
+func.func @few_odd_rows(%p: memref<1x31xbf16>, %v: memref<31x64xbf16>, %o: memref<1x64xf32>) {
+  linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%p, %v : memref<1x31xbf16>, memref<31x64xbf16>) outs(%o : memref<1x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// An odd number of elements along the sum: rows are copied, and padded with zeros.
+// CHECK-LABEL: func.func @odd
+// CHECK:       memref.alloca() {alignment = 64 : i64} : memref<16x16xi32>
+// CHECK:       vector.maskedload %arg1{{.*}} : memref<16x5xbf16>, vector<32xi1>, vector<32xbf16> into vector<32xbf16>
+// CHECK:       pair.product
+func.func @odd(%a: memref<16x5xbf16>, %b: memref<16x5xbf16>, %c: memref<16x16xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<16x5xbf16>, memref<16x5xbf16>) outs(%c : memref<16x16xf32>) {
+  ^bb0(%x: bf16, %y: bf16, %z: f32):
+    %0 = arith.extf %x : bf16 to f32
+    %1 = arith.extf %y : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %z, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (0, m, 0, k)>
+#nk = affine_map<(m, n, k) -> (0, n, 0, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Parts of a packed array, which got dimensions of size 1 after they were cut out of it, are seen as parts.
+// CHECK-LABEL: func.func @packed
+// CHECK:       %[[E:.*]] = memref.expand_shape %arg0 {{.*}} output_shape [1, 64, 1, 96]
+// CHECK:       memref.subview %[[E]][0, 0, 0, %{{.*}}] [1, 64, 1, 32] [1, 1, 1, 1]
+// CHECK:       memref.subview %[[E]][0, 0, 0, 64] [1, 64, 1, 32] [1, 1, 1, 1]
+// CHECK-COUNT-2: pair.view
+// CHECK:       pair.product
+func.func @packed(%x: memref<1x64x96xbf16>, %h: index, %s: memref<64x64xf32>) {
+  %at = affine.apply affine_map<(h) -> (h * 32)>(%h)
+  %q3 = memref.subview %x[0, 0, %at] [1, 64, 32] [1, 1, 1]
+      : memref<1x64x96xbf16> to memref<1x64x32xbf16, strided<[6144, 96, 1], offset: ?>>
+  %q = memref.expand_shape %q3 [[0], [1], [2, 3]] output_shape [1, 64, 1, 32]
+      : memref<1x64x32xbf16, strided<[6144, 96, 1], offset: ?>> into memref<1x64x1x32xbf16, strided<[6144, 96, 32, 1], offset: ?>>
+  %k3 = memref.subview %x[0, 0, 64] [1, 64, 32] [1, 1, 1]
+      : memref<1x64x96xbf16> to memref<1x64x32xbf16, strided<[6144, 96, 1], offset: 64>>
+  %k = memref.expand_shape %k3 [[0], [1], [2, 3]] output_shape [1, 64, 1, 32]
+      : memref<1x64x32xbf16, strided<[6144, 96, 1], offset: 64>> into memref<1x64x1x32xbf16, strided<[6144, 96, 32, 1], offset: 64>>
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : memref<1x64x1x32xbf16, strided<[6144, 96, 32, 1], offset: ?>>, memref<1x64x1x32xbf16, strided<[6144, 96, 32, 1], offset: 64>>)
+      outs(%s : memref<64x64xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}

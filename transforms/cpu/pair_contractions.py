@@ -1,0 +1,277 @@
+"""The pass ``pair-contractions``."""
+
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, linalg, memref
+from ...dialects.pair import PackOp, ProductOp, ViewOp
+from ..linear import upper_bound
+from ..passes import Pass, option, remark
+from ..rewriting import ancestors, defining_op, ops_in
+from .initial_values import find_starts
+from .matrix_unit import MATRIX_OPTION, Product, matrix_unit, product_of
+from .pair_panels import SharedPanels, Source, pack_here, part_of_panel
+from .pair_producers import find_producer, rows_of_pairs, write_pairs
+from .places import hoisted, is_multiple, size_of, source_of
+from .schedule import ROWS_TO_PACK, reuse
+from .scratch import ALIGNMENT, FRAMES
+from .structured import NO_LOOP, Operand, Structured, Unsupported
+from .tile_panels import Extent, tiles_of
+from .unit_dimensions import Expanded, as_part
+
+SPREAD = 4  # from one row to the next, in rows, from which on they are copied next to each other
+
+
+@dataclass(frozen=True)
+class PairContractions(Pass):
+    """Multiplies bf16 in pairs along the sum, where the CPU has an instruction for it (AVX512-BF16), and no tiles::
+
+        linalg.generic {S[n, m] += Q[m, d]·K[n, d]} ins(%q, %k : memref<64x64xbf16>, memref<128x64xbf16>)
+                                                    outs(%s : memref<128x64xf32>)
+    becomes
+        %kw = pair.view %k : (memref<128x64xbf16>) -> (memref<128x32xi32>)
+        %qw = pair.view %q : …
+        linalg.generic {…} ins(%qw) outs(%panel : memref<32x64xi32>)                # transposed, once per block
+        linalg.generic {S[n, m] += Q[p, m]·K[n, p]} ins(%panel, %kw) outs(%s) {
+          pair.product
+          arith.addf
+
+    Half the steps and half the loads. An operand that is contiguous along another loop than the sum has its rows
+    interleaved: by the op that computes it (P, `pair_producers`); into a panel, before the tasks if they share it (V,
+    `pair_panels`), else in them; or, where it is read too seldom for that, in registers, as it is multiplied. What
+    cannot be paired stays for `vectorize-linalg`, in f32.
+    """
+
+    matrix: str = option(MATRIX_OPTION, "")
+
+    def run(self, op: ir.Operation) -> None:
+        if matrix_unit(self.matrix) != "dot":
+            return
+        panels, transposed = SharedPanels(), TransposedPanels()
+        expanded: Expanded = {}
+        for generic in ops_in(op, "linalg.generic"):
+            product = None if generic.results else product_of(generic)
+            if product is None or not _is_of_bf16(generic):
+                continue
+            for number in range(2):
+                generic.operands[number] = as_part(generic.operands[number], expanded)
+            try:
+                _Pairing(Structured(generic), product, panels, transposed).apply()
+            except Unsupported as reason:
+                remark(generic, f"not multiplied in pairs: {reason}")
+
+
+def _is_of_bf16(generic: ir.Operation) -> bool:
+    first, second, out = (v.type.element_type for v in generic.operands)
+    return all(isinstance(e, ir.BF16Type) for e in (first, second)) and isinstance(out, ir.F32Type)
+
+
+class TransposedPanels:
+    """What was transposed in front of all loops of a task: it serves each of them."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[tuple, ir.Value]] = []
+
+    def find(self, key: tuple) -> ir.Value | None:
+        return next((panel for known, panel in self._known if known == key), None)
+
+    def keep(self, key: tuple, panel: ir.Value) -> None:
+        self._known.append((key, panel))
+
+
+class _Pairing:
+    """One contraction: how its factors become words, and what takes its place."""
+
+    def __init__(self, op: Structured, product: Product, panels: SharedPanels, transposed: TransposedPanels):
+        self.op, self.panels, self.transposed = op, panels, transposed
+        self.k = max(product.summed, key=lambda d: op.sizes[d] or 1 << 30)
+        self.lanes = op.outputs[0].dims[-1] if op.outputs[0].dims else NO_LOOP
+        self.joined: list[int] = []  # operands of which two rows are joined in registers
+        self.frame = next(a for a in ancestors(op.op) if a.name in FRAMES)
+
+    def apply(self) -> None:
+        inputs = [o for o in self.op.operands if not o.is_output]
+        for operand in inputs:
+            self._check(operand)
+        starts = list(find_starts(self.op).values())
+        old = self.op.op
+        with ir.InsertionPoint(old), old.location:
+            factors = [
+                (rows_of_pairs(operand, self.k), list(operand.dims))
+                if operand.number in self.joined
+                else self._words(operand)
+                for operand in inputs
+            ]
+            for start in starts:  # right before the sums that start from it, after what is packed
+                start.move_before(old)
+            self._multiply(factors)
+        values = [o.value for o in inputs]
+        old.erase()
+        for value in values:
+            made = defining_op(value)
+            while made is not None and made.name in ("memref.subview", "memref.expand_shape"):
+                value = made.operands[0]
+                if list(made.results[0].uses):
+                    break
+                made.erase()
+                made = defining_op(value)
+
+    # --- which operands can be read in pairs
+
+    def _check(self, operand: Operand) -> None:
+        """Raises Unsupported unless the operand's words can be had, and are worth it; notes what is to be joined."""
+        if not operand.dims or operand.strides[-1] != 1:
+            raise Unsupported("a factor whose rows are not contiguous")
+        if self._is_in_place(operand):
+            return
+        if reuse(self.op, operand) < ROWS_TO_PACK:
+            if operand.dims[-1] != self.lanes or (self.op.sizes[self.k] or 1) % 2:
+                raise Unsupported("a factor that would have to be copied for few uses")
+            self.joined.append(operand.number)
+            return
+        if any(bound is None for bound in self._bounds(operand)):
+            raise Unsupported("a factor whose size has no bound")
+
+    def _is_in_place(self, operand: Operand) -> bool:
+        """True if pairs stand side by side, each in a word of the buffer."""
+        kind = operand.value.type
+        if operand.dims[-1] != self.k or kind.is_dynamic_dim(kind.rank - 1) or kind.get_dim_size(kind.rank - 1) % 2:
+            return False
+        found = source_of(operand.value)
+        if found is None:
+            return False
+        root, offsets = found
+        whole = root.type
+        last = whole.rank - 1
+        if whole.is_dynamic_dim(last) or whole.get_dim_size(last) % 2 or not is_multiple(offsets[last], 2):
+            return False
+        strides, start = whole.get_strides_and_offset()
+        is_packed = whole.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(whole.rank))
+        return is_packed or all(s % 2 == 0 and s > 0 for s in [start or 2, *strides[:-1]])
+
+    def _is_spread(self, operand: Operand) -> bool:
+        """True if rows are so far apart that many of them fall on few sets of the cache, and often used."""
+        kind = operand.value.type
+        pitches = [s for d, s in enumerate(operand.strides[:-1]) if kind.is_dynamic_dim(d) or kind.get_dim_size(d) > 1]
+        is_far = any(s < 0 or s >= SPREAD * kind.get_dim_size(kind.rank - 1) for s in pitches)
+        return is_far and reuse(self.op, operand) >= ROWS_TO_PACK
+
+    def _bounds(self, operand: Operand) -> list[int | None]:
+        """The largest size of each dimension."""
+        kind = operand.value.type
+        bounds: list[int | None] = []
+        for d in range(kind.rank):
+            extent = size_of(operand.value, d) if kind.is_dynamic_dim(d) else kind.get_dim_size(d)
+            bounds.append(None if extent is None else upper_bound(extent))
+        return bounds
+
+    # --- words
+
+    def _words(self, operand: Operand) -> tuple[list[ir.Value], list[int]]:
+        """The operand as words, and the loops of its dimensions."""
+        dims = list(operand.dims)
+        is_lanes = self.lanes in operand.loops and dims[-1] == self.k
+        if is_lanes and reuse(self.op, operand) >= ROWS_TO_PACK:
+            return self._transposed(operand)
+        return [self._paired(operand)], dims
+
+    def _paired(self, operand: Operand) -> ir.Value:
+        value, position = operand.value, operand.dims.index(self.k)
+        in_place = self._is_in_place(operand)
+        shared = self.panels.part(value, position) if not in_place or self._is_spread(operand) else None
+        if shared is not None:
+            return shared
+        if in_place:
+            return ViewOp(value, words=_words_type(value.type)).result
+        sizes = _sizes(value)
+        producer = find_producer(value, position, self.op.op)
+        bounds = [bound or 1 for bound in self._bounds(operand)]
+        shape = Source(value, position, [0] * len(bounds), bounds).panel_extents()
+        panel, zeros = self._in_frame(shape), [0] * len(sizes)
+        counts = [tiles_of(s, 2) if d == position else s for d, s in enumerate(sizes)]
+        if producer is not None:
+            with ir.InsertionPoint(producer.op):
+                words = part_of_panel(panel, zeros, counts)
+            write_pairs(producer, value, position, words)
+            return words
+        with hoisted(value, sizes, self.frame):
+            pack_here(Source(value, position, zeros, sizes), panel)
+        return part_of_panel(panel, zeros, counts)
+
+    def _transposed(self, operand: Operand) -> tuple[list[ir.Value], list[int]]:
+        """The words with the lanes innermost, copied where the operand does not change."""
+        inner = [operand.dims.index(d) for d in (self.k, self.lanes)]
+        order = [i for i in range(len(operand.dims)) if i not in inner] + inner
+        dims = [operand.dims[i] for i in order]
+        key = (self.frame, *_place(operand.value), tuple(order))
+        known = self.transposed.find(key)
+        if known is not None:
+            return [known], dims
+        bounds = [bound or 1 for bound in self._bounds(operand)]
+        bounds[operand.dims.index(self.k)] = -(-bounds[operand.dims.index(self.k)] // 2)
+        panel = self._in_frame([bounds[d] for d in order])
+        before = ir.InsertionPoint.current.block
+        with hoisted(operand.value, _sizes(operand.value), self.frame):
+            words = self._paired(operand)
+            sizes = _sizes(words)
+            whole = part_of_panel(panel, [0] * len(order), [sizes[d] for d in order])
+            n = len(order)
+            maps = [build.projection(n, [order.index(d) for d in range(n)]), build.projection(n, range(n))]
+            build.generic([words], [whole], maps, [build.PARALLEL] * n, lambda x, _: x)
+            place = ir.InsertionPoint.current.block
+        if place != before and place.owner.operation == self.frame:
+            self.transposed.keep(key, whole)
+        return [whole], dims
+
+    def _in_frame(self, shape: list[Extent]) -> ir.Value:
+        kind = ir.MemRefType.get(shape, ir.IntegerType.get_signless(32))
+        with ir.InsertionPoint.at_block_begin(self.frame.regions[0].blocks[0]):
+            return memref.AllocaOp(kind, [], [], alignment=ALIGNMENT).result
+
+    # --- the contraction
+
+    def _multiply(self, factors: list[tuple[list[ir.Value], list[int]]]) -> None:
+        """The contraction of factors that are words, or even and odd rows to be joined."""
+        op = self.op.op
+        n = self.op.n_loops
+        zero = ir.AffineExpr.get_constant(0)
+        values, maps = [], []
+        for parts, dims in factors:
+            map_ = ir.AffineMap.get(n, 0, [zero if d == NO_LOOP else ir.AffineExpr.get_dim(d) for d in dims])
+            values += parts
+            maps += [ir.AffineMapAttr.get(map_)] * len(parts)
+        maps.append(op.attributes["indexing_maps"][2])
+        new = linalg.GenericOp([], values, [op.operands[2]], ir.ArrayAttr.get(maps), op.attributes["iterator_types"])
+        f32, i32 = ir.F32Type.get(), ir.IntegerType.get_signless(32)
+        block = new.regions[0].blocks.append(*[v.type.element_type for v in values], f32)
+        with ir.InsertionPoint(block):
+            *arguments, total = block.arguments
+            words = []
+            for parts, _ in factors:
+                own, arguments = arguments[: len(parts)], arguments[len(parts) :]
+                words.append(own[0] if len(own) == 1 else PackOp(*(arith.extf(f32, x) for x in own), word=i32).result)
+            linalg.YieldOp([arith.addf(total, ProductOp(*words, sum=f32).result)])
+
+
+def _place(value: ir.Value) -> tuple:
+    """Equal for parts of one buffer that start in the same place and have the same type."""
+    found = source_of(value)
+    if found is None:
+        return (value,)
+    root, offsets = found
+    return root, value.type, tuple(("at" if isinstance(x, int) else "value", x) for x in offsets)
+
+
+def _sizes(value: ir.Value) -> list[Extent]:
+    kind = value.type
+    return [
+        memref.dim(value, build.index(d)) if kind.is_dynamic_dim(d) else kind.get_dim_size(d) for d in range(kind.rank)
+    ]
+
+
+def _words_type(kind: ir.MemRefType) -> ir.MemRefType:
+    strides, _ = kind.get_strides_and_offset()
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    halved = [s if s == dynamic else s // 2 for s in strides[:-1]] + [1]
+    shape = [*kind.shape[:-1], kind.shape[-1] // 2]
+    return ir.MemRefType.get(shape, ir.IntegerType.get_signless(32), ir.StridedLayoutAttr.get(0, halved))

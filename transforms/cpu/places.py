@@ -1,0 +1,295 @@
+"""Parts of buffers: what they are parts of, where they start and end, and whether all tasks of a loop read them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, memref
+from ..linear import linear, minima
+from ..rewriting import ancestors, defining_op, is_inside
+from .scratch import VIEWS
+from .tile_panels import Extent, value_of
+
+READERS = ("memref.dim", "memref.load", "vector.load", "vector.maskedload", "x86.amx.tile_load")
+
+
+@dataclass(frozen=True)
+class SharedPart:
+    """A part of the buffer `root`, from `offsets` on, that tasks of a parallel loop read again and again.
+
+    `fixed` are the dimensions in which it never moves: where it starts and how far it goes. `end` is how far the buffer
+    is read along the dimension that is summed.
+    """
+
+    task: ir.Operation
+    root: ir.Value
+    offsets: list[Extent]
+    fixed: dict[int, tuple[int, int]]
+    end: Extent
+
+    @property
+    def key(self) -> tuple:
+        """Equal for parts that one copy of the buffer serves."""
+        return self.task, self.root, self.end, tuple(sorted(self.fixed.items()))
+
+
+def shared_part(value: ir.Value, summed: int, units: dict[int, int]) -> SharedPart | None:
+    """The buffer behind `value`, at the insertion point, if it is worth to be copied before the parallel loop around.
+
+    None where there is no such loop, nothing to gain, or the part does not start at multiples of `units`, by dimension;
+    of the one that is `summed` it has whole ones, too, or ends where the buffer is to be cut.
+    """
+    block = ir.InsertionPoint.current.block.owner.operation
+    task = next((x for x in [block, *ancestors(block)] if x.name == "scf.parallel"), None)
+    found = source_of(value)
+    if task is None or found is None:
+        return None
+    root, offsets = found
+    if not _is_outside(root, task) or not is_only_read(root, task) or not _is_reused(task, offsets):
+        return None
+    # What never moves is packed from its start on, as far as it goes.
+    fixed = {
+        d: (offset, value.type.get_dim_size(d))
+        for d, offset in enumerate(offsets)
+        if isinstance(offset, int) and not value.type.is_dynamic_dim(d)
+    }
+    if any(d not in fixed and not is_multiple(offsets[d], unit) for d, unit in units.items()):
+        return None
+    with ir.InsertionPoint(task), task.location:
+        end = (
+            fixed[summed][1] if summed in fixed else _end_of(value, summed, units[summed], root, offsets[summed], task)
+        )
+    return None if end is None else SharedPart(task, root, offsets, fixed, end)
+
+
+@contextmanager
+def hoisted(part: ir.Value, extents: Sequence[Extent], frame: ir.Operation) -> Iterator[None]:
+    """Within it, ops go in front of the outermost loop of the task in which a part of a buffer does not change."""
+    block = ir.InsertionPoint.current.block.owner.operation
+    place = None
+    chain = [op for op in _views(part) if is_inside(op, frame)]
+    found = source_of(part)
+    for loop in [block, *ancestors(block)]:
+        if loop == frame or loop.name not in ("scf.for", "scf.if") or found is None:
+            break
+        if loop.name != "scf.for":
+            continue
+        own = [op for op in chain if is_inside(op, loop)]
+        made = [r for op in own for r in op.results]
+        used = [v for op in own for v in op.operands] + [x for x in extents if not isinstance(x, int)]
+        outer = all(any(v == r for r in made) or _is_before(v, loop) for v in used)
+        if not outer or not _is_before(found[0], loop) or not is_only_read(found[0], loop):
+            break
+        for op in reversed(own):
+            op.move_before(loop)
+        place = loop
+    if place is None:
+        yield
+    else:
+        with ir.InsertionPoint(place):
+            yield
+
+
+def _views(value: ir.Value) -> list[ir.Operation]:
+    """The views through which `value` is a part of its buffer, the last one first."""
+    found = []
+    op = defining_op(value)
+    while op is not None and op.name in ("memref.subview", "memref.cast"):
+        found.append(op)
+        op = defining_op(op.operands[0])
+    return found
+
+
+def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
+    """True if `value` is made outside of `loop`."""
+    owner = value.owner
+    holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
+    return holder != loop and not is_inside(holder, loop)
+
+
+def source_of(value: ir.Value) -> tuple[ir.Value, list[Extent]] | None:
+    """The buffer that `value` is a part of, and where in it the part starts; None for views of other kinds."""
+    offsets: list[Extent] = [0] * value.type.rank
+    op = defining_op(value)
+    while op is not None and op.name in ("memref.subview", "memref.cast"):
+        if op.name == "memref.subview":
+            static = {name: list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides")}
+            if len(static["sizes"]) != value.type.rank or any(s != 1 for s in static["strides"]):
+                return None
+            dynamic = iter(list(op.operands)[1:])
+            missing = ir.ShapedType.get_dynamic_size()
+            starts = [next(dynamic) if s == missing else s for s in static["offsets"]]
+            offsets = [_sum(a, b) for a, b in zip(offsets, starts, strict=True)]
+        value = op.operands[0]
+        op = defining_op(value)
+    return value, offsets
+
+
+def _sum(a: Extent, b: Extent) -> Extent:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    return arith.addi(value_of(a), value_of(b))
+
+
+def _is_outside(value: ir.Value, loop: ir.Operation) -> bool:
+    op = defining_op(value)
+    holder = value.owner.owner.operation if op is None else op
+    return holder.name == "func.func" if op is None else not is_inside(holder, loop)
+
+
+def is_only_read(root: ir.Value, loop: ir.Operation) -> bool:
+    """True if nothing inside of the loop writes to the buffer."""
+    pending = [root]
+    while pending:
+        for use in pending.pop().uses:
+            user = use.owner.operation
+            if user.name in VIEWS:
+                pending += list(user.results)
+            elif is_inside(user, loop) and user.name not in READERS:
+                inputs = len(user.opview.inputs) if user.name == "linalg.generic" else 0
+                if use.operand_number >= inputs:
+                    return False
+    return True
+
+
+def _is_reused(task: ir.Operation, offsets: Sequence[Extent]) -> bool:
+    """True if tasks may read the same part: they differ in more than what the part's place depends on."""
+    body = task.regions[0].blocks[0]
+    count = len(body.arguments)
+    bounds = [linear(v) for v in task.operands[: 3 * count]]
+    used = {atom for offset in offsets for atom, _ in linear(offset).terms}
+    free = []
+    for i, iv in enumerate(body.arguments):
+        if iv not in used:
+            lower, upper, step = (bounds[i + j * count].static for j in range(3))
+            known = None not in (lower, upper, step)
+            free.append(math.inf if not known else -(-(upper - lower) // step))
+    return any(trips > 1 for trips in free)
+
+
+def is_multiple(value: Extent, number: int) -> bool:
+    """True if `value` is known to be a multiple of `number`."""
+    if isinstance(value, int):
+        return value % number == 0
+    choices = _choices(value)
+    if choices:
+        return all(_is_choice_multiple(choice, number) for choice in choices)
+    form = linear(value)
+    return form.const % number == 0 and all(c % number == 0 or _steps_by(atom, number) for atom, c in form.terms)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One of the numbers of which affine.min or affine.max takes one: an affine expression of operands."""
+
+    expression: ir.AffineExpr
+    operands: tuple[ir.Value, ...]
+    n_dims: int
+
+    @property
+    def value(self) -> ir.Value | None:
+        """The operand that it is; None for what is computed from operands."""
+        if isinstance(self.expression, ir.AffineDimExpr):
+            return self.operands[self.expression.position]
+        if isinstance(self.expression, ir.AffineSymbolExpr):
+            return self.operands[self.n_dims + self.expression.position]
+        return None
+
+    def of(self, expression: ir.AffineExpr) -> "_Choice":
+        return _Choice(expression.maybe_downcast(), self.operands, self.n_dims)
+
+
+def _choices(value: ir.Value) -> list[_Choice]:
+    """The numbers of which `value` is the least or the greatest; none for other ops."""
+    op = defining_op(value)
+    if op is None or op.name not in ("affine.min", "affine.max", "affine.apply"):
+        return []
+    map_ = op.attributes["map"].value
+    return [_Choice(e.maybe_downcast(), tuple(op.operands), map_.n_dims) for e in map_.results]
+
+
+def _is_choice_multiple(choice: _Choice, number: int) -> bool:
+    e = choice.expression
+    if choice.value is not None:
+        return is_multiple(choice.value, number) or _steps_by(choice.value, number)
+    if isinstance(e, ir.AffineConstantExpr):
+        return e.value % number == 0
+    if isinstance(e, ir.AffineAddExpr):
+        return all(_is_choice_multiple(choice.of(x), number) for x in (e.lhs, e.rhs))
+    if isinstance(e, ir.AffineMulExpr):
+        return any(_is_choice_multiple(choice.of(x), number) for x in (e.lhs, e.rhs))
+    return False
+
+
+def _steps_by(value: ir.Value, number: int) -> bool:
+    """True for the variable of a loop that starts at a multiple of `number` and goes on by multiples of it."""
+    if not isinstance(value.owner, ir.Block):
+        return False
+    loop = value.owner.owner.operation
+    if loop.name == "scf.for" and value == loop.regions[0].blocks[0].arguments[0]:
+        lower, upper, step = list(loop.operands)[:3]
+        # From a limit that is no multiple on there are no iterations, if the end is not beyond that limit.
+        starts = [c for c in _choices(lower) if not (c.value is not None and _is_within(upper, lower, c.value))]
+        known = all(_is_choice_multiple(c, number) for c in starts) if starts else is_multiple(lower, number)
+        return known and is_multiple(step, number)
+    if loop.name == "scf.parallel":
+        arguments = list(loop.regions[0].blocks[0].arguments)
+        i = arguments.index(value)
+        return all(is_multiple(loop.operands[i + j * len(arguments)], number) for j in (0, 2))
+    return False
+
+
+def _is_within(upper: ir.Value, lower: ir.Value, limit: ir.Value) -> bool:
+    """True if `upper` is at most `limit` where `lower` is."""
+    if upper in (lower, limit):
+        return True
+    op, values = defining_op(upper), [c.value for c in _choices(upper)]
+    if op is None or not values:
+        return False
+    within = [v is not None and _is_within(v, lower, limit) for v in values]
+    return any(within) if op.name == "affine.min" else all(within)
+
+
+def _end_of(part: ir.Value, d: int, unit: int, root: ir.Value, offset: Extent, task: ir.Operation) -> Extent | None:
+    """How far along `d` the buffer is to be packed, so that what the part lacks of whole units is zero; None: unknown.
+
+    It is the end of all parts that are cut off, which must be known before the tasks.
+    """
+    whole = root.type.shape[d]
+    if not part.type.is_dynamic_dim(d):
+        if part.type.get_dim_size(d) % unit != 0:
+            return None
+        return memref.dim(root, build.index(d)) if root.type.is_dynamic_dim(d) else whole
+    size = size_of(part, d)
+    for form in minima(size) if size is not None else ():
+        end = form + linear(offset)
+        if end.static is not None:
+            return end.static
+        if end.const == 0 and len(end.terms) == 1:
+            ((term, factor),) = end.terms
+            if factor == 1 and _is_outside(term, task):
+                return term
+    return None
+
+
+def size_of(value: ir.Value, position: int) -> ir.Value | None:
+    """The value of a dynamic size, where the op that makes the buffer tells."""
+    op = defining_op(value)
+    if op is None:
+        return None
+    if op.name == "memref.subview":
+        sizes, before = list(op.attributes["static_sizes"]), list(op.attributes["static_offsets"])
+        dynamic = ir.ShapedType.get_dynamic_size()
+        if len(sizes) != value.type.rank:
+            return None
+        return op.operands[1 + before.count(dynamic) + sizes[:position].count(dynamic)]
+    if op.name in ("memref.view", "memref.alloc", "memref.alloca"):
+        first = 2 if op.name == "memref.view" else 0
+        return op.operands[first + sum(value.type.is_dynamic_dim(d) for d in range(position))]
+    if op.name == "memref.cast" and op.operands[0].type.is_dynamic_dim(position):
+        return size_of(op.operands[0], position)
+    return None
