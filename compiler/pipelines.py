@@ -89,6 +89,8 @@ def cpu(
     of_matrix = f"matrix={matrix}" if matrix else ""
     return [
         *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),
+        f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
+        "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
         "slice-fills",
         "canonicalize",

@@ -36,6 +36,7 @@ PASSES = (
     "decompose-linalg-ext",
     "fresh-inits",
     "parallel-loops",
+    "cpu/peel-tails",
     "cpu/own-inits",
     "cpu/fold-transposes",
     "cpu/widen-tiles",

@@ -1,0 +1,57 @@
+// RUN: attn-opt %s --split-input-file --peel-tails="matrix=dot" --canonicalize | FileCheck %s
+// RUN: attn-opt %s --split-input-file --peel-tails="matrix=amx-bf16" --canonicalize | FileCheck %s --check-prefix=TILES
+
+#rest = affine_map<(i) -> (-i + 300, 128)>
+
+// The last tile, of 44, is no iteration of the loop.
+// CHECK-LABEL: func.func @cut
+// TILES-LABEL: func.func @cut
+// CHECK:       %[[MAIN:.*]] = scf.for %{{.*}} = %c0 to %c256 step %c128 iter_args(%{{.*}} = %arg1)
+// CHECK:       %[[TAIL:.*]] = tensor.extract_slice %arg0[256] [44] [1]
+// CHECK:       linalg.generic {{.*}} ins(%[[TAIL]] : tensor<44xbf16>) outs(%[[MAIN]] : tensor<f32>)
+// TILES:       scf.for %{{.*}} = %c0 to %c300 step %c128
+// TILES-NOT:   tensor<44xbf16>
+func.func @cut(%x: tensor<300xbf16>, %sum: tensor<f32>) -> tensor<f32> {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %c300 = arith.constant 300 : index
+  %r = scf.for %i = %c0 to %c300 step %c128 iter_args(%a = %sum) -> (tensor<f32>) {
+    %n = affine.min #rest(%i)
+    %t = tensor.extract_slice %x[%i] [%n] [1] : tensor<300xbf16> to tensor<?xbf16>
+    %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> ()>], iterator_types = ["reduction"]}
+        ins(%t : tensor<?xbf16>) outs(%a : tensor<f32>) {
+    ^bb0(%u: bf16, %v: f32):
+      %0 = arith.extf %u : bf16 to f32
+      %1 = arith.addf %v, %0 : f32
+      linalg.yield %1 : f32
+    } -> tensor<f32>
+    scf.yield %s : tensor<f32>
+  }
+  return %r : tensor<f32>
+}
+
+// -----
+
+#rest = affine_map<(i)[n] -> (-i + n, 128)>
+
+// The end is known at run time only.
+// CHECK-LABEL: func.func @dynamic
+// CHECK-COUNT-1: scf.for
+// CHECK-NOT:   scf.for
+func.func @dynamic(%x: tensor<?xbf16>, %end: index, %sum: tensor<f32>) -> tensor<f32> {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %r = scf.for %i = %c0 to %end step %c128 iter_args(%a = %sum) -> (tensor<f32>) {
+    %n = affine.min #rest(%i)[%end]
+    %t = tensor.extract_slice %x[%i] [%n] [1] : tensor<?xbf16> to tensor<?xbf16>
+    %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> ()>], iterator_types = ["reduction"]}
+        ins(%t : tensor<?xbf16>) outs(%a : tensor<f32>) {
+    ^bb0(%u: bf16, %v: f32):
+      %0 = arith.extf %u : bf16 to f32
+      %1 = arith.addf %v, %0 : f32
+      linalg.yield %1 : f32
+    } -> tensor<f32>
+    scf.yield %s : tensor<f32>
+  }
+  return %r : tensor<f32>
+}
