@@ -1,0 +1,72 @@
+"""Infinities and large numbers in the inputs: the result is finite, and right, where the exact one is."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler import compile
+from attn_opt.compiler.graphs import Attention
+from harness import relative_error
+
+TOLERANCE = {"f32": 2e-5, "bf16": 1e-2, "f16": 2e-3}
+SHAPES = [
+    {"queries": 130, "keys": 130},
+    {"queries": 70, "keys": 77, "window": (None, 0)},
+    {"queries": 1, "keys": 300},
+    {"queries": 64, "keys": 192, "head_size": 33, "value_size": 20},
+]
+
+
+@pytest.fixture(params=["f32", "bf16", "f16"])
+def element(request):
+    return request.param
+
+
+def made_up(graph: Attention) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [rng.standard_normal(x.shape).astype(x.dtype) for x in graph.inputs()]
+
+
+def expected(graph: Attention, inputs: list[np.ndarray]) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return graph.reference(inputs)[0]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("largest", [1e2, 1e4])
+def test_large_scores(element, shape, largest):
+    """Probabilities become 0 and 1; sums neither overflow nor vanish."""
+    graph = Attention(heads=2, element=element, scale=1.0, **shape)
+    q, k, v = made_up(graph)
+    scores = np.einsum("bhqd,bhkd->bhqk", *(x.astype(np.float64) for x in (q, k)))
+    q = (q.astype(np.float64) * (largest / np.abs(scores).max())).astype(q.dtype)
+    found = graph.canonical_output(np.asarray(compile(graph.text())(q, k, v)))
+    exact = expected(graph, [q, k, v])
+    assert np.isfinite(exact).all()
+    assert np.isfinite(found.astype(np.float64)).all()
+    # Scores of 1e4 in f32 are off by up to 1e-3, and so are their exponentials.
+    assert relative_error(found, exact) < max(TOLERANCE[element], largest * 1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_infinite_keys(element, shape):
+    """Scores of −∞: these keys do not count. The first key is finite, so that every row has one."""
+    graph = Attention(heads=2, element=element, **shape)
+    q, k, v = made_up(graph)
+    q[..., 0] = np.abs(q[..., 0]) + 1
+    k[:, :, 2::3, 0] = -np.inf
+    found = graph.canonical_output(np.asarray(compile(graph.text())(q, k, v)))
+    assert np.isfinite(found.astype(np.float64)).all()
+    assert relative_error(found, expected(graph, [q, k, v])) < TOLERANCE[element]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_infinite_values(element, shape):
+    """One infinite value makes its column of the rows that see it infinite, and nothing else, NaN in particular."""
+    graph = Attention(heads=2, element=element, scale=0.01, **shape)
+    q, k, v = made_up(graph)
+    v[:, 0, 0, 7], v[:, 1, 0, 11] = np.inf, -np.inf
+    found = graph.canonical_output(np.asarray(compile(graph.text())(q, k, v))).astype(np.float64)
+    exact = expected(graph, [q, k, v])
+    infinite = np.isinf(exact)
+    assert infinite.sum() == 2 * graph.queries
+    np.testing.assert_array_equal(found[infinite], exact[infinite])
+    assert relative_error(found[~infinite], exact[~infinite]) < TOLERANCE[element]
