@@ -91,6 +91,7 @@ def cpu(
         *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
         "slice-fills",
+        "drop-fills",  # after it: what starts from zeros no longer reads those of the whole
         "canonicalize",
         "cse",
         "own-inits",  # after cse, which merged the inits: what is written to must not be shared

@@ -45,6 +45,7 @@ PASSES = (
     "cpu/fuse-reductions",
     "cpu/round-results",
     "cpu/slice-fills",
+    "cpu/drop-fills",
     "cpu/write-in-place",
     "cpu/protect-arguments",
     "cpu/scratch",
