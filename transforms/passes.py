@@ -53,6 +53,7 @@ PASSES = (
     "cpu/parallelize-linalg",
     "cpu/matrix-contractions",
     "cpu/pack-contractions",
+    "cpu/trim-masked-tiles",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/expand-bf16",

@@ -29,7 +29,7 @@ from ..rewriting import defining_op, is_inside
 from .loaded_masks import is_number
 from .positions import Local, Scalar, element, follow
 from .tile_conditions import TileConditions, Where
-from .tile_forms import TileForms
+from .tile_forms import TileForms, sizes_of
 from .tile_sets import TileSets
 
 
@@ -43,26 +43,12 @@ class Decided:
     where: Where
 
 
-class TileMasks:
-    """What the masks of the scores `x` do to the tiles of the loop of `sets`."""
+class DeadTiles:
+    """Tiles in which a score is −∞ everywhere."""
 
-    def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True):
-        """`loads`: whether what is loaded may be looked at before the loop, and before each tile."""
-        self.sets = sets
-        self._x = x
-        self._forms = TileForms(sets, x, loads)
-        self._at = TileConditions(self._forms)
-        self._conditions: list[Decided] = []
-        self.unknown: list[ir.Operation] = []  # selects of −∞ by a condition that is not understood
-        self._seen: set[Scalar] = set()
-
-    @property
-    def scores(self) -> Scalar | None:
-        position = [
-            Index(0) if size == [Index(1)] else Index(0, frozenset({(Local(d), 1)}))
-            for d, size in enumerate(self._forms.sizes)
-        ]
-        return element(self._x, position)
+    def __init__(self, forms: TileForms):
+        self.sets = forms.sets
+        self._at = TileConditions(forms)
 
     def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Where:
         """Where the float `scalar` is `bound` at most in all elements. (Adding to −∞ is taken to give −∞.)"""
@@ -97,6 +83,27 @@ class TileMasks:
             chosen = at.union(at.intersection(condition.always, a), at.intersection(condition.never, b))
             return at.union(chosen, at.intersection(a, b))
         return at.none
+
+
+class TileMasks(DeadTiles):
+    """What the masks of the scores `x` do to the tiles of the loop of `sets`."""
+
+    def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True):
+        """`loads`: whether what is loaded may be looked at before the loop, and before each tile."""
+        self._sizes = sizes_of(x, sets)
+        super().__init__(TileForms(sets, self._sizes, loads))
+        self._x = x
+        self._conditions: list[Decided] = []
+        self.unknown: list[ir.Operation] = []  # selects of −∞ by a condition that is not understood
+        self._seen: set[Scalar] = set()
+
+    @property
+    def scores(self) -> Scalar | None:
+        position = [
+            Index(0) if size == [Index(1)] else Index(0, frozenset({(Local(d), 1)}))
+            for d, size in enumerate(self._sizes)
+        ]
+        return element(self._x, position)
 
     def lowest(self, scalar: Scalar | None) -> float | None:
         """The largest of the finite numbers that selects on the way to `scalar` put where a mask would put −∞."""

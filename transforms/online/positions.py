@@ -65,9 +65,9 @@ class Scalar:
 
 def element(tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
     """What computes the element of `tensor` at `position`, as far as it can be followed."""
-    if not isinstance(tensor.type, ir.RankedTensorType):
+    if not isinstance(tensor.type, ir.ShapedType):
         return Scalar(tensor)
-    op = defining_op(tensor)
+    op = defining_op(tensor) if isinstance(tensor.type, ir.RankedTensorType) else None
     if op is None:
         return None
     if op.name == "linalg.fill":

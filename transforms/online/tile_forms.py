@@ -6,6 +6,8 @@ What is loaded takes part: a number for all of the tile is a value, one for each
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling import Index
@@ -17,24 +19,18 @@ from .tile_sets import TileSets
 
 
 class TileForms:
-    """Of the tiles of `x` in the loop of `sets`."""
+    """Of the tiles of the loop of `sets`.
 
-    def __init__(self, sets: TileSets, x: ir.Value, loads: bool):
+    `sizes`: per dimension, forms that the extent never exceeds; if there is one, of values from before the loop, it is
+    the extent itself. `loads`: whether what is loaded may be looked at before it is computed with.
+    """
+
+    def __init__(self, sets: TileSets, sizes: Sequence[Sequence[Index]], loads: bool):
         self.sets = sets
-        self.loads = loads  # whether what is loaded may be looked at before it is computed with
-        self.sizes = [self._extents(x, d) for d in range(x.type.rank)]
+        self.loads = loads
+        self.sizes = sizes
         self._loaded: dict[tuple[ir.Value, tuple[Index, ...]], ir.Value] = {}
         self._extremes_of: dict[tuple[Loaded, int], ir.Value] = {}
-
-    def _extents(self, x: ir.Value, d: int) -> list[Index]:
-        """Forms that the extent never exceeds: of values from before the loop exactly one, the extent itself."""
-        form = extent(x, d)
-        if form is None:
-            return []
-        if all(self.sets.visible(v) for v, _ in form.terms):
-            return [form]
-        value = next(iter(form.terms))[0]
-        return minima(value) if form.is_value else []
 
     def extremes(self, form: Index, sign: int) -> list[Index]:
         """The maximum (sign 1) of `form` over the tile, or its negated minimum (−1): each of the forms bounds it."""
@@ -134,6 +130,21 @@ class TileForms:
             (size,) = self.sizes[atom.dim]
             self._extremes_of[key] = self.sets.extreme(atom.tensor, atom.position, atom.along, size, sign)
         return self._extremes_of[key]
+
+
+def sizes_of(x: ir.Value, sets: TileSets) -> list[list[Index]]:
+    """The sizes of tiles that are the tensor `x`."""
+    return [_extents(x, d, sets) for d in range(x.type.rank)]
+
+
+def _extents(x: ir.Value, d: int, sets: TileSets) -> list[Index]:
+    form = extent(x, d)
+    if form is None:
+        return []
+    if all(sets.visible(v) for v, _ in form.terms):
+        return [form]
+    value = next(iter(form.terms))[0]
+    return minima(value) if form.is_value else []
 
 
 _DIVISIONS = ("arith.floordivsi", "arith.divsi", "arith.divui", "arith.shrui", "arith.shrsi")
