@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --trim-masked-tiles="vector-bytes=64" --canonicalize --cse --split-input-file | FileCheck %s
 
 // 32 keys × 32 queries, causal. Of 16 queries from %i on the keys up to their last one are computed, in steps of 16:
-// all ops work on these parts.
+// all ops work on these parts. Each contraction goes over all queries before the next op does.
 // CHECK-LABEL: func.func @causal
 // CHECK-SAME:    %{{.*}}: index, %[[K:.*]]: memref<64x8xf32>, %{{.*}}: memref<8x32xf32>, %[[MAX:.*]]: memref<32xf32>, %[[O:.*]]: memref<8x32xf32>)
 // CHECK:       scf.for %[[N:.*]] = %c0 to %c64 step %c32 {
@@ -12,12 +12,15 @@
 // CHECK:           memref.subview %[[KEYS]][0, 0] [%[[HIGH]], 8]
 // CHECK:           %[[S:.*]] = memref.subview %{{.*}}[0, %[[I]]] [%[[HIGH]], 16] [1, 1] : memref<32x32xf32> to memref<?x16xf32
 // CHECK:           linalg.generic {{.*}} outs(%[[S]] :
-// CHECK:           %[[M:.*]] = memref.subview %[[MAX]][%[[I]]] [16]
-// CHECK:           linalg.generic {{.*}} outs(%[[S]], %[[M]] :
+// CHECK:         scf.for %[[I2:.*]] = %c0 to %c32 step %c16 {
+// CHECK:           %[[S2:.*]] = memref.subview %{{.*}}[0, %[[I2]]] [%{{.*}}, 16]
+// CHECK:           %[[M:.*]] = memref.subview %[[MAX]][%[[I2]]] [16]
+// CHECK:           linalg.generic {{.*}} outs(%[[S2]], %[[M]] :
 // CHECK:             %[[INDEX:.*]] = linalg.index 1
-// CHECK-NEXT:        arith.addi %[[INDEX]], %[[I]]
-// CHECK:           linalg.generic {{.*}} ins(%[[M]] : {{.*}}) outs(%[[S]] :
-// CHECK:           linalg.generic {{.*}} ins(%[[S]], %{{.*}} : {{.*}}) outs(%{{.*}} : memref<8x16xf32
+// CHECK-NEXT:        arith.addi %[[INDEX]], %[[I2]]
+// CHECK:           linalg.generic {{.*}} ins(%[[M]] : {{.*}}) outs(%[[S2]] :
+// CHECK:         scf.for %[[I3:.*]] = %c0 to %c32 step %c16 {
+// CHECK:           linalg.generic {{.*}} outs(%{{.*}} : memref<8x16xf32
 // CHECK-NOT:   linalg.generic
 // CHECK:       return
 #nm = affine_map<(n, m) -> (n, m)>

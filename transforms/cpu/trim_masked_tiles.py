@@ -38,9 +38,11 @@ class TrimMaskedTiles(Pass):
     becomes
         scf.for %k = … {
           scf.for %i = 0 to 64 step 16 {
-            %low = …   %high = …                                                     // of 16 rows
-            … the same on subviews: keys from %low to %high, 16 rows from %i
+            %low = …   %high = …                                                     // of the 16 rows from %i
+            … the first op on subviews: 16 rows from %i, keys from %low to %high
           }
+          scf.for %i = 0 to 64 step 16 { … those in between … }
+          scf.for %i = 0 to 64 step 16 { … the last one … }
 
     The range comes from the IR that computes the mask (online/masks.py), for 16 keys at a time. A triangle then costs
     10/16 of its square. All ops of the tile have to treat a masked score as what is not there (dead_values.py), and
@@ -156,22 +158,39 @@ class _Tile:
     # The rewrite.
 
     def trim(self) -> None:
-        kind = self.mask.operands[self.x].type
         place = self.mask.block.operations[len(self.mask.block.operations) - 1].operation
-        with ir.InsertionPoint(place), self.mask.location:
-            rows = scf.ForOp(build.index(0), build.index(kind.shape[-1]), build.index(self.lanes), [])
-        at = rows.induction_variable
-        with ir.InsertionPoint(rows.body), self.mask.location:
-            end = scf.YieldOp([]).operation
-        with ir.InsertionPoint(end), self.mask.location:
-            found = self._live_keys(at)
-            if found is None:
-                rows.operation.erase()
+        rows = self.mask.operands[self.x].type.shape[-1]
+        for group in self._groups():
+            with ir.InsertionPoint(place), self.mask.location:
+                loop = scf.ForOp(build.index(0), build.index(rows), build.index(self.lanes), [])
+                with ir.InsertionPoint(loop.body):
+                    found = self._live_keys(loop.induction_variable)
+                    if found is not None:
+                        low, high = found
+                        starts = {ROWS: loop.induction_variable, KEYS: low}
+                        self._emit(group, starts, {ROWS: self.lanes, KEYS: arith.subi(high, low)})
+                    scf.YieldOp([])
+            if found is None:  # of the first group: nothing is to be trimmed
+                loop.operation.erase()
                 return
-            low, high = found
-            self._emit({ROWS: at, KEYS: low}, {ROWS: self.lanes, KEYS: arith.subi(high, low)})
         for op in reversed(self.ops):
             op.erase()
+
+    def _groups(self) -> list[list[ir.Operation]]:
+        """Ops that go over the rows together: a contraction with what its accumulator starts from, and what is between.
+
+        A contraction finds its keys or values in the cache for all rows but the first then.
+        """
+        groups: list[list[ir.Operation]] = [[]]
+        for op in self.ops:
+            if len(op.opview.inputs) == 2 and not all("parallel" in str(t) for t in op.attributes["iterator_types"]):
+                start: list[ir.Operation] = []
+                while groups[-1] and list(groups[-1][-1].opview.outputs) == list(op.opview.outputs):
+                    start.insert(0, groups[-1].pop())
+                groups += [[*start, op], []]
+            else:
+                groups[-1].append(op)
+        return [group for group in groups if group]
 
     def _live_keys(self, row: ir.Value) -> tuple[ir.Value, ir.Value] | None:
         """The first live key of the rows from `row` on and what follows the last one; None if that is all of them."""
@@ -199,10 +218,10 @@ class _Tile:
         keys.erase()
         return found
 
-    def _emit(self, starts: dict[str, ir.Value], sizes: dict[str, int | ir.Value]) -> None:
+    def _emit(self, ops: list[ir.Operation], starts: dict[str, ir.Value], sizes: dict[str, int | ir.Value]) -> None:
         """The ops on the part of the tile that starts there, of these sizes."""
         parts: dict[ir.Value, ir.Value] = {}
-        for op in self.ops:
+        for op in ops:
             for operand in op.operands:
                 if operand in self.axes.dims and operand not in parts:
                     parts[operand] = _part(operand, self.axes.dims[operand], starts, sizes)
