@@ -35,11 +35,11 @@ from .tile_sets import TileSets
 
 @dataclass(frozen=True)
 class Decided:
-    """Operand `number` of `user` is `value`, a truth value or a number, in all of `where`."""
+    """Operand `number` of `user` is `value` in all of `where`."""
 
     user: ir.Operation
     number: int
-    value: bool | float
+    value: bool
     where: Where
 
 
@@ -125,10 +125,7 @@ class TileMasks(DeadTiles):
         return max((n for n in found if n is not None and n < 0), default=None)
 
     def conditions(self, scalar: Scalar | None) -> list[Decided]:
-        """The masks on the way to `scalar`: selects in the loop with a constant on one side, where it is not taken.
-
-        And what is added, where it is loaded and may be 0 everywhere.
-        """
+        """The masks on the way to `scalar`, selects in the loop with a constant on one side: where it is not taken."""
         self._visit(scalar)
         return self._conditions
 
@@ -146,27 +143,9 @@ class TileMasks(DeadTiles):
                 wanted = True
             if wanted is not None and not self._decide(op, 0, wanted, scalar) and -math.inf in constants:
                 self.unknown.append(op)
-        elif op.name == "arith.addf" and self._is_of_whole_tile(op, scalar.loops):
-            for number in (0, 1):
-                where = self._zero(scalar.operand(number))
-                if where:
-                    self._conditions.append(Decided(op, number, 0.0, where))
         for i, operand in enumerate(op.operands):
             if isinstance(operand.type, ir.FloatType):
                 self._visit(scalar.operand(i))
-
-    def _zero(self, scalar: Scalar) -> Where:
-        """Where a float that is loaded is 0 in all elements."""
-        followed = follow(scalar)
-        if followed is None:
-            mask = self._at.loaded(scalar)
-            is_float = mask is not None and isinstance(mask.tensor.type.element_type, ir.FloatType)
-            return Where([], (is_number(mask, 0.0),)) if mask is not None and is_float else self._at.none
-        op = defining_op(followed.value)
-        if op is not None and op.name in ("arith.extf", "arith.truncf"):
-            return self._zero(followed.operand(0))
-        scaled = _scaled(op) if op is not None else None
-        return self._zero(followed.operand(scaled[0])) if scaled is not None else self._at.none
 
     def _is_of_whole_tile(self, user: ir.Operation, loops: Sequence[Index]) -> bool:
         """Whether all that the op around `user` computes are elements of the tile, so that what holds there holds."""

@@ -11,7 +11,7 @@ from ...dialects.tiling.structured import indexing_maps, is_structured
 from ..rewriting import ops_in
 from .masks import Decided
 
-# On ops that a clone is to find again: 2·operand number + value, each; of a float the value is 0.
+# On ops that a clone is to find again: 2·operand number + value, each.
 DECIDED, DECIDED_BY_TEST = "decided_operands", "operands_decided_by_test"
 
 
@@ -19,7 +19,7 @@ def mark(decided: Sequence[Decided], name: str) -> None:
     """Marks the operands, so that clones of what holds them can be specialised."""
     for one in decided:
         old = list(one.user.attributes[name]) if name in one.user.attributes else []
-        one.user.attributes[name] = ir.DenseI64ArrayAttr.get([*old, 2 * one.number + int(one.value)])
+        one.user.attributes[name] = ir.DenseI64ArrayAttr.get([*old, 2 * one.number + one.value])
 
 
 def unmark(op: ir.Operation) -> None:

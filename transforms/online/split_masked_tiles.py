@@ -44,7 +44,8 @@ class SplitMaskedTiles(Pass):
     else. What a masked score was does not matter: NaN and ∞ times zero, which a dead tile would give, are not made.
 
     Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at when the loop comes
-    to it: it is skipped where all of it is dead, and computed without the mask where none is (tile_guards.py).
+    to it: it is skipped where all of it is dead, and computed without the mask of i1 where none is (tile_guards.py). To
+    see that all of what is added is 0 would take as long as to add it.
 
     A mask may also be a finite number, such as −1e9: tiles that it fills are computed last, and only where a row of
     queries needs them (finite_masks.py).
