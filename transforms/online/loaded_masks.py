@@ -1,8 +1,8 @@
 """Masks in memory: what they do to a tile is found by looking at it when the loop is there.
 
 An array of i1 that selects scores, or one of floats that is added to them, with −∞ where a score is masked, says
-nothing before it is read. A test says what all elements of a tile have to be; a loop over tiles asks it of each tile, before
-that is computed (tile_guards.py)::
+nothing before it is read. A test says what all elements of a tile have to be; a loop over tiles asks it of each tile,
+before that is computed (tile_guards.py)::
 
     %first:2 = … of the first row of queries, which most tiles that are neither dead nor live tell apart
     %both:2 = scf.if %any_of_first {
