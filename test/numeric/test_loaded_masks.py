@@ -104,14 +104,17 @@ def test_numbers_that_only_look_like_masks():
 
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("form", ["mask", "bias"])
-def test_tiles(form, name, monkeypatch):
-    """Dead ones are skipped, wherever they are."""
-    graph = Attention(queries=64, keys=80, head_size=8, element="f64", scale=1.0, **{form: "qk"})
+@pytest.mark.parametrize("heads", [1, 3])
+def test_tiles(heads, form, name, monkeypatch):
+    """Dead ones are skipped, wherever they are; with several heads tests are made before."""
+    graph = Attention(heads=heads, queries=64, keys=80, head_size=8, element="f64", scale=1.0, **{form: "qk"})
     rows, columns = 16, 20
     mask = live(name, 64, 80)
     with CONTEXT:
         module = fuse(graph.text(), [1, 1, rows, 0, columns])
-        pass_manager.run(["split-masked-tiles", "canonicalize", "cse"], module)
+        before = ["fold-diag", "canonicalize", "cse", "parallel-loops", "canonicalize"]
+        pass_manager.run([*before, "split-masked-tiles", "canonicalize", "cse"], module)
+        assert str(module).count("scf.forall (") == (2 if heads > 1 else 1)
         assert module.operation.verify()
         seen: list[np.ndarray] = []
         step = softmax.softmax_step
@@ -126,7 +129,7 @@ def test_tiles(form, name, monkeypatch):
     expected, _ = graph.reference(inputs)
     assert np.abs(found - expected).max() < 1e-13
     tiles = mask.reshape(64 // rows, rows, 80 // columns, columns).swapaxes(1, 2)
-    assert len(seen) == sum(tile.any() for line in tiles for tile in line)
+    assert len(seen) == heads * sum(tile.any() for line in tiles for tile in line)
 
 
 def test_compiled_once_more_is_the_same():

@@ -84,7 +84,7 @@ def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation
         dead, tests, late = sets.none, (), None
     if late is not None:
         dead = late.tiles
-    guard = Guard.of(sets.variable, tests, tested)
+    guard = Guard.of(sets, tests, tested)
     parts = _parts(sets, sets.complement(dead), live)
     if guard is None and parts == [(*sets.all[0], False)]:
         sets.erase_unused()

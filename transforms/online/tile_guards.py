@@ -10,6 +10,8 @@ from ...dialects.mlir import arith, ir, scf
 from .loaded_masks import Test, emit_tests
 from .masks import Decided
 from .specialise import DECIDED_BY_TEST, specialise
+from .tile_sets import TileSets
+from .tile_tables import Table, make_tables
 
 Tests = tuple[Test, ...]
 
@@ -21,12 +23,22 @@ class Guard:
     variable: ir.Value  # of the loop that was analysed
     dead: Tests
     live: tuple[Tests, ...]
+    tables: dict[Test, Table]  # of tests that were made before
 
     @staticmethod
-    def of(variable: ir.Value, dead: Tests, decided: Sequence[Decided]) -> Guard | None:
+    def of(sets: TileSets, dead: Tests, decided: Sequence[Decided]) -> Guard | None:
         """`decided`: the conditions that only tests decide."""
         live = tuple(dict.fromkeys(one.where.tests for one in decided))
-        return Guard(variable, dead, live) if dead or live else None
+        if not dead and not live:
+            return None
+        tables = make_tables(sets, _once([*dead, *(t for tests in live for t in tests)]))
+        return Guard(sets.variable, dead, live, tables)
+
+    def ask(self, tests: Sequence[Test], at: ir.Value) -> dict[Test, ir.Value]:
+        """The tests of the tile at this value of the variable, at the insertion point."""
+        moved = {self.variable: at}
+        found = {test: self.tables[test].look_up(moved) for test in tests if test in self.tables}
+        return found | emit_tests([test for test in tests if test not in self.tables], moved)
 
 
 def put_guard(loop: ir.Operation, guard: Guard, with_live: bool) -> None:
@@ -46,9 +58,7 @@ def put_guard(loop: ir.Operation, guard: Guard, with_live: bool) -> None:
     without = loop.clone().operation if live else None
     carried, kinds = list(body.arguments)[1:], [v.type for v in list(body.arguments)[1:]]
     with ir.InsertionPoint(with_mask[0]), loop.location:
-        found = emit_tests(
-            _once([*guard.dead, *(t for tests in live for t in tests)]), guard.variable, body.arguments[0]
-        )
+        found = guard.ask(_once([*guard.dead, *(t for tests in live for t in tests)]), body.arguments[0])
         is_dead = _combined(arith.ori, [found[t] for t in guard.dead])
         is_live = _combined(arith.andi, [_combined(arith.ori, [found[t] for t in tests]) for tests in live])
         skipped = scf.IfOp(is_dead, kinds, has_else=True)
