@@ -193,7 +193,7 @@ def _register_tile(vectors: int, size: int | None, rows: int, budget: int) -> tu
     """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible."""
     best, best_score = (1, 1), 0.0
     for nv in range(1, min(4, vectors) + 1):
-        for mr in range(1, min(8 if nv > 1 else 16, rows) + 1):
+        for mr in range(1, min(8, rows) + 1):
             if nv * mr + nv + 1 > budget + 4 or nv * mr > budget:
                 continue
             # FMAs per load, and the share of the work that full tiles do.

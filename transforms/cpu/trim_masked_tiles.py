@@ -23,7 +23,7 @@ from .target import host_target
 from .tile_axes import TileAxes
 
 ROWS, KEYS = "rows", "keys"
-STEP = 16  # keys; what the register tile of a vector of rows has
+STEP = 16  # keys: two register tiles of 8 keys × a vector of rows
 
 
 @dataclass(frozen=True)
