@@ -42,15 +42,17 @@ class Guard:
 
 
 def put_guard(loop: ir.Operation, guard: Guard, with_live: bool) -> None:
-    """Asks in each iteration whether the tile is dead, and `with_live` whether it is live; of `loop`, a copy::
+    """Asks in each iteration whether the tile is dead, and `with_live` whether it is live::
 
-    scf.for %k = … iter_args(%o = …) {
-      %dead, %live = …                                 // loaded_masks.py
-      %r = scf.if %dead -> … { scf.yield %o } else {
-        %r2 = scf.if %live -> … { … without the mask } else { … with it }
-        scf.yield %r2
-      }
-      scf.yield %r
+        scf.for %k = … iter_args(%o = …) {
+          %dead, %live = …                                 // loaded_masks.py, tile_tables.py
+          %r = scf.if %dead -> … { scf.yield %o } else {
+            %r2 = scf.if %live -> … { … without the mask } else { … with it }
+            scf.yield %r2
+          }
+          scf.yield %r
+
+    `loop` is a copy of the one that was analysed.
     """
     body = loop.regions[0].blocks[0]
     *with_mask, end = [o.operation for o in body.operations]

@@ -88,11 +88,11 @@ def _loops_of(mask: LoadedMask, inner: Steps, forall: ir.Operation) -> list[Step
     """The loops of `forall` that the mask depends on, if there are others, and it has rows."""
     around = _steps(forall)
     forms = [*mask.position, *(form for _, found in mask.extents for form in found)]
-    used = {v for form in forms for v, _ in form.terms} | {v for v in (inner.high,) if not isinstance(v, int)}
+    used = {v for form in forms for v, _ in form.terms}
     own = [s for s in around or [] if s.variable in used]
     known = [s.variable for s in own] + [inner.variable]
     before = _outside(forall)
-    if around is None or not own or not all(v in known or before(v) for v in used if v != inner.high):
+    if around is None or not own or not before(mask.tensor) or not all(v in known or before(v) for v in used):
         return None
     if not all(isinstance(s.high, int) or before(s.high) for s in [*own, inner]):
         return None
