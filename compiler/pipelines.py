@@ -93,6 +93,7 @@ def cpu(
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
         "slice-fills",
+        "drop-fills",  # after it: what starts from zeros no longer reads those of the whole
         "canonicalize",
         "cse",
         "own-inits",  # after cse, which merged the inits: what is written to must not be shared
@@ -129,6 +130,7 @@ def cpu(
         f"matrix-contractions{{{of_matrix}}}",
         f"pair-contractions{{{of_matrix}}}",
         f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
+        f"trim-masked-tiles{{vector-bytes={vector_bytes}}}",  # after it: a part of a packed tile needs no packing
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
         "canonicalize",

@@ -44,3 +44,34 @@ def erase_if_unused(op: ir.Operation | None) -> None:
     """Erases `op` if none of its results has a use. Its operands' producers are left to canonicalization."""
     if op is not None and not any(list(r.uses) for r in op.results):
         op.erase()
+
+
+def inside_branches(op: ir.Operation) -> list[ir.Block]:
+    """The block of `op`, and those around that a branch that it is in stands in, the nearest first."""
+    found = [op.block]
+    for around in ancestors(op):
+        if around.name != "scf.if":
+            break
+        found.append(around.block)
+    return found
+
+
+def are_exclusive(users: list[ir.Operation]) -> bool:
+    """True if at most one of the ops runs: any two of them are in different branches of one scf.if."""
+    paths = [_branches(user) for user in users]
+    return all(
+        any(number != b[branch] for branch, number in a.items() if branch in b)
+        for i, a in enumerate(paths)
+        for b in paths[:i]
+    )
+
+
+def _branches(op: ir.Operation) -> dict[ir.Operation, int]:
+    """Each scf.if around `op`, and the number of the region that it is in."""
+    found, inner = {}, op
+    for around in ancestors(op):
+        if around.name == "scf.if":
+            blocks = [list(region.blocks) for region in around.regions]
+            found[around] = next(i for i, found_blocks in enumerate(blocks) if inner.block in found_blocks)
+        inner = around
+    return found

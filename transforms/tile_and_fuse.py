@@ -30,10 +30,11 @@ from ..dialects.tiling import (
     online_reduction_of,
     tiling_of,
 )
-from .graph import ancestor_in, backward_slice, can_move_after, is_pure, move_users_after
+from .graph import ancestor_in, backward_slice, can_move_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
+from .tiled_results import erase_dead, fold_whole_slices, replace_by_results
 
 MADE_AGAIN = ("tensor.empty", "linalg.fill")  # whoever else uses them goes on using the ones before the loops
 
@@ -138,7 +139,8 @@ class _Fusion:
         new_root = self.new_root
         loops = self.nest.carry(self.carried)
         fold_whole_slices(loops)
-        self._replace(loops[0])
+        replace_by_results(loops[0], self.replacements, self.fused)
+        erase_dead(self.slice_of_root, self.erase)
         return Tiled(new_root, loops, names, [(d, size, self.extents[d]) for d, size in self.steps.items()])
 
     # The root.
@@ -368,47 +370,3 @@ class _Fusion:
     def _carry(self, carried: Carried, replaces: ir.Value) -> None:
         self.replacements.append((replaces, len(self.carried)))
         self.carried.append(carried)
-
-    # Afterwards.
-
-    def _replace(self, outermost: ir.Operation) -> None:
-        """Uses outside get the loops' results; what is dead then goes."""
-        for value, number in self.replacements:
-            final = outermost.results[number]
-            users = [
-                top
-                for use in value.uses
-                if (top := ancestor_in(use.owner.operation, self.block)) not in self.fused and top != outermost
-            ]
-            if not users:
-                continue
-            move_users_after(users, outermost)
-            if final.type != value.type:
-                final = self._first_state(final, value, outermost)
-            for use in list(value.uses):
-                if ancestor_in(use.owner.operation, self.block) in users:
-                    use.owner.operation.operands[use.operand_number] = final
-        for op in reversed(self.slice_of_root):
-            if all(not any(True for _ in r.uses) for r in op.results) and is_pure(op):
-                self.erase(op)
-
-    def _first_state(self, final: ir.Value, value: ir.Value, outermost: ir.Operation) -> ir.Value:
-        """The state carried once per tile of loops that it does not depend on is the same for each: takes the first."""
-        extra = final.type.rank - value.type.rank
-        after = ir.InsertionPoint.after(outermost)
-        builder = TileBuilder(after, self.block)
-        with after:
-            first = tuple(Range(Index(0), Index(1)) for _ in range(extra))
-            rest = tuple(Range.everything(builder.dim(final, extra + d)) for d in range(value.type.rank))
-            return builder.slice(final, first + rest, list(value.type.shape))
-
-
-def fold_whole_slices(loops: Sequence[ir.Operation]) -> None:
-    """``tensor.extract_slice`` of a whole tensor is the tensor."""
-    for op in list(loops[-1].regions[0].blocks[0].operations):
-        operation = op.operation
-        if operation.name == "tensor.extract_slice" and operation.operands[0].type == operation.results[0].type:
-            offsets = list(operation.opview.static_offsets)
-            if operation.results[0].type.has_static_shape and not any(offsets):
-                operation.results[0].replace_all_uses_with(operation.operands[0])
-                operation.erase()

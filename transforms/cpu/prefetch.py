@@ -55,17 +55,44 @@ class Stream:
 
 
 def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:
-    """What each contraction in a loop over tiles prefetches: its own tile; the first one also those of other ops."""
+    """What each contraction in a loop over tiles prefetches: its own tile, and the first one also those of other ops.
+
+    Where a branch of the loop is taken, that is the first one in it.
+    """
     found: dict[ir.Operation, list[Stream]] = {}
     for loop in ops_in(op, "scf.for"):
         contractions = [o for o in ops_in(loop, "linalg.generic") if _is_contraction(o) and _loop_of(o) == loop]
-        for part in loop.regions[0].blocks[0].operations if contractions else []:
-            stream = _stream(part.operation, loop)
+        for part in ops_in(loop, "memref.subview") if contractions else []:
+            stream = _stream(part, loop) if _loop_of(part) == loop else None
             if stream is not None:
                 readers = [use.owner.operation for use in part.results[0].uses]
-                reader = next((o for o in contractions if o in readers), contractions[0])
-                found.setdefault(reader, []).append(stream)
+                own = next((o for o in contractions if o in readers), None)
+                for reader in [own] if own is not None else _first_ones(contractions, part):
+                    _add(found.setdefault(reader, []), stream)
     return found
+
+
+def _first_ones(contractions: list[ir.Operation], part: ir.Operation) -> list[ir.Operation]:
+    """Of each block with contractions that `part` comes before, or else is a condition for, the first one."""
+    around = part
+    inside = [o for o in contractions if o.block == part.block]
+    while not inside:
+        around = next(ancestors(around))
+        inside = [o for o in contractions if o.block == around.block or is_inside(o, around.parent.operation)]
+    firsts: list[ir.Operation] = []
+    for o in inside:
+        if all(o.block != other.block for other in firsts):
+            firsts.append(o)
+    return firsts
+
+
+def _add(streams: list[Stream], new: Stream) -> None:
+    """Of tiles that start in one place the largest is enough."""
+    for i, old in enumerate(streams):
+        if (old.source, old.offsets) == (new.source, new.offsets):
+            streams[i] = max(old, new, key=lambda s: s.rows * s.columns)
+            return
+    streams.append(new)
 
 
 def _loop_of(op: ir.Operation) -> ir.Operation:
@@ -86,7 +113,7 @@ def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:
     offsets, sizes, strides = mixed_slice(part)
     moving = [d for d, x in enumerate(offsets) if x == loop.regions[0].blocks[0].arguments[0]]
     extents = [upper_bound(size) for size in sizes]
-    if len(moving) != 1 or None in extents or any(s != 1 for s in strides) or part.results[0].type.rank != len(offsets):
+    if len(moving) != 1 or None in extents or any(s != 1 for s in strides):
         return None
     *outer, columns = [e or 0 for e in extents]
     rows = [d for d, extent in enumerate(outer) if extent > 1]

@@ -39,7 +39,12 @@ class Schedule:
 
 
 def lane_bytes(op: Structured) -> int:
-    """The size of the largest element that the body computes with; f16 and bf16 are computed with in f32."""
+    """The size of the largest element that the body computes with; f16 and bf16 are computed with in f32.
+
+    Less than 4 bytes only where all are truth values: masks that are looked at.
+    """
+    if all(kind == ir.IntegerType.get_signless(1) for kind in op.element_types()):
+        return 1
     widths = [4]
     for kind in op.element_types():
         if isinstance(kind, ir.FloatType):

@@ -70,18 +70,20 @@ def before(user: ir.Operation) -> ir.Operation:
 def hoisted(value: ir.Value, user: ir.Operation, loop: ir.Operation) -> ir.Operation:
     """The op to put a copy of `value` in front of: the outermost loop inside of `loop` in which it does not change.
 
-    What is a view of something from outside, a slice or a reshape, is moved along.
+    What is a view of something from outside, a slice or a reshape, is moved along. Out of a branch alone nothing moves:
+    it may not be taken.
     """
     place = user
     for around in ancestors(user):
-        if around == loop or around.name != "scf.for":
+        if around == loop or around.name not in CARRYING:
             break
         views = _views(value, around)
         if views is None:
             break
         for op in views:
             op.move_before(around)
-        place = around
+        if around.name == "scf.for":
+            place = around
     return place
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in, single_use
+from ..rewriting import are_exclusive, defining_op, inside_branches, ops_in, single_use
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,15 @@ def _reusable(generic: ir.Operation) -> tuple[int, int] | None:
 
 
 def _is_last_use(value: ir.Value, user: ir.Operation) -> bool:
-    """True if no one needs `value` after `user`, in this iteration or in another one."""
-    if not single_use(value):
-        return False
+    """True if no one needs `value` after `user`, in this iteration or in another one; other branches do not count."""
     owner = value.owner
     if isinstance(owner, ir.Block):
-        return owner == user.block and owner.owner.operation.name == "scf.for"
-    return owner.operation.block == user.block and owner.operation.name.startswith("linalg.")
+        return (
+            owner.owner.operation.name == "scf.for"
+            and owner in inside_branches(user)
+            and are_exclusive([use.owner.operation for use in value.uses])
+        )
+    return single_use(value) and owner.operation.block == user.block and owner.operation.name.startswith("linalg.")
 
 
 def _write_over(generic: ir.Operation, number: int, out: int) -> None:

@@ -1,152 +1,169 @@
-"""Tiles that a mask in memory makes dead: looked for before the loop, from its first tile on and from its last one.
+"""Masks in memory: what they do to a tile is found by looking at it when the loop is there.
 
-For causal or padding masks that are passed as arrays of i1 these are all dead tiles. The elements of a tile are read
-until one is live, so that a mask with little to skip costs little, and each dead element is read once::
+An array of i1 that selects scores, or one of floats that is added to them, with −∞ where a score is masked, says
+nothing before it is read. A test says what all elements of a tile have to be; a loop over tiles asks it of each tile,
+before that is computed (tile_guards.py)::
 
-    %first, %found = scf.while (%t = %c0, %found = %false) {
-      scf.condition(%t < %n and not %found)
-    } do {
-      %some = any of mask[%q + i, %t + j]                // i < %rows, j < min(32, %n - %t)
-      scf.yield (%some ? %t : %t + 32), %some
-    }
+    %first:2 = … of the first row of queries, which most tiles that are neither dead nor live tell apart
+    %both:2 = scf.if %any_of_first {
+      %0:2 = linalg.generic ins(%mask : tensor<64x64xi1>) outs(%true, %true) { and(%dead, not %x), and(%live, %x) }
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, tensor
 from ...dialects.tiling import Index
-from .positions import VIEWS, Local, Scalar, of_source, operand_of
-from .tile_sets import Tiles, TileSets
+from ..slices import extract
+from .positions import Local, Scalar, through_views
+from .tile_sets import TileSets
 
 
 @dataclass(frozen=True)
 class LoadedMask:
-    """A tensor of i1, where the tile starts in it, its dimension along the loop, and its extents along others."""
+    """Where a tile stands in a tensor, and how far it reaches: per dimension, the forms whose minimum is its extent.
+
+    Dimensions that are missing in `extents` have one element for all of the tile.
+    """
 
     tensor: ir.Value
     position: tuple[Index, ...]
-    along: int
-    rows: tuple[tuple[int, Index], ...]
+    along: int  # the dimension that the loop goes through
+    extents: tuple[tuple[int, tuple[Index, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Test:
+    """Whether a comparison with a number holds for all elements of a tile of the mask, or, `negated`, for none."""
+
+    mask: LoadedMask = field(repr=False)
+    comparison: str  # arith.cmpi or arith.cmpf
+    predicate: int
+    number: float
+    negated: bool = False
+
+    def opposite(self) -> Test:
+        return Test(self.mask, self.comparison, self.predicate, self.number, not self.negated)
+
+    def of_element(self, x: ir.Value) -> ir.Value:
+        predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.predicate)
+        attributes = {"predicate": predicate}
+        operands = [x, build.constant(x.type, self.number)]
+        i1 = ir.IntegerType.get_signless(1)
+        holds = ir.Operation.create(self.comparison, results=[i1], operands=operands, attributes=attributes).result
+        return arith.xori(holds, build.constant(i1, 1)) if self.negated else holds
+
+
+def is_true(mask: LoadedMask) -> Test:
+    """Of a mask of i1."""
+    return Test(mask, "arith.cmpi", arith.CmpIPredicate.ne, 0)
+
+
+def is_number(mask: LoadedMask, number: float) -> Test:
+    """Of a mask of floats."""
+    return Test(mask, "arith.cmpf", arith.CmpFPredicate.OEQ, number)
 
 
 def loaded_mask(scalar: Scalar, sets: TileSets, sizes: Sequence[Sequence[Index]]) -> LoadedMask | None:
     """The mask of which `scalar` is an element, if that is there before the loop, and the loop goes through it."""
-    if not isinstance(scalar.value.owner, ir.Block) or scalar.value.type != ir.IntegerType.get_signless(1):
+    if not isinstance(scalar.value.owner, ir.Block):
         return None
-    place = operand_of(scalar)
-    while place is not None and not isinstance(place[0].owner, ir.Block):
-        op = place[0].owner.operation
-        if op.name not in VIEWS:
-            break
-        source = of_source(op, place[1])
-        place = (op.operands[0], source) if source is not None else None
+    place = through_views(scalar)
     if place is None or not sets.visible(place[0]) or not isinstance(place[0].type, ir.RankedTensorType):
         return None
-    start, along, rows = [], None, []
+    start, along, extents = [], None, []
     for d, at in enumerate(place[1]):
         local = [atom for atom, c in at.terms if isinstance(atom, Local) and c == 1]
         if len(local) > 1:
             return None
         for atom in local:
             at = at.without(atom)
+            if not sizes[atom.dim]:
+                return None
+            extents.append((d, tuple(sizes[atom.dim])))
         if at.coefficient(sets.variable):
             if along is not None or not local or at.coefficient(sets.variable) != 1:
                 return None
-            along, at = d, at.without(sets.variable)
-        elif local:
-            size = sizes[local[0].dim]
-            if len(size) != 1 or not _is_visible(size[0], sets):
-                return None
-            rows.append((d, size[0]))
-        if not _is_visible(at, sets):
-            return None
+            along = d
         start.append(at)
-    return None if along is None else LoadedMask(place[0], tuple(start), along, tuple(rows))
+    forms = [*start, *(form for _, found in extents for form in found)]
+    if along is None or not all(_is_known(form, sets) for form in forms):
+        return None
+    return LoadedMask(place[0], tuple(start), along, tuple(extents))
 
 
-def _is_visible(form: Index, sets: TileSets) -> bool:
-    return all(isinstance(v, ir.Value) and sets.visible(v) for v, _ in form.terms)
+def _is_known(form: Index, sets: TileSets) -> bool:
+    return all(isinstance(v, ir.Value) and (v == sets.variable or sets.visible(v)) for v, _ in form.terms)
 
 
-def tiles_without(mask: LoadedMask, value: bool, sets: TileSets) -> Tiles:
-    """The first and the last tiles of the loop in which no element of the mask is `value`."""
-    first = sets.build(lambda: _search(mask, value, sets, forwards=True))
-    last = sets.build(lambda: _search(mask, value, sets, forwards=False))
-    end = sets.minimum(last, sets.high)
-    start = sets.minimum(first, sets.high)
-    return sets.union(sets.interval(sets.low, start), sets.interval(sets.maximum(start, end), sets.high))
+def emit_tests(tests: Iterable[Test], moved: dict[ir.Value, ir.Value]) -> dict[Test, ir.Value]:
+    """The tests of one tile, at the insertion point; `moved`: what stands in the place of loops' variables."""
+    found: dict[Test, ir.Value] = {}
+    by_mask: dict[LoadedMask, list[Test]] = {}
+    for test in tests:
+        by_mask.setdefault(test.mask, []).append(test)
+    for mask, of_mask in by_mask.items():
+        tile = _Tile(mask, moved)
+        rows = [d for d, size in tile.sizes.items() if d != mask.along and size != 1]
+        values = tile.scan(of_mask, rows)
+        if rows:
+            i1 = ir.IntegerType.get_signless(1)
+            some = values[0]
+            for value in values[1:]:
+                some = arith.ori(some, value)
+            rest = scf.IfOp(some, [i1] * len(values), has_else=True)
+            with ir.InsertionPoint(rest.then_block):
+                scf.YieldOp(tile.scan(of_mask, []))
+            with ir.InsertionPoint(rest.else_block):
+                scf.YieldOp(values)
+            values = list(rest.results)
+        found.update(zip(of_mask, values, strict=True))
+    return found
 
 
-def _search(mask: LoadedMask, value: bool, sets: TileSets, forwards: bool) -> ir.Value:
-    """The first tile that has an element of `value`, or what follows the last one."""
-    index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
-    less = arith.CmpIPredicate.slt
-    low, high, step = (sets.in_place(bound) for bound in (sets.low, sets.high, sets.step))
-    start = [sets.of_form(at) for at in mask.position]
-    rows = [(d, sets.of_form(size)) for d, size in mask.rows]
-    zero, one = build.index(0), build.index(1)
-    false, true = build.constant(i1, 0), build.constant(i1, 1)
-    extent = tensor.dim(mask.tensor, build.index(mask.along))
-    limit = arith.subi(extent, start[mask.along])  # as the loop counts
-    begin = low if forwards else _after_last(low, high, step)
-    search = scf.WhileOp([index, i1], [begin, false])
-    before = search.regions[0].blocks.append(index, i1)
-    with ir.InsertionPoint(before):
-        t, found = before.arguments
-        more = arith.cmpi(less, t, high) if forwards else arith.cmpi(less, low, t)
-        scf.ConditionOp(arith.andi(more, arith.xori(found, true)), [t, found])
-    after = search.regions[1].blocks.append(index, i1)
-    with ir.InsertionPoint(after):
-        t = after.arguments[0]
-        tile = t if forwards else arith.subi(t, step)
-        end = arith.minsi(arith.addi(tile, step), limit)
+class _Tile:
+    def __init__(self, mask: LoadedMask, values: dict[ir.Value, ir.Value]):
+        self.mask = mask
+        self.values = values
+        self.offsets = [self._value([at]) for at in mask.position]
+        self.sizes = {d: self._value(forms) for d, forms in mask.extents}
 
-        def element(places: list[ir.Value]) -> ir.Value:
-            loaded = tensor.extract(mask.tensor, places)
-            return loaded if value else arith.xori(loaded, true)
+    def scan(self, tests: list[Test], first_of: Sequence[int]) -> list[ir.Value]:
+        """What the tests say of the tile, or of the first row along the dimensions `first_of`."""
+        sizes = [1 if d in first_of else self.sizes.get(d, 1) for d in range(len(self.offsets))]
+        kept = [d for d in self.sizes if d not in first_of]
+        source = self.mask.tensor
+        static = [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in sizes]
+        kind = ir.RankedTensorType.get([static[d] for d in kept], source.type.element_type)
+        tile = extract(kind, source, self.offsets, sizes, [1] * len(sizes))
+        i1 = ir.IntegerType.get_signless(1)
+        starts = [build.fill(build.constant(i1, 1), build.empty([], i1)) for _ in tests]
 
-        def along(places: list[ir.Value]) -> ir.Value:
-            return _any(tile, end, one, false, lambda k: element(_moved(places, mask.along, k)))
+        def combined(x: ir.Value, *known: ir.Value) -> list[ir.Value]:
+            return [arith.andi(k, test.of_element(x)) for k, test in zip(known, tests, strict=True)]
 
-        def across(places: list[ir.Value], left: list[tuple[int, ir.Value]]) -> ir.Value:
-            if not left:
-                return along(places)
-            d, size = left[0]
-            return _any(zero, size, one, false, lambda i: across(_moved(places, d, i), left[1:]), true)
+        n = len(kept)
+        maps = [build.projection(n, range(n)), *([build.projection(n, [])] * len(tests))]
+        results = build.generic([tile], starts, maps, [build.REDUCTION] * n, combined)
+        return [tensor.extract(result, []) for result in results]
 
-        some = across(start, rows)
-        scf.YieldOp([arith.select(some, t, arith.addi(t, step) if forwards else tile), some])
-    return search.results[0]
-
-
-def _moved(places: list[ir.Value], d: int, by: ir.Value) -> list[ir.Value]:
-    return [arith.addi(at, by) if i == d else at for i, at in enumerate(places)]
-
-
-def _any(
-    low: ir.Value, high: ir.Value, step: ir.Value, false: ir.Value, test: Callable, true: ir.Value | None = None
-) -> ir.Value:
-    """Whether `test` holds for any index; with `true`, it is not made again once it does."""
-    loop = scf.ForOp(low, high, step, [false])
-    with ir.InsertionPoint(loop.body):
-        known = loop.inner_iter_args[0]
-        if true is None:
-            scf.YieldOp([arith.ori(known, test(loop.induction_variable))])
-        else:
-            branch = scf.IfOp(known, [known.type], has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                scf.YieldOp([true])
-            with ir.InsertionPoint(branch.else_block):
-                scf.YieldOp([test(loop.induction_variable)])
-            scf.YieldOp([branch.results[0]])
-    return loop.results[0]
-
-
-def _after_last(low: ir.Value, high: ir.Value, step: ir.Value) -> ir.Value:
-    """The first tile that the loop does not reach."""
-    count = arith.ceildivsi(arith.subi(high, low), step)
-    return arith.addi(low, arith.muli(count, step))
+    def _value(self, forms: Sequence[Index]) -> ir.Value | int:
+        """The minimum of the forms."""
+        if len(forms) == 1 and forms[0].static is not None:
+            return forms[0].static
+        values: list[ir.Value] = []
+        expressions = []
+        for form in forms:
+            e = ir.AffineExpr.get_constant(form.const)
+            for v, c in form.terms:
+                values.append(self.values.get(v, v))
+                e = ir.AffineExpr.get_dim(len(values) - 1) * c + e
+            expressions.append(e)
+        index = ir.IndexType.get()
+        values = [v if v.type == index else arith.index_cast(index, v) for v in values]
+        map_ = ir.AffineMapAttr.get(ir.AffineMap.get(len(values), 0, expressions))
+        name = "affine.min" if len(expressions) > 1 else "affine.apply"
+        return ir.Operation.create(name, [index], values, {"map": map_}).result

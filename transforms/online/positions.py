@@ -65,9 +65,9 @@ class Scalar:
 
 def element(tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
     """What computes the element of `tensor` at `position`, as far as it can be followed."""
-    if not isinstance(tensor.type, ir.RankedTensorType):
+    if not isinstance(tensor.type, ir.ShapedType):
         return Scalar(tensor)
-    op = defining_op(tensor)
+    op = defining_op(tensor) if isinstance(tensor.type, ir.RankedTensorType) else None
     if op is None:
         return None
     if op.name == "linalg.fill":
@@ -165,3 +165,12 @@ def operand_of(scalar: Scalar) -> tuple[ir.Value, list[Index]] | None:
         else:
             return None
     return op.operands[scalar.value.arg_number], position
+
+
+def through_views(scalar: Scalar) -> tuple[ir.Value, list[Index]] | None:
+    """As `operand_of`, for what the tensor is a view of."""
+    place = operand_of(scalar)
+    while place is not None and (op := defining_op(place[0])) is not None and op.name in VIEWS:
+        source = of_source(op, place[1])
+        place = (op.operands[0], source) if source is not None else None
+    return place

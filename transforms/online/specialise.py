@@ -6,41 +6,42 @@ from collections.abc import Sequence
 
 from ...dialects import build
 from ...dialects.build import constant_value
-from ...dialects.mlir import ir
+from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import indexing_maps, is_structured
 from ..rewriting import ops_in
 from .masks import Decided
 
-_MARK = "decided_operands"  # on ops that a clone is to find again: 2·operand number + value, each
+# On ops that a clone is to find again: 2·operand number + value, each.
+DECIDED, DECIDED_BY_TEST = "decided_operands", "operands_decided_by_test"
 
 
-def mark(decided: Sequence[Decided]) -> None:
+def mark(decided: Sequence[Decided], name: str) -> None:
     """Marks the operands, so that clones of what holds them can be specialised."""
     for one in decided:
-        old = list(one.user.attributes[_MARK]) if _MARK in one.user.attributes else []
-        one.user.attributes[_MARK] = ir.DenseI64ArrayAttr.get([*old, 2 * one.number + one.value])
+        old = list(one.user.attributes[name]) if name in one.user.attributes else []
+        one.user.attributes[name] = ir.DenseI64ArrayAttr.get([*old, 2 * one.number + one.value])
 
 
 def unmark(op: ir.Operation) -> None:
     for inner in ops_in(op):
-        if _MARK in inner.attributes:
-            del inner.attributes[_MARK]
+        for name in (DECIDED, DECIDED_BY_TEST):
+            if name in inner.attributes:
+                del inner.attributes[name]
 
 
-def specialise(loop: ir.Operation) -> None:
-    """Puts constants for the marked operands in `loop`, and folds what depends on them alone, from op to op::
+def specialise(loop: ir.Operation, mark: str) -> None:
+    """Puts constants for the operands marked so in `loop`, and folds what depends on them alone, from op to op::
 
         %c = arith.select %visible, %x, %minus_inf      becomes %x
         %y = arith.addf %x, %zero                       becomes %x
 
     A structured op that then yields a constant, or an operand, is read no more: its users use that.
     """
-    i1 = ir.IntegerType.get_signless(1, loop.context)
     for op in ops_in(loop):
-        if _MARK in op.attributes:
-            for code in list(op.attributes[_MARK]):
+        if mark in op.attributes:
+            for code in list(op.attributes[mark]):
                 with ir.InsertionPoint(op), op.location:
-                    op.operands[code // 2] = build.constant(i1, code % 2)
+                    op.operands[code // 2] = build.constant(op.operands[code // 2].type, code % 2)
     for op in ops_in(loop, "linalg."):
         if is_structured(op) and len(op.regions):
             body = op.regions[0].blocks[0]
@@ -49,7 +50,8 @@ def specialise(loop: ir.Operation) -> None:
                 if value is not None:
                     inner.results[0].replace_all_uses_with(value)
                     inner.erase()
-            _forward(op, body)
+            if not _forward(op, body):
+                _drop_unread(op)
 
 
 def _folded(op: ir.Operation) -> ir.Value | None:
@@ -84,8 +86,8 @@ def _folded_logic(op: ir.Operation, numbers: Sequence[int | float | None]) -> ir
     return None
 
 
-def _forward(op: ir.Operation, body: ir.Block) -> None:
-    """Lets users of results that are constants, or operands, use these."""
+def _forward(op: ir.Operation, body: ir.Block) -> bool:
+    """Lets users of results that are constants, or operands, use these; True if no one is left and the op is gone."""
     yielded = list(body.operations[len(body.operations) - 1].operation.operands)
     maps = indexing_maps(op)[-len(op.results) :]
     for result, value, output in zip(op.results, yielded, maps, strict=True):
@@ -95,8 +97,35 @@ def _forward(op: ir.Operation, body: ir.Block) -> None:
             operand = op.operands[value.arg_number]
             if operand.type == result.type and indexing_maps(op)[value.arg_number] == output:
                 result.replace_all_uses_with(operand)
-    if not any(True for r in op.results for _ in r.uses):
-        op.erase()
+    if any(True for r in op.results for _ in r.uses):
+        return False
+    op.erase()
+    return True
+
+
+def _drop_unread(op: ir.Operation) -> None:
+    """Takes inputs away from an element-wise op that its body no longer reads, such as a mask."""
+    first = len(op.operands) - len(op.results)
+    block = op.regions[0].blocks[0]
+    unread = [i for i in range(first) if not any(True for _ in block.arguments[i].uses)]
+    maps = indexing_maps(op)
+    if op.name != "linalg.generic" or not unread or not maps[-1].is_permutation:
+        return
+    kept = [i for i in range(len(op.operands)) if i not in unread]
+    with ir.InsertionPoint(op), op.location:
+        new = linalg.GenericOp(
+            [r.type for r in op.results],
+            [op.operands[i] for i in kept if i < first],
+            list(op.operands)[first:],
+            ir.ArrayAttr.get([ir.AffineMapAttr.get(maps[i]) for i in kept]),
+            op.attributes["iterator_types"],
+        )
+    for i in reversed(unread):
+        block.erase_argument(i)
+    block.append_to(new.regions[0])
+    for old, value in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(value)
+    op.erase()
 
 
 def _forward_constant(result: ir.Value, value: ir.Value) -> None:

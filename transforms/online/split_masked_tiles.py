@@ -12,7 +12,8 @@ from ..rewriting import ancestors, ops_in
 from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
 from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .masks import TileMasks
-from .specialise import mark, specialise, unmark
+from .specialise import DECIDED, DECIDED_BY_TEST, mark, specialise, unmark
+from .tile_guards import Guard, put_guard
 from .tile_sets import Bound, Tiles, TileSets
 
 MAX_LOOPS = 6  # in place of one: each is a copy of the body
@@ -42,11 +43,17 @@ class SplitMaskedTiles(Pass):
     m is still −∞, for then a and O are 0 (checked: they start from 0). So it may be skipped if the loop carries nothing
     else. What a masked score was does not matter: NaN and ∞ times zero, which a dead tile would give, are not made.
 
+    Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at when the loop comes
+    to it: it is skipped where all of it is dead, and computed without the mask of i1 where none is (tile_guards.py). To
+    see that all of what is added is 0 would take as long as to add it.
+
     A mask may also be a finite number, such as −1e9: tiles that it fills are computed last, and only where a row of
     queries needs them (finite_masks.py).
     """
 
-    from_data: bool = option("loop bounds may come from data: numbers that are loaded, low finite masks", True)
+    from_data: bool = option(
+        "what is computed may depend on data: numbers and masks that are loaded, low finite masks", True
+    )
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
@@ -62,37 +69,44 @@ def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation
     if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
         return False
     masks = TileMasks(sets, softmax.operands[0], from_data)
-    dead = masks.dead(masks.scores)
-    late = _Late.of(loop, softmax, masks, dead) if from_data else None
+    where = masks.dead(masks.scores)
+    late = _Late.of(loop, softmax, masks, where.tiles) if from_data else None
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
+    known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
     live = sets.all if decided else sets.none
-    for one in decided:
-        live = sets.intersection(live, one.tiles)
-    reason = _why_not_skipped(loop, softmax) if dead or late is not None else None
+    for one in known:
+        live = sets.intersection(live, one.where.tiles)
+    dead, tests = where.tiles, where.tests
+    reason = _why_not_skipped(loop, softmax) if where or late is not None else None
     if reason:
         remark(softmax, f"tiles that the mask makes dead are computed: {reason}")
-        dead = sets.none
-    if late is not None and not reason:
+        dead, tests, late = sets.none, (), None
+    if late is not None:
         dead = late.tiles
-    else:
-        late = None
+    guard = Guard.of(sets, tests, tested)
     parts = _parts(sets, sets.complement(dead), live)
-    if parts == [(*sets.all[0], False)]:
+    if guard is None and parts == [(*sets.all[0], False)]:
         sets.erase_unused()
         return False
     location = softmax.location
-    schedule = [{"from": formula(low), "to": formula(high), "masked": not is_live} for low, high, is_live in parts]
+    schedule = [
+        {"from": formula(low), "to": formula(high), "masked": not is_live or guard is not None}
+        for low, high, is_live in parts
+    ]
     depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(softmax)))
-    mark(decided)
-    _emit(loop, sets, parts, late)
+    mark(known, DECIDED)
+    mark(tested, DECIDED_BY_TEST)
+    _emit(loop, sets, parts, late, guard)
     sets.erase_unused()
     some = ["skips dead tiles"] if dead and late is None else []
     some += ["skips masked tiles unless a row has no other keys"] if late is not None else []
-    some += ["computes live tiles without the mask"] if any(part[2] for part in parts) else []
+    some += ["computes live tiles without the mask"] if known and any(part[2] for part in parts) else []
+    some += ["looks at each tile of what is loaded as a mask"] if guard is not None else []
     details = {"kind": "split", "step": sets.step, "loops_inside": depth, "parts": schedule}
     count = len(parts) + (len(late.tiles) if late is not None else 0)
-    remark(location, f"{' and '.join(some)}: {count} loops in place of one", **details)
+    loops = f": {count} loops in place of one" if count > 1 else ""
+    remark(location, f"{' and '.join(some)}{loops}", **details)
     return True
 
 
@@ -112,7 +126,7 @@ class _Late:
         maximum = carried_maximum(loop, softmax)
         if bound is None or maximum is None:
             return None
-        low = masks.dead(masks.scores, bound)
+        low = masks.dead(masks.scores, bound).tiles
         if not low or low == dead:
             return None
         return _Late(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
@@ -163,10 +177,12 @@ def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bo
     return parts
 
 
-def _emit(loop: ir.Operation, sets: TileSets, parts: list[tuple[Bound, Bound, bool]], late: _Late | None) -> None:
+def _emit(
+    loop: ir.Operation, sets: TileSets, parts: list[tuple[Bound, Bound, bool]], late: _Late | None, guard: Guard | None
+) -> None:
     current = list(loop.operands)[3:]
     for low, high, is_live in parts:
-        current = _copy(loop, sets.value(low), sets.value(high), current, is_live)
+        current = _copy(loop, sets.value(low), sets.value(high), current, is_live, guard)
     if late is not None:
         maxima = current[late.maximum]
         with ir.InsertionPoint(loop), loop.location:
@@ -175,13 +191,15 @@ def _emit(loop: ir.Operation, sets: TileSets, parts: list[tuple[Bound, Bound, bo
                 (sets.value(low), arith.select(clear, sets.value(low), sets.value(high))) for low, high in late.tiles
             ]
         for first, end in bounds:
-            current = _copy(loop, first, end, current, is_live=False)
+            current = _copy(loop, first, end, current, False, None)
     for result, value in zip(loop.results, current, strict=True):
         result.replace_all_uses_with(value)
     loop.erase()
 
 
-def _copy(loop: ir.Operation, low: ir.Value, high: ir.Value, inits: list[ir.Value], is_live: bool) -> list[ir.Value]:
+def _copy(
+    loop: ir.Operation, low: ir.Value, high: ir.Value, inits: list[ir.Value], is_live: bool, guard: Guard | None
+) -> list[ir.Value]:
     """The results of a copy of `loop` before it, from `low` to `high`, without the masks where all is live."""
     with ir.InsertionPoint(loop):
         clone = loop.clone().operation
@@ -190,6 +208,8 @@ def _copy(loop: ir.Operation, low: ir.Value, high: ir.Value, inits: list[ir.Valu
     for i, value in enumerate(inits):
         clone.operands[3 + i] = value
     if is_live:
-        specialise(clone)
+        specialise(clone, DECIDED)
+    if guard is not None:
+        put_guard(clone, guard, with_live=is_live)
     unmark(clone)
     return list(clone.results)

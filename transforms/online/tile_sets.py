@@ -196,24 +196,6 @@ class TileSets:
     def _value(self, bound: Bound) -> ir.Value:
         return self._keep(build.index(bound)) if isinstance(bound, int) else bound
 
-    def in_place(self, bound: Bound) -> ir.Value:
-        """An SSA value for `bound`, at the insertion point."""
-        return build.index(bound) if isinstance(bound, int) else bound
-
-    def build(self, make: Callable[[], ir.Value]) -> ir.Value:
-        """The value that `make` builds before the loop; all of it goes if that is not used."""
-        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            before, known = _previous(self.loop), len(self._built)
-            value = make()
-            del self._built[known:]  # all of them come, once, in order
-            at = _previous(self.loop)
-            built = []
-            while at is not None and at != before:
-                built.append(at)
-                at = _previous(at)
-            self._built += reversed(built)
-            return value
-
     def value(self, bound: Bound) -> ir.Value:
         """An SSA value for `bound`, before the loop."""
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
@@ -261,16 +243,6 @@ class TileSets:
             if not any(True for r in op.results for _ in r.uses):
                 op.erase()
         self._built = []
-
-
-def _previous(op: ir.Operation) -> ir.Operation | None:
-    """The op that stands before `op` in its block."""
-    last = None
-    for other in op.block.operations:
-        if other.operation == op:
-            return last
-        last = other.operation
-    return None
 
 
 def _same(a: Bound, b: Bound) -> bool:

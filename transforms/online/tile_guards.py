@@ -1,0 +1,107 @@
+"""Tests of each tile that a loop over tiles comes to, by which it is skipped, or computed without its mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, scf
+from .loaded_masks import Test, emit_tests
+from .masks import Decided
+from .specialise import DECIDED_BY_TEST, specialise
+from .tile_sets import TileSets
+from .tile_tables import Table, make_tables
+
+Tests = tuple[Test, ...]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """`dead`: tests of which one makes a tile dead. `live`: of each of these at least one makes it live."""
+
+    variable: ir.Value  # of the loop that was analysed
+    dead: Tests
+    live: tuple[Tests, ...]
+    tables: dict[Test, Table]  # of tests that were made before
+
+    @staticmethod
+    def of(sets: TileSets, dead: Tests, decided: Sequence[Decided]) -> Guard | None:
+        """`decided`: the conditions that only tests decide."""
+        live = tuple(dict.fromkeys(one.where.tests for one in decided))
+        if not dead and not live:
+            return None
+        tables = make_tables(sets, _once([*dead, *(t for tests in live for t in tests)]))
+        return Guard(sets.variable, dead, live, tables)
+
+    def ask(self, tests: Sequence[Test], at: ir.Value) -> dict[Test, ir.Value]:
+        """The tests of the tile at this value of the variable, at the insertion point."""
+        moved = {self.variable: at}
+        found = {test: self.tables[test].look_up(moved) for test in tests if test in self.tables}
+        return found | emit_tests([test for test in tests if test not in self.tables], moved)
+
+
+def put_guard(loop: ir.Operation, guard: Guard, with_live: bool) -> None:
+    """Asks in each iteration whether the tile is dead, and `with_live` whether it is live::
+
+        scf.for %k = … iter_args(%o = …) {
+          %dead, %live = …                                 // loaded_masks.py, tile_tables.py
+          %r = scf.if %dead -> … { scf.yield %o } else {
+            %r2 = scf.if %live -> … { … without the mask } else { … with it }
+            scf.yield %r2
+          }
+          scf.yield %r
+
+    `loop` is a copy of the one that was analysed.
+    """
+    body = loop.regions[0].blocks[0]
+    *with_mask, end = [o.operation for o in body.operations]
+    live = guard.live if with_live else ()
+    without = loop.clone().operation if live else None
+    carried, kinds = list(body.arguments)[1:], [v.type for v in list(body.arguments)[1:]]
+    with ir.InsertionPoint(with_mask[0]), loop.location:
+        found = guard.ask(_once([*guard.dead, *(t for tests in live for t in tests)]), body.arguments[0])
+        is_dead = _combined(arith.ori, [found[t] for t in guard.dead])
+        is_live = _combined(arith.andi, [_combined(arith.ori, [found[t] for t in tests]) for tests in live])
+        skipped = scf.IfOp(is_dead, kinds, has_else=True)
+    with ir.InsertionPoint(skipped.then_block), loop.location:
+        scf.YieldOp(carried)
+    with ir.InsertionPoint(skipped.else_block), loop.location:
+        choice = scf.IfOp(is_live, kinds, has_else=True)
+        scf.YieldOp(list(choice.results))
+    _move(with_mask, end, choice.else_block)
+    if without is None:
+        with ir.InsertionPoint(choice.then_block), loop.location:
+            scf.YieldOp(carried)  # is_live is false
+    else:
+        specialise(without, DECIDED_BY_TEST)
+        inner = without.regions[0].blocks[0]
+        for old, new in zip(inner.arguments, body.arguments, strict=True):
+            old.replace_all_uses_with(new)
+        *ops, its_end = [o.operation for o in inner.operations]
+        _move(ops, its_end, choice.then_block)
+        without.erase()
+    for i, value in enumerate(skipped.results):
+        end.operands[i] = value
+
+
+def _move(ops: Sequence[ir.Operation], end: ir.Operation, block: ir.Block) -> None:
+    """The ops to an empty block, which then yields what `end` does."""
+    for op in ops:
+        block.append(op)
+    with ir.InsertionPoint(block), end.location:
+        scf.YieldOp(list(end.operands))
+
+
+def _once(tests: Sequence[Test]) -> Tests:
+    return tuple(dict.fromkeys(tests))
+
+
+def _combined(how: Callable, values: Sequence[ir.Value]) -> ir.Value:
+    """False where there is nothing to combine."""
+    if not values:
+        return build.constant(ir.IntegerType.get_signless(1), 0)
+    found = values[0]
+    for value in values[1:]:
+        found = how(found, value)
+    return found

@@ -1,0 +1,154 @@
+"""Tests of tiles that several iterations of a parallel loop would make again: made once, before it.
+
+A mask without a dimension of heads is the same for all of them::
+
+    scf.forall (%h, %q) … { scf.for %k … { %dead = … of mask[%q, %k] …
+becomes
+    %table = scf.forall (%q) … shared_outs(%t = %empty : tensor<64x64xi1>) {
+      %row = scf.for %k … { %dead = … of mask[%q, %k] …   tensor.insert %dead into … }
+      tensor.parallel_insert_slice %row into %t[%q / 64, 0] [1, 64] [1, 1]
+    }
+    scf.forall (%h, %q) … { scf.for %k … { %dead = tensor.extract %table[%q / 64, %k / 64] …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import ir, scf, tensor
+from ..linear import DYNAMIC
+from ..rewriting import ancestors
+from ..slices import Size, insert_parallel
+from .loaded_masks import LoadedMask, Test, emit_tests
+from .tile_sets import Bound, TileSets
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What an induction variable counts through."""
+
+    variable: ir.Value
+    low: int
+    high: Bound
+    step: int
+
+    @property
+    def count(self) -> int | None:
+        return -(-(self.high - self.low) // self.step) if isinstance(self.high, int) else None
+
+    def size(self) -> Size:
+        """The count; emitted here, if it is not known."""
+        if self.count is not None:
+            return self.count
+        return self._apply(ir.AffineExpr.get_ceil_div(ir.AffineExpr.get_dim(0) - self.low, self.step), self.high)
+
+    def place(self, at: ir.Value) -> ir.Value:
+        """The number of the iteration in which the variable is `at`; emitted here."""
+        return self._apply(ir.AffineExpr.get_floor_div(ir.AffineExpr.get_dim(0) - self.low, self.step), at)
+
+    @staticmethod
+    def _apply(expression: ir.AffineExpr, value: ir.Value) -> ir.Value:
+        map_ = ir.AffineMapAttr.get(ir.AffineMap.get(1, 0, [expression]))
+        return ir.Operation.create("affine.apply", [ir.IndexType.get()], [value], {"map": map_}).result
+
+
+@dataclass(frozen=True)
+class Table:
+    """The results of a test, for each iteration of some loops."""
+
+    values: ir.Value
+    loops: tuple[Steps, ...]
+
+    def look_up(self, moved: dict[ir.Value, ir.Value]) -> ir.Value:
+        """For the tile that is computed here; `moved`: what stands in the place of variables."""
+        return tensor.extract(self.values, [s.place(moved.get(s.variable, s.variable)) for s in self.loops])
+
+
+def make_tables(sets: TileSets, tests: Sequence[Test]) -> dict[Test, Table]:
+    """Tables of those tests that are worth it, before the parallel loop around the loop of `sets`."""
+    forall = next((a for a in ancestors(sets.loop) if a.name == "scf.forall"), None)
+    if forall is None or not isinstance(sets.low, int) or not isinstance(sets.step, int):
+        return {}
+    inner = Steps(sets.variable, sets.low, sets.high, sets.step)
+    found: dict[Test, Table] = {}
+    by_mask: dict[LoadedMask, list[Test]] = {}
+    for test in tests:
+        by_mask.setdefault(test.mask, []).append(test)
+    for mask, of_mask in by_mask.items():
+        loops = _loops_of(mask, inner, forall)
+        if loops is not None:
+            with ir.InsertionPoint(forall), forall.location:
+                found.update(_tabulated(of_mask, loops, inner))
+    return found
+
+
+def _loops_of(mask: LoadedMask, inner: Steps, forall: ir.Operation) -> list[Steps] | None:
+    """The loops of `forall` that the mask depends on, if there are others, and it has rows."""
+    around = _steps(forall)
+    forms = [*mask.position, *(form for _, found in mask.extents for form in found)]
+    used = {v for form in forms for v, _ in form.terms}
+    own = [s for s in around or [] if s.variable in used]
+    known = [s.variable for s in own] + [inner.variable]
+    before = _outside(forall)
+    if around is None or not own or not before(mask.tensor) or not all(v in known or before(v) for v in used):
+        return None
+    if not all(isinstance(s.high, int) or before(s.high) for s in [*own, inner]):
+        return None
+    has_rows = any(d != mask.along for d, _ in mask.extents)
+    return own if has_rows and any(s.count != 1 for s in around if s not in own) else None
+
+
+def _outside(forall: ir.Operation) -> Callable[[ir.Value], bool]:
+    """Whether a value is there before the loop."""
+    blocks = [a.block for a in (forall, *ancestors(forall)) if a.parent is not None]
+
+    def before(value: ir.Value) -> bool:
+        return (value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block) in blocks
+
+    return before
+
+
+def _steps(forall: ir.Operation) -> list[Steps] | None:
+    view = forall.opview
+    uppers = iter(view.dynamicUpperBound)
+    highs = [next(uppers) if n == DYNAMIC else int(n) for n in view.staticUpperBound]
+    if DYNAMIC in [*view.staticLowerBound, *view.staticStep]:
+        return None
+    return [
+        Steps(v, int(low), high, int(step))
+        for v, low, high, step in zip(
+            view.induction_variables, view.staticLowerBound, highs, view.staticStep, strict=False
+        )
+    ]
+
+
+def _tabulated(tests: list[Test], own: list[Steps], inner: Steps) -> dict[Test, Table]:
+    i1 = ir.IntegerType.get_signless(1)
+    sizes = [s.size() for s in [*own, inner]]
+    ones = [1] * len(own)
+    loop = scf.ForallOp(
+        [s.low for s in own], [s.high for s in own], [s.step for s in own], [build.empty(sizes, i1) for _ in tests]
+    )
+    with ir.InsertionPoint(loop.body):
+        moved = {s.variable: v for s, v in zip(own, loop.induction_variables, strict=False)}
+        low, high, step = (build.index(x) if isinstance(x, int) else x for x in (inner.low, inner.high, inner.step))
+        rows = scf.ForOp(low, high, step, [build.empty([*ones, sizes[-1]], i1) for _ in tests])
+        with ir.InsertionPoint(rows.body):
+            at = rows.induction_variable
+            values = emit_tests(tests, moved | {inner.variable: at})
+            zeros = [build.index(0) for _ in own]
+            place = inner.place(at)
+            scf.YieldOp(
+                [
+                    tensor.insert(values[test], row, [*zeros, place])
+                    for test, row in zip(tests, rows.inner_iter_args, strict=True)
+                ]
+            )
+        places = [s.place(moved[s.variable]) for s in own]
+        end = loop.terminator()
+    with ir.InsertionPoint(end.block):
+        for row, whole in zip(rows.results, loop.inner_iter_args, strict=True):
+            insert_parallel(row, whole, [*places, 0], [*ones, sizes[-1]])
+    return {t: Table(values, (*own, inner)) for t, values in zip(tests, loop.results, strict=True)}

@@ -1,0 +1,60 @@
+"""What is left to do behind loops over tiles: their results take the place of what was tiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from ..dialects.mlir import ir
+from ..dialects.tiling import Index, Range, TileBuilder
+from .graph import ancestor_in, is_pure, move_users_after
+
+
+def replace_by_results(
+    outermost: ir.Operation, replacements: Sequence[tuple[ir.Value, int]], fused: Collection[ir.Operation]
+) -> None:
+    """Uses outside of the loops get these results of them. The users move behind the loops; `fused` ones are none."""
+    block = outermost.block
+    for value, number in replacements:
+        final = outermost.results[number]
+        users = [
+            top
+            for use in value.uses
+            if (top := ancestor_in(use.owner.operation, block)) not in fused and top != outermost
+        ]
+        if not users:
+            continue
+        move_users_after(users, outermost)
+        if final.type != value.type:
+            final = _first_state(final, value, outermost)
+        for use in list(value.uses):
+            if ancestor_in(use.owner.operation, block) in users:
+                use.owner.operation.operands[use.operand_number] = final
+
+
+def erase_dead(ops: Sequence[ir.Operation], erase: Callable[[ir.Operation], None]) -> None:
+    """Those that no one uses any more, the last ones first."""
+    for op in reversed(ops):
+        if all(not any(True for _ in r.uses) for r in op.results) and is_pure(op):
+            erase(op)
+
+
+def _first_state(final: ir.Value, value: ir.Value, outermost: ir.Operation) -> ir.Value:
+    """The state carried once per tile of loops that it does not depend on is the same for each: takes the first."""
+    extra = final.type.rank - value.type.rank
+    after = ir.InsertionPoint.after(outermost)
+    builder = TileBuilder(after, outermost.block)
+    with after:
+        first = tuple(Range(Index(0), Index(1)) for _ in range(extra))
+        rest = tuple(Range.everything(builder.dim(final, extra + d)) for d in range(value.type.rank))
+        return builder.slice(final, first + rest, list(value.type.shape))
+
+
+def fold_whole_slices(loops: Sequence[ir.Operation]) -> None:
+    """``tensor.extract_slice`` of a whole tensor is the tensor."""
+    for op in list(loops[-1].regions[0].blocks[0].operations):
+        operation = op.operation
+        if operation.name == "tensor.extract_slice" and operation.operands[0].type == operation.results[0].type:
+            offsets = list(operation.opview.static_offsets)
+            if operation.results[0].type.has_static_shape and not any(offsets):
+                operation.results[0].replace_all_uses_with(operation.operands[0])
+                operation.erase()
