@@ -16,7 +16,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import ops_of
-from .scalars import emit_scalar
+from .scalars import emit_scalar, times
 from .thread import Registers, Thread, at, constant, create, f32, places, register_type, shuffled
 
 ROWS, COLUMNS = 0, 1
@@ -123,20 +123,35 @@ class Elementwise:
         return operand.product if isinstance(operand, Registers) else None
 
     def _fused_difference(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
-        """c·s − m as one op; None where `op` is no such difference."""
-        product = self._product_of(op.operands[0]) if op.name == "arith.subf" else None
-        if product is None or self.depends(op.operands[1])[1]:  # −m is made once a row
+        """(c·s − m)·k, or one of the products alone, as one op; None where `op` is no such difference."""
+        difference, factor = self._times_constant(op)
+        if difference is None or difference.name != "arith.subf" or difference.block != self.body:
             return None
-        factors, constant_factor = product
-        subtrahend, key = self.value(op.operands[1], row, None), (op.results[0], (row, -1))
+        if self.depends(difference.operands[1])[1]:  # −m·k is made once a row
+            return None
+        product = self._product_of(difference.operands[0])
+        if product is not None:
+            layout = layout_of(self.op.operands[difference.operands[0].arg_number].type)
+            minuend, factor_of = product[0][at(layout, row, column)], product[1]
+        elif factor != 1.0:
+            minuend, factor_of = self.value(difference.operands[0], row, column), 1.0
+        else:
+            return None
+        subtrahend, key = self.value(difference.operands[1], row, None), (op.results[0], (row, -1))
         if key not in self._values:
-            self._values[key] = create("arith.negf", f32(), subtrahend)
-        layout = layout_of(self.op.operands[op.operands[0].arg_number].type)
-        return [
-            create(
-                "math.fma", f32(), factors[at(layout, row, column)], constant(f32(), constant_factor), self._values[key]
-            )
-        ]
+            self._values[key] = times(subtrahend, -factor)
+        return [create("math.fma", f32(), minuend, constant(f32(), factor_of * factor), self._values[key])]
+
+    @staticmethod
+    def _times_constant(op: ir.Operation) -> tuple[ir.Operation | None, float]:
+        """`op` as something times a constant."""
+        if op.name != "arith.mulf":
+            return op, 1.0
+        for i in (0, 1):
+            factor = constant_value(op.operands[1 - i])
+            if factor is not None:
+                return defining_op(op.operands[i]), float(factor)
+        return None, 1.0
 
     def _found_product(self, value: ir.Value, layout: str | None, count: int) -> tuple[list[ir.Value], float] | None:
         """The factors of a result, where the body does nothing but to scale an element of that layout."""
