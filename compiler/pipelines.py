@@ -197,6 +197,7 @@ def nvidia(
         "cse",
         *(
             [
+                "stage-operands",
                 "mask-padding",
                 "canonicalize",
                 "cse",

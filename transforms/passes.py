@@ -64,6 +64,7 @@ PASSES = (
     "nvidia/outline-kernels",
     "nvidia/outline-elements",
     "nvidia/assign-layouts",
+    "nvidia/stage-operands",
     "nvidia/mask-padding",
     "nvidia/join-loops",
     "nvidia/overlap-matmuls",

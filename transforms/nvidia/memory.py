@@ -39,6 +39,11 @@ GLOBAL, SHARED = 1, 3
 CHUNK = 16  # bytes that a thread copies to shared memory at a time, if memory is aligned so
 
 
+def byte_width(element: ir.Type) -> int:
+    """How many bytes an element takes in memory."""
+    return max(element.width // 8, 1)
+
+
 @dataclass
 class Memory:
     """An argument of a kernel that is memory: its first element, a stride (i64) and a size (i32) per dimension."""
@@ -67,7 +72,7 @@ class Memory:
 
     @property
     def bytes(self) -> int:
-        return max(self.element.width // 8, 1)
+        return byte_width(self.element)
 
     @property
     def stored(self) -> ir.Type:

@@ -136,13 +136,14 @@ class Registers:
     """A tile in the registers of a thread, in one of the layouts of the module's docstring.
 
     `product`: the factors where the values are another tile times a positive constant: what reads the tile may take
-    them instead, and the products may turn out not to be needed.
+    them instead, and the products may turn out not to be needed. `loaded`: one word of what each load brought.
     """
 
     layout: str
     shape: tuple[int, ...]
     values: list[ir.Value]
     product: tuple[list[ir.Value], float] | None = None
+    loaded: list[ir.Value] | None = None
 
     @staticmethod
     def count(kind: ir.RankedTensorType) -> int:
@@ -157,12 +158,18 @@ class Registers:
         return {"row": 2, None: 1}[layout]
 
 
+def line_bytes(inner: int, width: int) -> int:
+    """The bytes of a row in shared memory: 128; less where `inner` elements of one byte fill no more."""
+    return 128 if width > 1 else next(line for line in (32, 64, 128) if line >= min(inner, 128))
+
+
 @dataclass
 class Shared:
     """A tile in shared memory. `inner`: the dimension whose elements stand side by side, in rows of 128 bytes.
 
     Element (o, i), o along the other dimension, of 2 bytes is at
-    ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)``; `width`: its bytes, 2 or 4.
+    ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)``; `width`: its bytes, 1, 2 or 4.
+    Few elements of one byte have shorter rows (`line_bytes`), of which as many take part as make up 128 bytes.
     """
 
     address: ir.Value
@@ -183,16 +190,23 @@ class Shared:
         """Elements in 16 bytes, which stay together."""
         return 16 // self.width
 
+    @property
+    def line(self) -> int:
+        """Bytes of a row."""
+        return line_bytes(self.inner_size, self.width)
+
     @staticmethod
     def bytes(outer: int, inner: int, width: int = 2) -> int:
-        return -(-inner * width // 128) * outer * 128
+        line = line_bytes(inner, width)
+        return -(-inner * width // line) * outer * line
 
     def piece(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
         """The address of the 16 bytes that (outer, inner) is in."""
-        columns = 128 // self.width
-        block = mul(div(inner, columns), self.outer_size * 128)
-        column = xor(div(rem(inner, columns), self.per_piece), rem(outer, 8))
-        return add(add(add(self.address, block), mul(outer, 128)), mul(column, 16))
+        columns = self.line // self.width
+        block = mul(div(inner, columns), self.outer_size * self.line)
+        swizzle = rem(div(outer, 128 // self.line), self.line // 16)
+        column = xor(div(rem(inner, columns), self.per_piece), swizzle)
+        return add(add(add(self.address, block), mul(outer, self.line)), mul(column, 16))
 
     def element(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
         """The address of an element."""

@@ -14,6 +14,7 @@ from ..rewriting import defining_op, ops_in
 from . import contraction, spread
 from .axes import DYNAMIC, for_body, ops_of
 from .elementwise import Elementwise
+from .fragments import load_fragment
 from .memory import GLOBAL, Access, Memory, copy_to_shared, load_registers, store_element, store_registers
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
@@ -208,7 +209,8 @@ class Emitter:
         elif op.name == "tile.meet":
             meet(thread)
         elif op.name == "tile.settle":
-            settle(self.registers(op.operands[0]).values)
+            tile = self.registers(op.operands[0])
+            settle(tile.loaded or tile.values)
         elif op.name == "tile.arrive":
             self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread)
         elif op.name == "tile.start_turns":
@@ -259,6 +261,8 @@ class Emitter:
     def _convert(self, op: ir.Operation) -> list[Value]:
         source, kind = self.values[op.operands[0]], op.results[0].type
         layout, element = layout_of(kind), str(kind.element_type)
+        if layout == "fragment" and isinstance(source, Shared):
+            return [load_fragment(source, kind, self.thread)]
         if layout == "operand_a" and element == "f32":  # in place, as a fragment is
             if isinstance(source, Shared):
                 values = contraction.load_a(source, kind, self.thread)

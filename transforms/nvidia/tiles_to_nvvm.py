@@ -12,7 +12,7 @@ from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from . import contraction
 from .axes import DYNAMIC, ops_of
-from .memory import SHARED, Memory
+from .memory import SHARED, Memory, byte_width
 from .specialize_warps import PRODUCERS
 from .synchronisation import Barriers, Flags
 from .thread import Shared, Thread, add, constant, create, i32, i64, pointer
@@ -178,14 +178,14 @@ class _Kernel:
         for op in buffers:
             value = op.results[0]
             kind = ir.MemRefType(value.type)
-            width = kind.element_type.width // 8
+            width = byte_width(kind.element_type)
             stages, *shape = kind.shape
             if not shape:
                 of = Barriers if width == 8 else Flags
                 self.values[value] = of(add(address, offset), stages)
                 offset += stages * width
                 continue
-            if str(kind.element_type) not in contraction.ELEMENTS:
+            if str(kind.element_type) not in contraction.ELEMENTS and not _is_read_by_threads(value):
                 known = ", ".join(contraction.ELEMENTS)
                 raise PassError(
                     f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
@@ -215,6 +215,13 @@ class _Kernel:
                 }
                 ir.Operation.create("gpu.launch_func", [], operands, attributes)
             launch.erase()
+
+
+def _is_read_by_threads(buffer: ir.Value) -> bool:
+    """Whether all tiles of a buffer go to registers for element-wise ops."""
+    views = [use.owner.operation for use in buffer.uses if use.owner.operation.name == "tile.view"]
+    users = [use.owner.operation for view in views for use in view.results[0].uses]
+    return all(u.name == "tile.convert_layout" and layout_of(u.results[0].type) == "fragment" for u in users)
 
 
 def _inner_of(value: ir.Value) -> int:
