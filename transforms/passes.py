@@ -69,6 +69,7 @@ PASSES = (
     "nvidia/join-loops",
     "nvidia/overlap-matmuls",
     "nvidia/keep-maximum",
+    "nvidia/defer-row-sums",
     "nvidia/persistent-blocks",
     "nvidia/specialize-warps",
     "nvidia/stage-loads",

@@ -17,9 +17,10 @@ from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import ops_of
 from .scalars import emit_scalar, times
-from .thread import Registers, Thread, at, constant, create, f32, places, register_type, shuffled
+from .thread import EQ, Registers, Thread, at, compare, constant, create, f32, places, register_type, select, shuffled
 
 ROWS, COLUMNS = 0, 1
+ALONG = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "row_part": (ROWS,), "column": (COLUMNS,)}
 
 # Combiners that a reduction may end in, with the constant that they leave alone.
 NEUTRAL = {
@@ -30,6 +31,8 @@ NEUTRAL = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
 }
+
+QUAD = (1, 2)  # by which bits of their numbers the threads of a quad differ
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 
@@ -53,9 +56,7 @@ class Elementwise:
         maps = indexing_maps(self.op)
         maps = [*maps, *maps[len(maps) - len(self.op.results) :]]
         for value, m in zip(tiles, maps, strict=True):
-            along = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "column": (COLUMNS,)}.get(
-                layout_of(value.type) or "", ()
-            )
+            along = ALONG.get(layout_of(value.type) or "", ())
             for axis, expression in zip(along, m.results, strict=False):
                 loop = dim_position(expression)
                 if loop is not None and axes.setdefault(loop, axis) != axis:
@@ -73,7 +74,8 @@ class Elementwise:
         op = defining_op(value)
         if op is None:
             layout = layout_of(self.op.operands[value.arg_number].type) if value.owner == self.body else None
-            return layout in ("fragment", "row"), layout in ("fragment", "column")
+            along = ALONG.get(layout or "", ())
+            return ROWS in along, COLUMNS in along
         if op.block != self.body:
             return False, False
         if op.name == "linalg.index":
@@ -190,7 +192,7 @@ class Elementwise:
 
     def _reduce(self, number: int, value: ir.Value) -> Registers:
         result = self.op.results[number]
-        if layout_of(result.type) != "row":
+        if layout_of(result.type) not in ("row", "row_part"):
             raise PassError("only reductions over columns, to a value for each row, are lowered for GPUs", self.op)
         combiner = defining_op(value)
         accumulator = self.body.arguments[len(self.op.operands) - len(self.op.results) + number]
@@ -215,12 +217,12 @@ class Elementwise:
             while len(chains) > 1:
                 chains = [self._combine(combiner, a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
             total = chains[0]
-            for distance in (1, 2):
+            for distance in QUAD if layout_of(result.type) == "row" else ():
                 total = self._combine(combiner, total, shuffled(total, "bfly", distance))
             if product:
                 total = create("arith.mulf", f32(), total, constant(f32(), product[1]))
             values.append(self._combine(combiner, init.values[row], total))
-        return Registers("row", tuple(result.type.shape), values)
+        return Registers(layout_of(result.type) or "", tuple(result.type.shape), values)
 
     def _columns(self) -> int:
         """How many columns a thread has."""
@@ -234,3 +236,20 @@ class Elementwise:
     @staticmethod
     def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
         return create(combiner.name, register_type(a.type), a, b)
+
+
+def whole_rows(tile: Registers) -> Registers:
+    """Rows from their parts in the threads of a quad."""
+    values = []
+    for value in tile.values:
+        for distance in QUAD:
+            value = create("arith.addf", value.type, value, shuffled(value, "bfly", distance))
+        values.append(value)
+    return Registers("row", tile.shape, values)
+
+
+def row_parts(tile: Registers, thread: Thread) -> Registers:
+    """Rows as parts, of which all but the first thread's are 0."""
+    first = compare(EQ, thread.column, thread.zero)
+    values = [select(first, value, constant(value.type, 0.0)) for value in tile.values]
+    return Registers("row_part", tile.shape, values)

@@ -5,7 +5,7 @@ the tensor cores accumulate, thread `lane` has the rows lane/4 and lane/4 + 8, a
 next one. (PTX ISA, "Matrix fragments for mma.m16n8k16" and "wgmma.mma_async.m64nNk16".)
 
     element 4·j + r of a fragment:  row 16·warp + lane/4 + 8·(r/2),  column 8·j + 2·(lane mod 4) + r mod 2
-    element h of a row vector:      row 16·warp + lane/4 + 8·h
+    element h of a row vector:      row 16·warp + lane/4 + 8·h, the same in the four threads of a quad
     element 2·j + b of a column vector:                              column 8·j + 2·(lane mod 4) + b
 
 Floats of 16 bits are f32 in registers: they are rounded where they go to memory, or to the tensor cores.
@@ -155,7 +155,7 @@ class Registers:
             return kind.shape[1] * kind.element_type.width // 64
         if layout == "column":
             return kind.shape[0] // 4
-        return {"row": 2, None: 1}[layout]
+        return {"row": 2, "row_part": 2, None: 1}[layout]
 
 
 def line_bytes(inner: int, width: int) -> int:
@@ -243,7 +243,7 @@ def places(layout: str | None, count: int) -> list[tuple[int | None, int | None]
     """For every scalar of a tile in registers, which of the thread's rows and columns it belongs to."""
     if layout == "fragment":
         return [((e % 4) // 2, 2 * (e // 4) + e % 2) for e in range(count)]
-    if layout == "row":
+    if layout in ("row", "row_part"):
         return [(e, None) for e in range(count)]
     if layout == "column":
         return [(None, e) for e in range(count)]
@@ -255,6 +255,6 @@ def at(layout: str | None, row: int | None, column: int | None) -> int:
     if layout == "fragment":
         assert row is not None and column is not None
         return 4 * (column // 2) + 2 * row + column % 2
-    found = {"row": row, "column": column, None: 0}[layout]
+    found = {"row": row, "row_part": row, "column": column, None: 0}[layout]
     assert found is not None
     return found

@@ -13,7 +13,7 @@ from ..passes import PassError
 from ..rewriting import defining_op, ops_in
 from . import contraction, spread
 from .axes import DYNAMIC, for_body, ops_of
-from .elementwise import Elementwise
+from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
 from .memory import GLOBAL, Access, Memory, copy_to_shared, load_registers, store_element, store_registers
 from .overlap_matmuls import ASYNC
@@ -261,6 +261,10 @@ class Emitter:
     def _convert(self, op: ir.Operation) -> list[Value]:
         source, kind = self.values[op.operands[0]], op.results[0].type
         layout, element = layout_of(kind), str(kind.element_type)
+        if layout == "row":
+            return [whole_rows(self.registers(op.operands[0]))]
+        if layout == "row_part":
+            return [row_parts(self.registers(op.operands[0]), self.thread)]
         if layout == "fragment" and isinstance(source, Shared):
             return [load_fragment(source, kind, self.thread)]
         if layout == "operand_a" and element == "f32":  # in place, as a fragment is
