@@ -198,6 +198,7 @@ def nvidia(
         *(
             [
                 "stage-operands",
+                "split-scales",
                 "mask-padding",
                 "canonicalize",
                 "cse",
@@ -207,6 +208,7 @@ def nvidia(
                 "cse",
                 *(["keep-maximum"] if keep_maximum else []),
                 "defer-row-sums",
+                "balance-functions",
                 f"persistent-blocks{{multiprocessors={multiprocessors}}}",
                 "canonicalize",
                 "cse",

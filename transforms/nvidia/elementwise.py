@@ -108,7 +108,7 @@ class Elementwise:
             return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
         results = self._fused_difference(op, row, column)
         if results is None:
-            results = emit_scalar(op, [self.value(v, row, column) for v in op.operands])
+            results = emit_scalar(op, [self.value(v, row, column) for v in op.operands], column)
         by_row, by_column = self.depends(value)
         place = (row if by_row else None, column if by_column else None)
         for result, emitted in zip(op.results, results, strict=True):
