@@ -78,6 +78,10 @@ class Emitter:
         inits = [self.values[v] for v in list(op.operands)[3:]]
         scalars = [s for v in inits for s in flat(v)]
         bounds = [self.scalar(v) for v in list(op.operands)[:3]]
+        if any(inner.name == "tile.wait_matmuls" for inner in ops_of(for_body(op))):
+            # LLVM would make straight code of a loop that it sees to have one iteration, and ptxas would then not find
+            # registers for two matmuls under way, and serialise them (C7511).
+            bounds[2] = asm("mov.b32 $0, $1;", "=r,r", [bounds[2]], [i32()], effects=False)[0]
         kinds = [v.type for v in scalars]
         loop = ir.Operation.create("scf.for", kinds, [*bounds, *scalars], regions=1)
         block = loop.regions[0].blocks.append(i32(), *kinds, arg_locs=[op.location] * (1 + len(kinds)))
