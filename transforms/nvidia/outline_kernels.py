@@ -248,12 +248,13 @@ class _Outliner:
         return ir.Operation.create("memref.get_global", [kind], [], symbol).result
 
     def _grid(self, body: TileBody, lower, upper, step) -> None:
-        """The induction variables from the number of the block; the last one runs fastest, and backwards.
+        """The induction variables from the number of the block; the last one runs fastest, that of tiles backwards.
 
         Blocks start in the order of their numbers: under a causal mask the last rows, which have most to do, go first.
         """
         block = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
-        last = len(self.inductions) - 1
+        tiled = [d for d, size in enumerate(step) if not isinstance(size, int) or size > 1]
+        last = tiled[-1] if tiled else len(self.inductions) - 1
         for d in reversed(range(len(self.inductions))):
             number = block
             if d or d == last:
