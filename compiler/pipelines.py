@@ -203,6 +203,7 @@ def nvidia(
                 "canonicalize",
                 "cse",
                 "join-loops",
+                "reverse-keys",
                 "overlap-matmuls",
                 "canonicalize",
                 "cse",

@@ -68,6 +68,7 @@ PASSES = (
     "nvidia/split-scales",
     "nvidia/mask-padding",
     "nvidia/join-loops",
+    "nvidia/reverse-keys",
     "nvidia/overlap-matmuls",
     "nvidia/keep-maximum",
     "nvidia/defer-row-sums",
