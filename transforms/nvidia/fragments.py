@@ -9,10 +9,8 @@ from __future__ import annotations
 from ...dialects.mlir import ir
 from ..passes import PassError
 from .contraction import ldmatrix_a
-from .memory import byte_width, to_register
+from .memory import byte_width, from_word
 from .thread import Registers, Shared, Thread, add, asm, constant, create, f32, i32, places
-
-SHORT, BYTE = 16, 8
 
 
 def load_fragment(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> Registers:
@@ -42,12 +40,7 @@ def _unpacked(word: ir.Value, element: ir.Type) -> list[ir.Value]:
         low = create("arith.shli", i32(), word, constant(i32(), 16))
         high = create("arith.andi", i32(), word, constant(i32(), -(1 << 16)))
         return [create("arith.bitcast", f32(), half) for half in (low, high)]
-    short = ir.IntegerType.get_signless(SHORT)
-    upper = create("arith.shrui", i32(), word, constant(i32(), 16))
-    halves = [create("arith.trunci", short, half) for half in (word, upper)]
-    if isinstance(element, ir.FloatType):
-        return [to_register(create("arith.bitcast", element, half), element) for half in halves]
-    return halves
+    return [from_word(half, element) for half in (word, create("arith.shrui", i32(), word, constant(i32(), 16)))]
 
 
 def _words(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[list[ir.Value], list[ir.Value]]:
@@ -61,8 +54,7 @@ def _words(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[lis
         else:
             words = [asm("ld.shared.b32 $0, [$1];", "=r,r", [place], [i32()])[0] for place in (first, second)]
             loaded += words
-        is_float = isinstance(kind.element_type, ir.FloatType)
-        values += [create("arith.bitcast", f32(), word) if is_float else word for word in words]
+        values += [from_word(word, kind.element_type) for word in words]
     return values, loaded
 
 
@@ -79,8 +71,7 @@ def _bytes(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[lis
             text = "{ .reg .b16 t; ld.shared.u8 t, [$1]; cvt.u32.u16 $0, t; }"
             words = [asm(text, "=r,r", [place], [i32()])[0] for place in (first, second)]
             loaded += words
-        byte = ir.IntegerType.get_signless(BYTE)
-        values += [to_register(create("arith.trunci", byte, word), kind.element_type) for word in words]
+        values += [from_word(word, kind.element_type) for word in words]
     return values, loaded
 
 
