@@ -6,6 +6,8 @@ pairs where columns stand side by side. No two rows of a quarter of a warp are i
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from ...dialects.mlir import ir
 from ..passes import PassError
 from .contraction import ldmatrix_a
@@ -19,60 +21,77 @@ def load_fragment(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> Re
     width = byte_width(kind.element_type)
     if width not in loads:
         raise PassError(f"elements of type {kind.element_type} are not read from shared memory", None)
-    values, loaded = loads[width](tile, kind, thread)
-    return Registers("fragment", tuple(kind.shape), values, loaded=loaded)
+    words, loaded = loads[width](tile, kind, thread)
+    return Registers("fragment", tuple(kind.shape), Packed(words, kind.element_type), loaded=loaded)
 
 
-def _halves(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[list[ir.Value], list[ir.Value]]:
-    values: list[ir.Value] = []
+class Packed(list[ir.Value]):
+    """Elements that stay in the words they came in, one or two in each, until they are read: `words` says which, and by
+    how many bits to shift it."""
+
+    def __init__(self, words: Sequence[tuple[ir.Value, int]], element: ir.Type):
+        super().__init__(word for word, _ in words)
+        self.shifts, self.element = [shift for _, shift in words], element
+
+    def __getitem__(self, number):  # type: ignore[override]
+        word, shift = super().__getitem__(number), self.shifts[number]
+        if isinstance(self.element, ir.BF16Type):  # the upper half of an f32
+            bits = (
+                create("arith.andi", i32(), word, constant(i32(), -(1 << 16)))
+                if shift
+                else create("arith.shli", i32(), word, constant(i32(), 16))
+            )
+            return create("arith.bitcast", f32(), bits)
+        shifted = create("arith.shrui", i32(), word, constant(i32(), shift)) if shift else word
+        return from_word(shifted, self.element)
+
+    def __iter__(self) -> Iterator[ir.Value]:
+        return (self[i] for i in range(len(self)))
+
+
+Words = list[tuple[ir.Value, int]]
+
+
+def _halves(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+    words: Words = []
     loaded: list[ir.Value] = []
     for step in range(kind.shape[1] // 16):
-        words = ldmatrix_a(tile, 0, step, thread)
-        loaded.append(words[0])
-        for word in words:
-            values += _unpacked(word, kind.element_type)
-    return values, loaded
+        four = ldmatrix_a(tile, 0, step, thread)
+        loaded.append(four[0])
+        words += [(word, shift) for word in four for shift in (0, 16)]
+    return words, loaded
 
 
-def _unpacked(word: ir.Value, element: ir.Type) -> list[ir.Value]:
-    """The two halves of a word as f32."""
-    if isinstance(element, ir.BF16Type):  # the upper half of an f32
-        low = create("arith.shli", i32(), word, constant(i32(), 16))
-        high = create("arith.andi", i32(), word, constant(i32(), -(1 << 16)))
-        return [create("arith.bitcast", f32(), half) for half in (low, high)]
-    return [from_word(half, element) for half in (word, create("arith.shrui", i32(), word, constant(i32(), 16)))]
-
-
-def _words(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[list[ir.Value], list[ir.Value]]:
-    values: list[ir.Value] = []
+def _words(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+    words: Words = []
     loaded: list[ir.Value] = []
     for row, column in places("fragment", Registers.count(kind))[::2]:
         first, second = (tile.element(*_at(tile, row, column, i, thread)) for i in (0, 1))
         if tile.inner == 1:
-            words = asm("ld.shared.v2.b32 {$0, $1}, [$2];", "=r,=r,r", [first], [i32()] * 2)
-            loaded.append(words[0])
+            pair = asm("ld.shared.v2.b32 {$0, $1}, [$2];", "=r,=r,r", [first], [i32()] * 2)
+            loaded.append(pair[0])
         else:
-            words = [asm("ld.shared.b32 $0, [$1];", "=r,r", [place], [i32()])[0] for place in (first, second)]
-            loaded += words
-        values += [from_word(word, kind.element_type) for word in words]
-    return values, loaded
+            pair = [asm("ld.shared.b32 $0, [$1];", "=r,r", [place], [i32()])[0] for place in (first, second)]
+            loaded += pair
+        words += [(word, 0) for word in pair]
+    return words, loaded
 
 
-def _bytes(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[list[ir.Value], list[ir.Value]]:
-    values: list[ir.Value] = []
+def _bytes(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+    words: Words = []
     loaded: list[ir.Value] = []
     for row, column in places("fragment", Registers.count(kind))[::2]:
         first, second = (tile.element(*_at(tile, row, column, i, thread)) for i in (0, 1))
         if tile.inner == 1:
             (word,) = asm("{ .reg .b16 t; ld.shared.u16 t, [$1]; cvt.u32.u16 $0, t; }", "=r,r", [first], [i32()])
-            words = [word, create("arith.shrui", i32(), word, constant(i32(), 8))]
+            words += [(word, 0), (word, 8)]
             loaded.append(word)
         else:
             text = "{ .reg .b16 t; ld.shared.u8 t, [$1]; cvt.u32.u16 $0, t; }"
-            words = [asm(text, "=r,r", [place], [i32()])[0] for place in (first, second)]
-            loaded += words
-        values += [from_word(word, kind.element_type) for word in words]
-    return values, loaded
+            pair = [asm(text, "=r,r", [place], [i32()])[0] for place in (first, second)]
+            words += [(word, 0) for word in pair]
+            loaded += pair
+    return words, loaded
 
 
 def _at(tile: Shared, row: int | None, column: int | None, i: int, thread: Thread) -> tuple[ir.Value, ir.Value]:
