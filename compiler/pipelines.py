@@ -209,7 +209,6 @@ def nvidia(
                 "cse",
                 *(["keep-maximum"] if keep_maximum else []),
                 "defer-row-sums",
-                "balance-functions",
                 f"persistent-blocks{{multiprocessors={multiprocessors}}}",
                 "canonicalize",
                 "cse",

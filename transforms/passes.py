@@ -72,7 +72,6 @@ PASSES = (
     "nvidia/overlap-matmuls",
     "nvidia/keep-maximum",
     "nvidia/defer-row-sums",
-    "nvidia/balance-functions",
     "nvidia/persistent-blocks",
     "nvidia/specialize-warps",
     "nvidia/stage-loads",

@@ -81,7 +81,7 @@ CASES = {
     "bias_dynamic": Attention(200, 304, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, dynamic=True),
     "mask_staged": Attention(200, 304, 128, 128, mask=True, scale=0.1),
     "mask_staged_few_keys": Attention(200, 48, 64, 64, mask=True, scale=0.125),
-    # Powers of 2 that are polynomials, also of what is far below and above the first maximum.
+    # Caps, also such that scores are far below and above the first maximum.
     "softcap_causal": Attention(200, 300, 64, 64, element="f16", softcap=20.0, causal=True, scale=0.3),
     "softcap_bf16": Attention(200, 600, 64, 64, softcap=20.0, scale=0.3),
     "softcap_wide": Attention(200, 600, 128, 128, element="f16", softcap=300.0, scale=20.0),

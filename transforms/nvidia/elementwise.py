@@ -17,7 +17,21 @@ from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import ops_of
 from .scalars import emit_scalar, times
-from .thread import EQ, Registers, Thread, at, compare, constant, create, f32, places, register_type, select, shuffled
+from .thread import (
+    EQ,
+    Registers,
+    Thread,
+    add,
+    at,
+    compare,
+    constant,
+    create,
+    f32,
+    places,
+    register_type,
+    select,
+    shuffled,
+)
 
 ROWS, COLUMNS = 0, 1
 ALONG = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "row_part": (ROWS,), "column": (COLUMNS,)}
@@ -46,7 +60,7 @@ class Elementwise:
         self.op, self.operands, self.thread, self.outer = op, list(operands), thread, outer
         self.body = op.regions[0].blocks[0]
         self.axes = self._axes_of_loops()
-        self._values: dict[tuple[ir.Value, Place], ir.Value] = {}
+        self._values: dict[tuple[ir.Value, tuple], ir.Value] = {}
         self._depends: dict[ir.Value, tuple[bool, bool]] = {}
 
     def _axes_of_loops(self) -> list[int]:
@@ -106,14 +120,54 @@ class Elementwise:
         if op.name == "linalg.index":
             axis = self.axes[ir.IntegerAttr(op.attributes["dim"]).value]
             return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
-        results = self._fused_difference(op, row, column)
+        results = self._fused_difference(op, row, column) or self._distance(op, row, column)
         if results is None:
-            results = emit_scalar(op, [self.value(v, row, column) for v in op.operands], column)
+            results = emit_scalar(op, [self.value(v, row, column) for v in op.operands])
         by_row, by_column = self.depends(value)
         place = (row if by_row else None, column if by_column else None)
         for result, emitted in zip(op.results, results, strict=True):
             self._values[(result, place)] = emitted
         return self._values[(value, place)]
+
+    # Distances of rows from columns.
+
+    def _distance(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
+        """A sum or difference of a row's and a column's number, as one value for the thread and a constant for the
+        element: all elements of a diagonal share it, and what is computed from it. None where `op` is none."""
+        if op.name not in ("arith.addi", "arith.subi") or not all(self.depends(op.results[0])):
+            return None
+        parts = [self._origin(v, row, column) for v in op.operands]
+        if None in parts:
+            return None
+        (a, first), (b, second) = parts  # type: ignore[misc]
+        key = (op.results[0], ("distance",))
+        if key not in self._values:
+            self._values[key] = create(op.name, a.type, a, b)
+        return [add(self._values[key], first + second if op.name == "arith.addi" else first - second)]
+
+    def _origin(self, value: ir.Value, row: int | None, column: int | None) -> tuple[ir.Value, int] | None:
+        """A number that depends on the row or the column alone, as it is in the thread's first one, and how much more
+        it is here; None for other numbers."""
+        op = defining_op(value)
+        by_row, by_column = self.depends(value)
+        if op is None or op.block != self.body or by_row == by_column:
+            return None
+        if op.name == "linalg.index":
+            axis = ROWS if by_row else COLUMNS
+            first, here = self.thread.place(axis, 0), row if by_row else column
+            assert here is not None
+            return first, self.thread.distance(axis, here)
+        if op.name != "arith.addi" or not any(self.depends(v) == (False, False) for v in op.operands):
+            return None
+        moving = next(i for i, v in enumerate(op.operands) if self.depends(v) != (False, False))
+        origin = self._origin(op.operands[moving], row, column)
+        if origin is None:
+            return None
+        key = (value, ("origin",))
+        if key not in self._values:
+            other = self.value(op.operands[1 - moving], None, None)
+            self._values[key] = create("arith.addi", other.type, origin[0], other)
+        return self._values[key], origin[1]
 
     # Tiles that are products with a constant.
 

@@ -16,17 +16,7 @@ from typing import Any
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ..passes import PassError
-from .thread import NARROW, asm, constant, create, f32, i32, register_type
-
-POLYNOMIAL = "tile.polynomial"  # of a power: in how many of 8 columns it is one, and its degree
-EIGHTHS = 8
-
-# 2^f as 1 + c₁·f + c₂·f² + …, |f| ≤ 1/2, by degree: of least relative error, 1.0e-4 and 2.8e-6.
-POWERS_OF_2 = {
-    3: (0.693282927, 0.242210959, 0.0550089311),
-    4: (0.693124193, 0.240240986, 0.0559064246, 0.0095828531),
-}
-ROUNDING = 1.5 * 2**23  # added to a number of less than 2^22, rounds it to an integer, which is in the lowest bits then
+from .thread import NARROW, asm, constant, create, f32, register_type
 
 KEPT = ("arith.", "math.absf", "math.fma", "math.floor", "math.ceil", "math.copysign", "math.sqrt")
 FREEDOM = {"arith.mulf": "contract,reassoc", "arith.addf": "contract", "arith.subf": "contract"}
@@ -43,26 +33,6 @@ def approx(instruction: str) -> Callable[[ir.Value], ir.Value]:
 exp2, log2, fast_tanh, rsqrt = (
     approx(f"{name}.f32") for name in ("ex2.approx.ftz", "lg2.approx", "tanh.approx", "rsqrt.approx")
 )
-
-
-def polynomial_exp2(x: ir.Value, degree: int) -> ir.Value:
-    """2^x without the unit for functions: 2^n·p(x − n), n the nearest integer.
-
-    Below 2^-126 it is 0, and infinite from 2^128 on: n = −127 and n = 128 are the exponents of f32 that mean so.
-    """
-
-    def add(a: ir.Value, b: ir.Value | float) -> ir.Value:
-        return create("arith.addf", f32(), a, b if isinstance(b, ir.Value) else constant(f32(), b))
-
-    low = create("arith.maximumf", f32(), x, constant(f32(), -127.0))
-    inside = create("arith.minimumf", f32(), low, constant(f32(), 128.0))
-    rounded = add(inside, ROUNDING + 127)
-    fraction = create("arith.subf", f32(), inside, add(rounded, -ROUNDING - 127))
-    power = constant(f32(), POWERS_OF_2[degree][-1])
-    for coefficient in (*POWERS_OF_2[degree][-2::-1], 1.0):
-        power = create("math.fma", f32(), power, fraction, constant(f32(), coefficient))
-    bits = create("arith.shli", i32(), create("arith.bitcast", i32(), rounded), constant(i32(), 23))
-    return create("arith.mulf", f32(), power, create("arith.bitcast", f32(), bits))
 
 
 def times(x: ir.Value, factor: float) -> ir.Value:
@@ -94,8 +64,8 @@ EMITTERS: dict[str, Callable[..., ir.Value]] = {
 }
 
 
-def emit_scalar(op: ir.Operation, operands: Sequence[Any], column: int | None = None) -> list[ir.Value]:
-    """The results of a scalar op on registers; a memref is a `memory.Memory`. `column`: of an element of a tile."""
+def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
+    """The results of a scalar op on registers; a memref is a `memory.Memory`."""
     for value in (*op.operands, *op.results):
         if isinstance(value.type, ir.FloatType) and not isinstance(value.type, (*NARROW, ir.F32Type)):
             raise PassError(f"{value.type} is not computed with on GPUs: use f32, f16 or bf16", op)
@@ -108,10 +78,6 @@ def emit_scalar(op: ir.Operation, operands: Sequence[Any], column: int | None = 
         return [_constant(op)]
     if op.name == "math.tanh":
         return [tanh(op, *operands)]
-    if column is not None and _is_polynomial(op, column):
-        factor = 1.0 if op.name == "math.exp2" else math.log2(math.e)
-        x = operands[0] if factor == 1.0 else times(operands[0], factor)
-        return [polynomial_exp2(x, list(ir.DenseI64ArrayAttr(op.attributes[POLYNOMIAL]))[1])]
     divisor = constant_value(op.operands[1]) if op.name == "arith.divf" else None
     if divisor and math.isfinite(divisor):
         return [times(operands[0], 1 / divisor)]
@@ -124,13 +90,6 @@ def emit_scalar(op: ir.Operation, operands: Sequence[Any], column: int | None = 
         attributes["fastmath"] = ir.Attribute.parse(f"#arith.fastmath<{FREEDOM[op.name]}>")
     kinds = [register_type(r.type) for r in op.results]
     return list(ir.Operation.create(op.name, kinds, list(operands), attributes).results)
-
-
-def _is_polynomial(op: ir.Operation, column: int) -> bool:
-    if POLYNOMIAL not in op.attributes:
-        return False
-    count, _ = list(ir.DenseI64ArrayAttr(op.attributes[POLYNOMIAL]))
-    return (column + 1) * count // EIGHTHS != column * count // EIGHTHS  # evenly spread
 
 
 def _resized(value: ir.Value, kind: ir.Type, signed: bool) -> ir.Value:

@@ -236,7 +236,12 @@ class Thread:
 
     def place(self, axis: int, number: int) -> ir.Value:
         """The row (axis 0) of half `number`, or the column (axis 1) of a column vector's element `number`."""
-        return add(self.row, 8 * number) if axis == 0 else add(self.column, 8 * (number // 2) + number % 2)
+        return add(self.row if axis == 0 else self.column, self.distance(axis, number))
+
+    @staticmethod
+    def distance(axis: int, number: int) -> int:
+        """How far that row or column is from the thread's first one."""
+        return 8 * number if axis == 0 else 8 * (number // 2) + number % 2
 
 
 def places(layout: str | None, count: int) -> list[tuple[int | None, int | None]]:

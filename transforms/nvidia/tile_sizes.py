@@ -15,10 +15,10 @@ unless a mask by position cuts them, or many of the last tile's queries would be
 128, shared memory holds two stages of 80 keys. 64 keys are better there under a mask by position, whose tiles end where
 those of queries do. All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 
-Where a bias or mask comes from memory, as many keys as fill rows of 128 bytes in shared memory, for which there is room
-beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take four bytes. Where the copy engine
-cannot bring it (``stage-operands``), 64: what each thread loads by itself takes registers. Batch entries and heads that
-share the bias are the innermost loop of the grid, so that it comes from memory once for all of them.
+Where a bias or mask of keys comes from memory, as many keys as fill rows of 128 bytes in shared memory, for which there
+is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take four bytes. Where the copy
+engine cannot bring it (``stage-operands``), 64: what each thread loads by itself takes registers. Batch entries and
+heads that share the bias are the innermost loop of the grid, so that it comes from memory once for all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
     if not aligned or few:
         return _choose(attention, TILES_BY_HEAD)
-    others = _other_tensors(attention)
+    others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
         staged = all(_is_staged(v, attention) for v in others)
         sizes, order = _choose(attention, STAGED_HOPPER_TILES_BY_HEAD if staged else CROWDED_HOPPER_TILES_BY_HEAD)
@@ -91,26 +91,29 @@ def _inputs(op: ir.Operation) -> list[tuple[ir.Value, int]]:
     return [(v, i) for i, v in enumerate(operands) if i and isinstance(v.type, ir.RankedTensorType)]
 
 
-def _other_tensors(attention: Attention) -> list[ir.Value]:
-    """The tensors that scores come together with, before softmax."""
-    return [value for op in _between(attention) for value, _ in _inputs(op)]
+def _other_tensors(attention: Attention) -> list[tuple[ir.Value, set[int]]]:
+    """The tensors that scores come together with, before softmax, and along which loops of the second matmul they
+    change; all of them where that cannot be told."""
+    of_scores = [dim_position(e) for e in indexing_maps(attention.root)[0].results]
+    found: list[tuple[ir.Value, set[int]]] = []
+    for op in _between(attention):
+        rank = len(iterator_types(op)) if is_structured(op) else 0
+        known = rank == len(of_scores) and indexing_maps(op)[-1] == ir.AffineMap.get_identity(rank)
+        for value, number in _inputs(op):
+            dims = set(range(len(iterator_types(attention.root))))
+            if known:
+                places = zip(indexing_maps(op)[number].results, value.type.shape, strict=True)
+                at = {dim_position(e) for e, extent in places if extent != 1}
+                dims = {loop for d in at if d is not None and (loop := of_scores[d]) is not None}
+            found.append((value, dims))
+    return found
 
 
 def _shared_loops(attention: Attention, extents: Sequence[int | None]) -> list[int]:
     """The loops of batch and heads along which all tensors that scores come together with stay the same."""
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
-    of_scores = [dim_position(e) for e in indexing_maps(attention.root)[0].results]
-    used: set[int | None] = set()
-    for op in _between(attention):
-        rank = len(iterator_types(op)) if is_structured(op) else 0
-        if not _inputs(op):
-            continue
-        if rank != len(of_scores) or indexing_maps(op)[-1] != ir.AffineMap.get_identity(rank):
-            return []
-        for value, number in _inputs(op):
-            places = zip(indexing_maps(op)[number].results, value.type.shape, strict=True)
-            used |= {of_scores[d] for e, n in places if n != 1 and (d := dim_position(e)) is not None}
+    used = {d for _, dims in _other_tensors(attention) for d in dims}
     return [d for d in loops.batch + loops.m[:-1] if d not in used and extents[d] != 1]
 
 
