@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --reverse-keys | FileCheck %s
 
-// Tiles of keys are taken from the last to the first; a loop without two matmuls stays.
+// Tiles of keys are taken from the last to the first where scores depend on the query's place; other loops stay.
 
 // CHECK-LABEL: gpu.func @loop
 // CHECK:         %[[SPAN:.*]] = arith.subi %[[UPPER:.*]], %[[LOWER:.*]] : index
@@ -19,6 +19,7 @@
 #lhs = affine_map<(i, j, d) -> (i, d)>
 #rhs = affine_map<(i, j, d) -> (j, d)>
 #out = affine_map<(i, j, d) -> (i, j)>
+#id = affine_map<(i, j) -> (i, j)>
 #vmap = affine_map<(i, j, d) -> (d, j)>
 gpu.module @kernels {
   gpu.func @loop(%k: memref<?x32xf16, strided<[?, 1]>>, %v: memref<?x32xf16, strided<[?, 1]>>, %m: memref<?xf32>, %lower: index, %upper: index) kernel {
@@ -38,6 +39,16 @@ gpu.module @kernels {
         %yw = arith.extf %y : f16 to f32
         %xy = arith.mulf %xw, %yw : f32
         %t = arith.addf %z, %xy : f32
+        linalg.yield %t : f32
+      } -> tensor<64x16xf32, "fragment">
+      %e = tensor.empty() : tensor<64x16xf32, "fragment">
+      %biased = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%s : tensor<64x16xf32, "fragment">) outs(%e : tensor<64x16xf32, "fragment">) {
+      ^bb0(%x: f32, %z: f32):
+        %row = linalg.index 0 : index
+        %int = arith.index_cast %row : index to i32
+        %float = arith.sitofp %int : i32 to f32
+        %t = arith.subf %x, %float : f32
         linalg.yield %t : f32
       } -> tensor<64x16xf32, "fragment">
       %vt = tile.load (%v, %j, %c0, %c16, %c32) {dims = [0, 1]} : (memref<?x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<16x32xf16, "shared">)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
 from ..passes import Pass
 from ..rewriting import ops_in
@@ -30,16 +31,22 @@ class ReverseKeys(Pass):
     Sums of exponentials are the same in any order. What differs is the first tile, whose maximum ``keep-maximum``
     keeps: under a causal mask the keys next to the query are the likeliest to matter, and with a bias that falls with
     their distance (ALiBi) they have the largest scores. For kernels whose loads the copy engine does, and loops of two
-    matmuls.
+    matmuls in which scores depend on where a query is.
     """
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
             if bulk_copies(kernel):
                 for loop in ops_in(kernel, "scf.for"):
-                    if len([o for o in ops_of(for_body(loop)) if is_contraction(o)]) == 2:
+                    matmuls = [o for o in ops_of(for_body(loop)) if is_contraction(o)]
+                    if len(matmuls) == 2 and any(map(_is_of_rows, ops_in(loop, "linalg.index"))):
                         with loop.location:
                             _reverse(loop)
+
+
+def _is_of_rows(index: ir.Operation) -> bool:
+    """Whether it is the number of a row, in an op on tiles of scores."""
+    return ir.IntegerAttr(index.attributes["dim"]).value == 0 and len(iterator_types(index.parent.operation)) == 2
 
 
 def _reverse(loop: ir.Operation) -> None:
