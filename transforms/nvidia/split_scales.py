@@ -18,16 +18,17 @@ from .bulk_copies import bulk_copies
 
 @dataclass(frozen=True)
 class SplitScales(Pass):
-    """The last product of what is computed of scores becomes an op of its own, and masks apply to what it multiplies::
+    """Masks apply to scores before they are scaled, and the scale becomes an op of its own::
 
-        %x = linalg.generic … ins(%s) { select(dead, −inf, tanh(s · 0.1) · 14.4) }
+        %x = linalg.generic … ins(%s) { select(dead, −inf, s · 0.18) }
       becomes
-        %t = linalg.generic … ins(%s) { select(dead, −inf, tanh(s · 0.1)) }
-        %x = linalg.generic … ins(%t) { t · 14.4 }
+        %t = linalg.generic … ins(%s) { select(dead, −inf, s) }
+        %x = linalg.generic … ins(%t) { t · 0.18 }
 
-    Scaled tiles are seldom needed themselves: 14.4·t − m is one instruction (``elementwise``). With the mask behind it,
-    a product could not become part of what follows. For kernels whose loads the copy engine does, where the mask
-    may get a branch of its own (``join-loops``, which does the same for scales of scores alone).
+    Scaled tiles are seldom needed themselves: 0.18·t − m is one instruction (``elementwise``). With the mask behind it,
+    the product could not become part of what follows. For kernels whose loads the copy engine does, where the mask may
+    get a branch of its own (``join-loops``). What goes through functions first stays: tanh(s)·c and the mask together
+    hide behind the functions.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -65,8 +66,8 @@ def _split(op: ir.Operation) -> None:
     if at is None:
         return
     element, factor = product.operands[at], constant_value(product.operands[1 - at])
-    if user == terminator and defining_op(element) is None:
-        return  # nothing but the product
+    if user == terminator or defining_op(element) is not None:
+        return  # nothing but the product, or the product of what is computed
     user.operands[number] = element
     product.erase()
     following = ops_of(op.block)[ops_of(op.block).index(op) + 1]
