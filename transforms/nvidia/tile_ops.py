@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps
@@ -78,7 +79,7 @@ class Emitter:
         inits = [self.values[v] for v in list(op.operands)[3:]]
         scalars = [s for v in inits for s in flat(v)]
         bounds = [self.scalar(v) for v in list(op.operands)[:3]]
-        if any(inner.name == "tile.wait_matmuls" for inner in ops_of(for_body(op))):
+        if any(inner.name == "tile.wait_matmuls" for inner in ops_of(for_body(op))) and not _goes_round(op):
             # LLVM would make straight code of a loop that it sees to have one iteration, and ptxas would then not find
             # registers for two matmuls under way, and serialise them (C7511).
             bounds[2] = asm("mov.b32 $0, $1;", "=r,r", [bounds[2]], [i32()], effects=False)[0]
@@ -331,6 +332,12 @@ class Emitter:
             return [tile]
         values = contraction.wait_matmuls(tile.values, op.opview.pending.value)
         return [Registers(tile.layout, tile.shape, values)]
+
+
+def _goes_round(loop: ir.Operation) -> bool:
+    """Whether a loop is known to have more than one iteration."""
+    lower, upper, step = (constant_value(v) for v in list(loop.operands)[:3])
+    return None not in (lower, upper, step) and upper - lower > step
 
 
 HANDLERS = {
