@@ -34,6 +34,8 @@ class Packed(list[ir.Value]):
         self.shifts, self.element = [shift for _, shift in words], element
 
     def __getitem__(self, number):  # type: ignore[override]
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
         word, shift = super().__getitem__(number), self.shifts[number]
         if isinstance(self.element, ir.BF16Type):  # the upper half of an f32
             bits = (

@@ -190,7 +190,7 @@ class _Kernel:
                 raise PassError(
                     f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
                 )
-            inner = self.inner[value]
+            inner = self.inner.get(value, 1)
             self.values[value] = Shared(add(address, offset), tuple(shape), inner, width)
             offset += stages * Shared.bytes(shape[1 - inner], shape[inner], width)
         return offset + ALIGNMENT
