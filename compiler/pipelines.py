@@ -203,23 +203,25 @@ def nvidia(
         "cse",
         *(
             [
+                "stage-operands",
+                "split-scales",
                 "mask-padding",
                 "canonicalize",
                 "cse",
                 "join-loops",
+                "reverse-keys",
                 "overlap-matmuls",
                 "canonicalize",
                 "cse",
                 *(["keep-maximum"] if keep_maximum else []),
+                "defer-row-sums",
                 f"persistent-blocks{{multiprocessors={multiprocessors}}}",
                 "canonicalize",
                 "cse",
                 f"specialize-warps{{stages={stages}}}",
             ]
             if copy_engine
-            else ["overlap-matmuls{engine=0}"]
-            if arch == "sm_90a"
-            else []
+            else [*(["overlap-matmuls{engine=0}"] if arch == "sm_90a" else []), "defer-row-sums"]
         ),
         "stage-loads",  # what no copy engine does
         "canonicalize",

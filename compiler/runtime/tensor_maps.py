@@ -11,8 +11,19 @@ from .cuda_driver import driver
 
 BYTES = 128
 ALIGNMENT = 64
-TYPES = {"f16": (6, 2), "bf16": (9, 2)}  # CU_TENSOR_MAP_DATA_TYPE_*, and bytes of an element
-INTERLEAVE_NONE, SWIZZLE_128B, PROMOTION_L2_128B, FILL_ZERO = 0, 3, 2, 0
+# CU_TENSOR_MAP_DATA_TYPE_*, and bytes of an element.
+TYPES = {
+    "f16": (6, 2),
+    "bf16": (9, 2),
+    "f32": (7, 4),
+    "i1": (0, 1),
+    "i8": (0, 1),
+    "f8E4M3FN": (0, 1),
+    "i16": (1, 2),
+    "i32": (2, 4),
+}
+SWIZZLES = {32: 1, 64: 2, 128: 3}  # CU_TENSOR_MAP_SWIZZLE_*, by the bytes of a row in shared memory
+INTERLEAVE_NONE, PROMOTION_L2_128B, FILL_ZERO = 0, 2, 0
 
 
 class TensorMap:
@@ -29,6 +40,7 @@ class TensorMap:
         steps = [16 if n == 1 else s * size for n, s in zip(sizes, strides, strict=True)]
         self.strides = (ctypes.c_uint64 * max(self.rank - 1, 1))(*reversed(steps[:-1]))
         self.box = (ctypes.c_uint32 * self.rank)(*reversed(box))
+        self.swizzle = SWIZZLES[box[-1] * size]
         self.ones = (ctypes.c_uint32 * self.rank)(*[1] * self.rank)
 
     def point(self, address: int) -> bool:
@@ -47,7 +59,7 @@ class TensorMap:
             self.box,
             self.ones,
             INTERLEAVE_NONE,
-            SWIZZLE_128B,
+            self.swizzle,
             PROMOTION_L2_128B,
             FILL_ZERO,
         )

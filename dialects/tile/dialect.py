@@ -30,6 +30,7 @@ LAYOUTS = {
     "fragment": "m × n: registers, as the tensor cores accumulate; 16 rows a warp, a quad of threads holds a row",
     "operand_a": "m × k: registers, as the tensor cores take the left operand; 16-bit, or f32 as in a fragment",
     "row": "m: registers, an element per row, the same in all threads of a quad",
+    "row_part": "m: registers, parts of an element per row, which add up to it over the quad's threads",
     "column": "n: registers, the elements of the columns that a thread has in a fragment",
     "spread": "n × k or k × n, computed: elements are made where they are stored to shared memory, 16 bytes a thread",
     "shared": "shared memory, rows of 128 bytes with their 16-byte pieces permuted, free of bank conflicts",

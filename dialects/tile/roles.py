@@ -37,9 +37,10 @@ def is_tensor_map(kind: ir.Type) -> bool:
 
 def tensor_map_type(rows: int, columns: int, element: ir.Type) -> ir.Type:
     """The type of a map from which boxes of rows × columns are copied, in the permutation of the layout "shared"."""
+    swizzle = columns * max(element.width // 8, 1)
     return ir.Type.parse(
-        f"{MAP_TYPE}<tensor = memref<{rows}x{columns}x{element}, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, "
-        "oob = zero, interleave = none>"
+        f"{MAP_TYPE}<tensor = memref<{rows}x{columns}x{element}, 3>, swizzle = swizzle_{swizzle}b, "
+        "l2promo = l2promo_128b, oob = zero, interleave = none>"
     )
 
 

@@ -14,7 +14,8 @@ class NarrowAttention:
     """softmax(mod(Q·Kᵀ))·V of f16 or bf16, scores in f32.
 
     `batch`: leading dimensions. `groups`: queries per key head, as a dimension of Q after `batch` (GQA). `bias`: the
-    dimensions of an added bias among "b" (batch), "m" and "k". `transposed`: K is stored d × keys. `out`: the type of
+    dimensions of an added bias among "b" (batch), "g", "m" and "k"; the last two change places in memory where it is
+    `bias_transposed`. `transposed`: K is stored d × keys. `out`: the type of
     the result. `stored`: the type of K and V in memory, cast to `element` before use. `key_scale`: K is multiplied by a
     factor for each key, `value_bias`: a row is added to V. `page`: K and V are in pages of so many keys, which a table
     for each entry of the batch lists.
@@ -34,6 +35,7 @@ class NarrowAttention:
     softcap: float = 0.0
     bias: str = ""
     bias_element: str = "f32"
+    bias_transposed: bool = False
     mask: bool = False
     transposed: bool = False
     dynamic: bool = False
@@ -151,6 +153,11 @@ class _Text:
     def pool(self, column: str) -> str:
         return shape_of([None, self.g.page, self.sizes[column]], self.g.stored or self.g.element)
 
+    @property
+    def stored_bias(self) -> list[str]:
+        dims = [d for d in [*self.rows, "k"] if d[0] in self.g.bias]
+        return [*dims[:-2], *reversed(dims[-2:])] if self.g.bias_transposed else dims
+
     def modified(self) -> str:
         """What stands between the first matmul and softmax, as one element-wise op."""
         g, dims = self.g, [*self.rows, "k"]
@@ -169,7 +176,14 @@ class _Text:
             last = "%c2"
         if g.bias:
             bias_dims = [d for d in dims if d[0] in g.bias]
-            ins.append(("bias", bias_dims, g.bias_element))
+            bias = "bias"
+            if g.bias_transposed:
+                bias = "bias_straight"
+                self.empty(f"{bias}_e", bias_dims, g.bias_element)
+                stored = ("bias", self.stored_bias, g.bias_element)
+                body_of_move = [f"linalg.yield %x0 : {g.bias_element}"]
+                self.generic(bias, bias_dims, [stored], (f"{bias}_e", bias_dims, g.bias_element), body_of_move)
+            ins.append((bias, bias_dims, g.bias_element))
             if g.bias_element != "f32":
                 body.append(f"%bf = arith.extf %x{len(ins) - 1} : {g.bias_element} to f32")
             value = "%bf" if g.bias_element != "f32" else f"%x{len(ins) - 1}"
@@ -211,7 +225,7 @@ class _Text:
         if g.value_bias:
             arguments.append(("value_bias", ["e"], "f32"))
         if g.bias:
-            arguments.append(("bias", [d for d in [*rows, "k"] if d[0] in g.bias], g.bias_element))
+            arguments.append(("bias", self.stored_bias, g.bias_element))
         if g.mask:
             arguments.append(("mask", [*self.b, "m", "k"], "i1"))
         if g.dynamic:

@@ -60,6 +60,31 @@ CASES = {
     "pages": Attention(70, 150, 64, 64, page=16),
     "pages_f8": Attention(1, 300, 128, 128, page=64, stored="f8E4M3FN", element="f16"),
     "pages_odd": Attention(70, 90, 36, 20, page=7, causal=True),
+    # Biases and masks that the copy engine brings, of every width, and next to what else there is.
+    "bias_staged": Attention(200, 304, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
+    "bias_staged_f32": Attention(130, 308, 64, 64, bias="bmk", scale=0.125, softcap=20.0),
+    "bias_staged_f16": Attention(333, 264, 128, 128, element="f16", bias="mk", bias_element="f16", scale=0.1),
+    "bias_staged_f8": Attention(200, 320, 64, 64, bias="bmk", bias_element="f8E4M3FN", scale=0.125),
+    "bias_staged_causal": Attention(300, 304, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, causal=True),
+    "bias_and_mask": Attention(
+        400, 400, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, mask=True, causal=True, window=170
+    ),
+    "bias_staged_d256": Attention(200, 304, 256, 256, bias="bmk", bias_element="bf16", scale=0.06),
+    "bias_staged_d256_f32": Attention(200, 304, 256, 256, bias="bmk", scale=0.06),
+    "bias_groups": Attention(
+        150, 208, 64, 64, batch=(2, 2), groups=3, bias="gmk", bias_element="bf16", scale=0.125, causal=True
+    ),
+    "bias_few_keys": Attention(300, 40, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
+    "bias_transposed": Attention(304, 200, 64, 64, bias="bmk", bias_element="bf16", bias_transposed=True, scale=0.125),
+    "bias_transposed_f32": Attention(304, 200, 64, 64, bias="bmk", bias_transposed=True, scale=0.125),
+    "bias_unaligned": Attention(200, 301, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
+    "bias_dynamic": Attention(200, 304, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, dynamic=True),
+    "mask_staged": Attention(200, 304, 128, 128, mask=True, scale=0.1),
+    "mask_staged_few_keys": Attention(200, 48, 64, 64, mask=True, scale=0.125),
+    # Caps, also such that scores are far below and above the first maximum.
+    "softcap_causal": Attention(200, 300, 64, 64, element="f16", softcap=20.0, causal=True, scale=0.3),
+    "softcap_bf16": Attention(200, 600, 64, 64, softcap=20.0, scale=0.3),
+    "softcap_wide": Attention(200, 600, 128, 128, element="f16", softcap=300.0, scale=20.0),
     "masked_rows": Attention(300, 100, 64, 64, causal=True, window=20),
 }
 
@@ -163,6 +188,16 @@ GRAPHS = {
     "packed": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="3hd", input_layout="bshd"),
     "groups": Graph(heads=2, queries=120, keys=200, element="f16", groups=((20, 50), (100, 150)), window=(None, 0)),
     "mask": Graph(batch=2, heads=2, queries=70, keys=90, element="f16", mask="qk"),
+    "bias_shared": Graph(batch=2, heads=3, queries=700, keys=704, element="f16", bias="qk"),
+    "bias_shared_causal": Graph(batch=2, heads=3, queries=700, keys=704, element="f16", bias="qk", window=(None, 0)),
+    "bias_of_heads": Graph(batch=3, heads=2, queries=700, keys=704, element="bf16", bias="hqk", window=(None, 0)),
+    "bias_of_batch": Graph(batch=2, heads=3, queries=700, keys=704, element="bf16", bias="bqk", window=(-300, 0)),
+    "bias_of_all": Graph(batch=2, heads=3, queries=300, keys=304, head_size=128, element="bf16", bias="bhqk"),
+    "mask_of_batch": Graph(batch=2, heads=3, queries=300, keys=304, element="f16", mask="bqk"),
+    "mask_of_keys": Graph(batch=2, heads=3, queries=300, keys=304, element="f16", mask="bk"),
+    "bias_in_groups": Graph(
+        batch=2, heads=8, heads_kv=2, queries=300, keys=304, element="f16", bias="hqk", window=(None, 0)
+    ),
 }
 
 # What is decoded, and statistics, with and without keys split into parts.

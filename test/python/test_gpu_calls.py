@@ -264,6 +264,13 @@ def test_kernels_and_machine_code_are_kept(monkeypatch, tmp_path):
         assert third.calls["ptxas"] == 1
 
 
+def test_kernels_that_share_out_registers_are_not_linked():
+    """ptxas gives linked kernels the registers that they start with."""
+    with fake_driver(capability=(9, 0)) as fake:
+        compile(graph(), target="nvidia", arch="sm_90a", split_keys=1)(*(np.zeros(s, np.float16) for s in (Q, K, V)))
+        assert fake.calls["cuLinkComplete"] == 0 and b"setmaxnreg" in fake.loaded[0]
+
+
 def test_programs_are_plain():
     kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
     program = kernel._runtime.image.program

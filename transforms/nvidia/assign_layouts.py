@@ -12,7 +12,7 @@ from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from .axes import COLUMN, ROW, Axes
 
-FUNCTIONS = ("math.tanh", "math.log", "math.log2", "math.sqrt", "math.rsqrt")
+CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
 LAYOUT_OF_ROLES = {(ROW, COLUMN): "fragment", (ROW,): "row", (COLUMN,): "column"}
 
 
@@ -46,9 +46,10 @@ class AssignLayouts(Pass):
 
 
 def _is_crowded(kernel: ir.Operation) -> bool:
-    """Whether scores go through functions that take registers, or come together with another tile from memory."""
+    """Whether scores go through functions that take registers, come together with positions as numbers (ALiBi), or with
+    another tile from memory."""
     for op in ops_in(kernel, "linalg.generic"):
-        if any(o.name in FUNCTIONS for o in ops_in(op, "math.")):
+        if any(o.name in CROWDING for o in ops_in(op)):
             return True
         loads = [defining_op(v) for v in op.operands]
         if not is_contraction(op) and any(

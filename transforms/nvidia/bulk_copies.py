@@ -13,11 +13,12 @@ from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling import Index
 from ..linear import linear, minima
 from ..rewriting import ops_in
+from .memory import byte_width
+from .thread import line_bytes
 from .values import has_dense_rows
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 LARGEST_BOX = 256
-LINE = 64  # columns of 16 bits in a row of 128 bytes
 
 
 def is_staged(op: ir.Operation) -> bool:
@@ -40,10 +41,16 @@ class BulkCopy:
         return self.dims.index(self.memory.type.rank - 1)
 
     @property
+    def line(self) -> int:
+        """Elements of a row in shared memory."""
+        width = byte_width(self.kind.element_type)
+        return line_bytes(self.kind.shape[self.inner], width) // width
+
+    @property
     def box(self) -> list[int]:
         sizes = [1] * self.memory.type.rank
         sizes[self.dims[1 - self.inner]] = self.kind.shape[1 - self.inner]
-        sizes[-1] = LINE
+        sizes[-1] = self.line
         return sizes
 
 
@@ -54,14 +61,15 @@ def bulk_copies(kernel: ir.Operation) -> dict[ir.Operation, BulkCopy] | None:
         return None  # computed by all threads
     for load in ops_in(kernel, "tile.load"):
         if is_staged(load):
-            copy = _bulk_copy(load, kernel)
+            copy = bulk_copy(load, kernel)
             if copy is None:
                 return None
             found[load] = copy
     return found
 
 
-def _bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
+def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
+    """A load to shared memory as a copy of the engine; None if it is none."""
     view, kind = load.opview, load.results[0].type
     memory = view.memory
     shape, rank, dims = memory.type.shape, memory.type.rank, dims_of(view)
@@ -70,8 +78,9 @@ def _bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         and 2 <= rank <= 5
         and has_dense_rows(memory.type)
         and shape[-1] != DYNAMIC
-        and shape[-1] * 2 % 16 == 0
-        and kind.element_type.width == 16
+        and shape[-1] * byte_width(kind.element_type) % 16 == 0
+        and (kind.element_type.width == 16 or _is_read_by_threads(load))
+        and byte_width(kind.element_type) <= 4
         and kind.rank == 2
         and rank - 1 in dims
         and len(set(dims)) == 2
@@ -88,6 +97,12 @@ def _bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
             return None
         ends[d] = end  # type: ignore[assignment]
     return BulkCopy(memory, tuple(dims), kind, tuple(ends))
+
+
+def _is_read_by_threads(load: ir.Operation) -> bool:
+    """Whether a tile in shared memory goes to registers, element by element, and to no matmul."""
+    users = [use.owner.operation for use in load.results[0].uses]
+    return all(o.name == "tile.convert_layout" and layout_of(o.results[0].type) == "fragment" for o in users)
 
 
 def _end(offset: ir.Value, size: ir.Value, extent: int, memory: int, kernel: ir.Operation):

@@ -16,10 +16,25 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import ops_of
-from .scalars import emit_scalar
-from .thread import Registers, Thread, at, constant, create, f32, places, register_type, shuffled
+from .scalars import emit_scalar, times
+from .thread import (
+    EQ,
+    Registers,
+    Thread,
+    add,
+    at,
+    compare,
+    constant,
+    create,
+    f32,
+    places,
+    register_type,
+    select,
+    shuffled,
+)
 
 ROWS, COLUMNS = 0, 1
+ALONG = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "row_part": (ROWS,), "column": (COLUMNS,)}
 
 # Combiners that a reduction may end in, with the constant that they leave alone.
 NEUTRAL = {
@@ -30,6 +45,8 @@ NEUTRAL = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
 }
+
+QUAD = (1, 2)  # by which bits of their numbers the threads of a quad differ
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 
@@ -43,7 +60,7 @@ class Elementwise:
         self.op, self.operands, self.thread, self.outer = op, list(operands), thread, outer
         self.body = op.regions[0].blocks[0]
         self.axes = self._axes_of_loops()
-        self._values: dict[tuple[ir.Value, Place], ir.Value] = {}
+        self._values: dict[tuple[ir.Value, tuple], ir.Value] = {}
         self._depends: dict[ir.Value, tuple[bool, bool]] = {}
 
     def _axes_of_loops(self) -> list[int]:
@@ -53,9 +70,7 @@ class Elementwise:
         maps = indexing_maps(self.op)
         maps = [*maps, *maps[len(maps) - len(self.op.results) :]]
         for value, m in zip(tiles, maps, strict=True):
-            along = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "column": (COLUMNS,)}.get(
-                layout_of(value.type) or "", ()
-            )
+            along = ALONG.get(layout_of(value.type) or "", ())
             for axis, expression in zip(along, m.results, strict=False):
                 loop = dim_position(expression)
                 if loop is not None and axes.setdefault(loop, axis) != axis:
@@ -73,7 +88,8 @@ class Elementwise:
         op = defining_op(value)
         if op is None:
             layout = layout_of(self.op.operands[value.arg_number].type) if value.owner == self.body else None
-            return layout in ("fragment", "row"), layout in ("fragment", "column")
+            along = ALONG.get(layout or "", ())
+            return ROWS in along, COLUMNS in along
         if op.block != self.body:
             return False, False
         if op.name == "linalg.index":
@@ -104,7 +120,7 @@ class Elementwise:
         if op.name == "linalg.index":
             axis = self.axes[ir.IntegerAttr(op.attributes["dim"]).value]
             return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
-        results = self._fused_difference(op, row, column)
+        results = self._fused_difference(op, row, column) or self._distance(op, row, column)
         if results is None:
             results = emit_scalar(op, [self.value(v, row, column) for v in op.operands])
         by_row, by_column = self.depends(value)
@@ -112,6 +128,46 @@ class Elementwise:
         for result, emitted in zip(op.results, results, strict=True):
             self._values[(result, place)] = emitted
         return self._values[(value, place)]
+
+    # Distances of rows from columns.
+
+    def _distance(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
+        """A sum or difference of a row's and a column's number, as one value for the thread and a constant for the
+        element: all elements of a diagonal share it, and what is computed from it. None where `op` is none."""
+        if op.name not in ("arith.addi", "arith.subi") or not all(self.depends(op.results[0])):
+            return None
+        parts = [self._origin(v, row, column) for v in op.operands]
+        if None in parts:
+            return None
+        (a, first), (b, second) = parts  # type: ignore[misc]
+        key = (op.results[0], ("distance",))
+        if key not in self._values:
+            self._values[key] = create(op.name, a.type, a, b)
+        return [add(self._values[key], first + second if op.name == "arith.addi" else first - second)]
+
+    def _origin(self, value: ir.Value, row: int | None, column: int | None) -> tuple[ir.Value, int] | None:
+        """A number that depends on the row or the column alone, as it is in the thread's first one, and how much more
+        it is here; None for other numbers."""
+        op = defining_op(value)
+        by_row, by_column = self.depends(value)
+        if op is None or op.block != self.body or by_row == by_column:
+            return None
+        if op.name == "linalg.index":
+            axis = ROWS if by_row else COLUMNS
+            first, here = self.thread.place(axis, 0), row if by_row else column
+            assert here is not None
+            return first, self.thread.distance(axis, here)
+        if op.name != "arith.addi" or not any(self.depends(v) == (False, False) for v in op.operands):
+            return None
+        moving = next(i for i, v in enumerate(op.operands) if self.depends(v) != (False, False))
+        origin = self._origin(op.operands[moving], row, column)
+        if origin is None:
+            return None
+        key = (value, ("origin",))
+        if key not in self._values:
+            other = self.value(op.operands[1 - moving], None, None)
+            self._values[key] = create("arith.addi", other.type, origin[0], other)
+        return self._values[key], origin[1]
 
     # Tiles that are products with a constant.
 
@@ -123,20 +179,35 @@ class Elementwise:
         return operand.product if isinstance(operand, Registers) else None
 
     def _fused_difference(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
-        """c·s − m as one op; None where `op` is no such difference."""
-        product = self._product_of(op.operands[0]) if op.name == "arith.subf" else None
-        if product is None or self.depends(op.operands[1])[1]:  # −m is made once a row
+        """(c·s − m)·k, or one of the products alone, as one op; None where `op` is no such difference."""
+        difference, factor = self._times_constant(op)
+        if difference is None or difference.name != "arith.subf" or difference.block != self.body:
             return None
-        factors, constant_factor = product
-        subtrahend, key = self.value(op.operands[1], row, None), (op.results[0], (row, -1))
+        if self.depends(difference.operands[1])[1]:  # −m·k is made once a row
+            return None
+        product = self._product_of(difference.operands[0])
+        if product is not None:
+            layout = layout_of(self.op.operands[difference.operands[0].arg_number].type)
+            minuend, factor_of = product[0][at(layout, row, column)], product[1]
+        elif factor != 1.0:
+            minuend, factor_of = self.value(difference.operands[0], row, column), 1.0
+        else:
+            return None
+        subtrahend, key = self.value(difference.operands[1], row, None), (op.results[0], (row, -1))
         if key not in self._values:
-            self._values[key] = create("arith.negf", f32(), subtrahend)
-        layout = layout_of(self.op.operands[op.operands[0].arg_number].type)
-        return [
-            create(
-                "math.fma", f32(), factors[at(layout, row, column)], constant(f32(), constant_factor), self._values[key]
-            )
-        ]
+            self._values[key] = times(subtrahend, -factor)
+        return [create("math.fma", f32(), minuend, constant(f32(), factor_of * factor), self._values[key])]
+
+    @staticmethod
+    def _times_constant(op: ir.Operation) -> tuple[ir.Operation | None, float]:
+        """`op` as something times a constant."""
+        if op.name != "arith.mulf":
+            return op, 1.0
+        for i in (0, 1):
+            factor = constant_value(op.operands[1 - i])
+            if factor is not None:
+                return defining_op(op.operands[i]), float(factor)
+        return None, 1.0
 
     def _found_product(self, value: ir.Value, layout: str | None, count: int) -> tuple[list[ir.Value], float] | None:
         """The factors of a result, where the body does nothing but to scale an element of that layout."""
@@ -175,7 +246,7 @@ class Elementwise:
 
     def _reduce(self, number: int, value: ir.Value) -> Registers:
         result = self.op.results[number]
-        if layout_of(result.type) != "row":
+        if layout_of(result.type) not in ("row", "row_part"):
             raise PassError("only reductions over columns, to a value for each row, are lowered for GPUs", self.op)
         combiner = defining_op(value)
         accumulator = self.body.arguments[len(self.op.operands) - len(self.op.results) + number]
@@ -200,12 +271,12 @@ class Elementwise:
             while len(chains) > 1:
                 chains = [self._combine(combiner, a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
             total = chains[0]
-            for distance in (1, 2):
+            for distance in QUAD if layout_of(result.type) == "row" else ():
                 total = self._combine(combiner, total, shuffled(total, "bfly", distance))
             if product:
                 total = create("arith.mulf", f32(), total, constant(f32(), product[1]))
             values.append(self._combine(combiner, init.values[row], total))
-        return Registers("row", tuple(result.type.shape), values)
+        return Registers(layout_of(result.type) or "", tuple(result.type.shape), values)
 
     def _columns(self) -> int:
         """How many columns a thread has."""
@@ -219,3 +290,20 @@ class Elementwise:
     @staticmethod
     def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
         return create(combiner.name, register_type(a.type), a, b)
+
+
+def whole_rows(tile: Registers) -> Registers:
+    """Rows from their parts in the threads of a quad."""
+    values = []
+    for value in tile.values:
+        for distance in QUAD:
+            value = create("arith.addf", value.type, value, shuffled(value, "bfly", distance))
+        values.append(value)
+    return Registers("row", tile.shape, values)
+
+
+def row_parts(tile: Registers, thread: Thread) -> Registers:
+    """Rows as parts, of which all but the first thread's are 0."""
+    first = compare(EQ, thread.column, thread.zero)
+    values = [select(first, value, constant(value.type, 0.0)) for value in tile.values]
+    return Registers("row_part", tile.shape, values)

@@ -97,7 +97,7 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
         if value is None:
             return None
         masks.append(_Mask(op, value, known))
-        if model is not None and _is_alike(op, model, known):
+        if model is not None and _is_alike(op, model, known) and not _is_mask_alone(op):
             known[op.results[0]] = model.results[0]
             waiting.pop(0)
         else:
@@ -145,6 +145,12 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     if not is_same_value(element, plain, inner):
         return None
     return before if _is_scale(plain, own.arguments[0]) and single_use(before) else model.results[0]
+
+
+def _is_mask_alone(op: ir.Operation) -> bool:
+    """Whether `op` makes −inf of some elements and leaves the others as they are."""
+    block = op.regions[0].blocks[0]
+    return _unmasked(ops_of(block)[-1].operands[0])[0] == block.arguments[0]
 
 
 def _unmasked(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
@@ -240,5 +246,7 @@ class _Join:
 
 def _renamed(known: Values, other: Values) -> Values:
     """From the values of one loop to those of another, by what both are in the plain one."""
-    back = {plain: theirs for theirs, plain in other.items()}
+    back: Values = {}
+    for theirs, plain in other.items():
+        back.setdefault(plain, theirs)  # what is masked, not what a mask makes of it
     return {mine: back[plain] for mine, plain in known.items() if plain in back}

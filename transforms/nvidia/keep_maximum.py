@@ -14,6 +14,7 @@ from ..rewriting import defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .copying import Values, copy_op
+from .mask_padding import scaled
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent
@@ -103,14 +104,14 @@ class _Update:
         return update if update.sums and update.factors else None
 
     def _is_factor(self, value: ir.Value, old: ir.Value, new: ir.Value) -> bool:
-        """exp(old − new)"""
+        """exp(c·(old − new)), c a positive constant"""
         power = defining_op(value)
         if power is None or power.name not in EXPONENTIALS:
             return False
-        difference = defining_op(power.operands[0])
+        difference, factor = scaled(power.operands[0])
         if difference is None or difference.name != "arith.subf" or difference.operands[0] != old:
             return False
-        self.unit = EXPONENTIALS[power.name]
+        self.unit = EXPONENTIALS[power.name] / factor
         guarded = defining_op(difference.operands[1])
         return difference.operands[1] == new or (
             guarded is not None and guarded.name == "arith.select" and guarded.operands[2] == new

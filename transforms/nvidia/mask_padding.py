@@ -105,12 +105,23 @@ def _zeroes(op: ir.Operation, number: int, found: _Inside) -> list[_Inside]:
         if inside is None or inside.valid != found.valid or inside.neutral != 0.0 or inside.dim != found.dim:
             continue
         power = defining_op(inside.element)
-        difference = defining_op(power.operands[0]) if power is not None and power.name in EXPONENTIALS else None
+        difference = scaled(power.operands[0])[0] if power is not None and power.name in EXPONENTIALS else None
         if difference is None or difference.name != "arith.subf":
             continue
         if difference.operands[0] == block.arguments[number] and _is_finite(difference.operands[1]):
             zeroes.append(inside)
     return zeroes
+
+
+def scaled(value: ir.Value) -> tuple[ir.Operation | None, float]:
+    """What `value` is a positive multiple of, and the factor: (its op, 1) if it is no product with a constant."""
+    op = defining_op(value)
+    if op is not None and op.name == "arith.mulf":
+        for i in (0, 1):
+            factor = constant_value(op.operands[1 - i])
+            if factor is not None and factor > 0:
+                return defining_op(op.operands[i]), factor
+    return op, 1.0
 
 
 def _is_finite(value: ir.Value) -> bool:

@@ -39,6 +39,11 @@ GLOBAL, SHARED = 1, 3
 CHUNK = 16  # bytes that a thread copies to shared memory at a time, if memory is aligned so
 
 
+def byte_width(element: ir.Type) -> int:
+    """How many bytes an element takes in memory."""
+    return max(element.width // 8, 1)
+
+
 @dataclass
 class Memory:
     """An argument of a kernel that is memory: its first element, a stride (i64) and a size (i32) per dimension."""
@@ -67,7 +72,7 @@ class Memory:
 
     @property
     def bytes(self) -> int:
-        return max(self.element.width // 8, 1)
+        return byte_width(self.element)
 
     @property
     def stored(self) -> ir.Type:
@@ -140,11 +145,11 @@ def positions_of(layout: str | None, place: tuple[int | None, int | None], threa
 def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread) -> Registers:
     """A tile from memory into registers, element by element; 0 where it is not valid."""
     layout = layout_of(kind)
+    if layout == "fragment" and _is_dense(access, 1) and access.memory.bytes in _LOADS:
+        return Registers(layout, tuple(kind.shape), _load_rows(access, kind, thread))
     values = []
     for place in places(layout, Registers.count(kind)):
         number, valid = access.element(positions_of(layout, place, thread))
-        if valid is not None:
-            number = select(valid, number, access.base)
         # The base may itself be invalid: then nothing of the tile is, and element 0 of the tensor is read.
         if valid is not None:
             number = select(valid, number, constant(i64(), 0))
@@ -155,6 +160,57 @@ def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread) ->
             value = select(valid, value, constant(value.type, 0))
         values.append(value)
     return Registers(layout or "", tuple(kind.shape), values)
+
+
+def _is_dense(access: Access, dim: int) -> bool:
+    """Whether elements along a dimension of a tile stand side by side."""
+    stride = access.strides[dim]
+    return stride is not None and build.constant_value(stride) == 1
+
+
+# By the bytes of an element: the kind of load, what it goes to, and how that becomes a word.
+_LOADS = {1: ("u8", "b16", "cvt.u32.u16"), 2: ("b16", "b16", "cvt.u32.u16"), 4: ("b32", "b32", "mov.b32")}
+
+
+def _load_rows(access: Access, kind: ir.RankedTensorType, thread: Thread) -> list[ir.Value]:
+    """A fragment of rows that are dense: one address for each, and a predicate for what may not be valid."""
+    element, width = access.memory.element, access.memory.bytes
+    load, stored, word = _LOADS[width]
+    addresses, rows = [], []
+    for half in (0, 1):
+        number, _ = access.element([thread.place(0, half), thread.place(1, 0)])
+        addresses.append(access.memory.address(number))
+        rows.append(None if access.is_full(0) else less(thread.place(0, half), access.sizes[0]))
+    values = []
+    for half, column in places("fragment", Registers.count(kind)):
+        assert half is not None and column is not None
+        valid = rows[half]
+        if not access.is_full(1):
+            inside = less(thread.place(1, column), access.sizes[1])
+            valid = inside if valid is None else create("arith.andi", i1(), valid, inside)
+        flag = constant(i32(), 1) if valid is None else create("arith.extui", i32(), valid)
+        offset = (8 * (column // 2) + column % 2) * width
+        # With effects, so that it stays where it is: before a matmul, say, that it shall overlap with.
+        (loaded,) = asm(
+            f"{{ .reg .pred p; .reg .{stored} v; setp.ne.b32 p, $2, 0; mov.{stored} v, 0; "
+            f"@p ld.global.nc.{load} v, [$1+{offset}]; {word} $0, v; }}",
+            "=r,l,r",
+            [addresses[half], flag],
+            [i32()],
+        )
+        values.append(from_word(loaded, element))
+    return values
+
+
+def from_word(word: ir.Value, element: ir.Type) -> ir.Value:
+    """An element, whose bits are the lowest of a word, as a register holds it."""
+    width = byte_width(element)
+    if width == 4:
+        return create("arith.bitcast", f32(), word) if isinstance(element, ir.FloatType) else word
+    narrow = create("arith.trunci", ir.IntegerType.get_signless(8 * width), word)
+    if width == 2 and isinstance(element, ir.FloatType):
+        narrow = create("arith.bitcast", element, narrow)
+    return to_register(narrow, element)
 
 
 def to_register(value: ir.Value, element: ir.Type) -> ir.Value:

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import gpu, ir
-from ...dialects.tiling.index import TileBuilder
-from ..attention import is_contraction
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
-from .fuse_consumers import insert_parallel
+from .one_block import is_one_tile, one_block
 from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
 from .tile_body import Memory, TileBody
 
-LARGEST_TILE = 128  # rows or columns that one block computes at once where there is no loop
 LARGEST_CONSTANT = 1 << 16  # bytes in a kernel's code
 ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -57,8 +54,8 @@ class OutlineKernels(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
             foralls = [o for o in ops_of(function.body.blocks[0]) if o.name == "scf.forall"]
-            if not foralls and _is_one_tile(function.operation):
-                foralls = _one_block(function.operation)
+            if not foralls and is_one_tile(function.operation):
+                foralls = one_block(function.operation)
             if not foralls:
                 continue
             with ir.InsertionPoint(function), function.location:
@@ -68,48 +65,6 @@ class OutlineKernels(Pass):
             for number, forall in enumerate(foralls):
                 _Outliner(forall, module.operation, f"{function.name.value}_{number}", self).run()
             _erase_dead(function.operation)
-
-
-def _is_one_tile(function: ir.Operation) -> bool:
-    """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
-    matmuls = [op for op in ops_in(function) if is_contraction(op)]
-    shapes = [op.results[0].type.shape for op in matmuls]
-    return bool(matmuls) and all(s <= LARGEST_TILE for shape in shapes for s in shape)
-
-
-def _one_block(function: ir.Operation) -> list[ir.Operation]:
-    """Moves what computes a function's results into a scf.forall of one iteration."""
-    block = function.regions[0].blocks[0]
-    terminator = ops_of(block)[-1]
-    results = list(terminator.operands)
-    kinds = [v.type for v in results]
-    tensors = all(isinstance(k, ir.RankedTensorType) and k.has_static_shape for k in kinds)
-    if not tensors or not kinds or any(defining_op(v) is None for v in results) or len(set(results)) != len(results):
-        return []
-    moved = [op for op in ops_of(block)[:-1] if op.name not in ("arith.constant", "tensor.dim")]
-    with ir.InsertionPoint(terminator), function.location:
-        inits = [build.empty(kind.shape, kind.element_type) for kind in kinds]
-        one = ir.DenseI64ArrayAttr.get([1])
-        attributes = {
-            "staticLowerBound": ir.DenseI64ArrayAttr.get([0]),
-            "staticUpperBound": one,
-            "staticStep": one,
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, len(inits)]),
-        }
-        forall = ir.Operation.create("scf.forall", kinds, inits, attributes, regions=1)
-        arguments = [ir.IndexType.get(), *kinds]
-        body = forall.regions[0].blocks.append(*arguments, arg_locs=[function.location] * len(arguments))
-        for op in moved:
-            body.append(op)
-        with ir.InsertionPoint(body):
-            inserts = ir.Operation.create("scf.forall.in_parallel", [], [], {}, regions=1)
-        builder = TileBuilder(ir.InsertionPoint(forall), body)
-        with ir.InsertionPoint(inserts.regions[0].blocks.append()):
-            for value, target in zip(results, list(body.arguments)[1:], strict=True):
-                insert_parallel(builder, value, target, builder.everything(value))
-    for i, result in enumerate(forall.results):
-        terminator.operands[i] = result
-    return [forall]
 
 
 def _erase_dead(function: ir.Operation) -> None:
@@ -293,12 +248,13 @@ class _Outliner:
         return ir.Operation.create("memref.get_global", [kind], [], symbol).result
 
     def _grid(self, body: TileBody, lower, upper, step) -> None:
-        """The induction variables from the number of the block; the last one runs fastest, and backwards.
+        """The induction variables from the number of the block; the last one runs fastest, that of tiles backwards.
 
         Blocks start in the order of their numbers: under a causal mask the last rows, which have most to do, go first.
         """
         block = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
-        last = len(self.inductions) - 1
+        tiled = [d for d, size in enumerate(step) if not isinstance(size, int) or size > 1]
+        last = tiled[-1] if tiled else len(self.inductions) - 1
         for d in reversed(range(len(self.inductions))):
             number = block
             if d or d == last:

@@ -33,8 +33,9 @@ class OverlapMatmuls(Pass):
         %o, %p = scf.for %j = %lower + %step to %upper step %step iter_args(%o0 = %o1, %p0 = …, …) {
           %s  = matmul(%q, %k[%j])              {tile.async}
           %o1 = matmul(%p0, %v[%j − %step]) + %o0   {tile.async}
+          %b = tile.convert_layout %bias[%j]       // what comes from shared memory for softmax, while both run
           %s1 = tile.wait_matmuls %s {pending = 1}
-          %p, %alpha = softmax of %s1, …           // while the second matmul runs
+          %p, %alpha = softmax of %s1, %b, …       // while the second matmul runs
           %o2 = tile.wait_matmuls %o1 {pending = 0}
           %o3 = %o2 · %alpha
           scf.yield %o3, %p, …
@@ -200,13 +201,17 @@ class _Plan:
         packing = defining_op(self.second.operands[0])
         packed = packing is not None and packing.name == "tile.convert_layout" and is_inside(packing, self.loop)
         for op in ops_of(body)[:-1]:
-            if op in late or (packed and op == packing):
+            if op in late or (packed and op == packing) or (op.results and all(r in values for r in op.results)):
                 continue
             copy_op(op, values)
             if op == self.first:
                 values[op.results[0]].owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
                 second = self._second(before)
                 second.owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
+                early = list(filter(_is_staged_operand, ops_of(body)))
+                if self.registers + sum(_words(o.results[0].type) for o in early) <= REGISTERS:
+                    for other in early:
+                        _needed(other.results[0], self.loop, values)
                 values[op.results[0]] = _wait(values[op.results[0]], 1)
         values[body.arguments[self.carried + 1]] = _wait(second, 0)
         for op in [*([packing] if packed else []), *self.rescale]:
@@ -214,6 +219,20 @@ class _Plan:
         accumulator = values[self.second.operands[2]]
         new = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         ir.Operation.create("scf.yield", [], [*new, values[self.second.operands[0]]])
+
+
+def _is_staged_operand(op: ir.Operation) -> bool:
+    """Whether `op` brings a tile from shared memory to registers, for element-wise ops."""
+    return (
+        op.name == "tile.convert_layout"
+        and layout_of(op.results[0].type) == "fragment"
+        and layout_of(op.operands[0].type) == "shared"
+    )
+
+
+def _words(kind: ir.RankedTensorType) -> int:
+    """Registers of a thread that a tile takes as it comes from shared memory: two elements of a row at a time."""
+    return kind.shape[1] // 4 * (2 if kind.element_type.width > 16 else 1)
 
 
 def _wait(value: ir.Value, pending: int) -> ir.Value:

@@ -31,8 +31,8 @@ class PersistentBlocks(Pass):
           scf.for %b = %first to %tiles step %blocks {
             …
 
-    Where loop bounds depend on the number of a tile among its neighbours (the last dimension of the grid, of extent n:
-    a causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. For
+    Where loop bounds depend on the number of a tile among its neighbours (along a dimension of the grid, of extent n: a
+    causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. For
     kernels whose loads the copy engine does: it brings the first operands of a tile while the one before is finished.
 
     Tiles that must be computed again (``keep-maximum``) come after all others, so that no one waits to hear of it::
@@ -49,6 +49,14 @@ class PersistentBlocks(Pass):
             if bulk_copies(kernel):
                 with kernel.location:
                     _Kernel(kernel, op, self.multiprocessors).run()
+
+
+@dataclass
+class _Rows:
+    """`op` gives a tile's number along a dimension of the grid; `inner`: the sizes of those that run faster."""
+
+    op: ir.Operation
+    inner: list[ir.Value]
 
 
 class _Kernel:
@@ -91,7 +99,7 @@ class _Kernel:
             elif retry == (RETRY in op.attributes) or (retry and not tiles and not len(op.regions)):
                 copy_op(op, values)
 
-    def _loop(self, number: ir.Value, row: ir.Operation | None, tiles: ir.Value, blocks: ir.Value):
+    def _loop(self, number: ir.Value, row: _Rows | None, tiles: ir.Value, blocks: ir.Value):
         """The body of a loop over a block's tiles, the tile's number, and how many came before."""
         if row is not None:
             return self._pairs(number, row, tiles, blocks)
@@ -114,44 +122,64 @@ class _Kernel:
                     relaunch(launch, [fewer, *list(launch.operands)[1:], count])
         return tiles
 
-    def _balanced(self, number: ir.Value) -> ir.Operation | None:
-        """The op that gives a tile's number among its neighbours, if loop bounds depend on it."""
+    def _balanced(self, number: ir.Value) -> _Rows | None:
+        """A tile's number among its neighbours, if loop bounds depend on it."""
+        found = [rows for rows in self._numbers(number, []) if self._has_bounds_of(rows.op)]
+        return found[0] if len(found) == 1 else None
+
+    def _numbers(self, number: ir.Value, inner: list[ir.Value]) -> list[_Rows]:
+        """What a tile's number is taken apart into, dimension by dimension of the grid, from the innermost on."""
+        found: list[_Rows] = []
         users = [u.owner.operation for u in number.uses]
-        rows = [o for o in users if o.name == "arith.remui" and o.operands[0] == number and o.block == self.block]
-        if len(rows) != 1:
-            return None
-        reached = {rows[0].results[0]}
+        for op in users:
+            if op.block == self.block and op.name == "arith.remui" and op.operands[0] == number:
+                found.append(_Rows(op, inner))
+        for op in users:
+            if op.block == self.block and op.name == "arith.divui" and op.operands[0] == number:
+                found += self._numbers(op.results[0], [*inner, op.operands[1]])
+        return found
+
+    def _has_bounds_of(self, row: ir.Operation) -> bool:
+        reached = {row.results[0]}
         for op in ops_of(self.block):
             if any(v in reached for v in op.operands):
                 reached.update(op.results)
         loops = [o for o in ops_of(self.block) if o.name in ("scf.for", "scf.if") and RETRY not in o.attributes]
         bounds = [v for o in loops for v in list(o.operands)[: 3 if o.name == "scf.for" else 1]]
-        return rows[0] if any(v in reached for v in bounds) else None
+        return any(v in reached for v in bounds)
 
-    def _pairs(self, number: ir.Value, row: ir.Operation, tiles: ir.Value, blocks: ir.Value):
-        values: Values = {}
-        count = row.operands[1]
-        op = defining_op(count)
+    def _known(self, value: ir.Value, values: Values) -> ir.Value:
+        """A value that is the same for all tiles, computed before their loop."""
+        op = defining_op(value)
         if op is not None and op.block == self.block and op.name not in KEPT:
-            _needed(count, self.block, values)
-        count = values.get(count, count)
+            _needed(value, self.block, values)
+        return values.get(value, value)
+
+    def _pairs(self, number: ir.Value, rows: _Rows, tiles: ir.Value, blocks: ir.Value):
+        values: Values = {}
+        count = self._known(rows.op.operands[1], values)
+        inner = build.index(1)
+        for size in rows.inner:
+            inner = arith.muli(inner, self._known(size, values))
         half = arith.divui(arith.addi(count, build.index(1)), build.index(2))
         pairs = arith.muli(arith.divui(tiles, count), half)
         outer = _for(number, pairs, blocks)
         with ir.InsertionPoint(ops_of(outer)[-1]):
             pair = outer.arguments[0]
-            first = arith.remui(pair, half)
-            start = arith.muli(arith.divui(pair, half), count)
+            place, pair_of_place = arith.remui(pair, inner), arith.divui(pair, inner)
+            first = arith.remui(pair_of_place, half)
+            start = arith.muli(arith.divui(pair_of_place, half), count)
             second = arith.subi(arith.subi(count, build.index(1)), first)
             single = arith.cmpi(arith.CmpIPredicate.eq, first, second)
             members = arith.select(single, build.index(1), build.index(2))
             round_ = arith.divui(arith.subi(pair, number), blocks)
-            inner = _for(build.index(0), members, build.index(1))
-            with ir.InsertionPoint(ops_of(inner)[-1]):
-                is_first = arith.cmpi(arith.CmpIPredicate.eq, inner.arguments[0], build.index(0))
-                tile = arith.addi(start, arith.select(is_first, first, second))
-                before = arith.addi(arith.muli(round_, build.index(2)), inner.arguments[0])
-        return inner, tile, before
+            both = _for(build.index(0), members, build.index(1))
+            with ir.InsertionPoint(ops_of(both)[-1]):
+                is_first = arith.cmpi(arith.CmpIPredicate.eq, both.arguments[0], build.index(0))
+                row = arith.addi(start, arith.select(is_first, first, second))
+                tile = arith.addi(arith.muli(row, inner), place)
+                before = arith.addi(arith.muli(round_, build.index(2)), both.arguments[0])
+        return both, tile, before
 
 
 def _flags() -> ir.Value:

@@ -2,6 +2,9 @@
 
 ``math.exp`` is ex2(x·log2 e): the GPU has an instruction for 2^x, and for tanh; their relative errors are 2^-22 and
 2^-11 (PTX ISA, ex2.approx and tanh.approx). The latter is for kernels whose matmuls take 16-bit operands.
+
+Products may become one with a sum (fma), and with other products by constants; what is divided by a constant is
+multiplied by its reciprocal.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ..passes import PassError
 from .thread import NARROW, asm, constant, create, f32, register_type
 
 KEPT = ("arith.", "math.absf", "math.fma", "math.floor", "math.ceil", "math.copysign", "math.sqrt")
+FREEDOM = {"arith.mulf": "contract,reassoc", "arith.addf": "contract", "arith.subf": "contract"}
 WIDTH_CHANGES = ("arith.extf", "arith.truncf", "arith.index_cast", "arith.index_castui")
 
 
@@ -31,7 +36,8 @@ exp2, log2, fast_tanh, rsqrt = (
 
 
 def times(x: ir.Value, factor: float) -> ir.Value:
-    return create("arith.mulf", f32(), x, constant(f32(), factor))
+    free = ir.Attribute.parse(f"#arith.fastmath<{FREEDOM['arith.mulf']}>")
+    return create("arith.mulf", f32(), x, constant(f32(), factor), fastmath=free)
 
 
 def divide(a: ir.Value, b: ir.Value) -> ir.Value:
@@ -72,11 +78,16 @@ def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
         return [_constant(op)]
     if op.name == "math.tanh":
         return [tanh(op, *operands)]
+    divisor = constant_value(op.operands[1]) if op.name == "arith.divf" else None
+    if divisor and math.isfinite(divisor):
+        return [times(operands[0], 1 / divisor)]
     if op.name in EMITTERS:
         return [EMITTERS[op.name](*operands)]
     if not op.name.startswith(KEPT) or len(op.regions):
         raise PassError(f"'{op.name}' on elements is not lowered for GPUs", op)
     attributes = {name: op.attributes[name] for name in op.attributes}
+    if op.name in FREEDOM:
+        attributes["fastmath"] = ir.Attribute.parse(f"#arith.fastmath<{FREEDOM[op.name]}>")
     kinds = [register_type(r.type) for r in op.results]
     return list(ir.Operation.create(op.name, kinds, list(operands), attributes).results)
 

@@ -26,6 +26,7 @@ from ..rewriting import defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import BulkCopy, bulk_copies, is_staged
 from .copying import Values, copy_op
+from .memory import byte_width
 from .overlap_matmuls import ASYNC
 from .tensor_maps import pass_tensor_maps
 from .thread import Shared
@@ -100,7 +101,7 @@ class Ring:
     @property
     def bytes(self) -> int:
         shape, inner = self.copy.kind.shape, self.copy.inner
-        return self.stages * Shared.bytes(shape[1 - inner], shape[inner])
+        return self.stages * Shared.bytes(shape[1 - inner], shape[inner], byte_width(self.copy.kind.element_type))
 
 
 class _Specializer:
@@ -145,11 +146,13 @@ class _Specializer:
         for load, copy in self.copies.items():
             ring = rings.setdefault(copy, Ring(copy, maps[copy]))
             ring.loads.append(load)
-            if any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses):
+            if load.parent.operation.name == "scf.for" or _right_operand(load):
                 ring.stages = self.options.stages
         deep = [r for r in rings.values() if r.stages > 1]
         while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
-            max(deep, key=lambda r: r.bytes).stages -= 1
+            # What goes to registers is read at once, and its place free for the next one when that is not waited for.
+            first = [r for r in deep if not any(map(_right_operand, r.loads))] or deep
+            max(first, key=lambda r: r.bytes).stages -= 1
             deep = [r for r in deep if r.stages > 1]
         return list(rings.values())
 
@@ -165,6 +168,10 @@ class _Specializer:
     @staticmethod
     def _registers(count: int) -> None:
         SetRegistersOp(_i64(count))
+
+
+def _right_operand(load: ir.Operation) -> bool:
+    return any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses)
 
 
 def _rows(kernel: ir.Operation) -> int:

@@ -30,6 +30,7 @@ from .thread import (
 REGISTERS = 65536  # of a multiprocessor
 BARRIER = 8  # bytes
 FLAG = 4
+RESERVED = 1024  # bytes of shared memory before a block's own
 MEETING = 15  # a named barrier
 FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
 
@@ -117,8 +118,9 @@ def copy_bulk(
     tensor_map: ir.Value, tile: Shared, barrier: ir.Value, offsets: Sequence[ir.Value], thread: Thread
 ) -> None:
     """A tile from memory, column block by column block; the barrier hears of its bytes."""
-    blocks = -(-tile.inner_size // 64)
-    size = Shared.bytes(tile.outer_size, tile.inner_size)
+    columns = tile.line // tile.width
+    blocks = -(-tile.inner_size // columns)
+    size = Shared.bytes(tile.outer_size, tile.inner_size, tile.width)
     only = "{ .reg .pred p; setp.eq.s32 p, "
     asm(f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size}; }}", "r,r", [barrier, thread.lane])
     rank = len(offsets)
@@ -130,21 +132,25 @@ def copy_bulk(
             f"[$0], [$1, {{{places}}}], [$2]; }}",
             "r,l,r,r" + ",r" * rank,
             [
-                add(tile.address, block * tile.outer_size * 128),
+                add(tile.address, block * tile.outer_size * tile.line),
                 tensor_map,
                 barrier,
                 thread.lane,
-                add(first, 64 * block),
+                add(first, columns * block),
                 *others,
             ],
         )
 
 
 def settle(values: Sequence[ir.Value]) -> None:
-    """An instruction that needs all of `values`, which are words, and does nothing: ptxas waits for loads before it."""
-    lines = ["{ .reg .b32 t; .reg .pred p;", "mov.b32 t, $0;"]
+    """An instruction that needs all of `values`, which are words, and does nothing: ptxas waits for loads before it.
+
+    (It reads a word of shared memory if their exclusive or happens to be some number. A sleep in its place would be a
+    branch: see above.)
+    """
+    lines = ["{ .reg .b32 t, a; .reg .pred p;", "mov.b32 t, $0;"]
     lines += [f"xor.b32 t, t, ${i};" for i in range(1, len(values))]
-    lines += ["setp.eq.u32 p, t, 0x7FC1ABCD;", "@p nanosleep.u32 0; }"]
+    lines += ["setp.eq.u32 p, t, 0x7FC1ABCD;", f"mov.b32 a, {RESERVED};", "@p ld.volatile.shared.b32 t, [a]; }"]
     asm(" ".join(lines), ",".join("r" * len(values)), values)
 
 

@@ -7,7 +7,7 @@ from ...dialects.mlir import ir
 from ...dialects.tile import TensorMapOp, tensor_map_type
 from ..rewriting import ops_in
 from .axes import DYNAMIC
-from .bulk_copies import LINE, BulkCopy
+from .bulk_copies import BulkCopy
 from .persistent_blocks import relaunch
 
 FIRST_ARGUMENT = 6  # of a launch's operands, after the sizes of grid and block
@@ -20,7 +20,7 @@ def pass_tensor_maps(
     wanted = list(dict.fromkeys(copies.values()))
     block = kernel.regions[0].blocks[0]
     places = {argument: i for i, argument in enumerate(block.arguments)}
-    kinds = [tensor_map_type(c.kind.shape[1 - c.inner], LINE, c.kind.element_type) for c in wanted]
+    kinds = [tensor_map_type(c.kind.shape[1 - c.inner], c.line, c.kind.element_type) for c in wanted]
     maps = {c: block.add_argument(kind, kernel.location) for c, kind in zip(wanted, kinds, strict=True)}
     types = [a.type for a in block.arguments]
     kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))

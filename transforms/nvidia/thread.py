@@ -5,7 +5,7 @@ the tensor cores accumulate, thread `lane` has the rows lane/4 and lane/4 + 8, a
 next one. (PTX ISA, "Matrix fragments for mma.m16n8k16" and "wgmma.mma_async.m64nNk16".)
 
     element 4·j + r of a fragment:  row 16·warp + lane/4 + 8·(r/2),  column 8·j + 2·(lane mod 4) + r mod 2
-    element h of a row vector:      row 16·warp + lane/4 + 8·h
+    element h of a row vector:      row 16·warp + lane/4 + 8·h, the same in the four threads of a quad
     element 2·j + b of a column vector:                              column 8·j + 2·(lane mod 4) + b
 
 Floats of 16 bits are f32 in registers: they are rounded where they go to memory, or to the tensor cores.
@@ -136,13 +136,14 @@ class Registers:
     """A tile in the registers of a thread, in one of the layouts of the module's docstring.
 
     `product`: the factors where the values are another tile times a positive constant: what reads the tile may take
-    them instead, and the products may turn out not to be needed.
+    them instead, and the products may turn out not to be needed. `loaded`: one word of what each load brought.
     """
 
     layout: str
     shape: tuple[int, ...]
     values: list[ir.Value]
     product: tuple[list[ir.Value], float] | None = None
+    loaded: list[ir.Value] | None = None
 
     @staticmethod
     def count(kind: ir.RankedTensorType) -> int:
@@ -154,7 +155,12 @@ class Registers:
             return kind.shape[1] * kind.element_type.width // 64
         if layout == "column":
             return kind.shape[0] // 4
-        return {"row": 2, None: 1}[layout]
+        return {"row": 2, "row_part": 2, None: 1}[layout]
+
+
+def line_bytes(inner: int, width: int) -> int:
+    """The bytes of a row in shared memory: 128; less where `inner` elements of one byte fill no more."""
+    return 128 if width > 1 else next(line for line in (32, 64, 128) if line >= min(inner, 128))
 
 
 @dataclass
@@ -162,7 +168,8 @@ class Shared:
     """A tile in shared memory. `inner`: the dimension whose elements stand side by side, in rows of 128 bytes.
 
     Element (o, i), o along the other dimension, of 2 bytes is at
-    ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)``; `width`: its bytes, 2 or 4.
+    ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)``; `width`: its bytes, 1, 2 or 4.
+    Few elements of one byte have shorter rows (`line_bytes`), of which as many take part as make up 128 bytes.
     """
 
     address: ir.Value
@@ -183,16 +190,23 @@ class Shared:
         """Elements in 16 bytes, which stay together."""
         return 16 // self.width
 
+    @property
+    def line(self) -> int:
+        """Bytes of a row."""
+        return line_bytes(self.inner_size, self.width)
+
     @staticmethod
     def bytes(outer: int, inner: int, width: int = 2) -> int:
-        return -(-inner * width // 128) * outer * 128
+        line = line_bytes(inner, width)
+        return -(-inner * width // line) * outer * line
 
     def piece(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
         """The address of the 16 bytes that (outer, inner) is in."""
-        columns = 128 // self.width
-        block = mul(div(inner, columns), self.outer_size * 128)
-        column = xor(div(rem(inner, columns), self.per_piece), rem(outer, 8))
-        return add(add(add(self.address, block), mul(outer, 128)), mul(column, 16))
+        columns = self.line // self.width
+        block = mul(div(inner, columns), self.outer_size * self.line)
+        swizzle = rem(div(outer, 128 // self.line), self.line // 16)
+        column = xor(div(rem(inner, columns), self.per_piece), swizzle)
+        return add(add(add(self.address, block), mul(outer, self.line)), mul(column, 16))
 
     def element(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
         """The address of an element."""
@@ -222,14 +236,19 @@ class Thread:
 
     def place(self, axis: int, number: int) -> ir.Value:
         """The row (axis 0) of half `number`, or the column (axis 1) of a column vector's element `number`."""
-        return add(self.row, 8 * number) if axis == 0 else add(self.column, 8 * (number // 2) + number % 2)
+        return add(self.row if axis == 0 else self.column, self.distance(axis, number))
+
+    @staticmethod
+    def distance(axis: int, number: int) -> int:
+        """How far that row or column is from the thread's first one."""
+        return 8 * number if axis == 0 else 8 * (number // 2) + number % 2
 
 
 def places(layout: str | None, count: int) -> list[tuple[int | None, int | None]]:
     """For every scalar of a tile in registers, which of the thread's rows and columns it belongs to."""
     if layout == "fragment":
         return [((e % 4) // 2, 2 * (e // 4) + e % 2) for e in range(count)]
-    if layout == "row":
+    if layout in ("row", "row_part"):
         return [(e, None) for e in range(count)]
     if layout == "column":
         return [(None, e) for e in range(count)]
@@ -241,6 +260,6 @@ def at(layout: str | None, row: int | None, column: int | None) -> int:
     if layout == "fragment":
         assert row is not None and column is not None
         return 4 * (column // 2) + 2 * row + column % 2
-    found = {"row": row, "column": column, None: 0}[layout]
+    found = {"row": row, "row_part": row, "column": column, None: 0}[layout]
     assert found is not None
     return found

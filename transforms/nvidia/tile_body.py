@@ -16,10 +16,8 @@ from ..attention import is_contraction
 from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, slice_offsets
-from .elementwise import NEUTRAL
+from .padding import Padding
 from .reshapes import RESHAPES, source_dims
-
-COLUMN_MULTIPLE = 16  # the tensor cores' k for 16-bit operands
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,9 @@ class TileBody:
     rows: int
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)
     memories: dict[ir.Value, Memory] = field(default_factory=dict)
-    # Tiles whose padding along an axis is known to be 0.
-    zero_padded: set[tuple[ir.Value, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.padding = Padding(self.rows, self.index)
 
     # Scalars.
 
@@ -70,19 +69,12 @@ class TileBody:
 
     # Axes.
 
-    def padded(self, axis: Axis) -> int:
-        multiple = COLUMN_MULTIPLE if axis.role == COLUMN else self.rows
-        return -(-axis.extent // multiple) * multiple
-
-    def has_padding(self, axis: Axis) -> bool:
-        return not isinstance(axis.size, int) or axis.size != self.padded(axis)
-
     def _kept(self, value: ir.Value) -> list[int]:
         """The dimensions of a tile that are rows or columns."""
         return [d for d in range(value.type.rank) if self.axes.of(value, d).role != BATCH]
 
     def _tile_type(self, value: ir.Value) -> ir.RankedTensorType:
-        shape = [self.padded(self.axes.of(value, d)) for d in self._kept(value)]
+        shape = [self.padding.padded(self.axes.of(value, d)) for d in self._kept(value)]
         return ir.RankedTensorType.get(shape, value.type.element_type)
 
     # Memory.
@@ -246,7 +238,7 @@ class TileBody:
             return
         operands = [self._operand(op, i) for i in range(len(op.operands))]
         if is_contraction(op):
-            operands[0] = self._without_padding(op, operands[0], maps[0], axes, kinds)
+            operands[0] = self.padding.made_zero(op, operands[0], maps[0], axes)
         results = [self._tile_type(v) for v in op.results]
         new_maps = [self._map(m, kept, v) for m, v in zip(maps, op.operands, strict=True)]
         new = ir.Operation.create(
@@ -265,9 +257,9 @@ class TileBody:
         block = new.regions[0].blocks.append(*scalars, arg_locs=[op.location] * len(scalars))
         self._scalar_body(old, block, kept)
         if not is_contraction(op):
-            self._mask(op, block, axes, kinds, kept, list(new.results))
+            self.padding.left_out(op, block, axes, kept, list(new.results))
             if len(kept) == 2 and all(axes[d].role == COLUMN for d in kept):
-                self._zero_padding(block, axes, kept)
+                self.padding.zeroed(block, axes, kept)
         self.values.update(zip(op.results, new.results, strict=True))
 
     def _operand(self, op: ir.Operation, number: int) -> ir.Value:
@@ -340,87 +332,3 @@ class TileBody:
         dims = [memory.dims[places.index(targets[d])] if targets[d] in places else -1 for d in kept]
         self.values[result] = self._load(memory, [self.axes.of(result, d) for d in kept], dims, self._tile_type(result))
         return True
-
-    # Padding.
-
-    def _within(self, loop: int, axis: Axis) -> ir.Value:
-        """In the body of a generic: whether the element is no padding along `loop`."""
-        position = linalg.IndexOp(loop).result
-        return arith.cmpi(arith.CmpIPredicate.slt, position, self.index(axis.size))
-
-    def _mask(self, op, block: ir.Block, axes, kinds, kept, results) -> None:
-        """Makes the elements of padding neutral for the reductions of a generic."""
-        loops = [d for d in kept if kinds[d] == "reduction" and self.has_padding(axes[d])]
-        if not loops:
-            return
-        terminator = ops_of(block)[-1]
-        maps = indexing_maps(op)[len(op.operands) - len(op.results) :]
-        for number, m in enumerate(maps):
-            if any(dim_position(e) in loops for e in m.results):
-                continue
-            combiner = defining_op(terminator.operands[number])
-            accumulator = block.arguments[len(op.operands) - len(op.results) + number]
-            if combiner is None or combiner.name not in NEUTRAL or accumulator not in combiner.operands:
-                raise PassError(f"expects a reduction that ends in one of {', '.join(NEUTRAL)}", op)
-            at = 1 if combiner.operands[0] == accumulator else 0
-            element = combiner.operands[at]
-            with ir.InsertionPoint(combiner), op.location:
-                inside = self._within(kept.index(loops[0]), axes[loops[0]])
-                neutral = build.constant(element.type, NEUTRAL[combiner.name])
-                chosen = arith.select(inside, element, neutral)
-            combiner.operands[at] = chosen
-            for other, value in enumerate(terminator.operands):
-                if value == element:  # padding may hold anything, so also this
-                    terminator.operands[other] = chosen
-                    if NEUTRAL[combiner.name] == 0.0:
-                        self.zero_padded.add((results[other], id(axes[loops[0]])))
-
-    def _zero_padding(self, block: ir.Block, axes, kept) -> None:
-        """Makes padding of a right operand of a matmul 0, as it is where that is loaded."""
-        terminator = ops_of(block)[-1]
-        with ir.InsertionPoint(terminator), terminator.location:
-            for i, d in enumerate(kept):
-                if self.has_padding(axes[d]):
-                    inside = self._within(i, axes[d])
-                    for number, value in enumerate(terminator.operands):
-                        terminator.operands[number] = arith.select(inside, value, build.constant(value.type, 0.0))
-
-    def _without_padding(self, op, operand: ir.Value, m: ir.AffineMap, axes, kinds) -> ir.Value:
-        """The left operand of a contraction with 0 where its k loop is padding. What is loaded is 0 there already."""
-        for position, expression in enumerate(m.results):
-            loop = dim_position(expression)
-            axis = axes[loop] if loop is not None else Axis()
-            if loop is None or kinds[loop] == "parallel" or axis.role == BATCH or not self.has_padding(axis):
-                continue
-            if self._is_zero_padded(operand, axis):
-                continue
-            kept = self._kept(op.operands[0])
-            n = len(kept)
-            identity = build.projection(n, range(n))
-            at = kept.index(position)
-
-            def select(x: ir.Value, _: ir.Value, at: int = at, axis: Axis = axis) -> ir.Value:
-                return arith.select(self._within(at, axis), x, build.constant(x.type, 0.0))
-
-            empty = build.empty(operand.type.shape, operand.type.element_type)
-            (operand,) = build.generic([operand], [empty], [identity] * 2, [build.PARALLEL] * n, select)
-        return operand
-
-    def _is_zero_padded(self, value: ir.Value, axis: Axis) -> bool:
-        """Through casts and products with what does not change 0."""
-        op = defining_op(value)
-        if op is None:
-            return False
-        if op.name == "tile.load" or (value, id(axis)) in self.zero_padded:
-            return True
-        if op.name != "linalg.generic" or len(op.results) != 1:
-            return False
-        block = op.regions[0].blocks[0]
-        body = ops_of(block)
-        if (
-            len(body) == 2
-            and body[0].name in ("arith.truncf", "arith.extf")
-            and body[0].operands[0] == block.arguments[0]
-        ):
-            return self._is_zero_padded(op.operands[0], axis)
-        return False

@@ -13,13 +13,20 @@ Hopper's copy engine and warps with roles (``specialize-warps``) take other size
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers: 192 queries, 80 keys,
 unless a mask by position cuts them, or many of the last tile's queries would be padding. Where head dimensions exceed
 128, shared memory holds two stages of 80 keys. 64 keys are better there under a mask by position, whose tiles end where
-those of queries do, and wherever a bias or mask comes from memory, which takes registers. All that where rows are
-aligned to 16 bytes and more than 64 queries are known or possible.
+those of queries do. All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+
+Where a bias or mask of keys comes from memory, as many keys as fill rows of 128 bytes in shared memory, for which there
+is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take four bytes. Where the copy
+engine cannot bring it (``stage-operands``), 64: what each thread loads by itself takes registers. Batch entries and
+heads that share the bias are the innermost loop of the grid, so that it comes from memory once for all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import Attention, contraction_loops
 from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
@@ -29,7 +36,9 @@ TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (1 << 30, 64, 16))  # of f32: by what shared memory holds
 HOPPER_TILES_BY_HEAD = ((64, 192, 80), (128, 128, 128), (1 << 30, 128, 80))
 CROWDED_HOPPER_TILES_BY_HEAD = ((1 << 30, 128, 64),)
+STAGED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # with a bias or mask
 MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
+DYNAMIC = ir.ShapedType.get_dynamic_size()
 FEW_QUERIES = 64
 MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
@@ -41,12 +50,17 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     assert loops is not None, "an attention's matmuls are contractions"
     extents = static_extents(attention.root)
     rows = [d for value in _operands(attention) for d in value.type.shape[-1:]]
-    aligned = all(d != ir.ShapedType.get_dynamic_size() and d % ALIGNED == 0 for d in rows)
+    aligned = all(d != DYNAMIC and d % ALIGNED == 0 for d in rows)
     few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
     if not aligned or few:
         return _choose(attention, TILES_BY_HEAD)
-    if _reads_memory(attention):
-        return _choose(attention, CROWDED_HOPPER_TILES_BY_HEAD)
+    others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
+    if others:
+        staged = all(_is_staged(v, attention) for v in others)
+        sizes, order = _choose(attention, STAGED_HOPPER_TILES_BY_HEAD if staged else CROWDED_HOPPER_TILES_BY_HEAD)
+        shared = _shared_loops(attention, extents)
+        at = order.index(loops.m[-1]) + 1 if loops.m else 0
+        return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     queries = extents[loops.m[-1]] if loops.m else 1
     tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else HOPPER_TILES_BY_HEAD
     wasted = queries is not None and -queries % tiles[0][1] > MOST_PADDING * queries
@@ -63,15 +77,58 @@ def _uses_positions(attention: Attention) -> bool:
     return False
 
 
-def _reads_memory(attention: Attention) -> bool:
-    """Whether scores come together with another tensor, before softmax."""
+def _between(attention: Attention) -> Iterator[ir.Operation]:
+    """The ops from softmax back to the scores."""
     op = defining_op(attention.softmax.operands[0])
     while op is not None and op != attention.scores and len(op.operands):
-        tensors = [v for v in list(op.operands)[: -len(op.results)] if isinstance(v.type, ir.RankedTensorType)]
-        if len(tensors) > 1:
-            return True
+        yield op
         op = defining_op(op.operands[0])
-    return False
+
+
+def _inputs(op: ir.Operation) -> list[tuple[ir.Value, int]]:
+    """The tensors that scores come together with in an op, and which operands they are."""
+    operands = list(op.operands)[: -len(op.results)]
+    return [(v, i) for i, v in enumerate(operands) if i and isinstance(v.type, ir.RankedTensorType)]
+
+
+def _other_tensors(attention: Attention) -> list[tuple[ir.Value, set[int]]]:
+    """The tensors that scores come together with, before softmax, and along which loops of the second matmul they
+    change; all of them where that cannot be told."""
+    of_scores = [dim_position(e) for e in indexing_maps(attention.root)[0].results]
+    found: list[tuple[ir.Value, set[int]]] = []
+    for op in _between(attention):
+        rank = len(iterator_types(op)) if is_structured(op) else 0
+        known = rank == len(of_scores) and indexing_maps(op)[-1] == ir.AffineMap.get_identity(rank)
+        for value, number in _inputs(op):
+            dims = set(range(len(iterator_types(attention.root))))
+            if known:
+                places = zip(indexing_maps(op)[number].results, value.type.shape, strict=True)
+                at = {dim_position(e) for e, extent in places if extent != 1}
+                dims = {loop for d in at if d is not None and (loop := of_scores[d]) is not None}
+            found.append((value, dims))
+    return found
+
+
+def _shared_loops(attention: Attention, extents: Sequence[int | None]) -> list[int]:
+    """The loops of batch and heads along which all tensors that scores come together with stay the same."""
+    loops = contraction_loops(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    used = {d for _, dims in _other_tensors(attention) for d in dims}
+    return [d for d in loops.batch + loops.m[:-1] if d not in used and extents[d] != 1]
+
+
+def _is_staged(value: ir.Value, attention: Attention) -> bool:
+    """Whether the copy engine can bring tiles of a tensor, of queries × keys, of narrow elements, whose rows are
+    aligned to 16 bytes; the last dimension is that of the keys, or of the queries."""
+    kind = value.type
+    if kind.rank < 2 or DYNAMIC in kind.shape[-1:] or kind.element_type.width > 16:
+        return False
+    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    wide = [extents[d] for d in (loops.m[-1:] + loops.k[-1:])]
+    return all(n in wide or (n == DYNAMIC and None in wide) for n in kind.shape[-2:]) and (
+        kind.shape[-1] * max(kind.element_type.width // 8, 1) % 16 == 0
+    )
 
 
 def _operands(attention: Attention) -> list[ir.Value]:

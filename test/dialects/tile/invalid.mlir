@@ -25,7 +25,7 @@ func.func @element(%m: memref<4x8xf16>, %i: index) {
 // -----
 
 func.func @layout(%t: tensor<4x8xf16>) {
-  // expected-error @below {{expects the layout of the result to be one of fragment, operand_a, row, column, spread, shared, but found "frgment"}}
+  // expected-error @below {{expects the layout of the result to be one of fragment, operand_a, row, row_part, column, spread, shared, but found "frgment"}}
   %r = tile.convert_layout %t : (tensor<4x8xf16>) -> (tensor<4x8xf16, "frgment">)
   return
 }

@@ -1,0 +1,84 @@
+// RUN: attn-opt %s --split-scales | FileCheck %s
+
+// The scale stands alone, behind the mask of what it multiplies.
+
+// CHECK-LABEL: gpu.func @masked
+// CHECK:         %[[T:.*]] = linalg.generic {{.*}} ins(%[[S:.*]] : tensor<64x64xf32, "fragment">)
+// CHECK-NEXT:    ^bb0(%[[Y:.*]]: f32, %{{.*}}: f32):
+// CHECK:           %[[X:.*]] = arith.select %{{.*}}, %{{.*}}, %[[Y]]
+// CHECK-NEXT:      linalg.yield %[[X]]
+// CHECK:         %[[R:.*]] = linalg.generic {{.*}} ins(%[[T]] :
+// CHECK-NEXT:    ^bb0(%[[IN:.*]]: f32, %{{.*}}: f32):
+// CHECK:           %[[P:.*]] = arith.mulf %[[IN]], %{{.*}} : f32
+// CHECK-NEXT:      linalg.yield %[[P]]
+// CHECK:         tile.store (%[[R]],
+
+// What goes through a function first, a scale by a negative number, and one without a mask stay as they are.
+
+// CHECK-LABEL: gpu.func @others
+// CHECK-COUNT-3: linalg.generic
+// CHECK-NOT:     linalg.generic
+
+#id = affine_map<(i, j) -> (i, j)>
+gpu.module @kernels {
+  gpu.func @masked(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %minus_inf = arith.constant 0xFF800000 : f32
+    %cap = arith.constant 14.4 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %dead = arith.cmpi sgt, %j, %i : index
+      %c = arith.mulf %x, %cap : f32
+      %m = arith.select %dead, %minus_inf, %c : f32
+      linalg.yield %m : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+
+  gpu.func @others(%k: memref<64x32xf16, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %minus = arith.constant -2.0 : f32
+    %minus_inf = arith.constant 0xFF800000 : f32
+    %half = arith.constant 0.5 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %j = linalg.index 1 : index
+      %dead = arith.cmpi sgt, %j, %c32 : index
+      %c = arith.mulf %x, %minus : f32
+      %m = arith.select %dead, %minus_inf, %c : f32
+      linalg.yield %m : f32
+    } -> tensor<64x64xf32, "fragment">
+    %v = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%r : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %j = linalg.index 1 : index
+      %dead = arith.cmpi sgt, %j, %c32 : index
+      %t = math.tanh %x : f32
+      %c = arith.mulf %t, %half : f32
+      %m = arith.select %dead, %minus_inf, %c : f32
+      linalg.yield %m : f32
+    } -> tensor<64x64xf32, "fragment">
+    %u = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%r : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %c = arith.mulf %x, %half : f32
+      linalg.yield %c : f32
+    } -> tensor<64x64xf32, "fragment">
+    gpu.return
+  }
+}

@@ -1,0 +1,82 @@
+// RUN: attn-opt %s --stage-operands --split-input-file | FileCheck %s
+
+// A bias of queries × keys comes through shared memory, as the keys do.
+
+// CHECK-LABEL: gpu.func @bias
+// CHECK:         tile.load (%{{.*}} -> (tensor<64x32xf16, "shared">)
+// CHECK:         %[[S:.*]] = linalg.generic
+// CHECK:         %[[STAGED:.*]] = tile.load (%[[BIAS:.*]], %[[I:.*]], %[[J:.*]], %{{.*}}, %{{.*}}) {dims = [0, 1]{{.*}} -> (tensor<64x64xbf16, "shared">)
+// CHECK-NEXT:    %[[B:.*]] = tile.convert_layout %[[STAGED]] : {{.*}} -> (tensor<64x64xbf16, "fragment">)
+// CHECK:         linalg.generic {{.*}} ins(%[[S]], %[[B]] :
+
+#lhs = affine_map<(i, j, d) -> (i, d)>
+#rhs = affine_map<(i, j, d) -> (j, d)>
+#out = affine_map<(i, j, d) -> (i, j)>
+#id = affine_map<(i, j) -> (i, j)>
+gpu.module @kernels {
+  gpu.func @bias(%k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1024xbf16, strided<[?, 1]>>, %i: index, %j: index) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32, "fragment">
+    %q32 = arith.constant dense<1.0> : tensor<64x32xf16, "fragment">
+    %q = tile.convert_layout %q32 : (tensor<64x32xf16, "fragment">) -> (tensor<64x32xf16, "operand_a">)
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%q, %kt : tensor<64x32xf16, "operand_a">, tensor<64x32xf16, "shared">) outs(%zero : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f16, %y: f16, %z: f32):
+      %xw = arith.extf %x : f16 to f32
+      %yw = arith.extf %y : f16 to f32
+      %m = arith.mulf %xw, %yw : f32
+      %t = arith.addf %z, %m : f32
+      linalg.yield %t : f32
+    } -> tensor<64x64xf32, "fragment">
+    %b = tile.load (%bias, %i, %j, %c64, %c64) {dims = [0, 1]} : (memref<?x1024xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s, %b : tensor<64x64xf32, "fragment">, tensor<64x64xbf16, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %y: bf16, %z: f32):
+      %w = arith.extf %y : bf16 to f32
+      %t = arith.addf %x, %w : f32
+      linalg.yield %t : f32
+    } -> tensor<64x64xf32, "fragment">
+    gpu.return
+  }
+}
+
+// -----
+
+// Rows that are not aligned to 16 bytes are left to the threads.
+
+// CHECK-LABEL: gpu.func @unaligned
+// CHECK:         tile.load {{.*}} -> (tensor<64x64xbf16, "fragment">)
+// CHECK-NOT:     tile.convert_layout
+
+gpu.module @kernels {
+  gpu.func @unaligned(%k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1023xbf16, strided<[?, 1]>>, %i: index, %j: index) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %b = tile.load (%bias, %i, %j, %c64, %c64) {dims = [0, 1]} : (memref<?x1023xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
+    gpu.return
+  }
+}
+
+// -----
+
+// Nor does anything change where other loads to shared memory are none of the copy engine's.
+
+// CHECK-LABEL: gpu.func @others
+// CHECK:         tile.load {{.*}} -> (tensor<64x64xbf16, "fragment">)
+
+gpu.module @kernels {
+  gpu.func @others(%k: memref<64x33xf16, strided<[?, 1]>>, %bias: memref<?x1024xbf16, strided<[?, 1]>>, %i: index, %j: index) kernel {
+    %c0 = arith.constant 0 : index
+    %c33 = arith.constant 33 : index
+    %c64 = arith.constant 64 : index
+    %kt = tile.load (%k, %c0, %c0, %c64, %c33) {dims = [0, 1]} : (memref<64x33xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x48xf16, "shared">)
+    %b = tile.load (%bias, %i, %j, %c64, %c64) {dims = [0, 1]} : (memref<?x1024xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
+    gpu.return
+  }
+}

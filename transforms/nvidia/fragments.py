@@ -1,0 +1,103 @@
+"""Emits tiles in shared memory as fragments, for element-wise ops: biases and masks that the copy engine brought.
+
+16-bit elements come by ldmatrix, which gives every thread the pairs of columns that it has in a fragment; others in
+pairs where columns stand side by side. No two rows of a quarter of a warp are in the same banks, but for those of f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...dialects.mlir import ir
+from ..passes import PassError
+from .contraction import ldmatrix_a
+from .memory import byte_width, from_word
+from .thread import Registers, Shared, Thread, add, asm, constant, create, f32, i32, places
+
+
+def load_fragment(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> Registers:
+    """All elements of a tile that a thread has; rows are its dimension 0."""
+    loads = {1: _bytes, 2: _halves, 4: _words}
+    width = byte_width(kind.element_type)
+    if width not in loads:
+        raise PassError(f"elements of type {kind.element_type} are not read from shared memory", None)
+    words, loaded = loads[width](tile, kind, thread)
+    return Registers("fragment", tuple(kind.shape), Packed(words, kind.element_type), loaded=loaded)
+
+
+class Packed(list[ir.Value]):
+    """Elements that stay in the words they came in, one or two in each, until they are read: `words` says which, and by
+    how many bits to shift it."""
+
+    def __init__(self, words: Sequence[tuple[ir.Value, int]], element: ir.Type):
+        super().__init__(word for word, _ in words)
+        self.shifts, self.element = [shift for _, shift in words], element
+
+    def __getitem__(self, number):  # type: ignore[override]
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        word, shift = super().__getitem__(number), self.shifts[number]
+        if isinstance(self.element, ir.BF16Type):  # the upper half of an f32
+            bits = (
+                create("arith.andi", i32(), word, constant(i32(), -(1 << 16)))
+                if shift
+                else create("arith.shli", i32(), word, constant(i32(), 16))
+            )
+            return create("arith.bitcast", f32(), bits)
+        shifted = create("arith.shrui", i32(), word, constant(i32(), shift)) if shift else word
+        return from_word(shifted, self.element)
+
+    def __iter__(self) -> Iterator[ir.Value]:
+        return (self[i] for i in range(len(self)))
+
+
+Words = list[tuple[ir.Value, int]]
+
+
+def _halves(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+    words: Words = []
+    loaded: list[ir.Value] = []
+    for step in range(kind.shape[1] // 16):
+        four = ldmatrix_a(tile, 0, step, thread)
+        loaded.append(four[0])
+        words += [(word, shift) for word in four for shift in (0, 16)]
+    return words, loaded
+
+
+def _words(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+    words: Words = []
+    loaded: list[ir.Value] = []
+    for row, column in places("fragment", Registers.count(kind))[::2]:
+        first, second = (tile.element(*_at(tile, row, column, i, thread)) for i in (0, 1))
+        if tile.inner == 1:
+            pair = asm("ld.shared.v2.b32 {$0, $1}, [$2];", "=r,=r,r", [first], [i32()] * 2)
+            loaded.append(pair[0])
+        else:
+            pair = [asm("ld.shared.b32 $0, [$1];", "=r,r", [place], [i32()])[0] for place in (first, second)]
+            loaded += pair
+        words += [(word, 0) for word in pair]
+    return words, loaded
+
+
+def _bytes(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+    words: Words = []
+    loaded: list[ir.Value] = []
+    for row, column in places("fragment", Registers.count(kind))[::2]:
+        first, second = (tile.element(*_at(tile, row, column, i, thread)) for i in (0, 1))
+        if tile.inner == 1:
+            (word,) = asm("{ .reg .b16 t; ld.shared.u16 t, [$1]; cvt.u32.u16 $0, t; }", "=r,r", [first], [i32()])
+            words += [(word, 0), (word, 8)]
+            loaded.append(word)
+        else:
+            text = "{ .reg .b16 t; ld.shared.u8 t, [$1]; cvt.u32.u16 $0, t; }"
+            pair = [asm(text, "=r,r", [place], [i32()])[0] for place in (first, second)]
+            words += [(word, 0) for word in pair]
+            loaded += pair
+    return words, loaded
+
+
+def _at(tile: Shared, row: int | None, column: int | None, i: int, thread: Thread) -> tuple[ir.Value, ir.Value]:
+    """Where the element `i` columns behind a place is: along the tile's outer and its inner dimension."""
+    assert row is not None and column is not None
+    positions = thread.place(0, row), add(thread.place(1, column), i)
+    return positions if tile.inner == 1 else positions[::-1]

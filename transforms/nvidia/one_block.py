@@ -1,0 +1,55 @@
+"""Functions whose tensors are as small as a tile, in which no loop over tiles is left: one block computes them."""
+
+from __future__ import annotations
+
+from ...dialects import build
+from ...dialects.mlir import ir
+from ...dialects.tiling.index import TileBuilder
+from ..attention import is_contraction
+from ..rewriting import defining_op, ops_in
+from .axes import ops_of
+from .fuse_consumers import insert_parallel
+
+LARGEST_TILE = 128  # rows or columns that one block computes at once where there is no loop
+
+
+def is_one_tile(function: ir.Operation) -> bool:
+    """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
+    matmuls = [op for op in ops_in(function) if is_contraction(op)]
+    shapes = [op.results[0].type.shape for op in matmuls]
+    return bool(matmuls) and all(s <= LARGEST_TILE for shape in shapes for s in shape)
+
+
+def one_block(function: ir.Operation) -> list[ir.Operation]:
+    """Moves what computes a function's results into a scf.forall of one iteration."""
+    block = function.regions[0].blocks[0]
+    terminator = ops_of(block)[-1]
+    results = list(terminator.operands)
+    kinds = [v.type for v in results]
+    tensors = all(isinstance(k, ir.RankedTensorType) and k.has_static_shape for k in kinds)
+    if not tensors or not kinds or any(defining_op(v) is None for v in results) or len(set(results)) != len(results):
+        return []
+    moved = [op for op in ops_of(block)[:-1] if op.name not in ("arith.constant", "tensor.dim")]
+    with ir.InsertionPoint(terminator), function.location:
+        inits = [build.empty(kind.shape, kind.element_type) for kind in kinds]
+        one = ir.DenseI64ArrayAttr.get([1])
+        attributes = {
+            "staticLowerBound": ir.DenseI64ArrayAttr.get([0]),
+            "staticUpperBound": one,
+            "staticStep": one,
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, len(inits)]),
+        }
+        forall = ir.Operation.create("scf.forall", kinds, inits, attributes, regions=1)
+        arguments = [ir.IndexType.get(), *kinds]
+        body = forall.regions[0].blocks.append(*arguments, arg_locs=[function.location] * len(arguments))
+        for op in moved:
+            body.append(op)
+        with ir.InsertionPoint(body):
+            inserts = ir.Operation.create("scf.forall.in_parallel", [], [], {}, regions=1)
+        builder = TileBuilder(ir.InsertionPoint(forall), body)
+        with ir.InsertionPoint(inserts.regions[0].blocks.append()):
+            for value, target in zip(results, list(body.arguments)[1:], strict=True):
+                insert_parallel(builder, value, target, builder.everything(value))
+    for i, result in enumerate(forall.results):
+        terminator.operands[i] = result
+    return [forall]

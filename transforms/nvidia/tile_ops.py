@@ -1,0 +1,385 @@
+"""Emits the ops of a kernel on tiles, one handler each, as what one thread does; used by ``tiles-to-nvvm``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...dialects.build import constant_value
+from ...dialects.mlir import ir
+from ...dialects.tile import dims_of, layout_of
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import contraction_loops, is_contraction
+from ..passes import PassError
+from ..rewriting import defining_op, ops_in
+from . import contraction, spread
+from .axes import DYNAMIC, for_body, ops_of
+from .elementwise import Elementwise, row_parts, whole_rows
+from .fragments import load_fragment
+from .memory import GLOBAL, Access, Memory, copy_to_shared, load_registers, store_element, store_registers
+from .overlap_matmuls import ASYNC
+from .scalars import emit_scalar
+from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, settle, start_turns, take_turn
+from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
+from .values import Value, flat, has_dense_rows, is_zero, like, register_types
+
+
+class Emitter:
+    """Emits at the insertion point. `values`: what each value of the kernel has become."""
+
+    def __init__(self, module: ir.Operation, thread: Thread, hopper: bool, vector_bytes: int):
+        self.module, self.thread, self.hopper, self.vector_bytes = module, thread, hopper, vector_bytes
+        self.values: dict[ir.Value, Value] = {}
+
+    def ops(self, ops: Sequence[ir.Operation]) -> None:
+        for op in ops:
+            with op.location:
+                self._op(op)
+
+    def _op(self, op: ir.Operation) -> None:
+        handler = HANDLERS.get(op.name)
+        if handler is not None:
+            results = handler(self, op)
+        elif any(isinstance(v.type, ir.ShapedType) for v in (*op.operands, *op.results)):
+            raise PassError(f"'{op.name}' on tiles is not lowered for GPUs", op)
+        else:
+            results = emit_scalar(op, [self.scalar(v) for v in op.operands])
+        self.values.update(zip(op.results, results, strict=True))
+
+    def scalar(self, value: ir.Value) -> ir.Value:
+        found = self.values[value]
+        assert isinstance(found, ir.Value), f"{value} is no scalar"
+        return found
+
+    def registers(self, value: ir.Value) -> Registers:
+        found = self.values[value]
+        if not isinstance(found, Registers):
+            raise PassError("expects a tile in registers", defining_op(value))
+        return found
+
+    def _constant(self, op: ir.Operation) -> list[Value]:
+        kind = op.results[0].type
+        if not isinstance(kind, ir.RankedTensorType):
+            return emit_scalar(op, [])
+        splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+        number = ir.FloatAttr(splat).value if isinstance(splat, ir.FloatAttr) else ir.IntegerAttr(splat).value
+        value = constant(register_type(kind.element_type), number)
+        if layout_of(kind) == "spread":
+            return [spread.constant_tile(value)]
+        return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
+
+    def _empty(self, op: ir.Operation) -> list[Value]:
+        kind = op.results[0].type
+        value = constant(register_type(kind.element_type), 0)
+        if layout_of(kind) == "spread":
+            return [spread.constant_tile(value)]
+        return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
+
+    def _for(self, op: ir.Operation) -> list[Value]:
+        inits = [self.values[v] for v in list(op.operands)[3:]]
+        scalars = [s for v in inits for s in flat(v)]
+        bounds = [self.scalar(v) for v in list(op.operands)[:3]]
+        if any(inner.name == "tile.wait_matmuls" for inner in ops_of(for_body(op))) and not _goes_round(op):
+            # LLVM would make straight code of a loop that it sees to have one iteration, and ptxas would then not find
+            # registers for two matmuls under way, and serialise them (C7511).
+            bounds[2] = asm("mov.b32 $0, $1;", "=r,r", [bounds[2]], [i32()], effects=False)[0]
+        kinds = [v.type for v in scalars]
+        loop = ir.Operation.create("scf.for", kinds, [*bounds, *scalars], regions=1)
+        block = loop.regions[0].blocks.append(i32(), *kinds, arg_locs=[op.location] * (1 + len(kinds)))
+        body = for_body(op)
+        self.values[body.arguments[0]] = block.arguments[0]
+        self.values.update(zip(list(body.arguments)[1:], like(inits, list(block.arguments)[1:]), strict=True))
+        with ir.InsertionPoint(block):
+            self.ops(ops_of(body)[:-1])
+            yielded = [s for v in ops_of(body)[-1].operands for s in flat(self.values[v])]
+            ir.Operation.create("scf.yield", [], yielded)
+        return like(inits, list(loop.results))
+
+    def _if(self, op: ir.Operation) -> list[Value]:
+        kinds = [k for r in op.results for k in register_types(r.type)]
+        branch = ir.Operation.create("scf.if", kinds, [self.scalar(op.operands[0])], regions=2)
+        models: list[Value] = []
+        for old, region in zip(op.regions, branch.regions, strict=True):
+            for block in old.blocks:
+                with ir.InsertionPoint(region.blocks.append()):
+                    self.ops(ops_of(block)[:-1])
+                    models = [self.values[v] for v in ops_of(block)[-1].operands]
+                    ir.Operation.create("scf.yield", [], [s for v in models for s in flat(v)])
+        return like(models, list(branch.results))
+
+    def _get_global(self, op: ir.Operation) -> list[Value]:
+        """The address of a constant, which becomes one of the LLVM dialect."""
+        kind, symbol = ir.MemRefType(op.results[0].type), ir.FlatSymbolRefAttr(op.attributes["name"])
+        for old in ops_in(self.module, "memref.global"):
+            if ir.StringAttr(old.attributes["sym_name"]).value == symbol.value:
+                array = str(kind.element_type)
+                for size in reversed(kind.shape):
+                    array = f"!llvm.array<{size} x {array}>"
+                with ir.InsertionPoint(old):
+                    attributes = {
+                        "sym_name": old.attributes["sym_name"],
+                        "global_type": ir.TypeAttr.get(ir.Type.parse(array)),
+                        "alignment": ir.IntegerAttr.get(i64(), 16),
+                        "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
+                        "addr_space": ir.IntegerAttr.get(i32(), GLOBAL),
+                        "constant": ir.UnitAttr.get(),
+                        "value": old.attributes["initial_value"],
+                    }
+                    ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
+                old.erase()
+        pointer_to = create("llvm.mlir.addressof", pointer(GLOBAL), global_name=symbol)
+        strides = [math.prod(kind.shape[d + 1 :]) for d in range(kind.rank)]
+        sizes = [constant(i32(), s) for s in kind.shape]
+        return [Memory(kind, pointer_to, [constant(i64(), s) for s in strides], sizes)]
+
+    def _block_id(self, op: ir.Operation) -> list[Value]:
+        return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
+
+    def _thread_id(self, op: ir.Operation) -> list[Value]:
+        return [self.thread.number]
+
+    def _store_element(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[1]]
+        assert isinstance(memory, Memory)
+        store_element(memory, self.scalar(op.operands[0]), [self.scalar(v) for v in list(op.operands)[2:]])
+        return []
+
+    def _barrier(self, op: ir.Operation) -> list[Value]:
+        asm("bar.sync 0;", "", [])
+        return []
+
+    def _commit(self, op: ir.Operation) -> list[Value]:
+        asm("cp.async.commit_group;", "", [])
+        return []
+
+    def _wait(self, op: ir.Operation) -> list[Value]:
+        asm(f"cp.async.wait_group {op.opview.pending.value};", "", [])
+        if self.hopper:  # the tensor cores read what these copies wrote
+            asm("fence.proxy.async.shared::cta;", "", [])
+        return []
+
+    def _access(self, memory: ir.Value, indices: Sequence[ir.Value], dims: list[int], shape: Sequence[int]) -> Access:
+        found = self.values[memory]
+        assert isinstance(found, Memory), "memory is an argument"
+        return Access.of(found, [self.scalar(v) for v in indices], dims, shape)
+
+    def _stage(self, buffer: ir.Value, stage: ir.Value) -> Shared:
+        base = self.values[buffer]
+        assert isinstance(base, Shared), "a buffer is shared memory"
+        size = Shared.bytes(base.outer_size, base.inner_size, base.width)
+        return Shared(add(base.address, mul(stage, size)), base.shape, base.inner, base.width)
+
+    def _copy(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        stage, *indices = view.indices
+        tile = self._stage(view.staged, self.scalar(stage))
+        access = self._access(view.memory, indices, dims_of(view), tile.shape)
+        kind = view.memory.type
+        last = kind.shape[-1]
+        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC and has_dense_rows(kind)
+        aligned = math.gcd(self.vector_bytes, tile.width * last) if dense else tile.width
+        copy_to_shared(access, tile, self.thread, aligned)
+        return []
+
+    def _barriers(self, value: ir.Value) -> Barriers:
+        found = self.values[value]
+        assert isinstance(found, Barriers), "barriers are shared memory"
+        return found
+
+    def _flags(self, value: ir.Value) -> Flags:
+        found = self.values[value]
+        assert isinstance(found, Flags), "flags are shared memory"
+        return found
+
+    def _copy_bulk(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        ready, use = self._barriers(view.ready), self.scalar(view.use)
+        tile = self._stage(view.staged, rem(use, ready.stages))
+        copy_bulk(self.scalar(view.map), tile, ready.at(use), [self.scalar(v) for v in view.indices], self.thread)
+        return []
+
+    def _synchronise(self, op: ir.Operation) -> list[Value]:
+        """What gives no value."""
+        view, thread = op.opview, self.thread
+        if op.name == "tile.set_registers":
+            set_registers(view.count.value, thread)
+        elif op.name == "tile.init_barriers":
+            self._barriers(op.operands[0]).init(view.arrivals.value, thread)
+        elif op.name == "tile.wait_barrier":
+            self._barriers(op.operands[0]).wait(self.scalar(op.operands[1]), view.behind.value)
+        elif op.name == "tile.init_flags":
+            self._flags(op.operands[0]).init(thread)
+        elif op.name == "tile.raise":
+            self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
+        elif op.name == "tile.meet":
+            meet(thread)
+        elif op.name == "tile.settle":
+            tile = self.registers(op.operands[0])
+            settle(tile.loaded or tile.values)
+        elif op.name == "tile.arrive":
+            self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread)
+        elif op.name == "tile.start_turns":
+            start_turns(view.warpgroups.value, thread)
+        elif op.name == "tile.take_turn":
+            take_turn(thread)
+        else:
+            pass_turn(view.warpgroups.value, thread)
+        return []
+
+    def _view(self, op: ir.Operation) -> list[Value]:
+        return [self._stage(op.operands[0], self.scalar(op.operands[1]))]
+
+    def _load(self, op: ir.Operation) -> list[Value]:
+        view, kind = op.opview, op.results[0].type
+        if layout_of(kind) == "shared":
+            raise PassError("a load to shared memory is not scheduled: run stage-loads before", op)
+        access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        if layout_of(kind) == "spread":
+            aligned, inner = self._dense(view.memory.type, dims_of(view))
+            return [spread.loaded(access, kind.element_type, aligned, inner)]
+        return [load_registers(access, kind, self.thread)]
+
+    def _dense(self, memory: ir.MemRefType, dims: list[int]) -> tuple[int, int | None]:
+        """How rows of a tile in memory are aligned, in bytes, and along which dimension its elements are dense."""
+        last, size = memory.rank - 1, max(memory.element_type.width // 8, 1)
+        if last not in dims or not has_dense_rows(memory):
+            return size, None
+        extent = memory.shape[-1]
+        return math.gcd(self.vector_bytes, size * extent) if extent != DYNAMIC else size, dims.index(last)
+
+    def _store_shared(self, op: ir.Operation) -> list[Value]:
+        source = self.values[op.operands[0]]
+        assert isinstance(source, spread.Spread), "what is stored to shared memory is spread"
+        tile = self._stage(op.operands[1], self.scalar(op.operands[2]))
+        spread.store_shared(source, tile, op.operands[0].type.element_type, self.thread)
+        if self.hopper:
+            asm("fence.proxy.async.shared::cta;", "", [])
+        return []
+
+    def _store(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        kind = view.tile.type
+        access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        store_registers(access, self.registers(view.tile), kind, self.thread)
+        return []
+
+    def _convert(self, op: ir.Operation) -> list[Value]:
+        source, kind = self.values[op.operands[0]], op.results[0].type
+        layout, element = layout_of(kind), str(kind.element_type)
+        if layout == "row":
+            return [whole_rows(self.registers(op.operands[0]))]
+        if layout == "row_part":
+            return [row_parts(self.registers(op.operands[0]), self.thread)]
+        if layout == "fragment" and isinstance(source, Shared):
+            return [load_fragment(source, kind, self.thread)]
+        if layout == "operand_a" and element == "f32":  # in place, as a fragment is
+            if isinstance(source, Shared):
+                values = contraction.load_a(source, kind, self.thread)
+            else:
+                values = list(self.registers(op.operands[0]).values)
+            return [Registers("operand_a", tuple(kind.shape), values)]
+        if layout == "operand_a" and isinstance(source, Shared):
+            # Rows are dimension 0 of the tile.
+            values = []
+            for step in range(kind.shape[1] // 16):
+                values += contraction.ldmatrix_a(source, 0, step, self.thread)
+            return [Registers("operand_a", tuple(kind.shape), values)]
+        if layout == "operand_a" and isinstance(source, Registers) and element in ("f16", "bf16"):
+            return [contraction.pack(source, element)]
+        raise PassError(f"no way from {op.operands[0].type} to {kind}", op)
+
+    def _generic(self, op: ir.Operation) -> list[Value]:
+        if is_contraction(op):
+            return [self._contraction(op)]
+        if layout_of(op.results[0].type) == "spread":
+            return [spread.computed(op, [v for _, v in self._found(op.operands)], self.values.__getitem__)]
+        operands = [v if isinstance(v, Registers) else self.scalar(o) for o, v in self._found(op.operands)]
+        return list(Elementwise(op, operands, self.thread, self.values.__getitem__).run())
+
+    def _found(self, values: Sequence[ir.Value]) -> list[tuple[ir.Value, Value]]:
+        return [(v, self.values[v]) for v in values]
+
+    def _contraction(self, op: ir.Operation) -> Registers:
+        a, b = (self.values[v] for v in list(op.operands)[:2])
+        if not isinstance(a, Shared) or not self.hopper:
+            a = self.registers(op.operands[0])
+        if not isinstance(b, Shared):
+            raise PassError("the right operand of a matmul must be in shared memory", op)
+        loops = contraction_loops(op)
+        assert loops is not None and len(loops.k) == 1, "tiles of a matmul have one k loop"
+        k_dim = [dim_position(e) for e in indexing_maps(op)[1].results].index(loops.k[0])
+        zero = defining_op(op.operands[2])
+        fresh = zero is not None and zero.name == "arith.constant" and is_zero(zero)
+        accumulator = None if fresh else self.registers(op.operands[2])
+        kind = op.results[0].type
+        element = str(op.operands[0].type.element_type)
+        if element not in contraction.ELEMENTS or str(op.operands[1].type.element_type) != element:
+            known = ", ".join(contraction.ELEMENTS)
+            raise PassError(f"the operands of matmuls on tensor cores must be of one type among {known}", op)
+        n = kind.shape[1]
+        if element == "f32":
+            values = contraction.mma_tf32(self.registers(op.operands[0]), b, k_dim, accumulator, n, self.thread)
+        elif self.hopper:
+            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes, self.thread)
+        else:
+            left = self.registers(op.operands[0])
+            values = contraction.mma_sync(left, b, k_dim, accumulator, n, element, self.thread)
+        return Registers("fragment", tuple(kind.shape), values)
+
+    def _wait_matmuls(self, op: ir.Operation) -> list[Value]:
+        tile = self.registers(op.operands[0])
+        if not self.hopper:
+            return [tile]
+        values = contraction.wait_matmuls(tile.values, op.opview.pending.value)
+        return [Registers(tile.layout, tile.shape, values)]
+
+
+def _goes_round(loop: ir.Operation) -> bool:
+    """Whether a loop is known to have more than one iteration."""
+    lower, upper, step = (constant_value(v) for v in list(loop.operands)[:3])
+    return None not in (lower, upper, step) and upper - lower > step
+
+
+HANDLERS = {
+    "arith.constant": Emitter._constant,
+    "tensor.empty": Emitter._empty,
+    "memref.alloc": lambda self, op: [self.values[op.results[0]]],
+    "scf.for": Emitter._for,
+    "scf.if": Emitter._if,
+    "gpu.block_id": Emitter._block_id,
+    "gpu.thread_id": Emitter._thread_id,
+    "memref.store": Emitter._store_element,
+    "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
+    "tile.warp": lambda self, op: [self.thread.warp],
+    "tile.copy_bulk": Emitter._copy_bulk,
+    "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
+    **dict.fromkeys(
+        (
+            "tile.set_registers",
+            "tile.init_barriers",
+            "tile.wait_barrier",
+            "tile.arrive",
+            "tile.settle",
+            "tile.init_flags",
+            "tile.raise",
+            "tile.meet",
+            "tile.start_turns",
+            "tile.take_turn",
+            "tile.pass_turn",
+        ),
+        Emitter._synchronise,
+    ),
+    "gpu.barrier": Emitter._barrier,
+    "tile.commit_copies": Emitter._commit,
+    "tile.wait_copies": Emitter._wait,
+    "tile.copy_async": Emitter._copy,
+    "tile.store_shared": Emitter._store_shared,
+    "tile.view": Emitter._view,
+    "tile.wait_matmuls": Emitter._wait_matmuls,
+    "memref.get_global": Emitter._get_global,
+    "memref.load": lambda self, op: emit_scalar(op, [self.values[v] for v in op.operands]),
+    "tile.load": Emitter._load,
+    "tile.store": Emitter._store,
+    "tile.convert_layout": Emitter._convert,
+    "linalg.generic": Emitter._generic,
+}
