@@ -70,7 +70,7 @@ def known_sizes(value: ir.Value) -> list[int | ir.Value]:
             sizes.append(value.type.get_dim_size(d))
             continue
         form = extent(value, d)
-        known = next(iter(form.terms))[0] if form is not None and form.is_value else None
+        known = form.terms[0][0] if form is not None and form.is_value else None
         # Forms look through casts: a value may be an integer of another type.
         is_index = known is not None and isinstance(known.type, ir.IndexType)
         sizes.append(known if is_index else tensor.dim(value, build.index(d)))

@@ -36,28 +36,6 @@ def is_inside(op: ir.Operation, outer: ir.Operation) -> bool:
     return any(a == outer.operation for a in ancestors(op))
 
 
-def standing(value: ir.Value) -> tuple[int, ...]:
-    """Sorts values that are visible in one place by where they are defined, outer ones first."""
-    op = defining_op(value)
-    if op is None:
-        return (*_path(value.owner), -1, value.arg_number)
-    return (*_path(op.block), _position(op), value.result_number)
-
-
-def _path(block: ir.Block) -> list[int]:
-    """The positions of the ops around a block, the outermost first."""
-    path: list[int] = []
-    around = block.owner.operation
-    while around.parent is not None:
-        path.append(_position(around))
-        around = around.parent.operation
-    return path[::-1]
-
-
-def _position(op: ir.Operation) -> int:
-    return next(i for i, other in enumerate(op.block.operations) if other.operation == op)
-
-
 def single_use(value: ir.Value) -> bool:
     return len(list(value.uses)) == 1
 

@@ -14,18 +14,32 @@ from typing import Protocol
 from ..mlir import ir
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Index:
-    """``const + Σ coefficient·value`` over SSA values of type index."""
+    """``const + Σ coefficient·value`` over SSA values of type index.
+
+    The order of terms does not count when two are compared. It is kept all the same: what is built of them is then the
+    same in each process, which the order in a set is not.
+    """
 
     const: int = 0
-    terms: frozenset[tuple[ir.Value, int]] = frozenset()
+    terms: tuple[tuple[ir.Value, int], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and self._unordered == other._unordered
+
+    def __hash__(self) -> int:
+        return hash(self._unordered)
+
+    @property
+    def _unordered(self) -> tuple[int, frozenset[tuple[ir.Value, int]]]:
+        return self.const, frozenset(self.terms)
 
     @staticmethod
     def of(value: Index | int | ir.Value) -> Index:
         if isinstance(value, Index):
             return value
-        return Index(value) if isinstance(value, int) else Index(0, frozenset({(value, 1)}))
+        return Index(value) if isinstance(value, int) else Index(0, ((value, 1),))
 
     @property
     def static(self) -> int | None:
@@ -35,33 +49,33 @@ class Index:
     @property
     def is_value(self) -> bool:
         """Whether this is just one SSA value."""
-        return self.const == 0 and len(self.terms) == 1 and next(iter(self.terms))[1] == 1
+        return self.const == 0 and len(self.terms) == 1 and self.terms[0][1] == 1
 
     def __add__(self, other: Index | int) -> Index:
         other = Index.of(other)
         coefficients = dict(self.terms)
         for value, coefficient in other.terms:
             coefficients[value] = coefficients.get(value, 0) + coefficient
-        return Index(self.const + other.const, frozenset((v, c) for v, c in coefficients.items() if c))
+        return Index(self.const + other.const, tuple((v, c) for v, c in coefficients.items() if c))
 
     def __sub__(self, other: Index | int) -> Index:
         return self + Index.of(other).scaled(-1)
 
     def scaled(self, factor: int) -> Index:
-        return Index(self.const * factor, frozenset((v, c * factor) for v, c in self.terms if factor))
+        return Index(self.const * factor, tuple((v, c * factor) for v, c in self.terms if factor))
 
     def coefficient(self, value: ir.Value) -> int:
         return next((c for v, c in self.terms if v == value), 0)
 
     def without(self, value: ir.Value) -> Index:
-        return Index(self.const, frozenset((v, c) for v, c in self.terms if v != value))
+        return Index(self.const, tuple((v, c) for v, c in self.terms if v != value))
 
     def divisible_by(self, divisor: int) -> bool:
         return self.const % divisor == 0 and all(c % divisor == 0 for _, c in self.terms)
 
     def divided(self, divisor: int) -> Index:
         """The exact quotient; only where `divisible_by` holds."""
-        return Index(self.const // divisor, frozenset((v, c // divisor) for v, c in self.terms))
+        return Index(self.const // divisor, tuple((v, c // divisor) for v, c in self.terms))
 
 
 @dataclass(frozen=True)
@@ -161,7 +175,7 @@ class TileBuilder:
         if index.static is not None:
             return self.constant(index.static)
         if index.is_value:
-            return next(iter(index.terms))[0]
+            return index.terms[0][0]
         if index not in self._built:
             values = [v for v, _ in index.terms]
             self._built[index] = self.in_prologue("affine.apply", values, map=affine_map([index], values))

@@ -207,7 +207,7 @@ class _Tile:
         position = [Index(0)] * n_loops
         for name, start, extent in ((ROWS, row, self.lanes), (KEYS, sets.variable, STEP)):
             sizes[loops[name]] = [Index(extent)]
-            position[loops[name]] = Index(0, frozenset({(Local(loops[name]), 1), (start, 1)}))
+            position[loops[name]] = Index(0, ((Local(loops[name]), 1), (start, 1)))
         body = self.mask.regions[0].blocks[0]
         *_, end = [o.operation for o in body.operations]
         first = len(self.mask.operands) - len(self.mask.opview.outputs)

@@ -45,7 +45,7 @@ class TileForms:
             elif isinstance(atom, Loaded):
                 steps = [Index.of(self._extreme(atom, 1 if c * sign > 0 else -1)).scaled(c * sign)]
             else:
-                steps = [Index(0, frozenset({(atom, c * sign)}))]
+                steps = [Index(0, ((atom, c * sign),))]
             found = [f + s for f in found for s in steps]
         return found
 
@@ -81,7 +81,7 @@ class TileForms:
         divisor = 1 << divisor if op.name in ("arith.shrui", "arith.shrsi") else divisor
         form = self.of(scalar.operand(0))
         floors = op.name in ("arith.floordivsi", "arith.shrsi") or is_never_negative(form)
-        return Index(0, frozenset({(Quotient(form, divisor), 1)})) if floors else None
+        return Index(0, ((Quotient(form, divisor), 1),)) if floors else None
 
     def _is_known(self, form: Index) -> bool:
         """Whether the extremes of `form` can be computed before the loop, for each of its tiles."""
@@ -115,7 +115,7 @@ class TileForms:
             if len(size) != 1 or not all(isinstance(v, ir.Value) and self.sets.visible(v) for v, _ in size[0].terms):
                 return None
             start = (*position[:along], position[along].without(atom), *position[along + 1 :])
-            return Index(0, frozenset({(Loaded(tensor, start, along, atom.dim), 1)}))
+            return Index(0, ((Loaded(tensor, start, along, atom.dim), 1),))
         if local or len(rest) < len(atoms):
             return None
         key = tensor, position
@@ -174,4 +174,4 @@ def _is_count(value: ir.Value) -> bool:
 def _greatest(*forms: Index) -> Index:
     if all(f.static is not None for f in forms):
         return Index(max(f.const for f in forms))
-    return Index(0, frozenset({(Greatest(forms), 1)}))
+    return Index(0, ((Greatest(forms), 1),))

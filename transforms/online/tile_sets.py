@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
-from ..rewriting import ancestors, standing
+from ..rewriting import ancestors
 
 Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no number
 Tiles = list[tuple[Bound, Bound]]
@@ -97,10 +97,9 @@ class TileSets:
 
     def _apply(self, form: Index, results: Callable[[ir.AffineExpr], list[ir.AffineExpr]]) -> ir.Value:
         """The one result for the expression of `form`, or the maximum of several."""
-        terms = sorted(form.terms, key=lambda term: standing(term[0]))  # a set has another order in each process
-        values = [v if v.type == ir.IndexType.get() else self._cast(v) for v, _ in terms]
+        values = [v if v.type == ir.IndexType.get() else self._cast(v) for v, _ in form.terms]
         e = ir.AffineExpr.get_constant(form.const)
-        for i, (_, c) in enumerate(terms):
+        for i, (_, c) in enumerate(form.terms):
             e = ir.AffineExpr.get_dim(i) * c + e
         found = results(e)
         return self._affine("affine.apply" if len(found) == 1 else "affine.max", values, found)
