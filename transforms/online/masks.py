@@ -100,8 +100,7 @@ class TileMasks(DeadTiles):
     @property
     def scores(self) -> Scalar | None:
         position = [
-            Index(0) if size == [Index(1)] else Index(0, ((Local(d), 1),))
-            for d, size in enumerate(self._sizes)
+            Index(0) if size == [Index(1)] else Index(0, ((Local(d), 1),)) for d, size in enumerate(self._sizes)
         ]
         return element(self._x, position)
 
