@@ -56,8 +56,9 @@ types: setup $(IMPORT)/compiler $(IMPORT)/dialects $(IMPORT)/transforms
 lit: setup
 	$(BIN)/lit --verbose --order=lexical test
 
+# A process per processor: on two, half the time.
 pytest: setup
-	$(BIN)/pytest --quiet
+	$(BIN)/pytest --quiet --numprocesses auto
 
 test-slow: setup
 	$(BIN)/pytest --quiet -m slow
