@@ -23,14 +23,11 @@ import os
 import pathlib
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..dialects.diagnostic import Diagnostic
 from . import cache_files as files
 from .kernel_file import CHECKSUM, Compiled, packed, unpacked
-
-if TYPE_CHECKING:
-    pass
 
 KERNELS_IN_MEMORY = 256
 

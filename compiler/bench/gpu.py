@@ -22,7 +22,7 @@ import numpy as np
 
 from ..graphs import Attention
 from ..helper import Helper, serve
-from . import gpu_peers, peers
+from . import gpu_peers, peers, reference
 
 MATMUL_SIZE, COPY_BYTES = 8192, 1 << 31
 WARM_UPS = 3
@@ -88,15 +88,12 @@ def _measured(job: Job) -> dict[str, dict[str, Any]]:
             torch.cuda.synchronize()
             about: dict[str, Any] = {"compile_s": time.perf_counter() - start}
             if expected is not None:
-                outputs = [_array(torch, x, expected["rows"]) for x in results(found)]
-                about["error"] = _error(outputs, expected)
+                rows = torch.from_numpy(expected["rows"]).cuda()
+                outputs = [tensor[:, :, rows].double().cpu().numpy() for tensor in results(found)]
+                about["error"] = reference.error(outputs, expected)
             timed[name] = _Timed(call, about)
-        except peers.Unsupported as reason:
-            answers[name] = {"skipped": str(reason)}
-        except ImportError as missing:
-            answers[name] = {"skipped": f"not installed ({missing.name or missing})"}
-        except Exception as failure:
-            answers[name] = {"failed": f"{type(failure).__name__}: {str(failure).strip().splitlines()[0]}"[:500]}
+        except Exception as error:
+            answers[name] = peers.refusal(error)
     if how["with_roofs"]:
         timed |= _roofs(torch, graph)
     for one in timed.values():
@@ -112,17 +109,6 @@ def _measured(job: Job) -> dict[str, dict[str, Any]]:
 def orders(names: Sequence[str], rounds: int) -> list[list[str]]:
     """Who comes when in each round: not always after the same one, whose heavy work the chip may still feel."""
     return [random.Random(number).sample(list(names), len(names)) for number in range(rounds)]
-
-
-def _array(torch: Any, tensor: Any, rows: np.ndarray) -> np.ndarray:
-    return tensor[:, :, torch.from_numpy(rows).cuda()].double().cpu().numpy()
-
-
-def _error(found: Sequence[np.ndarray], expected: Any) -> float:
-    from .worker import error
-
-    rows = np.arange(len(expected["rows"]))
-    return error(list(found), {"rows": rows, "out": expected["out"], "lse": expected["lse"]})
 
 
 def _roofs(torch: Any, graph: Attention) -> dict[str, _Timed]:

@@ -1,11 +1,7 @@
 """Measures contenders on a graph in one run: interleaved rounds, medians, next to what the machine can do."""
 
 import dataclasses
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
+from ..helper import Helper
 from . import gpu, peers, reference
 from .latency import Latency
 from .worker import Job
@@ -124,43 +121,22 @@ class Measuring:
 
 
 class Worker:
-    """The parent's end of a worker process."""
+    """A process that holds one contender, or a roof; see the module `worker`."""
 
     def __init__(self, job: Job):
         self.job = job
-        variables = {**os.environ, **peers.environment(job.threads)}
-        # The child imports this package from where we have it.
-        variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=variables,
-        )
-        self.about = self._ask(json.dumps(dataclasses.asdict(job)))
+        self._process = Helper(f"{__package__}.worker", peers.environment(job.threads))
         self.times: list[float] = []
-
-    def _ask(self, line: str) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
-        try:
-            print(line, file=self.process.stdin, flush=True)
-            answer = self.process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        if answer:
-            return json.loads(answer)
-        _, said = self.process.communicate()
-        last = said.strip().split("\n")[-1]
-        return {"failed": f"its process ended with status {self.process.returncode}{': ' + last if last else ''}"[:500]}
+        self.about = self._process.ask(dataclasses.asdict(job))
+        if not self.able:
+            self.close()  # what it holds is of no use
 
     @property
-    def alive(self) -> bool:
+    def able(self) -> bool:
         return not {"failed", "skipped"} & self.about.keys()
 
     def round(self, how: Measuring) -> None:
-        answer = self._ask(json.dumps({"seconds": how.seconds, "warmup": how.warmup, "repeat": how.repeat}))
+        answer = self._process.ask({"seconds": how.seconds, "warmup": how.warmup, "repeat": how.repeat})
         if "times" in answer:
             self.times.append(statistics.median(answer["times"]))
         else:
@@ -173,8 +149,7 @@ class Worker:
         return self.about["work"] / statistics.median(self.times)
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+        self._process.close()
 
 
 def measure(
@@ -222,7 +197,7 @@ def measure(
                 workers.append(Worker(job))
             for number in range(how.rounds):
                 for worker in workers:
-                    if worker.alive:
+                    if worker.able:
                         progress(f"round {number + 1} of {how.rounds}: {worker.job.name}")
                         if threads > 1:
                             time.sleep(SETTLE)

@@ -11,12 +11,27 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
+from ..helper import REASON
 
 Contender = tuple[Callable[[], Any], Callable[[Any], list[np.ndarray]]]
 
 
 class Unsupported(Exception):
     """The peer has no such attention; the message says what it lacks."""
+
+
+def refusal(error: Exception) -> dict[str, str]:
+    """What to tell of a contender that could not be prepared: {"skipped": why}, or {"failed": why}."""
+    match error:
+        case Unsupported():
+            return {"skipped": str(error)}
+        case ImportError():
+            return {"skipped": f"not installed ({error.name or error})"}
+        case MemoryError():
+            return {"skipped": "not enough memory"}
+        case _:
+            first = str(error).strip().split("\n")[0]
+            return {"failed": f"{type(error).__name__}: {first}"[:REASON]}
 
 
 def refuse(peer: str, graph: Attention, **lacks: bool) -> None:

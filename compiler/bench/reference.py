@@ -10,11 +10,12 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..accuracy import errors
 from ..graphs import Attention
 from ..helper import ask_all, serve
 
@@ -40,6 +41,11 @@ def expected(graph: Attention, init: str, seed: int, folder: str) -> tuple[int, 
         np.savez(unfinished, rows=rows, out=out, lse=lse)
         os.replace(unfinished, path)
     return len(rows), path
+
+
+def error(found: Iterable[np.ndarray], right: Mapping[str, np.ndarray]) -> float:
+    """The largest relative error of some contender's results: the output of the checked rows, perhaps the lse."""
+    return max(errors(array, right[name])[1] for name, array in zip(("out", "lse"), found, strict=False))
 
 
 def prepare(

@@ -1,14 +1,11 @@
 """A process that holds one contender and times it when told to: ``python -m attn_opt.compiler.bench.worker``.
 
 One process each, so that thread pools, allocators and environment variables of one contender do not touch another's,
-and so that a crash ends one contender only. Jobs come as lines of JSON on standard input: first the contender, then for
-each round how long to measure. Answers are lines of JSON on standard output, which nothing else may write to.
+and so that a crash ends one contender only. Jobs are those of `..helper`: first the contender, then for each round how
+long to measure.
 """
 
 import dataclasses
-import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +14,8 @@ import numpy as np
 
 from ...transforms.host import tiles_allowed
 from ..graphs import Attention
-from . import peers
+from ..helper import serve
+from . import peers, reference
 
 WARM_UP = 0.05  # calls shorter than this are made once before each round, which wakes threads and caches
 MOST_CALLS = 2000
@@ -59,21 +57,9 @@ class Job:
         found = call()
         about: dict[str, Any] = {"compile_s": time.perf_counter() - start, "kernel": getattr(call, "kernel", "")}
         if self.expected:
-            about["error"] = error(results(found), np.load(self.expected))
+            expected = np.load(self.expected)
+            about["error"] = reference.error([x[:, :, expected["rows"]] for x in results(found)], expected)
         return call, about
-
-
-def error(found: list[np.ndarray], expected: Any) -> float:
-    """The largest error over the largest magnitude of a result; −∞ must be where it is expected."""
-    worst = 0.0
-    for name, result in zip(("out", "lse"), found, strict=False):
-        right, part = expected[name], result[:, :, expected["rows"]].astype(np.float64)
-        finite = np.isfinite(right)
-        if not np.array_equal(part[~finite], right[~finite], equal_nan=True) or not np.isfinite(part[finite]).all():
-            return float("inf")
-        scale = np.abs(right[finite]).max(initial=0.0) or 1.0
-        worst = max(worst, float(np.abs(part[finite] - right[finite]).max(initial=0.0) / scale))
-    return worst
 
 
 def timed(call: Callable[[], Any], seconds: float, warmup: int | None = None, repeat: int | None = None) -> list[float]:
@@ -96,28 +82,19 @@ def timed(call: Callable[[], Any], seconds: float, warmup: int | None = None, re
     return times
 
 
-def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed
+_held: list[Callable[[], Any]] = []  # the call to time, once the job was told
 
-    def answer(**what: Any) -> None:
-        print(json.dumps(what), file=answers, flush=True)
 
+def _answer(line: dict[str, Any]) -> dict[str, Any]:
+    if "kind" not in line:
+        return {"times": timed(_held[0], **line)}
     try:
-        call, about = Job(**json.loads(sys.stdin.readline())).prepare()
-    except peers.Unsupported as reason:
-        return answer(skipped=str(reason))
-    except ImportError as missing:
-        return answer(skipped=f"not installed ({missing.name or missing})")
-    except MemoryError:
-        return answer(skipped="not enough memory")
-    except Exception as failure:
-        first = str(failure).strip().split("\n")[0]
-        return answer(failed=f"{type(failure).__name__}: {first}"[:500])
-    answer(**about)
-    for line in sys.stdin:
-        answer(times=timed(call, **json.loads(line)))
+        call, about = Job(**line).prepare()
+    except Exception as error:
+        return peers.refusal(error)
+    _held[:] = [call]
+    return about
 
 
 if __name__ == "__main__":
-    main()
+    serve(_answer)

@@ -13,6 +13,7 @@ from ...dialects.reference import evaluate
 from ...dialects.reference.arrays import element_type
 from ...dialects.reference.contraction import counting, in_single_precision
 from ...dialects.reference.interface import EvaluationError
+from ..accuracy import errors
 from ..diagnostics import diagnostic
 from ..runtime.signature import Signature
 
@@ -92,29 +93,3 @@ def report(
             print("        the graph itself yields NaN here: does it read a tensor.empty, or divide 0 by 0?")
     print("PASS" if passed else "FAIL: the results differ from the float64 evaluation of the graph", flush=True)
     return passed, table
-
-
-def errors(result: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
-    """The largest error, and that relative to the largest finite magnitude in `expected`.
-
-    Infinities and NaNs must be at the same places: else the errors are infinite.
-    """
-    if result.shape != expected.shape:
-        return np.inf, np.inf
-    if result.size == 0:
-        return 0.0, 0.0
-    if not np.issubdtype(expected.dtype, np.floating):
-        differs = bool(np.any(result != expected))
-        return float(differs), float(differs)
-    worst, scale = 0.0, 0.0
-    # In pieces: results may be as large as memory allows.
-    found, right = result.reshape(-1), expected.reshape(-1)
-    for start in range(0, found.size, 1 << 22):
-        a, b = found[start : start + (1 << 22)].astype(np.float64), right[start : start + (1 << 22)]
-        finite = np.isfinite(b)
-        if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
-            return np.inf, np.inf
-        if finite.any():
-            worst = max(worst, float(np.abs(a[finite] - b[finite]).max()))
-            scale = max(scale, float(np.abs(b[finite]).max()))
-    return worst, worst / scale if scale > 0.0 else worst

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import cache
 from .. import cache_files as files
 from ..cache_key import key
 from ..diagnostics import user_error
@@ -81,13 +82,13 @@ def tuned(
     found = _kept(name)
     if found is None:
         found = _Search(text, target, options, example_args, progress, on).run()
-        if files.setting("CACHE"):
+        if cache.enabled():
             files.write(f"{name}.schedule", json.dumps(found.plain()).encode())
     return found
 
 
 def _kept(name: str) -> Tuned | None:
-    if not files.setting("CACHE"):
+    if not cache.enabled():
         return None
     file = files.folder() / f"{name}.schedule"
     try:
@@ -124,7 +125,7 @@ class _Search:
 
         with tempfile.TemporaryDirectory(prefix="attn-opt-") as folder:
             # Processes share kernels by the cache; where there is none, by one for this time.
-            variables = {} if files.setting("CACHE") else {"ATTN_OPT_CACHE": "1", "ATTN_OPT_CACHE_DIR": folder}
+            variables = {} if cache.enabled() else {"ATTN_OPT_CACHE": "1", "ATTN_OPT_CACHE_DIR": folder}
             rule = compile(self.text, target=self.target, **self.given)
             arguments = self._arguments(rule.signature, folder)
             with Helper(WORKER, variables) as worker:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accuracy import errors
 from ..helper import serve
 from ..runtime.signature import Signature
 from . import device
@@ -74,7 +75,7 @@ class Contest:
         found = running.results()
         if self.expected is None:
             self.expected = found
-        worst = max((_difference(a, b) for a, b in zip(found, self.expected, strict=True)), default=0.0)
+        worst = max((errors(a, b)[1] for a, b in zip(found, self.expected, strict=True)), default=0.0)
         if not worst <= self.tolerance:
             return {"skipped": f"wrong: differs from the rule's result by {worst:.1e}"}
         self.running[number] = running
@@ -89,17 +90,6 @@ class Contest:
     def round(self, numbers: Sequence[int], seconds: float) -> dict[str, Any]:
         """The seconds of a call of each, measured one after the other."""
         return {"times": [self._timed(number, seconds) for number in numbers]}
-
-
-def _difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference of the largest magnitude; infinities and what is no number must be at the same places."""
-    wide = np.float64 if found.dtype == np.float64 else np.float32
-    a, b = found.astype(wide), expected.astype(wide)
-    finite = np.isfinite(b)
-    if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
-        return float("inf")
-    scale = np.abs(b[finite]).max(initial=0.0) or 1.0
-    return float(np.abs(a[finite] - b[finite]).max(initial=0.0) / scale)
 
 
 _contest: list[Contest] = []
