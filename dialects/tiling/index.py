@@ -113,14 +113,17 @@ def static_shape(sizes: Iterable[Index]) -> list[int]:
     return [dynamic if s.static is None else s.static for s in sizes]
 
 
+def affine_expression(index: Index, values: Sequence[ir.Value]) -> ir.AffineExpr:
+    """The index over `values` as dimensions."""
+    expression = ir.AffineExpr.get_constant(index.const)
+    for v, coefficient in index.terms:
+        expression = expression + ir.AffineExpr.get_dim(values.index(v)) * coefficient
+    return expression
+
+
 def affine_map(indices: Sequence[Index], values: Sequence[ir.Value]) -> ir.AffineMapAttr:
     """(values…) -> (indices…)."""
-    expressions = []
-    for index in indices:
-        expression = ir.AffineExpr.get_constant(index.const)
-        for v, coefficient in index.terms:
-            expression = expression + ir.AffineExpr.get_dim(values.index(v)) * coefficient
-        expressions.append(expression)
+    expressions = [affine_expression(index, values) for index in indices]
     return ir.AffineMapAttr.get(ir.AffineMap.get(len(values), 0, expressions))
 
 

@@ -45,7 +45,7 @@ class Emitter:
         self.n_parallel = sum(op.is_parallel(d) for d in schedule.order)
         numbers = [n for n, x in initial.items() if not isinstance(x, Structured) and x == x]  # no NaN
         self.evaluator = BodyEvaluator(op, self.lanes, [op.body.arguments[n] for n in numbers])
-        self.tile = RegisterTile(op, schedule)
+        self.tile = RegisterTile(schedule)
         self.access = OperandAccess(op, schedule, self.tile, self.evaluator)
         self.accumulators = Accumulators(op, schedule, self.tile, self.access, initial)
         self.streams = [] if self.access.ahead else streams  # once is enough

@@ -47,7 +47,7 @@ class Prepacking:
     """The panels of one run of the pass, by what they hold."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[tuple, ir.Value]] = []
+        self._panels: dict[tuple, ir.Value] = {}
 
     def panel(self, part: Matrix, kind: ir.Type) -> Panel | None:
         """A panel of `kind`, packed before the parallel loop around, with the tiles of this part of a larger operand.
@@ -61,10 +61,9 @@ class Prepacking:
         task, root, offsets, fixed, end = shared.task, shared.root, shared.offsets, shared.fixed, shared.end
         moving = [d for d in range(len(offsets)) if d not in fixed and d not in (k, n)]
         key = (*shared.key, k, n, kind)
-        value = next((v for known, v in self._known if known == key), None)
+        value = self._panels.get(key)
         if value is None:
-            value = _pack(root, k, n, end, fixed, moving, task, kind)
-            self._known.append((key, value))
+            value = self._panels[key] = _pack(root, k, n, end, fixed, moving, task, kind)
         n_tile, k_tile = (
             None if d in fixed else arith.divui(value_of(offsets[d]), build.index(size))
             for d, size in ((n, ROWS), (k, DEPTH))

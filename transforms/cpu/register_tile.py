@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
 from .schedule import Schedule
-from .structured import NO_LOOP, Operand, Structured
+from .structured import NO_LOOP, Operand
 
 Offsets = tuple[int, ...]
 Key = tuple[int, Offsets]  # an operand's number, and unroll offsets of its loops
@@ -26,8 +26,7 @@ class Span:
 class RegisterTile:
     """The iterations of an op that are evaluated in registers at once; a point of it has an offset per loop."""
 
-    def __init__(self, op: Structured, schedule: Schedule):
-        self.op = op
+    def __init__(self, schedule: Schedule):
         self.v = schedule.vector_loop
         self.lanes = schedule.lanes
         self.spans: dict[int, Span] = {}

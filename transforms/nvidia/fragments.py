@@ -17,7 +17,7 @@ from .thread import Registers, Shared, Thread, add, asm, constant, create, f32, 
 
 def load_fragment(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> Registers:
     """All elements of a tile that a thread has; rows are its dimension 0."""
-    loads = {1: _bytes, 2: _halves, 4: _words}
+    loads = {1: _pairs, 2: _halves, 4: _pairs}
     width = byte_width(kind.element_type)
     if width not in loads:
         raise PassError(f"elements of type {kind.element_type} are not read from shared memory", None)
@@ -64,36 +64,38 @@ def _halves(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Wo
     return words, loaded
 
 
-def _words(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+def _pairs(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
+    """By loads of two neighbours along the columns, or of one each where those are rows in memory."""
     words: Words = []
     loaded: list[ir.Value] = []
+    of_one, of_two = (_load_word, _load_words) if byte_width(kind.element_type) == 4 else (_load_byte, _load_bytes)
     for row, column in places("fragment", Registers.count(kind))[::2]:
         first, second = (tile.element(*_at(tile, row, column, i, thread)) for i in (0, 1))
         if tile.inner == 1:
-            pair = asm("ld.shared.v2.b32 {$0, $1}, [$2];", "=r,=r,r", [first], [i32()] * 2)
-            loaded.append(pair[0])
+            pair = of_two(first)
+            loaded.append(pair[0][0])
         else:
-            pair = [asm("ld.shared.b32 $0, [$1];", "=r,r", [place], [i32()])[0] for place in (first, second)]
-            loaded += pair
-        words += [(word, 0) for word in pair]
+            pair = [(of_one(place), 0) for place in (first, second)]
+            loaded += [word for word, _ in pair]
+        words += pair
     return words, loaded
 
 
-def _bytes(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Words, list[ir.Value]]:
-    words: Words = []
-    loaded: list[ir.Value] = []
-    for row, column in places("fragment", Registers.count(kind))[::2]:
-        first, second = (tile.element(*_at(tile, row, column, i, thread)) for i in (0, 1))
-        if tile.inner == 1:
-            (word,) = asm("{ .reg .b16 t; ld.shared.u16 t, [$1]; cvt.u32.u16 $0, t; }", "=r,r", [first], [i32()])
-            words += [(word, 0), (word, 8)]
-            loaded.append(word)
-        else:
-            text = "{ .reg .b16 t; ld.shared.u8 t, [$1]; cvt.u32.u16 $0, t; }"
-            pair = [asm(text, "=r,r", [place], [i32()])[0] for place in (first, second)]
-            words += [(word, 0) for word in pair]
-            loaded += pair
-    return words, loaded
+def _load_word(place: ir.Value) -> ir.Value:
+    return asm("ld.shared.b32 $0, [$1];", "=r,r", [place], [i32()])[0]
+
+
+def _load_words(place: ir.Value) -> Words:
+    return [(word, 0) for word in asm("ld.shared.v2.b32 {$0, $1}, [$2];", "=r,=r,r", [place], [i32()] * 2)]
+
+
+def _load_byte(place: ir.Value) -> ir.Value:
+    return asm("{ .reg .b16 t; ld.shared.u8 t, [$1]; cvt.u32.u16 $0, t; }", "=r,r", [place], [i32()])[0]
+
+
+def _load_bytes(place: ir.Value) -> Words:
+    (word,) = asm("{ .reg .b16 t; ld.shared.u16 t, [$1]; cvt.u32.u16 $0, t; }", "=r,r", [place], [i32()])
+    return [(word, 0), (word, 8)]
 
 
 def _at(tile: Shared, row: int | None, column: int | None, i: int, thread: Thread) -> tuple[ir.Value, ir.Value]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, tensor
 from ...dialects.tiling import Index
+from ...dialects.tiling.index import affine_map
 from ..slices import extract
 from .positions import Local, Scalar, through_views
 from .tile_sets import TileSets
@@ -154,16 +155,9 @@ class _Tile:
         """The minimum of the forms."""
         if len(forms) == 1 and forms[0].static is not None:
             return forms[0].static
-        values: list[ir.Value] = []
-        expressions = []
-        for form in forms:
-            e = ir.AffineExpr.get_constant(form.const)
-            for v, c in form.terms:
-                values.append(self.values.get(v, v))
-                e = ir.AffineExpr.get_dim(len(values) - 1) * c + e
-            expressions.append(e)
+        atoms = list(dict.fromkeys(v for form in forms for v, _ in form.terms))
+        values = [self.values.get(v, v) for v in atoms]
         index = ir.IndexType.get()
         values = [v if v.type == index else arith.index_cast(index, v) for v in values]
-        map_ = ir.AffineMapAttr.get(ir.AffineMap.get(len(values), 0, expressions))
-        name = "affine.min" if len(expressions) > 1 else "affine.apply"
-        return ir.Operation.create(name, [index], values, {"map": map_}).result
+        name = "affine.min" if len(forms) > 1 else "affine.apply"
+        return ir.Operation.create(name, [index], values, {"map": affine_map(forms, atoms)}).result

@@ -149,7 +149,7 @@ class TileMasks(DeadTiles):
     def _is_of_whole_tile(self, user: ir.Operation, loops: Sequence[Index]) -> bool:
         """Whether all that the op around `user` computes are elements of the tile, so that what holds there holds."""
         op = user.parent.operation
-        used = [next(iter(at.terms))[0] if at.is_value else None for at in loops]
+        used = [at.terms[0][0] if at.is_value else None for at in loops]
         output = indexing_maps(op)[-1]
         for d, e in enumerate(output.results):
             size, atom = extent(op.results[-1], d), used[e.position]

@@ -143,8 +143,7 @@ def _extents(x: ir.Value, d: int, sets: TileSets) -> list[Index]:
         return []
     if all(sets.visible(v) for v, _ in form.terms):
         return [form]
-    value = next(iter(form.terms))[0]
-    return minima(value) if form.is_value else []
+    return minima(form.terms[0][0]) if form.is_value else []
 
 
 _DIVISIONS = ("arith.floordivsi", "arith.divsi", "arith.divui", "arith.shrui", "arith.shrsi")

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
+from ...dialects.tiling.index import affine_expression
 from ..rewriting import ancestors
 
 Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no number
@@ -97,11 +98,9 @@ class TileSets:
 
     def _apply(self, form: Index, results: Callable[[ir.AffineExpr], list[ir.AffineExpr]]) -> ir.Value:
         """The one result for the expression of `form`, or the maximum of several."""
-        values = [v if v.type == ir.IndexType.get() else self._cast(v) for v, _ in form.terms]
-        e = ir.AffineExpr.get_constant(form.const)
-        for i, (_, c) in enumerate(form.terms):
-            e = ir.AffineExpr.get_dim(i) * c + e
-        found = results(e)
+        atoms = [v for v, _ in form.terms]
+        values = [v if v.type == ir.IndexType.get() else self._cast(v) for v in atoms]
+        found = results(affine_expression(form, atoms))
         return self._affine("affine.apply" if len(found) == 1 else "affine.max", values, found)
 
     def _cast(self, value: ir.Value) -> ir.Value:
