@@ -1,6 +1,8 @@
 """Attention on an NVIDIA GPU against float64: features, odd sizes, strides. Without a GPU only compiled."""
 
 import ctypes
+import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -173,6 +175,59 @@ def test_tensors_that_are_no_dense_rows():
     target = torch.full((2, 64, 70), float("nan"), device="cuda", dtype=torch.float16).transpose(1, 2)
     kernel(q, k, v, out=target)
     assert torch.equal(out, target)
+
+
+# What the maximum of the first tile of keys tells nothing of: scores far from 0, and one that outweighs each other one.
+FAR = {
+    "causal_rows_without_keys_in_it": (
+        Graph(batch=32, heads=8, queries=256, keys=256, head_size=256, window=(None, 0)),
+        -50,
+    ),
+    "causal": (Graph(batch=32, heads=8, queries=384, keys=384, head_size=64, window=(None, 0)), -50),
+    "causal_up": (Graph(batch=32, heads=8, queries=384, keys=384, head_size=64, window=(None, 0)), 50),
+    "softcap": (Graph(batch=32, heads=8, queries=300, keys=300, softcap=60.0, window=(None, 0)), -50),
+    "masked_first_tile": (Graph(batch=32, heads=8, queries=256, keys=384, mask="bk"), -50),
+    "one_above_all": (Graph(batch=16, heads=16, queries=256, keys=16384), 0),
+    "one_above_all_last": (Graph(batch=16, heads=16, queries=256, keys=16384), 1),
+}
+
+
+@needs_gpu
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("name", FAR)
+def test_scores_far_from_those_of_the_first_tile(name, element):
+    """Probabilities of f16 below 2^-24 are 0: sums are right only if that is seen."""
+    torch = pytest.importorskip("torch")
+    graph, level = FAR[name]
+    graph = dataclasses.replace(graph, element=element)
+    b, h, m, n, d = graph.batch, graph.heads, graph.queries, graph.keys, graph.head_size
+    kind = {"f16": torch.float16, "bf16": torch.bfloat16}[element]
+    generator = torch.Generator("cuda").manual_seed(0)
+    q, k, v = (torch.randn(b, h, s, d, device="cuda", generator=generator) for s in (m, n, n))
+    q[..., 0] = 1.0
+    if name.startswith("one_above_all"):
+        # Of others each has 2^-17.5 of its weight, and all together a twelfth.
+        q[..., 1:], k[...] = 0.0, 0.0
+        k[:, :, -1 if level else 0, 0] = 17.5 * math.log(2) / graph.factor
+        v += 1.0
+    else:
+        k[..., 0] = level / graph.factor
+    q, k, v = (x.to(kind) for x in (q, k, v))
+    masks = []
+    if graph.mask:
+        mask = torch.ones(b, 1, 1, n, dtype=torch.bool, device="cuda")
+        mask[..., :200] = False
+        masks.append(mask)
+    out = compile(graph.text(), target="nvidia")(q, k, v, *masks)
+    scores = q.double() @ k.double().transpose(-1, -2) * graph.factor
+    if graph.softcap:
+        scores = graph.softcap * torch.tanh(scores / graph.softcap)
+    if graph.window == (None, 0):
+        scores.masked_fill_(torch.ones(m, n, dtype=torch.bool, device="cuda").triu(1), -math.inf)
+    for mask in masks:
+        scores.masked_fill_(~mask, -math.inf)
+    right = torch.softmax(scores, -1) @ v.double()
+    assert (out.double() - right).abs().max() / right.abs().max() < TOLERANCE[element]
 
 
 GRAPHS = {

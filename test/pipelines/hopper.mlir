@@ -13,7 +13,25 @@
 // JOIN:        } else {
 // JOIN-NOT:  scf.for
 
+// The maximum of the first tile is that of all its scores, before the mask; it is finite, and 3 larger (log2).
+// KEEP:      %[[TILE:.*]] = linalg.generic {{.*}} "reduction"]} {{.*}}operand_a
+// KEEP:      %[[X:.*]] = linalg.generic {{.*}} ins(%[[TILE]] :
+// KEEP:        arith.mulf
+// KEEP:      %[[M:.*]] = linalg.generic {{.*}} "reduction"]} ins(%[[X]] :
+// KEEP:        arith.maxnumf
+// KEEP:      scf.if
+// KEEP:        arith.select
+// KEEP:      %{{.*}}:3 = linalg.generic {{.*}} ins(%[[M]] :
+// KEEP:        %[[MAX:.*]] = arith.maxnumf
+// KEEP:        math.exp2
+// KEEP:        %[[NONE:.*]] = arith.cmpf oeq, %[[MAX]], %{{.*}} : f32
+// KEEP:        %[[FINITE:.*]] = arith.select %[[NONE]], %{{.*}}, %[[MAX]] : f32
+// KEEP:        %[[THREE:.*]] = arith.constant 3.0
+// KEEP:        arith.addf %[[FINITE]], %[[THREE]] : f32
 // KEEP:      tile.store
+// KEEP:      %[[KEYS:.*]] = arith.sitofp
+// KEEP:      %[[LEAST:.*]] = arith.mulf %[[KEYS]],
+// KEEP:      arith.cmpf oge, %{{.*}}, %[[LEAST]] : f32
 // KEEP:      arith.cmpf olt, %{{.*}}, %{{.*}} : f32
 // KEEP:      %[[BAD:.*]] = tile.any
 // KEEP:      scf.if %[[BAD]] {

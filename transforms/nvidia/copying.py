@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...dialects.mlir import ir
-from ..rewriting import ops_in
+from ..rewriting import defining_op, ops_in
 from .axes import ops_of
 
 Values = dict[ir.Value, ir.Value]
@@ -17,6 +19,17 @@ def copy_op(op: ir.Operation, values: Values) -> None:
             if v in values:
                 inner.operands[i] = values[v]
     values.update(zip(op.results, clone.results, strict=True))
+
+
+def copy_needed(value: ir.Value, values: Values, is_missing: Callable[[ir.Operation], bool]) -> ir.Value:
+    """What `value` is at the insertion point, after copies of the ops it comes from, as far as those are missing there
+    and `values` has them not."""
+    op = defining_op(value)
+    if value not in values and op is not None and is_missing(op):
+        for operand in op.operands:
+            copy_needed(operand, values, is_missing)
+        copy_op(op, values)
+    return values.get(value, value)
 
 
 def is_same(a: ir.Operation, b: ir.Operation, known: Values) -> bool:

@@ -9,11 +9,13 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import AnyOp, with_layout
+from ...dialects.tiling.structured import iterator_types
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
-from .copying import Values, copy_op
+from .copying import Values, copy_needed, copy_op
+from .first_maximum import shift, unmask
 from .mask_padding import scaled
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
@@ -21,9 +23,27 @@ EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor
 KEPT = ("arith.constant", "gpu.block_id")
 RETRY = "tile.retry"  # of a scf.if that computes a tile again
 
-# By the type of a matmul's left operand: log2 of the factor that probabilities are scaled down by, and of the largest
-# sum of them with which each can still be represented, and their products with values be summed in f32.
-RANGES = {"f16": (8, 15), "bf16": (0, 32)}
+
+@dataclass(frozen=True)
+class _Range:
+    """Of probabilities in a type, scaled down by 2^`shift`: between which sums of a row all is well.
+
+    Below `most` each can be represented, and products with values can be summed in f32. What is rounded below the
+    normal numbers is off by at most half of the `least` number; of `count` keys together, that is less than 2⁻⁸ of the
+    sum where this is at least 2⁷ · `least` · `count`.
+    """
+
+    shift: int
+    least: float
+    most: float
+
+    @property
+    def least_of_key(self) -> float:
+        return 2.0**7 * self.least
+
+
+# By the type of a matmul's left operand. Exponentials of f32 below the normal numbers are 0.
+RANGES = {"f16": _Range(3, 2.0**-24, 65504.0), "bf16": _Range(0, 2.0**-125, 2.0**32)}
 
 
 @dataclass(frozen=True)
@@ -38,18 +58,18 @@ class KeepMaximum(Pass):
           %o1 = %o · %alpha
           …
       becomes
-        %m0, … = first iteration                                  // m0 + 8 log 2 for f16
+        %m0, … = first iteration                                  // m0 + 3 log 2 for f16; see first_maximum.py
         %o, %l = scf.for … iter_args(%o0, %l0) {
           %p = exp(%x − %m0)
           …
         }
-        %bad = tile.any(¬(0 < %l < 2¹⁵))
+        %bad = tile.any(¬(n · 2⁻¹⁷ ≤ %l < 65504))                 // of f16, n: the number of keys
         scf.if %bad { all of the tile, as it was } {tile.retry}
 
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m; the maximum only keeps numbers in range. Each probability is at
-    most their sum l: where that is below the limit, none has overflowed; where the first tile has a score, one of them
-    is 1 and l is no 0. For loops whose first iteration stands before them (``overlap-matmuls``), and whose maximum
-    nothing else reads.
+    most their sum l: where that is below the limit, none has overflowed; where it is large enough, rounding the
+    smallest ones has changed little. For loops whose first iteration stands before them (``overlap-matmuls``), and
+    whose maximum nothing else reads.
     """
 
     masked: bool = option("also in loops with a branch around a mask", True)
@@ -206,22 +226,35 @@ def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
     store = next((o for o in body if o.name == "tile.store"), None)
     if store is None or defining_op(plan.total) is None or defining_op(plan.total).block != block:
         return
-    shift, limit = RANGES[plan.element]
+    range_ = RANGES[plan.element]
+    keys = _keys(plan.loop, block)
     with ir.InsertionPoint(ops_of(block)[-1]):
-        bad = AnyOp(_out_of_range(plan.total, store, 2.0**limit), result=ir.IntegerType.get_signless(1)).result
+        least = arith.mulf(keys, build.constant(keys.type, range_.least_of_key))
+        bad = AnyOp(_out_of_range(plan.total, store, least, range_.most), result=ir.IntegerType.get_signless(1)).result
         branch = ir.Operation.create("scf.if", [], [bad], {RETRY: ir.UnitAttr.get()}, regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
             values: Values = {}
             for op in body:
                 copy_op(op, values)
             ir.Operation.create("scf.yield")
-    _shift_first(plan, shift * plan.update.unit)
+    _choose_first(plan, range_.shift * plan.update.unit)
     _keep(plan)
     remark(kernel, "the first maximum is kept; a tile whose sums leave the range is computed again")
 
 
-def _out_of_range(total: ir.Value, store: ir.Operation, limit: float) -> ir.Value:
-    """For each row that is no padding, whether its sum is not between 0 and `limit`."""
+def _keys(loop: ir.Operation, block: ir.Block) -> ir.Value:
+    """How many keys there are, in f32, at the end of `block`: those of `loop`, and the tile before it."""
+    values: Values = {}
+    with ir.InsertionPoint(ops_of(block)[-1]):
+        bounds = list(loop.operands)[:3]
+        lower, upper, step = (copy_needed(v, values, lambda op: op.block != block) for v in bounds)
+        count = arith.addi(arith.subi(upper, lower), step)
+        wide = arith.index_cast(ir.IntegerType.get_signless(32), count)
+        return arith.sitofp(ir.F32Type.get(), wide)
+
+
+def _out_of_range(total: ir.Value, store: ir.Operation, least: ir.Value, most: float) -> ir.Value:
+    """For each row that is no padding, whether its sum is not between `least` and `most`."""
     view = store.opview
     valid = view.indices[view.memory.type.rank]
     truth = ir.IntegerType.get_signless(1)
@@ -229,8 +262,8 @@ def _out_of_range(total: ir.Value, store: ir.Operation, limit: float) -> ir.Valu
 
     def check(x: ir.Value, _: ir.Value) -> ir.Value:
         fits = arith.andi(
-            arith.cmpf(arith.CmpFPredicate.OGT, x, build.constant(x.type, 0.0)),
-            arith.cmpf(arith.CmpFPredicate.OLT, x, build.constant(x.type, limit)),
+            arith.cmpf(arith.CmpFPredicate.OGE, x, least),
+            arith.cmpf(arith.CmpFPredicate.OLT, x, build.constant(x.type, most)),
         )
         bad = arith.xori(fits, build.constant(truth, 1))
         if (constant_value(valid) or 0) >= count:
@@ -244,18 +277,17 @@ def _out_of_range(total: ir.Value, store: ir.Operation, limit: float) -> ir.Valu
     return bad
 
 
-def _shift_first(plan: _Plan, shift: float) -> None:
-    """Adds to the maximum of the first tile."""
-    if not shift:
-        return
+def _choose_first(plan: _Plan, by: float) -> None:
+    """Makes the maximum of the first tile one to be kept."""
     block = plan.first.regions[0].blocks[0]
     old = next(v for v in plan.first.operands if _is_constant_tile(v, float("-inf")))
     update = _Update.of(plan.first, old)
     assert update is not None, "the plan has looked at it"
-    terminator = ops_of(block)[-1]
-    value = terminator.operands[update.maximum]
-    with ir.InsertionPoint(terminator), plan.first.location:
-        terminator.operands[update.maximum] = arith.addf(value, build.constant(value.type, shift))
+    for argument in defining_op(ops_of(block)[-1].operands[update.maximum]).operands:
+        maxima = defining_op(plan.first.operands[argument.arg_number]) if argument in block.arguments else None
+        if maxima is not None and maxima.name == "linalg.generic" and "reduction" in iterator_types(maxima):
+            unmask(maxima)
+    shift(plan.first, update.maximum, by)
 
 
 def _keep(plan: _Plan) -> None:

@@ -12,7 +12,7 @@ from ..passes import Pass, option, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
-from .copying import copy_op
+from .copying import copy_needed, copy_op
 
 ASYNC = "tile.async"
 REGISTERS, OTHER_REGISTERS = 255, 60
@@ -185,9 +185,12 @@ class _Plan:
 
     def _second(self, values: dict[ir.Value, ir.Value]) -> ir.Value:
         """The second matmul and its right operand, with `values` for the iteration that they belong to."""
-        _needed(self.second.operands[1], self.loop, values)
+        copy_needed(self.second.operands[1], values, self._is_inside)
         copy_op(self.second, values)
         return values[self.second.results[0]]
+
+    def _is_inside(self, op: ir.Operation) -> bool:
+        return is_inside(op, self.loop)
 
     def _steady(self, block: ir.Block, step: ir.Value, yielded: list[ir.Value]) -> None:
         body = for_body(self.loop)
@@ -211,7 +214,7 @@ class _Plan:
                 early = list(filter(_is_staged_operand, ops_of(body)))
                 if self.registers + sum(_words(o.results[0].type) for o in early) <= REGISTERS:
                     for other in early:
-                        _needed(other.results[0], self.loop, values)
+                        copy_needed(other.results[0], values, self._is_inside)
                 values[op.results[0]] = _wait(values[op.results[0]], 1)
         values[body.arguments[self.carried + 1]] = _wait(second, 0)
         for op in [*([packing] if packed else []), *self.rescale]:
@@ -238,13 +241,3 @@ def _words(kind: ir.RankedTensorType) -> int:
 def _wait(value: ir.Value, pending: int) -> ir.Value:
     count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), pending)
     return WaitMatmulsOp(value, count, result=value.type).result
-
-
-def _needed(value: ir.Value, loop: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """Copies the ops of the loop's body that `value` comes from, as far as `values` has them not."""
-    op = defining_op(value)
-    if value in values or op is None or not is_inside(op, loop):
-        return
-    for operand in op.operands:
-        _needed(operand, loop, values)
-    copy_op(op, values)

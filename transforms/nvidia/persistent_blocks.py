@@ -8,10 +8,10 @@ from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp
 from ..passes import Pass, option
-from ..rewriting import defining_op, ops_in
+from ..rewriting import ops_in
 from .axes import ops_of
 from .bulk_copies import bulk_copies
-from .copying import Values, copy_op
+from .copying import Values, copy_needed, copy_op
 from .keep_maximum import KEPT, RETRY
 
 FLAGS = 256  # tiles of a block that share one are done again together
@@ -150,10 +150,7 @@ class _Kernel:
 
     def _known(self, value: ir.Value, values: Values) -> ir.Value:
         """A value that is the same for all tiles, computed before their loop."""
-        op = defining_op(value)
-        if op is not None and op.block == self.block and op.name not in KEPT:
-            _needed(value, self.block, values)
-        return values.get(value, value)
+        return copy_needed(value, values, lambda op: op.block == self.block and op.name not in KEPT)
 
     def _pairs(self, number: ir.Value, rows: _Rows, tiles: ir.Value, blocks: ir.Value):
         values: Values = {}
@@ -211,13 +208,3 @@ def _for(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Block:
     with ir.InsertionPoint(block):
         ir.Operation.create("scf.yield", [], [])
     return block
-
-
-def _needed(value: ir.Value, block: ir.Block, values: Values) -> None:
-    """Copies what `value` is computed from, as far as it is no argument or constant."""
-    op = defining_op(value)
-    if value in values or op is None or op.block != block or op.name in KEPT:
-        return
-    for operand in op.operands:
-        _needed(operand, block, values)
-    copy_op(op, values)

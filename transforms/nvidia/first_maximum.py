@@ -1,0 +1,127 @@
+"""The maximum of the first tile of keys, for ``keep-maximum``: made such that it suits the tiles that follow, too.
+
+Any finite number would do for softmax; what it decides is whether exponentials stay in range. Two things would make it
+a bad one. Under a causal mask rows may have few keys in the first tile, or none: their maximum is that of all scores of
+the tile, dead ones too, which are of the same size as those to come::
+
+    %x = matmul(%q, %k)                                   %x = matmul(%q, %k)
+    %y = scf.if %cut { select(j > i, −inf, %x) } …        %m = rowmax(%x · 0.18)
+    %t = %y · 0.18                              becomes   %y = scf.if %cut { select(j > i, −inf, %x) } …
+    %m = rowmax(%t)                                       %t = %y · 0.18
+
+And a maximum that is −inf all the same, by a mask from memory, is taken as 0.
+"""
+
+from __future__ import annotations
+
+from ...dialects import build
+from ...dialects.build import constant_value
+from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import iterator_types
+from ..attention import is_contraction
+from ..rewriting import defining_op, ops_in
+from .axes import ops_of
+from .copying import Values, copy_op
+
+MINUS_INF = float("-inf")
+
+
+def unmask(maxima: ir.Operation) -> None:
+    """Makes `maxima`, which reduces a tile to the maximum of each row, leave out masks that depend on the row."""
+    with maxima.location:
+        tile = _unmasked(maxima.operands[0])
+    if tile == maxima.operands[0]:
+        return
+    maxima.operands[0] = tile
+    # Before masks and what follows: the scores without them are dead then, and their registers free.
+    maxima.move_before(_behind(maxima))
+
+
+def shift(update: ir.Operation, number: int, by: float) -> None:
+    """Adds to the result `number`, a maximum, of `update`, in whose region it is computed; in place of −inf to 0."""
+    terminator = ops_of(update.regions[0].blocks[0])[-1]
+    value = terminator.operands[number]
+    with ir.InsertionPoint(terminator), update.location:
+        zero, lowest = (build.constant(value.type, x) for x in (0.0, MINUS_INF))
+        finite = arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, value, lowest), zero, value)
+        terminator.operands[number] = arith.addf(finite, build.constant(value.type, by)) if by else finite
+
+
+def _unmasked(value: ir.Value) -> ir.Value:
+    """What `value` is without masks that depend on the row; itself if there are none."""
+    op = defining_op(value)
+    if op is None:
+        return value
+    if op.name == "scf.if":
+        number = list(op.results).index(value)
+        masked, plain = (ops_of(region.blocks[0])[-1].operands[number] for region in op.regions)
+        mask = defining_op(masked)
+        is_mask = mask is not None and _is_elementwise(mask) and mask.operands[0] == plain and _strips_to_input(mask)
+        return _unmasked(plain) if is_mask else value
+    if not _is_elementwise(op):
+        return value
+    source = _unmasked(op.operands[0])
+    if source == op.operands[0] and not _masks(op):
+        return value
+    if _strips_to_input(op):
+        return source
+    values: Values = {op.operands[0]: source}
+    with ir.InsertionPoint(op), op.location:
+        copy_op(op, values)
+    copy = defining_op(values[value])
+    for select in _masks(copy):
+        select.results[0].replace_all_uses_with(select.operands[2])
+        select.erase()
+    copy.move_before(_behind(copy))
+    return copy.results[0]
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    return (
+        op.name == "linalg.generic"
+        and not is_contraction(op)
+        and len(op.results) == 1
+        and set(iterator_types(op)) == {"parallel"}
+        and op.operands[0].type == op.results[0].type
+    )
+
+
+def _masks(op: ir.Operation) -> list[ir.Operation]:
+    """The ops select(c, −inf, x), one on the result of the other, that make the element; those whose c depends on the
+    row."""
+    found, value = [], ops_of(op.regions[0].blocks[0])[-1].operands[0]
+    while (select := defining_op(value)) is not None and select.name == "arith.select":
+        if constant_value(select.operands[1]) != MINUS_INF:
+            break
+        if _depends_on_row(select.operands[0]):
+            found.append(select)
+        value = select.operands[2]
+    return found
+
+
+def _strips_to_input(op: ir.Operation) -> bool:
+    """Whether `op` is nothing but masks that depend on the row."""
+    block = op.regions[0].blocks[0]
+    value = ops_of(block)[-1].operands[0]
+    for mask in _masks(op):
+        if value != mask.results[0]:
+            return False  # another one before it
+        value = mask.operands[2]
+    return value == block.arguments[0]
+
+
+def _depends_on_row(value: ir.Value) -> bool:
+    op = defining_op(value)
+    if op is None:
+        return False
+    if op.name == "linalg.index":
+        return ir.IntegerAttr(op.attributes["dim"]).value == 0
+    return any(map(_depends_on_row, op.operands))
+
+
+def _behind(op: ir.Operation) -> ir.Operation:
+    """The first op before which `op` may stand: right behind the last one that makes an operand."""
+    ops = ops_of(op.block)
+    used = [v for inner in [op, *ops_in(op)] for v in inner.operands]
+    makers = [m for m in map(defining_op, used) if m is not None and m.block == op.block]
+    return ops[max((ops.index(m) for m in makers), default=-1) + 1]
