@@ -78,7 +78,7 @@ run() {
     case $part in
       tests)
         timeout 240 python3 -m pytest -q -n 8 --timeout 120 -p no:cacheprovider \
-          test/numeric/test_gpu_attention.py test/python/test_gpu_calls.py ;;
+          test/numeric/test_gpu_attention.py test/numeric/test_gpu_torch.py test/python/test_gpu_calls.py ;;
       memcheck | racecheck)
         # One process: the tool follows the kernels of all cases. A few cases of each kind suffice for races.
         timeout 240 compute-sanitizer --tool "$part" --report-api-errors no --error-exitcode 9 --print-limit 20 \

@@ -5,8 +5,9 @@
     fast = torch.compile(model, backend="attn_opt", options={"rest": "inductor"})
 
 Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo_regions.py) are taken out of it and
-become kernels at their first call (dynamo_kernel.py), if the pass ``raise-attention`` finds attention in them; the rest
-is run as it was, by torch itself or by inductor. What needs a gradient stays with torch.
+become kernels at their first call (dynamo_kernel.py), if the pass ``raise-attention`` finds attention in them: for the
+CPU, or for the NVIDIA GPU that their tensors are on. The rest is run as it was, by torch itself or by inductor. What
+needs a gradient stays with torch.
 """
 
 import warnings
@@ -24,6 +25,7 @@ from .dynamo_regions import Region, find_regions, spell_sizes_out
 from .dynamo_vmap import write_out_maps
 
 REST = ("eager", "inductor")
+TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
 GRADIENT = "an input of it needs a gradient, and kernels have no backward pass"
 
 _warned: set[str] = set()
@@ -77,10 +79,12 @@ def _why_not(region: Region) -> str | None:
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return GRADIENT
-    devices = {t.device.type for t in tensors} - {"cpu"}
-    if devices:
+    devices = {t.device.type for t in tensors}
+    if not devices <= TARGETS.keys() or len(devices) > 1:
         return f"its tensors are on {', '.join(sorted(devices))}"
-    if torch.is_autocast_enabled("cpu"):
+    if devices == {"cuda"} and torch.version.hip:
+        return "its tensors are on a GPU that is not NVIDIA's"
+    if any(map(torch.is_autocast_enabled, devices)):
         return "autocast is on"
     return None
 
@@ -90,7 +94,8 @@ def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, lea
     part = region.as_module(graph)
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
     name = f"attention_{number}"
-    graph.add_submodule(name, AttentionCall(part, region.output.meta["example_value"], options, least))
+    expected = region.output.meta["example_value"]
+    graph.add_submodule(name, AttentionCall(part, expected, TARGETS[expected.device.type], options, least))
     with graph.graph.inserting_after(region.output):
         call = graph.graph.call_module(name, tuple(region.inputs))
     call.meta = dict(region.output.meta)

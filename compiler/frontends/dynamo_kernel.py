@@ -34,12 +34,14 @@ class AttentionCall(torch.nn.Module):
     `expected` tells the output's layout.
     """
 
-    def __init__(self, part: torch.fx.GraphModule, expected: torch.Tensor, options: Options, least: int = 0):
+    def __init__(
+        self, part: torch.fx.GraphModule, expected: torch.Tensor, target: str, options: Options, least: int = 0
+    ):
         super().__init__()
-        self.part, self.options = part, options
+        self.part, self.target, self.options = part, target, options
         self.order = _order(expected)
         self.inverse = _inverse(self.order)
-        self.structure = (structure(part), self.order, repr(options))
+        self.structure = (structure(part), self.order, target, repr(options))
         # Sizes that dynamo has made symbols get one kernel for all their values.
         self.values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
         self.dynamic = [_dynamic_dims(value) for value in self.values]
@@ -118,7 +120,7 @@ class AttentionCall(torch.nn.Module):
         left = _why_left(program.module)
         if left:
             return left
-        return TorchKernel.of_program(program, "cpu", self.options)
+        return TorchKernel.of_program(program, self.target, self.options)
 
 
 def _why_left(module: ir.Module) -> str:

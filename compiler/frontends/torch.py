@@ -1,6 +1,7 @@
 """PyTorch: a function or module, traced by ``torch.export`` and compiled as a whole.
 
     kernel = compile(model, (q, k, v))                  # static shapes
+    kernel = compile(model, (q, k, v), target="nvidia") # tensors, and the model's parameters, are on a GPU
     kernel = compile(fn, (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     out = kernel(q, k, v)                               # torch tensors in and out, without copies
 
@@ -62,8 +63,10 @@ class TorchKernel(TracedKernel):
     def of_program(cls, program: "TorchProgram", target: str, options: Options) -> "TorchKernel":
         return cls(compile_module(program.module, target, options), program)
 
-    def run(self, arrays: Sequence[np.ndarray], threads: int | None = None) -> list[np.ndarray]:
-        """The results on arrays that `bind` gave."""
+    def run(self, arrays: Sequence[Any], threads: int | None = None) -> list[Any]:
+        """The results on arrays that `bind` gave; on a GPU `threads` means nothing."""
+        if self.target == "nvidia":
+            return super().run(arrays)
         return self.invoke(arrays, self._threads or threads or torch.get_num_threads())
 
 
@@ -83,6 +86,8 @@ class TorchProgram:
         self.module = lowered.module
         call = program.call_spec  # made anew, with its types, each time that it is asked for
         self._inputs, self._outputs = call.in_spec, call.out_spec
+        self._on_host = [a for a in lowered.arguments if isinstance(a, torch.Tensor) and a.device.type == "cpu"]
+        self._copies: dict[tuple[int, torch.device], torch.Tensor] = {}  # of these, on a GPU
 
     def argument_types(self) -> list[Slot]:
         """The types of the lowered function's arguments."""
@@ -100,8 +105,18 @@ class TorchProgram:
         return flat
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
-        """The kernel's arguments, parameters and constants among them; tensors as arrays on their memory."""
-        return [as_array(flat[a] if isinstance(a, int) else a) for a in self.lowered.arguments]
+        """The kernel's arguments, parameters and constants among them; tensors of the CPU as arrays on their memory."""
+        on = next((v.device for v in flat if _is_on_gpu(v)), None) if self._on_host else None
+        return [as_array(flat[a] if isinstance(a, int) else self._held(a, on)) for a in self.lowered.arguments]
+
+    def _held(self, tensor: torch.Tensor, on: torch.device | None) -> torch.Tensor:
+        """What the program holds, such as a constant, where the inputs are."""
+        if on is None or tensor.device.type != "cpu":
+            return tensor
+        copy = self._copies.get((id(tensor), on))
+        if copy is None:
+            copy = self._copies[id(tensor), on] = tensor.to(on)
+        return copy
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
         """What the function returns, from the kernel's results; inputs and buffers that it writes are written."""
@@ -118,6 +133,10 @@ class TorchProgram:
             else:
                 raise user_error(f"the function has an output of kind {spec.kind.name}, which is not supported")
         return torch.utils._pytree.tree_unflatten(returned, self._outputs)
+
+
+def _is_on_gpu(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type != "cpu"
 
 
 def as_array(value: Any) -> Any:

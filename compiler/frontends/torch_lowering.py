@@ -174,6 +174,7 @@ def lower(program: ExportedProgram) -> Lowered:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
     graph = program.graph_module.graph
     arguments = _arguments(program)
+    _forget_devices(graph)
     torch_shapes.split_and_merge(graph)
     results = _tensor_outputs(graph)
     module = _imported(graph)
@@ -217,6 +218,19 @@ def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
         else:
             arguments.append(value)
     return arguments
+
+
+def _forget_devices(graph: torch.fx.Graph) -> None:
+    """Where a tensor is made is for the target to say; the importer's passes know no device but the CPU."""
+    cpu = torch.device("cpu")
+    for node in list(graph.nodes):
+        if node.target == torch.ops.prims.device_put.default:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+            continue
+        arguments = (node.args, node.kwargs)
+        forgotten = torch.utils._pytree.tree_map_only(torch.device, lambda _: cpu, arguments)
+        node.args, node.kwargs = forgotten
 
 
 def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:

@@ -51,6 +51,9 @@ class Library(Protocol):
 
     def allocator(self, shape: tuple[int, ...], element: str, device: int) -> Callable[[], Any]: ...
 
+    def shaped(self, value: Any, shape: tuple[int, ...]) -> Any:
+        """The elements of an array in another shape."""
+
     def stream(self, device: int) -> int:
         """The caller's stream on that device."""
 
@@ -96,6 +99,10 @@ class TorchArrays:
         place = self.torch.device("cuda", device)
         return functools.partial(self.torch.empty, shape, dtype=self.types[element], device=place)
 
+    @staticmethod
+    def shaped(value: Any, shape: tuple[int, ...]) -> Any:
+        return value.reshape(shape)
+
     def on(self, device: int) -> contextlib.AbstractContextManager:
         return self.torch.cuda.device(device)
 
@@ -130,6 +137,10 @@ class CupyArrays:
     def allocator(self, shape: tuple[int, ...], element: str, device: int) -> Callable[[], Any]:
         return functools.partial(self.cupy.empty, shape, numpy_type(element))
 
+    @staticmethod
+    def shaped(value: Any, shape: tuple[int, ...]) -> Any:
+        return value.reshape(shape)
+
     def stream(self, device: int) -> int:
         return self.cupy.cuda.get_current_stream().ptr
 
@@ -159,6 +170,10 @@ class EnteringArrays:
             return Array(owner.pointer, shape, contiguous_strides(shape), element, device, owner)
 
         return allocate
+
+    @staticmethod
+    def shaped(value: Array, shape: tuple[int, ...]) -> Array:
+        return dataclasses.replace(value, shape=shape, strides=contiguous_strides(shape))
 
     def stream(self, device: int) -> int:
         return 0

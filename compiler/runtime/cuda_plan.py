@@ -52,63 +52,37 @@ class Plan:
         self.device, self.library = device, library
         self.words: list[int] = []
         self.launches: list[Any] = []
-        self.results = program.results
         # (number, mask of the address, the words that take it) of arguments; (number, words, how to make it) of others.
         self.arguments: list[tuple[int, int, list[int]]] = []
         self.made: list[tuple[int, list[int], Callable[[], Any]]] = []
         self.scalars: list[tuple[int, int, str]] = []  # number, word, type
         self.maps: list[tuple[int, TensorMap]] = []  # the word that has its array's address
         self._places: dict[int, list[int]] = {}
-        self._roots: dict[int, int] = {}  # of what is another array in another shape
+        self._roots = _roots(program)
         self._masks: dict[int, int] = {}
         self._lock = threading.Lock()  # the words are shared by calls
-        given = dict(zip(program.results, outs, strict=False))
-        all_values = list(values)
-        shapes: dict[int, tuple[tuple[int, ...], str]] = {}
-        pending = []
+        settled = _settled(program, values, {}, device)
+        if outs:
+            settled = _settled(program, values, _targets(program, settled, outs), device)
         for step in program.steps:
-            number = len(all_values)
-            operands = [all_values[n] for n in step.operands]
-            result: Any = None
-            if step.kind == "constant":
-                result = step.detail
-            elif step.kind == "dim":
-                result = operands[0].shape[operands[1]]
-            elif step.kind == "arithmetic":
-                result = _FORMULAS[step.detail](*operands)
-            elif step.kind == "alloc":
-                element, shape = step.detail
-                sizes = iter(operands)
-                shape = tuple(next(sizes) if s is None else s for s in shape)
-                shapes[number] = (shape, element)
-                result = self._target(number, shape, element, given, device)
-            elif step.kind == "tensor_map":
-                array, *extents = operands
-                element, box = step.detail
-                result = step.operands[0], TensorMap(element, box, extents, array.strides)
-            elif step.kind == "expand":
-                groups, sizes = step.detail
-                result = _expanded(operands[0], groups, sizes, iter(operands[1:]))
-                self._roots[number] = self._roots.get(step.operands[0], step.operands[0])
-            elif step.kind == "collapse":
-                result = _collapsed(operands[0], step.detail)
-                self._roots[number] = self._roots.get(step.operands[0], step.operands[0])
-            else:
-                pending.append((step, operands))
-            all_values.append(result)
-        for step, operands in pending:
-            self._launch(step, operands, functions, len(values))
+            if step.kind == "launch":
+                self._launch(step, [settled[n] for n in step.operands], functions, len(values))
         self.buffer = (ctypes.c_uint64 * max(len(self.words), 1))(*self.words)
         self._point()
-        for number, places in self._places.items():
-            if number < len(values):
+        # Of each result the array that it is, and its shape where the array is made in another one.
+        self.results: list[tuple[int, tuple[int, ...] | None]] = []
+        shapes: dict[int, tuple[int, ...]] = {}  # that arrays are made in: of the first result that they are
+        for number in program.results:
+            root, shape = self._roots.get(number, number), settled[number].shape
+            own = settled[root].shape if root < len(values) else shapes.setdefault(root, shape)
+            self.results.append((root, None if shape == own else shape))
+        for number, array in enumerate(settled):
+            places = self._places.get(number, [])  # none where there are no elements: nothing is launched
+            if number >= len(values) and program.steps[number - len(values)].kind == "alloc":
+                shape = shapes.get(number, array.shape)
+                self.made.append((number, places, library.allocator(shape, array.element, device)))
+            elif places:
                 self.arguments.append((number, self._masks[number], places))
-            else:
-                shape, element = shapes[number]
-                self.made.append((number, places, library.allocator(shape, element, device)))
-        for number, (shape, element) in shapes.items():
-            if number not in self._places:  # of no elements: nothing is launched
-                self.made.append((number, [], library.allocator(shape, element, device)))
         self.launch = driver().library.cuLaunchKernelEx  # fewer arguments than cuLaunchKernel, which ctypes converts
 
     def _launch(self, step: Any, operands: Sequence[Any], functions: FUNCTION_OF, arguments: int) -> None:
@@ -153,13 +127,6 @@ class Plan:
             found.append((config, (ctypes.byref(config), function, pointers, None)))
         self.launches = found
 
-    def _target(self, number: int, shape: tuple, element: str, given: dict[int, Array], device: int) -> Array:
-        """What a kernel writes to for an alloc: memory of ours, or the array that the caller gave for it."""
-        if number in given:
-            _check_out(given[number], shape, element)
-            return given[number]
-        return Array(0, shape, contiguous_strides(shape), element, device)
-
     @staticmethod
     def _check_strides(number: int, array: Array, element: str, last: int | None, dense: bool) -> None:
         needed, size = alignment(element, last, dense), BYTES[element]
@@ -176,7 +143,7 @@ class Plan:
     def run(self, values: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
         """Launches on the library's stream; the results."""
         pointer, words = self.library.pointer, self.buffer
-        arrays = dict(zip(self.results, outs, strict=False)) if outs else {}
+        arrays = {root: out for (root, _), out in zip(self.results, outs, strict=True)} if outs else {}
         for number, _, make in self.made:
             if number not in arrays:
                 arrays[number] = make()
@@ -202,7 +169,10 @@ class Plan:
                 status = self.launch(*fixed)
                 if status:
                     self._again(status, fixed)
-        return [arrays[n] if n in arrays else values[n] for n in self.results]
+        if outs:
+            return list(outs)
+        found = [(arrays[n] if n in arrays else values[n], shape) for n, shape in self.results]
+        return [array if shape is None else self.library.shaped(array, shape) for array, shape in found]
 
     def _again(self, status: int, fixed: tuple) -> None:
         """A thread that has not used the GPU yet has no context: it gets one."""
@@ -210,6 +180,67 @@ class Plan:
             driver().enter(self.device)
             status = self.launch(*fixed)
         driver().check("cuLaunchKernelEx", status)
+
+
+def _roots(program: Program) -> dict[int, int]:
+    """Which value another one is in another shape."""
+    found: dict[int, int] = {}
+    for number, step in enumerate(program.steps, program.arguments):
+        if step.kind in ("expand", "collapse"):
+            found[number] = found.get(step.operands[0], step.operands[0])
+    return found
+
+
+def _settled(program: Program, values: Sequence[Any], given: dict[int, Array], device: int) -> list[Any]:
+    """All values of a program but what its launches give. `given`: arrays of the caller's in place of made ones."""
+    found = list(values)
+    for step in program.steps:
+        operands = [found[n] for n in step.operands]
+        result: Any = None
+        if step.kind == "constant":
+            result = step.detail
+        elif step.kind == "dim":
+            result = operands[0].shape[operands[1]]
+        elif step.kind == "arithmetic":
+            result = _FORMULAS[step.detail](*operands)
+        elif step.kind == "alloc":
+            element, shape = step.detail
+            sizes = iter(operands)
+            shape = tuple(next(sizes) if s is None else s for s in shape)
+            result = given.get(len(found)) or Array(0, shape, contiguous_strides(shape), element, device)
+        elif step.kind == "tensor_map":
+            array, *extents = operands
+            element, box = step.detail
+            result = step.operands[0], TensorMap(element, box, extents, array.strides)
+        elif step.kind == "expand":
+            groups, sizes = step.detail
+            result = _expanded(operands[0], groups, sizes, iter(operands[1:]))
+        elif step.kind == "collapse":
+            result = _collapsed(operands[0], step.detail)
+        found.append(result)
+    return found
+
+
+def _targets(program: Program, settled: Sequence[Any], outs: Sequence[Array]) -> dict[int, Array]:
+    """For each result that the caller gave an array for, that array, in the shape in which it is made."""
+    found: dict[int, Array] = {}
+    for i, (number, array) in enumerate(zip(program.results, outs, strict=True)):
+        _check_out(array, settled[number].shape, settled[number].element)
+        while number >= program.arguments:
+            step = program.steps[number - program.arguments]
+            if step.kind == "alloc":
+                break
+            number = step.operands[0]
+            if step.kind == "expand":
+                array = _collapsed(array, step.detail[0])
+            else:
+                array = _expanded(array, step.detail, settled[number].shape, iter(()))
+        if number < program.arguments or number in found:
+            raise CudaError(
+                f"result {i} is no array of its own, which could be written to one of out: call without out"
+            )
+        found[number] = array
+    return found
 
 
 def _check_out(array: Array, shape: tuple[int, ...], element: str) -> None:

@@ -305,7 +305,8 @@ def as_numpy(value: Any) -> np.ndarray:
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError) as error:
-            raise user_error(f"an argument of type {kind} is no readable array: {error}") from None
+            way_out = 'kernels for tensors on a GPU are compiled with target="nvidia"'
+            raise user_error(f"an argument of type {kind} is no array in the host's memory: {error}", way_out) from None
     array = np.asarray(value)
     if array.dtype == object:
         raise user_error(f"an argument of type {kind} is no array")

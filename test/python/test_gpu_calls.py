@@ -77,6 +77,9 @@ class Tensors:
     def allocator(self, shape, element, device):
         return lambda: tensor(shape, cuda_arrays.numpy_type(element), device)
 
+    def shaped(self, value, shape):
+        return value.reshape(shape)
+
     def stream(self, device):
         return 77 + device
 
@@ -382,6 +385,55 @@ def test_results_with_heads_in_groups(gpu, library):
     assert wide == [heads_last.ctypes.data, 70 * 8 * 64, 4 * 64, 64, 8 * 64]
     kernel.on_host().run([np.asarray(x) for x in inputs])
     assert gpu.launches[-1].grid == gpu.launches[0].grid == (2 * 8 * 2, 1, 1)
+
+
+O, SPLIT, MERGED = "tensor<2x70x64xf32>", "tensor<1x2x70x64xf32>", "tensor<140x64xf32>"
+EXPANDED = f"tensor.expand_shape %o [[0, 1], [2], [3]] output_shape [1, 2, 70, 64] : {O} into {SPLIT}"
+COLLAPSED = f"tensor.collapse_shape %o [[0, 1], [2]] : {O} into {MERGED}"
+
+
+def returning(ops: dict[str, str], results: dict[str, str]) -> str:
+    """As `graph`, with `ops` before the end, and `results`: values with their types."""
+    made = "".join(f"  {name} = {op}\n" for name, op in ops.items())
+    text = graph().replace(f"-> {O} {{\n  %c1", f"-> ({', '.join(results.values())}) {{\n  %c1")
+    return text.replace(f"  return %o : {O}", f"{made}  return {', '.join(results)} : {', '.join(results.values())}")
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_results_in_another_shape(gpu, library, parts):
+    text = returning({"%r": EXPANDED}, {"%r": SPLIT})
+    kernel = compile(text, target="nvidia", arch="sm_80", split_keys=parts)
+    assert kernel._runtime.image.program.steps[-1].kind == "expand"
+    inputs = arguments()
+    out = kernel(*inputs)
+    assert out.shape == (1, 2, 70, 64) and out.ctypes.data in gpu.launches[-1].parameters
+    given = tensor((1, 2, 70, 64), np.float32)
+    assert kernel(*inputs, out=given) is given and given.ctypes.data in gpu.launches[-1].parameters
+    with pytest.raises(CompileError, match=r"out must be an array of shape \(1, 2, 70, 64\)"):
+        kernel(*inputs, out=tensor((2, 70, 64), np.float32))
+    found = compile(text, target="nvidia", arch="sm_80")(*(np.asarray(x) for x in inputs))
+    assert found.shape == (1, 2, 70, 64)
+
+
+def test_results_that_are_one_array(gpu, library):
+    text = returning({"%r": EXPANDED, "%f": COLLAPSED}, {"%r": SPLIT, "%f": MERGED, "%o": O})
+    kernel = compile(text, target="nvidia", arch="sm_80", split_keys=1)
+    results = kernel(*arguments())
+    assert [r.shape for r in results] == [(1, 2, 70, 64), (140, 64), (2, 70, 64)]
+    assert len({r.ctypes.data for r in results}) == 1
+    with pytest.raises(CompileError, match="call without out"):
+        kernel(*arguments(), out=tuple(tensor(r.shape, np.float32) for r in results))
+
+
+def test_results_that_are_arguments(gpu, library):
+    flat = "tensor.collapse_shape %q [[0, 1], [2]] : tensor<2x70x64xf16> into tensor<140x64xf16>"
+    text = returning({"%f": flat}, {"%o": O, "%f": "tensor<140x64xf16>"})
+    kernel = compile(text, target="nvidia", arch="sm_80", split_keys=1)
+    q, k, v = arguments()
+    _, found = kernel(q, k, v)
+    assert found.shape == (140, 64) and found.ctypes.data == q.ctypes.data
+    with pytest.raises(CompileError, match="result 1 is no array of its own"):
+        kernel(q, k, v, out=(tensor(Q, np.float32), tensor((140, 64))))
 
 
 def cached_graph() -> str:

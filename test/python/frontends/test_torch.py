@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import CompileError, compile  # noqa: E402
 from models import MODELS  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
 
@@ -261,3 +263,37 @@ def test_calls_that_do_not_fit():
 def test_the_core_imports_no_torch():
     code = "import sys; from attn_opt.compiler import compile, stats; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- for a GPU, by a driver that notes down what is launched
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    from fake_cuda import fake_driver
+
+    with fake_driver() as fake:
+        yield fake
+
+
+def test_a_function_for_the_gpu(gpu):
+    args = tensors((2, 4, 200, 64), (2, 4, 200, 64), (2, 4, 200, 64), dtype=torch.float16)
+    kernel = compile(sdpa(is_causal=True), args, target="nvidia")
+    out = kernel(*args)
+    assert out.shape == args[0].shape and out.dtype == torch.float16
+    assert gpu.launches and kernel.ir("raised").count("linalg_ext.softmax") == 1
+
+
+def test_a_traced_graph_knows_no_devices():
+    with FakeTensorMode():
+        args = tuple(torch.empty(2, 4, 128, 64, device="cuda", dtype=torch.float16) for _ in range(3))
+        kernel = compile(sdpa(is_causal=True), args, target="nvidia", arch="sm_90a")
+    assert "wgmma" in kernel.ir("ptx")
+
+
+def test_tensors_elsewhere_are_told_of():
+    args = tensors(*SHAPES)
+    kernel = compile(sdpa(), args)
+    with pytest.raises(CompileError, match='target="nvidia"'):
+        kernel(*(x.to("meta") for x in args))

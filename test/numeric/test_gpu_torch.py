@@ -1,0 +1,126 @@
+"""Functions and models of torch on an NVIDIA GPU: traced as a whole, and by torch.compile, against torch in float64."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no NVIDIA GPU", allow_module_level=True)
+
+from attn_opt.compiler import CompileError, compile, stats  # noqa: E402
+from attn_opt.compiler.frontends import dynamo  # noqa: E402, F401
+from torch.nn import functional as F  # noqa: E402
+
+TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5}
+
+
+def tensors(*shapes, dtype=torch.float16):
+    generator = torch.Generator("cuda").manual_seed(0)
+    return tuple(torch.randn(s, device="cuda", generator=generator).to(dtype) for s in shapes)
+
+
+def close(found, right, dtype):
+    return (found.double() - right.double()).abs().max() / right.double().abs().max() < TOLERANCE[dtype]
+
+
+def causal(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def written_out(q, k, v):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    scores = 20 * torch.tanh(scores / 20)
+    i, j = torch.arange(q.size(-2), device=q.device)[:, None], torch.arange(k.size(-2), device=q.device)
+    return scores.masked_fill(i - j > 70, -math.inf).float().softmax(-1).to(v.dtype) @ v
+
+
+def grouped(q, k, v):
+    return F.scaled_dot_product_attention(q, k[:, :2], v[:, :2], enable_gqa=True)
+
+
+def with_slopes(q, k, v):
+    slopes = torch.tensor([0.5, 0.25, 0.125, 0.0625])  # held on the host
+    distance = torch.arange(k.size(-2), device=q.device) - torch.arange(q.size(-2), device=q.device)[:, None]
+    bias = slopes.to(q.device)[:, None, None] * distance
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
+
+
+FUNCTIONS = [causal, written_out, grouped, with_slopes]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_are_traced_for_the_gpu(function, dtype):
+    q, k, v = tensors((2, 4, 200, 64), (2, 4, 200, 64), (2, 4, 200, 64), dtype=dtype)
+    kernel = compile(function, (q, k, v), target="nvidia")
+    assert kernel.target == "nvidia" and "fused" in kernel.stages()
+    out = kernel(q, k, v)
+    assert out.is_cuda and out.dtype == dtype
+    assert close(out, function(q.double(), k.double(), v.double()), dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_attention_of_compiled_functions(function, dtype):
+    q, k, v = tensors((2, 4, 300, 64), (2, 4, 300, 64), (2, 4, 300, 64), dtype=dtype)
+    torch.compiler.reset()
+    before = stats()["compiled"]
+    out = torch.compile(function, backend="attn_opt")(q, k, v)
+    assert stats()["compiled"] > before
+    assert out.is_cuda and out.stride() == function(q, k, v).stride()
+    assert close(out, function(q.double(), k.double(), v.double()), dtype)
+
+
+class Block(torch.nn.Module):
+    """Self-attention between projections, heads split and merged by views."""
+
+    def __init__(self, size: int = 256, heads: int = 4):
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, torch.nn.Linear(size, 3 * size), torch.nn.Linear(size, size)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("model", [Block, lambda: torch.nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)])
+def test_models_by_torch_compile(model, rest):
+    torch.manual_seed(0)
+    model = model().cuda().half().eval()
+    (x,) = tensors((3, 150, 256))
+    torch.compiler.reset()
+    before = stats()["compiled"]
+    with torch.no_grad():
+        fast = torch.compile(model, backend="attn_opt", options={"rest": rest})
+        out = fast(x)
+        assert stats()["compiled"] > before
+        assert close(out, model.double()(x.double()), torch.float16)
+
+
+def test_sizes_that_torch_takes_to_be_open():
+    """The lengths, from the second call on, which is with another one."""
+    torch.compiler.reset()
+    fast = torch.compile(causal, backend="attn_opt")
+    counts = []
+    for length in (64, 90, 201, 513):
+        q, k, v = tensors((2, 4, length, 64), (2, 4, length, 64), (2, 4, length, 64))
+        assert close(fast(q, k, v), causal(q.double(), k.double(), v.double()), torch.float16)
+        counts.append(stats()["compiled"])
+    assert counts[1] > counts[0] and counts[-1] == counts[1]
+
+
+def test_gradients_are_torchs():
+    q, k, v = (x.requires_grad_() for x in tensors((2, 4, 64, 64), (2, 4, 64, 64), (2, 4, 64, 64)))
+    torch.compiler.reset()
+    with pytest.warns(UserWarning, match="gradient"):
+        torch.compile(causal, backend="attn_opt")(q, k, v).sum().backward()
+    assert q.grad is not None
+
+
+def test_a_kernel_of_the_cpu_says_where_its_arguments_are():
+    q, k, v = tensors((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64), dtype=torch.float32)
+    kernel = compile(causal, (q.cpu(), k.cpu(), v.cpu()))
+    with pytest.raises(CompileError, match="nvidia"):
+        kernel(q, k, v)
