@@ -187,6 +187,7 @@ def nvidia(
     """
     copy_engine = copy_engine and arch == "sm_90a" and not any_strides
     return [
+        "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False),
         "linalg-generalize-named-ops",

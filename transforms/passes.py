@@ -65,6 +65,7 @@ PASSES = (
     "cpu/dynamic-schedule",
     "cpu/limit-features",
     "cpu/check-lowered",
+    "nvidia/round-probabilities",
     "nvidia/fuse-consumers",
     "nvidia/outline-kernels",
     "nvidia/outline-elements",

@@ -3,6 +3,7 @@
 import ctypes
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -365,6 +366,49 @@ def test_other_ops_around_attention(request):
     expected, _ = checking.reference(module, signature.name, inputs)
     for found, right in zip(kernel(*inputs), expected, strict=True):
         assert checking.errors(found, right)[1] < TOLERANCE["f16"]
+
+
+def with_constants() -> str:
+    """Attention whose queries are scaled by a table and moved by a number, and whose probabilities are not rounded."""
+    text = Attention(70, 90, 64, 64, element="f16", out="f32", scale=0.125).text()
+    text = text.replace("%q: tensor<2x70x64xf16>", "%x: tensor<1x70x64xf16>")
+    text = re.sub(r"%pn_e = .*?-> tensor<2x70x90xf16>$", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = text.replace("ins(%pn, %v : tensor<2x70x90xf16>", "ins(%sm#0, %v : tensor<2x70x90xf32>")
+    head, matmul = text.split("ins(%sm#0, %v", 1)
+    matmul = matmul.replace("^bb0(%x0: f16", "^bb0(%x0: f32", 1).replace("%p = arith.extf %x0 : f16 to f32\n", "", 1)
+    text = f"{head}ins(%sm#0, %v{matmul.replace('mulf %p,', 'mulf %x0,', 1)}"
+    made = """{
+%table = arith.constant dense<[0.5, 1.5]> : tensor<2xf16>
+%same = arith.constant dense<0.25> : tensor<64xf16>
+%qe = tensor.empty() : tensor<2x70x64xf16>
+%q = linalg.generic {indexing_maps = [affine_map<(b, m, d) -> (0, m, d)>, affine_map<(b, m, d) -> (b)>,
+    affine_map<(b, m, d) -> (d)>, affine_map<(b, m, d) -> (b, m, d)>],
+    iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%x, %table, %same : tensor<1x70x64xf16>, tensor<2xf16>, tensor<64xf16>) outs(%qe : tensor<2x70x64xf16>) {
+  ^bb0(%a: f16, %t: f16, %c: f16, %old: f16):
+    %wide = arith.extf %a : f16 to f32
+    %factor = arith.extf %t : f16 to f32
+    %more = arith.extf %c : f16 to f32
+    %product = arith.mulf %wide, %factor : f32
+    %sum = arith.addf %product, %more : f32
+    %n = arith.truncf %sum : f32 to f16
+    linalg.yield %n : f16
+} -> tensor<2x70x64xf16>
+"""
+    return text.replace("{\n", made, 1)
+
+
+def test_constants_and_probabilities_of_f32(request):
+    kernel = compile(with_constants(), target="nvidia", arch=None if have_gpu() else "sm_90a", split_keys=1)
+    assert "xf32>, tensor<2x90x64xf16>)" in kernel.ir("raised")  # the second matmul
+    if not have_gpu():
+        return
+    request.getfixturevalue("poisoned")
+    module = load_text(with_constants(), "case")
+    signature = Signature.of(find_entry(module, None))
+    inputs = signature.bind(arrays.random(signature, {}, 1))
+    (expected,), _ = checking.reference(module, signature.name, inputs)
+    assert checking.errors(kernel(*inputs), expected)[1] < TOLERANCE["f16"]
 
 
 @needs_gpu

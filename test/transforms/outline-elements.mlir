@@ -62,3 +62,36 @@ module attributes {gpu.container_module} {
     return %r : tensor<8xf32>
   }
 }
+
+// -----
+
+// Constants are numbers where all elements are the same, else part of the code; an index may be a constant, or computed.
+module attributes {gpu.container_module} {
+  gpu.module @tables_kernels {
+    // CHECK: memref.global constant @tables_elements_0_constant_1 : memref<2xf32> = dense<[5.000000e-01, 2.500000e-01]>
+    // CHECK-LABEL: gpu.func @tables_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<1x9xf32, strided<[?, ?]>>, %{{.*}}: memref<2x8xf32, strided<[?, ?]>>) kernel
+    // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0 : index
+    // CHECK-DAG: %[[THREE:.*]] = arith.constant 3.000000e+00 : f32
+    // CHECK-DAG: %[[TABLE:.*]] = memref.get_global @tables_elements_0_constant_1
+    // CHECK: scf.if
+    // CHECK: %[[AT:.*]] = affine.apply #{{.*}}%{{.*}}
+    // CHECK: %[[X:.*]] = memref.load %[[A]][%[[ZERO]], %[[AT]]]
+    // CHECK: %[[T:.*]] = memref.load %[[TABLE]][%{{.*}}] : memref<2xf32>
+    // CHECK: %[[Y:.*]] = arith.mulf %[[X]], %[[T]]
+    // CHECK: arith.addf %[[Y]], %[[THREE]]
+  }
+  func.func @tables(%a: tensor<1x9xf32>) -> tensor<2x8xf32> {
+    %same = arith.constant dense<3.0> : tensor<8xf32>
+    %table = arith.constant dense<[0.5, 0.25]> : tensor<2xf32>
+    %e = tensor.empty() : tensor<2x8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (0, j + 1)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"]} ins(%same, %a, %table : tensor<8xf32>, tensor<1x9xf32>, tensor<2xf32>) outs(%e : tensor<2x8xf32>) {
+    ^bb0(%s: f32, %x: f32, %t: f32, %old: f32):
+      %y = arith.mulf %x, %t : f32
+      %z = arith.addf %y, %s : f32
+      linalg.yield %z : f32
+    } -> tensor<2x8xf32>
+    return %r : tensor<2x8xf32>
+  }
+}

@@ -11,6 +11,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, ops_in
 from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
+from .constants import constant_memory, is_constant_tensor, splat_constant
 from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
@@ -72,9 +73,12 @@ class _Outliner:
         self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
         self.first_init = len(op.operands) - len(op.results)
         self.values: dict[ir.Value, ir.Value] = {}  # of the kernel, for the host's
+        self.constants: dict[ir.Value, None] = {}  # tensors
 
     def run(self) -> None:
         op = self.op
+        if any(dim_position(e) not in self.parallel for m in self.maps[self.first_init :] for e in m.results):
+            raise PassError("an op outside of attention that both sums over a loop and keeps it has no lowering", op)
         with ir.InsertionPoint(op):
             self.sizes = [self._size(d) for d in range(len(self.kinds))]
             if all(isinstance(s, int) for s in self.sizes) and math.prod(self.sizes) > SLOW_STEPS:
@@ -142,7 +146,7 @@ class _Outliner:
                     self._capture(offset, found)
             value = op.operands[0]
             op = defining_op(value)
-        found[value] = None
+        (self.constants if is_constant_tensor(value) else found)[value] = None
 
     def _launch(self, arguments: list[ir.Value]) -> None:
         one, total = build.index(1), build.index(1)
@@ -171,6 +175,9 @@ class _Outliner:
         self.values.update(zip(scalars, places[len(kinds) :], strict=True))
         outputs = places[len(tensors) : len(kinds)]
         with ir.InsertionPoint(block):
+            for i, value in enumerate(self.constants):
+                same = splat_constant(value)
+                self.values[value] = same or constant_memory(value, self.module, f"{self.name}_constant_{i}")
             number = arith.muli(_gpu_id(gpu.BlockIdOp), build.index(self.threads))
             number = arith.addi(number, _gpu_id(gpu.ThreadIdOp))
             total = build.index(1)
@@ -186,8 +193,7 @@ class _Outliner:
                 values = self._inits(at)
                 values = self._loops([d for d in range(len(self.kinds)) if d not in self.parallel], at, values)
                 for i, (value, output) in enumerate(zip(values, outputs, strict=True)):
-                    indices = [at[dim_position(e)] for e in self.maps[self.first_init + i].results]
-                    ir.Operation.create("memref.store", [], [value, output, *indices])
+                    ir.Operation.create("memref.store", [], [value, output, *self._indices(self.first_init + i, at)])
                 ir.Operation.create("scf.yield")
             ir.Operation.create("gpu.return")
 
@@ -208,7 +214,22 @@ class _Outliner:
                 zero = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
                 found.append(arith.ConstantOp(kind, splat if splat is not None else zero).result)
             else:
-                found.append(self._element(init, [at[dim_position(e)] for e in self.maps[number].results]))
+                found.append(self._element(init, self._indices(number, at)))
+        return found
+
+    def _indices(self, number: int, at: dict[int, ir.Value]) -> list[ir.Value]:
+        """Which element of an operand an iteration reads or writes."""
+        found = []
+        for e in self.maps[number].results:
+            d = dim_position(e)
+            if d is not None:
+                found.append(at[d])
+            elif isinstance(e, ir.AffineConstantExpr):
+                found.append(build.index(e.value))
+            else:
+                map_ = ir.AffineMapAttr.get(ir.AffineMap.get(len(at), 0, [e]))
+                operands = [at[loop] for loop in range(len(at))]
+                found.append(ir.Operation.create("affine.apply", [ir.IndexType.get()], operands, {"map": map_}).result)
         return found
 
     def _element(self, value: ir.Value, indices: list[ir.Value]) -> ir.Value:
@@ -222,7 +243,10 @@ class _Outliner:
             ]
             value = op.operands[0]
             op = defining_op(value)
-        return ir.Operation.create("memref.load", [value.type.element_type], [self.values[value], *indices]).result
+        place = self.values[value]
+        if not isinstance(place.type, ir.ShapedType):  # all elements of a constant
+            return place
+        return ir.Operation.create("memref.load", [value.type.element_type], [place, *indices]).result
 
     def _loops(self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
         """The loops that are summed over, the body in the innermost."""
@@ -243,11 +267,10 @@ class _Outliner:
     def _body(self, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
         body = self.op.regions[0].blocks[0]
         known = dict(zip(list(body.arguments)[self.first_init :], values, strict=True))
-        for argument, operand, m in zip(
-            body.arguments, list(self.op.operands)[: self.first_init], self.maps, strict=False
-        ):
+        for number, operand in enumerate(list(self.op.operands)[: self.first_init]):
+            argument = body.arguments[number]
             if isinstance(operand.type, ir.ShapedType):
-                known[argument] = self._element(operand, [at[dim_position(e)] for e in m.results])
+                known[argument] = self._element(operand, self._indices(number, at))
             else:
                 known[argument] = self._of(operand)
         *ops, terminator = ops_of(body)

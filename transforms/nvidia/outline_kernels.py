@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -10,11 +9,11 @@ from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
+from .constants import constant_memory
 from .one_block import is_one_tile, one_block
 from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
 from .tile_body import Memory, TileBody
 
-LARGEST_CONSTANT = 1 << 16  # bytes in a kernel's code
 ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 
@@ -219,33 +218,14 @@ class _Outliner:
                 body.memories[value] = Memory.whole(memory)
             body.values.update(zip(scalars, places[len(kinds) :], strict=True))
             for number, value in enumerate(self.constants):
-                body.memories[value] = Memory.whole(self._global(value, number))
+                memory = constant_memory(value, self.module, f"{self.name}_constant_{number}")
+                body.memories[value] = Memory.whole(memory)
             self._grid(body, lower, upper, step)
             body.ops(ops_of(self.body)[:-1])
             for store in self.stores:
                 body.store(store)
             ir.Operation.create("gpu.return")
         return kernel
-
-    def _global(self, value: ir.Value, number: int) -> ir.Value:
-        """A constant of several elements, as memory that is part of the code."""
-        kind = ir.MemRefType.get(value.type.shape, value.type.element_type)
-        if math.prod(kind.shape) * kind.element_type.width > 8 * LARGEST_CONSTANT:
-            raise PassError(
-                f"a constant of type {value.type} is too large to be part of a kernel's code: make it an argument",
-                defining_op(value),
-            )
-        name = f"{self.name}_constant_{number}"
-        with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
-            attributes = {
-                "sym_name": ir.StringAttr.get(name),
-                "type": ir.TypeAttr.get(kind),
-                "initial_value": defining_op(value).attributes["value"],
-                "constant": ir.UnitAttr.get(),
-            }
-            ir.Operation.create("memref.global", [], [], attributes)
-        symbol = {"name": ir.FlatSymbolRefAttr.get(name)}
-        return ir.Operation.create("memref.get_global", [kind], [], symbol).result
 
     def _grid(self, body: TileBody, lower, upper, step) -> None:
         """The induction variables from the number of the block; the last one runs fastest, that of tiles backwards.

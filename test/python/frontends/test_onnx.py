@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -278,3 +279,16 @@ def test_error_of_a_file_that_is_no_model(tmp_path):
 def test_the_core_imports_no_framework():
     code = "import sys, attn_opt.compiler.api as a; a.compile; print({'onnx', 'jax', 'torch'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_attention_for_the_gpu(monkeypatch):
+    """Masks that ONNX computes on the way stand around it, with constants of theirs."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    from fake_cuda import fake_driver
+
+    kind = "float16[2, 4, 200, 64]"
+    text = f"attention ({kind} q, {kind} k, {kind} v) => ({kind} o) {{ o = Attention<is_causal = 1>(q, k, v) }}"
+    with fake_driver() as gpu:
+        kernel = compile(model(text, opset=23), target="nvidia")
+        assert kernel(*[np.zeros((2, 4, 200, 64), np.float16)] * 3).shape == (2, 4, 200, 64)
+        assert "main_0" in [launch.kernel for launch in gpu.launches]

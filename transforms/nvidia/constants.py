@@ -1,0 +1,42 @@
+"""Constant tensors in kernels: one number where all elements are the same, else memory that is part of the code."""
+
+from __future__ import annotations
+
+import math
+
+from ...dialects.mlir import arith, ir
+from ..passes import PassError
+from ..rewriting import defining_op
+
+LARGEST = 1 << 16  # bytes in a kernel's code
+
+
+def is_constant_tensor(value: ir.Value) -> bool:
+    op = defining_op(value)
+    return op is not None and op.name == "arith.constant" and isinstance(value.type, ir.ShapedType)
+
+
+def splat_constant(value: ir.Value) -> ir.Value | None:
+    """The number that all elements of a constant tensor are, as a new constant; None if they differ."""
+    elements = ir.DenseElementsAttr(defining_op(value).attributes["value"])
+    return arith.ConstantOp(value.type.element_type, elements.get_splat_value()).result if elements.is_splat else None
+
+
+def constant_memory(value: ir.Value, module: ir.Operation, name: str) -> ir.Value:
+    """The memory of a constant tensor, in a kernel's `module`, under that `name`."""
+    kind = ir.MemRefType.get(value.type.shape, value.type.element_type)
+    if math.prod(kind.shape) * kind.element_type.width > 8 * LARGEST:
+        raise PassError(
+            f"a constant of type {value.type} is too large to be part of a kernel's code: make it an argument",
+            defining_op(value),
+        )
+    with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
+        attributes = {
+            "sym_name": ir.StringAttr.get(name),
+            "type": ir.TypeAttr.get(kind),
+            "initial_value": defining_op(value).attributes["value"],
+            "constant": ir.UnitAttr.get(),
+        }
+        ir.Operation.create("memref.global", [], [], attributes)
+    symbol = {"name": ir.FlatSymbolRefAttr.get(name)}
+    return ir.Operation.create("memref.get_global", [kind], [], symbol).result
