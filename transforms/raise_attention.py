@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import is_structured, iterator_types
+from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types
 from .attention import attention_at
 from .graph import ancestor_in, backward_slice, is_pure, move_users_after
 from .online_accumulation import RESHAPES
@@ -152,11 +152,24 @@ def transposing_end(op: ir.Operation) -> ir.Operation:
         user = uses[0].owner.operation if len(uses) == 1 else None
         if user is None or user.block != op.block or len(user.results) != 1:
             return end
-        if user.name == "linalg.transpose":
+        if is_transpose(user):
             end = user
         elif user.name not in RESHAPES - {"tensor.extract_slice"} and not is_cast(user):
             return end
         current = user
+
+
+def is_transpose(op: ir.Operation) -> bool:
+    """Whether `op` only puts the elements of a tensor in another order."""
+    if op.name == "linalg.transpose":
+        return True
+    if op.name != "linalg.generic" or "reduction" in iterator_types(op) or len(op.operands) != 2:
+        return False
+    source, target = indexing_maps(op)
+    block = op.regions[0].blocks[0]
+    yielded = block.operations[0].operation
+    plain = yielded.name == "linalg.yield" and yielded.operands[0] == block.arguments[0]
+    return plain and source.is_permutation and target.is_permutation and source != target
 
 
 def is_cast(op: ir.Operation) -> bool:
