@@ -24,16 +24,17 @@ STAGE_AFTER = {
 
 MULTIPROCESSORS = 132  # of an H200
 STAGES = 2
+PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
 
-def online(parts: int = 0, workers: int = 1, from_data: bool = True) -> list[str]:
+def online(parts: int = 0, workers: int = 1, from_data: bool = True, together: int = 2) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`: see `split-keys`. `from_data`: loop bounds may come from data.
+    `parts`, `workers`, `together`: see `split-keys`. `from_data`: loop bounds may come from data.
     """
     options = {
-        "split-keys": f"{{parts={parts} workers={workers}}}",
+        "split-keys": f"{{parts={parts} workers={workers} together={together}}}",
         "split-masked-tiles": "" if from_data else "{from-data=false}",
     }
     return [name + options.get(name, "") for name in ONLINE]
@@ -189,7 +190,7 @@ def nvidia(
     return [
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *online(parts, multiprocessors, from_data=False),
+        *online(parts, multiprocessors, from_data=False, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
         "fuse-consumers",
         "canonicalize",

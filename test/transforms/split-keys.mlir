@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --exp-to-exp2 --split-keys=parts=4 --canonicalize | FileCheck %s
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys=workers=8 --canonicalize | FileCheck %s --check-prefix=CHOSEN
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys=workers=4 --canonicalize | FileCheck %s --check-prefix=ENOUGH
+// RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys="parts=12 together=8" --canonicalize | FileCheck %s --check-prefix=TOGETHER
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32 tile-interchange=2,1,0" --defer-division --split-keys=parts=4 --remarks 2>&1 | FileCheck %s --check-prefix=REFUSED
 // RUN: not attn-opt %s --split-keys=parts=-1 2>&1 | FileCheck %s --check-prefix=BAD
 
@@ -20,7 +21,7 @@
 // CHECK:        %[[MERGED:.*]]:3 = scf.for %[[Q:.*]] = %c0 to %c4 step %c2
 // CHECK:          tensor.extract_slice %[[PARTS]]#0[%[[Q]], %[[J]], 0] [1, 16, 24]
 // CHECK:          arith.maxnumf
-// CHECK-COUNT-4:  math.exp
+// CHECK-COUNT-3:  math.exp
 // CHECK:        }
 // CHECK:        linalg.generic {{.*}} ins(%[[MERGED]]#2 : tensor<16xf32>) outs(%[[MERGED]]#0
 // CHECK:          arith.divf
@@ -29,6 +30,12 @@
 // CHOSEN:     scf.forall (%{{.*}}, %{{.*}}) = (0, 0) to (64, 4) step (16, 1)
 // ENOUGH:     scf.forall (%{{.*}}) = (0) to (64) step (16)
 // ENOUGH-NOT: scf.forall (
+
+// Of 12 parts, six at a time: a maximum, and a weight for each and for what was merged before.
+// TOGETHER:         scf.for %{{.*}} = %c0 to %c12 step %c6
+// TOGETHER-COUNT-6:   tensor.extract_slice %{{.*}} [1, 16, 24] [1, 1, 1] : tensor<12x64x24xf32>
+// TOGETHER-COUNT-7:   math.exp
+// TOGETHER-NOT:       math.exp
 
 // REFUSED: remark: keys are not split over workers: output and statistics are not carried by one loop, over keys, in parallel ones
 // BAD: error: parts must be 0 or more and workers 1 or more, but are -1, 1

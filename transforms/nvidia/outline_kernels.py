@@ -11,10 +11,12 @@ from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
 from .constants import constant_memory
 from .one_block import is_one_tile, one_block
+from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
 from .tile_body import Memory, TileBody
 
 ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
+BLOCK_THREADS = "tile.threads"  # of a kernel without tiles
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
@@ -44,7 +46,16 @@ class OutlineKernels(Pass):
 
     Dimensions of one element that are no row or column are dropped. Rows are padded to `rows`, columns to 16. Padding
     never reaches a result: what reduces over it takes the neutral element in its place, stores leave it out. Where no
-    loop is left, since one tile is all there is, the function's body becomes a kernel of one block.
+    loop is left, since one tile is all there is, the function's body becomes a kernel of one block. Loops without a
+    matmul (parts of the keys are merged) become kernels whose threads have an element of the tile each::
+
+        scf.forall (%i) = (0) to (%n) step (128) … { %x = scf.for %p … { … } ; … parallel_insert_slice … }
+    becomes
+        gpu.launch_func @kernels::@attention_1 blocks in (%blocks · ⌈128 · 64 / 64⌉, 1, 1) …
+      and in gpu.module @kernels
+        gpu.func @attention_1(…) kernel attributes {tile.threads = 64} {
+          %element = (%b mod 128) · 64 + thread
+          scf.if inside { %x = scf.for %p … { … memref.load … } ; … memref.store … }
     """
 
     rows: int = option("rows of tiles are padded to a multiple of this", 64)
@@ -85,6 +96,9 @@ class _Outliner:
         self.outputs = list(self.body.arguments)[len(self.body.arguments) - count :]
         self.inductions = list(self.body.arguments)[: len(self.body.arguments) - count]
         self.stores = ops_of(ops_of(self.body)[-1].regions[0].blocks[0])
+        self.tile_body = TileBody(self.axes, self.rows)
+        if is_pointwise(forall):
+            self.tile_body = PointBody(self.axes, self.rows, elements=output_axes(self.axes, self.stores))
 
     def run(self) -> None:
         self._sink_loaded_scalars()
@@ -212,7 +226,7 @@ class _Outliner:
             kernel = ir.Operation.create("gpu.func", [], [], attributes, regions=1)
             block = kernel.regions[0].blocks.append(*arguments, arg_locs=[self.forall.location] * len(arguments))
         with ir.InsertionPoint(block):
-            body = TileBody(self.axes, self.rows)
+            body = self.tile_body
             places = list(block.arguments)
             for value, memory in zip((*tensors, *self.outputs), places, strict=False):
                 body.memories[value] = Memory.whole(memory)
@@ -220,19 +234,32 @@ class _Outliner:
             for number, value in enumerate(self.constants):
                 memory = constant_memory(value, self.module, f"{self.name}_constant_{number}")
                 body.memories[value] = Memory.whole(memory)
-            self._grid(body, lower, upper, step)
-            body.ops(ops_of(self.body)[:-1])
-            for store in self.stores:
-                body.store(store)
+            ops = ops_of(self.body)[:-1]
+            number = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
+            if isinstance(body, PointBody):
+                kernel.attributes[BLOCK_THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), THREADS)
+                self._grid(body, body.tile_of_block(number), lower, upper, step)
+                body.ops([op for op in ops if _is_scalar(op)])  # sizes of tiles among them
+                branch = ir.Operation.create("scf.if", [], [body.is_inside()], regions=2)
+                with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                    self._tiles(body, [op for op in ops if not _is_scalar(op)])
+                    ir.Operation.create("scf.yield")
+            else:
+                self._grid(body, number, lower, upper, step)
+                self._tiles(body, ops)
             ir.Operation.create("gpu.return")
         return kernel
 
-    def _grid(self, body: TileBody, lower, upper, step) -> None:
+    def _tiles(self, body: TileBody, ops: list[ir.Operation]) -> None:
+        body.ops(ops)
+        for store in self.stores:
+            body.store(store)
+
+    def _grid(self, body: TileBody, block: ir.Value, lower, upper, step) -> None:
         """The induction variables from the number of the block; the last one runs fastest, that of tiles backwards.
 
         Blocks start in the order of their numbers: under a causal mask the last rows, which have most to do, go first.
         """
-        block = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
         tiled = [d for d, size in enumerate(step) if not isinstance(size, int) or size > 1]
         last = tiled[-1] if tiled else len(self.inductions) - 1
         for d in reversed(range(len(self.inductions))):
@@ -263,7 +290,7 @@ class _Outliner:
                 new = expanded(new, kind, _sizes(init), reshape)
             buffers.append(ir.Operation.create("memref.cast", [self._memref(kind)], [new]).result if kind.rank else new)
         values = [[v if isinstance(v, ir.Value) else build.index(v) for v in part] for part in (lower, upper, step)]
-        blocks = build.index(1)
+        blocks = build.index(self.tile_body.blocks if isinstance(self.tile_body, PointBody) else 1)
         for bounds in zip(*values, strict=True):
             blocks = _arith("muli", blocks, _block_count(*bounds))
         one = build.index(1)
@@ -288,6 +315,10 @@ class _Outliner:
             old.replace_all_uses_with(tensor.result)
             if reshape is not None:
                 reshape.erase()
+
+
+def _is_scalar(op: ir.Operation) -> bool:
+    return not len(op.regions) and not any(isinstance(v.type, ir.ShapedType) for v in op.results)
 
 
 def _copied(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:

@@ -13,6 +13,7 @@ from ..rewriting import defining_op, ops_in
 from . import contraction
 from .axes import DYNAMIC, ops_of
 from .memory import SHARED, Memory, byte_width
+from .outline_kernels import BLOCK_THREADS
 from .specialize_warps import PRODUCERS
 from .synchronisation import Barriers, Flags
 from .thread import Shared, Thread, add, constant, create, i32, i64, pointer
@@ -68,6 +69,8 @@ class _Kernel:
             kinds += parameter_types(argument.type)
             attributes += parameter_attributes(argument.type)
         threads = self._rows() // 16 * 32 or ELEMENT_THREADS
+        if BLOCK_THREADS in self.kernel.attributes:
+            threads = ir.IntegerAttr(self.kernel.attributes[BLOCK_THREADS]).value
         if PRODUCERS in self.kernel.attributes:
             threads += 128 * ir.IntegerAttr(self.kernel.attributes[PRODUCERS]).value
         function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")

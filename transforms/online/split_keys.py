@@ -58,6 +58,7 @@ class SplitKeys(Pass):
 
     parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
     workers: int = option("threads or multiprocessors that share the work", 1)
+    together: int = option("at most so many parts are read at once where they are merged", 2)
 
     def run(self, op: ir.Operation) -> None:
         if self.parts < 0 or self.workers < 1:
@@ -69,7 +70,7 @@ class SplitKeys(Pass):
                 keys = KeyLoop.of(softmax)
                 parts = self.parts or self._chosen(keys)
                 if parts > 1:
-                    keys.split(parts)
+                    keys.split(parts, self.together)
             except Unsuited as reason:
                 remark(softmax, f"keys are not split over workers: {reason}")
             else:
@@ -141,7 +142,7 @@ class KeyLoop:
         low, high, step = (build.constant_value(v) for v in list(self.loop.operands)[:3])
         return -(-(high - low) // step) if isinstance(low, int) and isinstance(high, int) else None
 
-    def split(self, parts: int) -> None:
+    def split(self, parts: int, together: int) -> None:
         anchor = self.holder or self.loop
         with ir.InsertionPoint(anchor), self.loop.location:
             partial = self._parts(parts)
@@ -149,7 +150,7 @@ class KeyLoop:
             slices = [(value, *self._slice(i)) for i, value in enumerate(partial)]
             inits = [self.loop.operands[3 + position] for position in self.positions]
             exp2 = EXP2 in self.found.softmax.attributes
-            results = merged(parts, inits, slices, self.found.rows, exp2)
+            results = merged(parts, together, inits, slices, self.found.rows, exp2)
         for position, value in zip(self.positions, results, strict=True):
             self.loop.results[position].replace_all_uses_with(value)
         self.loop.erase()
