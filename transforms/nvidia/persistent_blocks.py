@@ -53,9 +53,11 @@ class PersistentBlocks(Pass):
 
 @dataclass
 class _Rows:
-    """`op` gives a tile's number along a dimension of the grid; `inner`: the sizes of those that run faster."""
+    """`value` is a tile's number along a dimension of the grid, `count` how many there are; None along the outermost,
+    which has what the others leave. `inner`: the sizes of those that run faster."""
 
-    op: ir.Operation
+    value: ir.Value
+    count: ir.Value | None
     inner: list[ir.Value]
 
 
@@ -124,24 +126,27 @@ class _Kernel:
 
     def _balanced(self, number: ir.Value) -> _Rows | None:
         """A tile's number among its neighbours, if loop bounds depend on it."""
-        found = [rows for rows in self._numbers(number, []) if self._has_bounds_of(rows.op)]
+        found = [rows for rows in self._numbers(number, []) if self._has_bounds_of(rows)]
+        found = [rows for rows in found if rows.count is not None] or found
         return found[0] if len(found) == 1 else None
 
     def _numbers(self, number: ir.Value, inner: list[ir.Value]) -> list[_Rows]:
         """What a tile's number is taken apart into, dimension by dimension of the grid, from the innermost on."""
         found: list[_Rows] = []
-        users = [u.owner.operation for u in number.uses]
-        for op in users:
-            if op.block == self.block and op.name == "arith.remui" and op.operands[0] == number:
-                found.append(_Rows(op, inner))
-        for op in users:
-            if op.block == self.block and op.name == "arith.divui" and op.operands[0] == number:
+        users = [u.owner.operation for u in number.uses if u.owner.operation.block == self.block]
+        parts = [op for op in users if op.name in ("arith.remui", "arith.divui") and op.operands[0] == number]
+        for op in parts:
+            if op.name == "arith.remui":
+                found.append(_Rows(op.results[0], op.operands[1], inner))
+            else:
                 found += self._numbers(op.results[0], [*inner, op.operands[1]])
-        return found
+        return found if parts else [_Rows(number, None, inner)]
 
-    def _has_bounds_of(self, row: ir.Operation) -> bool:
-        reached = {row.results[0]}
+    def _has_bounds_of(self, rows: _Rows) -> bool:
+        reached = {rows.value}
         for op in ops_of(self.block):
+            if rows.count is None and op.name == "memref.load":
+                continue  # the length of a sequence: the outermost dimension is that of the batch
             if any(v in reached for v in op.operands):
                 reached.update(op.results)
         loops = [o for o in ops_of(self.block) if o.name in ("scf.for", "scf.if") and RETRY not in o.attributes]
@@ -154,10 +159,10 @@ class _Kernel:
 
     def _pairs(self, number: ir.Value, rows: _Rows, tiles: ir.Value, blocks: ir.Value):
         values: Values = {}
-        count = self._known(rows.op.operands[1], values)
         inner = build.index(1)
         for size in rows.inner:
             inner = arith.muli(inner, self._known(size, values))
+        count = arith.divui(tiles, inner) if rows.count is None else self._known(rows.count, values)
         half = arith.divui(arith.addi(count, build.index(1)), build.index(2))
         pairs = arith.muli(arith.divui(tiles, count), half)
         outer = _for(number, pairs, blocks)
