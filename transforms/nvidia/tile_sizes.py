@@ -13,7 +13,10 @@ Hopper's copy engine and warps with roles (``specialize-warps``) take other size
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers: 192 queries, 80 keys,
 unless a mask by position cuts them, or many of the last tile's queries would be padding. Where head dimensions exceed
 128, shared memory holds two stages of 80 keys. 64 keys are better there under a mask by position, whose tiles end where
-those of queries do. All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+those of queries do; and up to head dimension 64 where scores go through a function such as tanh: with 80 keys most
+lengths end in a tile with padding, and the branch around its mask keeps the factor behind the function and the
+difference with the maximum from being one instruction. All that where rows are aligned to 16 bytes and more than 64
+queries are known or possible.
 
 Where a bias or mask of keys comes from memory, as many keys as fill rows of 128 bytes in shared memory, for which there
 is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take four bytes. Where the copy
@@ -35,10 +38,12 @@ from ..tile_sizes import extent_of, static_extents
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (1 << 30, 64, 16))  # of f32: by what shared memory holds
 HOPPER_TILES_BY_HEAD = ((64, 192, 80), (128, 128, 128), (1 << 30, 128, 80))
+FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 192, 64), *HOPPER_TILES_BY_HEAD[1:])
 CROWDED_HOPPER_TILES_BY_HEAD = ((1 << 30, 128, 64),)
 STAGED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # with a bias or mask
 MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
 DYNAMIC = ir.ShapedType.get_dynamic_size()
+FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 FEW_QUERIES = 64
 MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
@@ -62,7 +67,8 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     queries = extents[loops.m[-1]] if loops.m else 1
-    tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else HOPPER_TILES_BY_HEAD
+    tiles = FUNCTION_HOPPER_TILES_BY_HEAD if _uses_functions(attention) else HOPPER_TILES_BY_HEAD
+    tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else tiles
     wasted = queries is not None and -queries % tiles[0][1] > MOST_PADDING * queries
     return _choose(attention, MASKED_HOPPER_TILES_BY_HEAD if wasted else tiles)
 
@@ -75,6 +81,11 @@ def _uses_positions(attention: Attention) -> bool:
             return True
         op = defining_op(op.operands[0])
     return False
+
+
+def _uses_functions(attention: Attention) -> bool:
+    """Whether scores go through a function that takes the GPU's special unit, before softmax."""
+    return any(ops_in(op, name) for op in _between(attention) for name in FUNCTIONS)
 
 
 def _between(attention: Attention) -> Iterator[ir.Operation]:
