@@ -54,6 +54,19 @@ def test_nothing_is_spilled_or_serialised(kernels, name, end, known):
         assert "cp.async.bulk.tensor" in text and "setmaxnreg" in text
 
 
+@needs_ptxas
+def test_parts_of_keys_are_merged_by_a_thread_for_each_element():
+    """Without spills; all that a thread reads is on its way before it computes: waiting is most of the time."""
+    case = Attention(batch=1, heads=32, heads_kv=8, queries=1, keys=16384, head_size=128, element="bf16")
+    text = compile(case.text(), target="nvidia", arch="sm_90a").ir("ptx")
+    made = ptx.assemble(text, "sm_90a")
+    assert made is not None and made.spills == 0, made
+    (merge,) = [entry for entry in text.split(".visible .entry ") if ".maxntid 64" in entry]
+    loads = [found.start() for found in re.finditer(r"ld\.global", merge)]
+    assert len(loads) == 3 * 32, merge  # outputs, maxima and sums
+    assert sum(at < merge.index("ex2.approx") for at in loads) >= 2 * 32
+
+
 def test_the_copy_engine_can_be_turned_off():
     case = Attention(batch=1, heads=1, queries=256, keys=256, head_size=64, element="f16")
     text = compile(case.text(), target="nvidia", arch="sm_90a", copy_engine=False).ir("ptx")

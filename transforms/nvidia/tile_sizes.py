@@ -67,8 +67,8 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     queries = extents[loops.m[-1]] if loops.m else 1
-    tiles = FUNCTION_HOPPER_TILES_BY_HEAD if _uses_functions(attention) else HOPPER_TILES_BY_HEAD
-    tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else tiles
+    plain = FUNCTION_HOPPER_TILES_BY_HEAD if _uses_functions(attention) else HOPPER_TILES_BY_HEAD
+    tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else plain
     wasted = queries is not None and -queries % tiles[0][1] > MOST_PADDING * queries
     return _choose(attention, MASKED_HOPPER_TILES_BY_HEAD if wasted else tiles)
 
