@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
-from ..passes import PassError
 from .thread import (
     EQ,
     Registers,
@@ -108,12 +107,14 @@ class Access:
     strides: list[ir.Value | None]  # per dimension of the tile; None: the tile is the same all along
     sizes: list[ir.Value]
     shape: list[int]
+    start: ir.Value | None = None  # the tile's first index along the memory's last dimension
 
     @staticmethod
     def of(memory: Memory, indices: Sequence[ir.Value], dims: Sequence[int], shape: Sequence[int]) -> Access:
         rank = memory.kind.rank
         strides = [memory.strides[d] if d >= 0 else None for d in dims]
-        return Access(memory, memory.base(indices[:rank]), strides, list(indices[rank:]), list(shape))
+        start = indices[rank - 1] if rank else None
+        return Access(memory, memory.base(indices[:rank]), strides, list(indices[rank:]), list(shape), start)
 
     def is_full(self, dim: int) -> bool:
         """Whether it is known that all elements along a dimension are valid."""
@@ -235,65 +236,12 @@ def _from_e4m3(bits: ir.Value) -> ir.Value:
     return select(nan, constant(f32(), float("nan")), create("arith.mulf", f32(), value, constant(f32(), 256.0)))
 
 
-def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, thread: Thread) -> None:
-    """A tile from registers to memory, where it is valid; pairs of columns at once where they stand side by side."""
-    layout = layout_of(kind)
-    if layout not in ("fragment", "row"):
-        raise PassError("only tiles of rows are stored to memory", None)
-    element = access.memory.element
-    if str(element) not in ("f16", "bf16", "f32"):
-        raise PassError(f"results of type {element} are not stored by kernels: use f16, bf16 or f32", None)
-    pairs = layout == "fragment" and _pairs_aligned(access)
-    for e, place in enumerate(places(layout, len(tile.values))):
-        if layout == "row" or not pairs:
-            number, valid = access.element(positions_of(layout, place, thread))
-            if layout == "row":  # one thread of a quad
-                first = create("arith.cmpi", i1(), thread.column, thread.zero, predicate=ir.IntegerAttr.get(i64(), 0))
-                valid = first if valid is None else create("arith.andi", i1(), valid, first)
-            _store(access.memory.address(number), [tile.values[e]], element, valid)
-        elif e % 2 == 0:
-            number, valid = access.element(positions_of(layout, place, thread))
-            _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
-
-
 def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:
     """One element, of any type."""
     if memory.stored != value.type:
         narrow = isinstance(memory.stored, ir.FloatType)
         value = create("arith.truncf" if narrow else "arith.extui", memory.stored, value)
     ir.Operation.create("llvm.store", [], [value, memory.address(memory.base(indices))])
-
-
-def _pairs_aligned(access: Access) -> bool:
-    """Whether two columns, the first even, are valid together and stand side by side, aligned, in memory."""
-    memory = access.memory.kind
-    if not memory.rank or build.constant_value(access.memory.strides[-1]) != 1:
-        return False
-    last = memory.shape[-1]
-    static = last != ir.ShapedType.get_dynamic_size() and last % 2 == 0
-    size = build.constant_value(access.sizes[1])
-    return static and access.strides[1] is access.memory.strides[-1] and size is not None and size % 2 == 0
-
-
-def _store(address: ir.Value, values: Sequence[ir.Value], element: ir.Type, valid: ir.Value | None) -> None:
-    name = str(element)
-    if name == "f32":
-        constraint, operands, text = ",".join("f" * len(values)), list(values), "f32"
-        instruction = f"st.global{'.v2' if len(values) == 2 else ''}.{text}"
-        source = "{$2, $3}" if len(values) == 2 else "$2"
-    elif len(values) == 2:
-        constraint, source, instruction = "r", "$2", "st.global.b32"
-        operands = asm(f"cvt.rn.{name}x2.f32 $0, $2, $1;", "=r,f,f", values, [i32()], effects=False)
-    else:
-        constraint, source, instruction = "h", "$2", "st.global.b16"
-        half = ir.IntegerType.get_signless(16)
-        operands = asm(f"cvt.rn.{name}.f32 $0, $1;", "=h,f", values, [half], effects=False)
-    flag = create("arith.extui", i32(), valid) if valid is not None else constant(i32(), 1)
-    asm(
-        f"{{ .reg .pred p; setp.ne.b32 p, $1, 0; @p {instruction} [$0], {source}; }}",
-        f"l,r,{constraint}",
-        [address, flag, *operands],
-    )
 
 
 def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: int) -> None:

@@ -16,9 +16,10 @@ from . import contraction, spread
 from .axes import DYNAMIC, for_body, ops_of
 from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
-from .memory import GLOBAL, Access, Memory, copy_to_shared, load_registers, store_element, store_registers
+from .memory import GLOBAL, Access, Memory, copy_to_shared, load_registers, store_element
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
+from .storing import store_registers
 from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, settle, start_turns, take_turn
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
 from .values import Value, flat, has_dense_rows, is_zero, like, register_types
@@ -260,7 +261,8 @@ class Emitter:
         view = op.opview
         kind = view.tile.type
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
-        store_registers(access, self.registers(view.tile), kind, self.thread)
+        aligned, _ = self._dense(view.memory.type, dims_of(view))
+        store_registers(access, self.registers(view.tile), kind, aligned, self.thread)
         return []
 
     def _convert(self, op: ir.Operation) -> list[Value]:
