@@ -34,7 +34,7 @@ class Options:
     copy_engine: on sm_90a, warps with roles and Hopper's copy engine.
     keep_maximum: with these, keep the maximum of the first tile of keys, and compute again what that does not do for
       (optimistic); False: the running maximum of online softmax.
-    stages: with these, how many tiles of keys, and of values, shared memory holds.
+    stages: with these, how many tiles of keys, and of values, shared memory holds; 0 = by rule, two or three.
     any_strides: rows need not be dense and aligned; such a kernel is made by itself where a call needs it.
     """
 
@@ -48,7 +48,7 @@ class Options:
     any_strides: bool = False
     copy_engine: bool = True
     keep_maximum: bool = True
-    stages: int = 2
+    stages: int = 0
     autotune: bool = False
     listener: Listener | None = None
 
@@ -61,8 +61,8 @@ class Options:
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
         if not isinstance(self.split_keys, int) or self.split_keys < 0:
             raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
-        if not isinstance(self.stages, int) or self.stages < 1:
-            raise user_error(f"stages must be a positive integer, but is {self.stages!r}")
+        if not isinstance(self.stages, int) or self.stages < 0:
+            raise user_error(f"stages must be 0 (by rule) or how many, but is {self.stages!r}")
         for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "autotune"):
             if getattr(self, name) not in (True, False):
                 raise user_error(f"{name} must be True or False, but is {getattr(self, name)!r}")

@@ -23,7 +23,7 @@ STAGE_AFTER = {
 }
 
 MULTIPROCESSORS = 132  # of an H200
-STAGES = 2
+STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 

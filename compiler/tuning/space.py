@@ -18,7 +18,8 @@ from ..options import Options
 Schedule = dict[str, Any]  # options of `compile`, as JSON has them
 
 # Queries and keys of a tile. For the CPU they are around the rule's, which knows the caches.
-HOPPER = tuple(itertools.product((128, 192), (64, 80, 96, 112, 128, 160)))
+HOPPER = tuple(itertools.product((128, 192, 256), (64, 80, 96, 112, 128, 160)))
+STAGES = (2, 3)
 ANY_GPU = tuple(itertools.product((64, 128), (16, 32, 64, 128)))
 AROUND_QUERIES, AROUND_KEYS = (0.5, 1, 2), (0.25, 0.5, 1, 2, 4)
 FEWEST_QUERIES, FEWEST_KEYS = 8, 16
@@ -34,7 +35,8 @@ def steps(record: Record, target: str, options: Options) -> Iterator[list[Schedu
     if tilings and not options.tile_sizes and all(one["axes"] == tilings[0]["axes"] for one in tilings):
         yield _tiles(tilings[0], _extents(record), target, engine)
     if engine:
-        yield [{"keep_maximum": not options.keep_maximum}, {"stages": 3 if options.stages == 2 else 2}]
+        stages = [{"stages": count} for count in STAGES if count != options.stages]
+        yield [{"keep_maximum": not options.keep_maximum}, *stages]
     if not options.split_keys and _tasks(record) < MANY_TASKS and (target != "cpu" or options.workers > 1):
         yield [{"split_keys": parts} for parts in PARTS]
 

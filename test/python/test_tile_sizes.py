@@ -7,6 +7,7 @@ from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms import tile_sizes
 from attn_opt.transforms.attention import find_attention
+from attn_opt.transforms.nvidia.registers import REGISTERS, consumer_registers
 from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
 
 CACHES = {1: 48 << 10, 2: 1 << 20}
@@ -16,12 +17,16 @@ def sizes(monkeypatch, unit: str, **fields) -> list[int]:
     """[batch, heads, queries, values, keys] of an attention of 512 × 512."""
     monkeypatch.setattr(tile_sizes, "matrix_unit", lambda: unit)
     monkeypatch.setattr(tile_sizes, "cache_bytes", CACHES.get)
+    return chosen(tile_sizes.choose_tile_sizes, **{"queries": 512, "keys": 512, **fields})
+
+
+def chosen(choose, **fields) -> list[int]:
     context = make_context()
     with context:
-        module = parse_module(Attention(**{"queries": 512, "keys": 512, **fields}).text(), "test.mlir", context)
+        module = parse_module(Attention(**fields).text(), "test.mlir", context)
         pass_manager.run(["raise-attention"], module)
         (attention,) = find_attention(module.operation)
-        found, _ = tile_sizes.choose_tile_sizes(attention)
+        found, _ = choose(attention)
     return found
 
 
@@ -52,20 +57,34 @@ def test_vectors(monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"head_size": 64}, [1, 1, 192, 0, 80]),
-        ({"head_size": 64, "softcap": 30.0}, [1, 1, 192, 0, 64]),
-        ({"head_size": 64, "softcap": 30.0, "window": (None, 0)}, [1, 1, 128, 0, 128]),
-        ({"head_size": 128, "softcap": 30.0}, [1, 1, 128, 0, 128]),
-        ({"head_size": 64, "bias": "bhqk"}, [1, 1, 128, 0, 128]),
-        ({"head_size": 64, "queries": 1}, [1, 1, 1, 0, 64]),
+        ({"head_size": 32}, (256, 64)),
+        ({"head_size": 64}, (192, 128)),
+        ({"head_size": 64, "queries": 1024}, (128, 128)),  # of 1152 in six tiles of 192, 128 would be padding
+        ({"head_size": 64, "window": (None, 0)}, (192, 128)),
+        ({"head_size": 64, "window": (-100, 0)}, (128, 128)),
+        ({"head_size": 128}, (128, 128)),
+        ({"head_size": 256}, (128, 80)),
+        ({"head_size": 256, "queries": 1024}, (128, 80)),
+        ({"head_size": 256, "window": (None, 0)}, (128, 64)),
+        ({"head_size": 64, "softcap": 30.0}, (192, 64)),
+        ({"head_size": 64, "softcap": 30.0, "window": (None, 0)}, (192, 128)),
+        ({"head_size": 128, "softcap": 30.0}, (128, 128)),
+        ({"head_size": 64, "bias": "qk"}, (128, 128)),
+        ({"head_size": 64, "bias": "bhqk"}, (128, 128)),
+        ({"head_size": 64, "queries": 1}, (1, 64)),
+        ({"head_size": 63}, (64, 64)),  # rows are not aligned
     ],
     ids=str,
 )
 def test_hopper(fields, expected):
-    context = make_context()
-    with context:
-        graph = Attention(**{"queries": 1536, "keys": 512, "element": "f16", **fields})
-        module = parse_module(graph.text(), "test.mlir", context)
-        pass_manager.run(["raise-attention"], module)
-        (attention,) = find_attention(module.operation)
-        assert choose_hopper_tile_sizes(attention)[0] == expected
+    found = chosen(choose_hopper_tile_sizes, **{"queries": 4096, "keys": 4096, "element": "f16", **fields})
+    assert (found[2], found[4]) == expected
+
+
+@pytest.mark.parametrize("warpgroups", [1, 2, 3, 4, 5])
+def test_warpgroups_ask_for_no_more_registers_than_the_launch_gave(warpgroups):
+    threads = 128 * (warpgroups + 1)
+    given = REGISTERS // threads // 8 * 8 * threads
+    wanted = 128 * (consumer_registers(warpgroups) * warpgroups + 24)
+    assert wanted <= given and consumer_registers(warpgroups) % 8 == 0
+    assert [consumer_registers(n) for n in (2, 3)] == [240, 160]

@@ -151,7 +151,7 @@ def test_what_is_tried_on_hopper():
     tiles, staged = space.steps(record, "nvidia", options)
     assert {len(one["tile_sizes"]) for one in tiles} == {5}
     assert any(one.get("copy_engine") is False for one in tiles) and not any("split_keys" in one for one in tiles)
-    assert staged == [{"keep_maximum": False}, {"stages": 3}]
+    assert staged == [{"keep_maximum": False}, {"stages": 2}, {"stages": 3}]
     few = compile(Attention(batch=1, heads=2, queries=1, keys=8192, head_size=64, element="f16").text(),
                   target="nvidia", arch="sm_90a").record  # fmt: skip
     *_, parts = space.steps(few, "nvidia", options)

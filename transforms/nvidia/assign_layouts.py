@@ -10,9 +10,11 @@ from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
-from .axes import COLUMN, ROW, Axes
+from .axes import COLUMN, ROW, Axes, ops_of
+from .registers import consumer_registers
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
+OTHER_REGISTERS = 40
 LAYOUT_OF_ROLES = {(ROW, COLUMN): "fragment", (ROW,): "row", (COLUMN,): "column"}
 
 
@@ -35,7 +37,7 @@ class AssignLayouts(Pass):
     takes its left operand from registers and its right one from shared memory; where that is computed (a cast or scale
     of keys or values), its elements are "spread" over the threads, and so is all that they are computed from. On Hopper
     a left operand can stay in shared memory, too: where it is wide, and half as wide ones where the registers are
-    wanted for tiles that are loaded and for functions of scores.
+    wanted for tiles that are loaded and for functions of scores; or where other tiles leave it none.
     """
 
     left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)
@@ -57,6 +59,15 @@ def _is_crowded(kernel: ir.Operation) -> bool:
         ):
             return True
     return False
+
+
+def _fits(matmul: ir.Operation) -> bool:
+    """Whether a thread's registers hold what this matmul and others in its loop work on, their left operands too."""
+    warpgroups = -(-matmul.results[0].type.shape[0] // 64)
+    taken = OTHER_REGISTERS
+    for op in filter(is_contraction, ops_of(matmul.block)):
+        taken += op.results[0].type.shape[1] // 2 + op.operands[0].type.shape[1] // 4
+    return taken <= consumer_registers(warpgroups)
 
 
 class _Assigner:
@@ -118,7 +129,7 @@ class _Assigner:
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
 
     def _operands(self, op: ir.Operation) -> None:
-        wanted = {0: self._left(op.operands[0]), 1: "shared"} if is_contraction(op) else {}
+        wanted = {0: self._left(op), 1: "shared"} if is_contraction(op) else {}
         if layout_of(op.results[0].type) == "spread":
             wanted = dict.fromkeys(range(len(op.operands)), "spread")
         for number, operand in enumerate(op.operands):
@@ -127,13 +138,15 @@ class _Assigner:
                     self._check_order(op, number)
                 self._operand(op, number, wanted.get(number))
 
-    def _left(self, operand: ir.Value) -> str:
+    def _left(self, matmul: ir.Operation) -> str:
         """The layout of a matmul's left operand."""
+        operand = matmul.operands[0]
         load = defining_op(operand)
         if not self.left_columns or load is None or load.name != "tile.load" or operand.type.element_type.width != 16:
             return "operand_a"
         dense = dims_of(load.opview)[-1] == load.opview.memory.type.rank - 1
-        return "shared" if dense and operand.type.shape[1] > self.left_columns else "operand_a"
+        wide = operand.type.shape[1] > self.left_columns or not _fits(matmul)
+        return "shared" if dense and wide else "operand_a"
 
     def _operand(self, op: ir.Operation, number: int, layout: str | None) -> None:
         operand = op.operands[number]

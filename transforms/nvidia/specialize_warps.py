@@ -28,15 +28,14 @@ from .bulk_copies import BulkCopy, bulk_copies, is_staged
 from .copying import Values, copy_op
 from .memory import byte_width
 from .overlap_matmuls import ASYNC
+from .registers import PRODUCER_REGISTERS, consumer_registers
 from .tensor_maps import pass_tensor_maps
 from .thread import Shared
 
 PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have the tiles' rows
-REGISTERS = 65536 // 128  # of a multiprocessor, for each thread of a warpgroup if there is just one
-PRODUCER_REGISTERS = 24
-LARGEST_COUNT = 240
 SMALL_COLUMNS = 64  # of the second matmul
 SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags")
+SMALL_TILE = 4096  # bytes
 SHARED_MEMORY = 227 * 1024 - 2048  # of a block, less what aligns it and the barriers
 
 
@@ -74,11 +73,12 @@ class SpecializeWarps(Pass):
     number the uses of each buffer. In loops whose matmuls overlap, warpgroups take turns: a turn is over when both
     matmuls are under way. Where they are small, and biases or masks come from shared memory meanwhile, it lasts until
     the first one is done: warpgroups that go in step would all read at once, and then all wait for scores. Buffers for
-    right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others one. Kernels
+    right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others one: by
+    default two, and three of tiles so small that copies of two take less time than it takes to wait for one. Kernels
     with a load that the copy engine cannot do stay as they are.
     """
 
-    stages: int = option("stages of buffers for right operands of matmuls", 2)
+    stages: int = option("stages of buffers for right operands of matmuls (0: by the size of their tiles)", 0)
     turns: bool = option("whether warpgroups take turns", True)
 
     def run(self, op: ir.Operation) -> None:
@@ -125,14 +125,14 @@ class _Specializer:
             computes = arith.cmpi(arith.CmpIPredicate.ult, warp, build.index(4 * warpgroups))
             roles = ir.Operation.create("scf.if", [], [computes], regions=2)
             with ir.InsertionPoint(roles.regions[0].blocks.append()):
-                self._registers(_consumer_registers(warpgroups))
+                SetRegistersOp(_i64(consumer_registers(warpgroups)))
                 taking_turns = warpgroups if self.options.turns and warpgroups > 1 else 0
                 if taking_turns:
                     StartTurnsOp(_i64(warpgroups))
                 Consumer(rings, taking_turns, self._has_long_turns(rings)).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
-                self._registers(PRODUCER_REGISTERS)
+                SetRegistersOp(_i64(PRODUCER_REGISTERS))
                 first = arith.cmpi(arith.CmpIPredicate.eq, warp, build.index(4 * warpgroups))
                 one = ir.Operation.create("scf.if", [], [first], regions=2)
                 with ir.InsertionPoint(one.regions[0].blocks.append()):
@@ -150,7 +150,7 @@ class _Specializer:
             ring = rings.setdefault(copy, Ring(copy, maps[copy]))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or _right_operand(load):
-                ring.stages = self.options.stages
+                ring.stages = self.options.stages or (3 if ring.bytes // ring.stages <= SMALL_TILE else 2)
         deep = [r for r in rings.values() if r.stages > 1]
         while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
             # What goes to registers is read at once, and its place free for the next one when that is not waited for.
@@ -174,10 +174,6 @@ class _Specializer:
         InitBarriersOp(ring.ready, _i64(1))
         InitBarriersOp(ring.free, _i64(4 * warpgroups))
 
-    @staticmethod
-    def _registers(count: int) -> None:
-        SetRegistersOp(_i64(count))
-
 
 def _right_operand(load: ir.Operation) -> bool:
     return any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses)
@@ -197,10 +193,6 @@ def _rows(kernel: ir.Operation) -> int:
         if layout_of(value.type) in ("fragment", "row", "operand_a")
     }
     return max(rows)
-
-
-def _consumer_registers(warpgroups: int) -> int:
-    return min(LARGEST_COUNT, (REGISTERS - PRODUCER_REGISTERS) // warpgroups // 8 * 8)
 
 
 def _workgroup_memory(shape: list[int], element: ir.Type) -> ir.Value:
@@ -312,6 +304,23 @@ class Role:
 
 class Producer(Role):
     """The warp that copies: loads, and the scalars that say which."""
+
+    def ops(self, ops: list[ir.Operation]) -> None:
+        """In their order; but a left operand, which waits until all matmuls of a tile have read the one before, comes
+        after the next load, which waits for less."""
+        late: list[ir.Operation] = []
+        for op in ops:
+            if is_staged(op) and self._waits_long(op):
+                late.append(op)
+                continue
+            now, late = ([], late) if late and not self._used(op) and not is_staged(op) else (late, [])
+            super().ops([op, *now] if is_staged(op) else [*now, op])
+        super().ops(late)
+
+    def _waits_long(self, load: ir.Operation) -> bool:
+        ring = self.rings[self.ring_of[load]]
+        to_registers = all(u.owner.operation.name == "tile.convert_layout" for u in load.results[0].uses)
+        return ring.stages == 1 and not to_registers and not _right_operand(load)
 
     def carried(self, values: list[ir.Value]) -> list[ir.Value]:
         return [v for v in values if not isinstance(v.type, ir.ShapedType)]

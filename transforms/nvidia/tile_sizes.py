@@ -10,13 +10,12 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - where there is one query (decoding), the heads of a group that shares its keys are the rows: keys are read once.
 
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
-warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers: 192 queries, 80 keys,
-unless a mask by position cuts them, or many of the last tile's queries would be padding. Where head dimensions exceed
-128, shared memory holds two stages of 80 keys. 64 keys are better there under a mask by position, whose tiles end where
-those of queries do; and up to head dimension 64 where scores go through a function such as tanh: with 80 keys most
-lengths end in a tile with padding, and the branch around its mask keeps the factor behind the function and the
-difference with the maximum from being one instruction. All that where rows are aligned to 16 bytes and more than 64
-queries are known or possible.
+warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries, and up to 32
+a fourth one, 256 queries with 64 keys: exponentials, which take longer than the matmuls there, want many warps. 128
+queries all the same where many of the last tile's would be padding, and under a window, both edges of which cut tiles.
+Where head dimensions exceed 128, shared memory holds two stages of 80 keys. 64 keys are better there under a mask by
+position, whose tiles end where those of queries do; and up to 64 where scores go through a function such as tanh, and
+no mask by position. All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 
 Where a bias or mask of keys comes from memory, as many keys as fill rows of 128 bytes in shared memory, for which there
 is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take four bytes. Where the copy
@@ -37,11 +36,12 @@ from ..tile_sizes import extent_of, static_extents
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (1 << 30, 64, 16))  # of f32: by what shared memory holds
-HOPPER_TILES_BY_HEAD = ((64, 192, 80), (128, 128, 128), (1 << 30, 128, 80))
-FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 192, 64), *HOPPER_TILES_BY_HEAD[1:])
+HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 128), (128, 128, 128), (1 << 30, 128, 80))
+FUNCTION_HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 64), *HOPPER_TILES_BY_HEAD[2:])
 CROWDED_HOPPER_TILES_BY_HEAD = ((1 << 30, 128, 64),)
 STAGED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # with a bias or mask
-MASKED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))
+MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (1 << 30, 128, 64))
+SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # where larger ones would hold much that is masked
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 FEW_QUERIES = 64
@@ -67,20 +67,13 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     queries = extents[loops.m[-1]] if loops.m else 1
+    changing = [op for op in _between(attention) if ops_in(op, "linalg.index")]  # scores, by where they are
     plain = FUNCTION_HOPPER_TILES_BY_HEAD if _uses_functions(attention) else HOPPER_TILES_BY_HEAD
-    tiles = MASKED_HOPPER_TILES_BY_HEAD if _uses_positions(attention) else plain
-    wasted = queries is not None and -queries % tiles[0][1] > MOST_PADDING * queries
-    return _choose(attention, MASKED_HOPPER_TILES_BY_HEAD if wasted else tiles)
-
-
-def _uses_positions(attention: Attention) -> bool:
-    """Whether scores are changed by where they are, before softmax."""
-    op = defining_op(attention.softmax.operands[0])
-    while op is not None and op != attention.scores and len(op.operands):
-        if ops_in(op, "linalg.index"):
-            return True
-        op = defining_op(op.operands[0])
-    return False
+    tiles = MASKED_HOPPER_TILES_BY_HEAD if changing else plain
+    tile, _ = _sizes_for(_head_size(attention), tiles)
+    wasted = queries is not None and -queries % tile > MOST_PADDING * queries
+    cut_on_both_sides = sum(len(ops_in(op, "arith.cmpi")) for op in changing) > 1
+    return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD if wasted or cut_on_both_sides else tiles)
 
 
 def _uses_functions(attention: Attention) -> bool:
@@ -152,18 +145,29 @@ def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     return _choose(attention, TILES_BY_HEAD)
 
 
+def _head_size(attention: Attention) -> int:
+    """The larger one of those of keys and of values, 64 where they are dynamic."""
+    loops, scores = contraction_loops(attention.root), contraction_loops(attention.scores)
+    assert loops is not None and scores is not None, "an attention's matmuls are contractions"
+    of_root, of_scores = static_extents(attention.root), static_extents(attention.scores)
+    return max([of_scores[d] or 64 for d in scores.k] + [of_root[d] or 64 for d in loops.n])
+
+
+def _sizes_for(head: int, tiles: tuple[tuple[int, int, int], ...]) -> tuple[int, int]:
+    """Queries and keys."""
+    return next((queries, keys) for limit, queries, keys in tiles if head <= limit)
+
+
 def _choose(attention: Attention, tiles: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:
     root = attention.root
-    loops, scores = contraction_loops(root), contraction_loops(attention.scores)
-    assert loops is not None and scores is not None, "an attention's matmuls are contractions"
-    extents, of_scores = static_extents(root), static_extents(attention.scores)
+    loops, extents = contraction_loops(root), static_extents(root)
+    assert loops is not None, "an attention's matmuls are contractions"
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
         sizes[d] = 1
-    head = max([of_scores[d] or 64 for d in scores.k] + [extents[d] or 64 for d in loops.n])
     if root.operands[1].type.element_type.width > 16:
         tiles = WIDE_TILES_BY_HEAD
-    queries, keys = next((queries, keys) for limit, queries, keys in tiles if head <= limit)
+    queries, keys = _sizes_for(_head_size(attention), tiles)
     for d in loops.m[-1:]:
         known = extents[d]
         sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)
