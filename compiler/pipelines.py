@@ -216,6 +216,7 @@ def nvidia(
                 "canonicalize",
                 "cse",
                 *(["keep-maximum"] if keep_maximum else []),
+                "rescale-rarely",
                 "defer-row-sums",
                 f"persistent-blocks{{multiprocessors={multiprocessors}}}",
                 "canonicalize",

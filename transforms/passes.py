@@ -77,6 +77,7 @@ PASSES = (
     "nvidia/reverse-keys",
     "nvidia/overlap-matmuls",
     "nvidia/keep-maximum",
+    "nvidia/rescale-rarely",
     "nvidia/defer-row-sums",
     "nvidia/persistent-blocks",
     "nvidia/specialize-warps",

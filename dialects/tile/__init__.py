@@ -3,6 +3,7 @@
 from .dialect import LAYOUTS, Tile, dims_of, layout_of, with_layout
 from .movement import ConvertLayoutOp, LoadOp, StoreOp
 from .roles import (
+    AnyOfWarpOp,
     AnyOp,
     ArriveOp,
     CopyBulkOp,
@@ -26,6 +27,7 @@ from .staging import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCop
 
 __all__ = [
     "LAYOUTS",
+    "AnyOfWarpOp",
     "AnyOp",
     "ArriveOp",
     "CommitCopiesOp",

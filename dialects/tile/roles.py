@@ -215,6 +215,16 @@ class AnyOp(Tile.Operation, name="any", traits=[ext.Pure]):
     verify_invariants = staticmethod(verifier(verify_any))
 
 
+class AnyOfWarpOp(Tile.Operation, name="any_of_warp", traits=[ext.Pure]):
+    """Whether any element of a tile is true in the rows that the thread's warp has."""
+
+    value: ext.Operand[Any]
+    result: ext.Result[Any]
+
+    assembly_format = "$value attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_any))
+
+
 def expect_flags(name: str, kind: ir.Type) -> None:
     fits = isinstance(kind, ir.MemRefType) and kind.rank == 1 and kind.has_static_shape
     expect(fits and str(kind.element_type) == "i32", f"expects {name} to be a memref of 32-bit flags, but found {kind}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -16,10 +15,8 @@ from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .copying import Values, copy_needed, copy_op
 from .first_maximum import shift, unmask
-from .mask_padding import scaled
+from .running_maximum import Update, outermost, rescaling
 
-MAXIMA = ("arith.maxnumf", "arith.maximumf")
-EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent
 KEPT = ("arith.constant", "gpu.block_id")
 RETRY = "tile.retry"  # of a scf.if that computes a tile again
 
@@ -85,68 +82,9 @@ class KeepMaximum(Pass):
 
 
 @dataclass
-class _Update:
-    """The op that brings maximum and sum up to date: its results, and what they are where the maximum stays."""
-
-    op: ir.Operation
-    maximum: int  # results
-    sums: dict[int, ir.Value]  # result → the operand that it multiplies
-    factors: list[int]
-    unit: float
-
-    @staticmethod
-    def of(op: ir.Operation, old: ir.Value) -> _Update | None:
-        if op.name != "linalg.generic" or old not in op.operands:
-            return None
-        block = op.regions[0].blocks[0]
-        argument = block.arguments[list(op.operands).index(old)]
-        yielded = list(ops_of(block)[-1].operands)
-        tops = [i for i, v in enumerate(yielded) if _is_maximum(v, argument)]
-        if len(tops) != 1:
-            return None
-        update = _Update(op, tops[0], {}, [], 1.0)
-        for i, value in enumerate(yielded):
-            if i == tops[0]:
-                continue
-            made = defining_op(value)
-            if made is None:
-                return None
-            if update._is_factor(value, argument, yielded[tops[0]]):
-                update.factors.append(i)
-            elif made.name == "arith.mulf":
-                a, b = made.operands
-                a, b = (b, a) if update._is_factor(a, argument, yielded[tops[0]]) else (a, b)
-                if a not in block.arguments or not update._is_factor(b, argument, yielded[tops[0]]):
-                    return None
-                update.sums[i] = op.operands[a.arg_number]
-            else:
-                return None
-        return update if update.sums and update.factors else None
-
-    def _is_factor(self, value: ir.Value, old: ir.Value, new: ir.Value) -> bool:
-        """exp(c·(old − new)), c a positive constant"""
-        power = defining_op(value)
-        if power is None or power.name not in EXPONENTIALS:
-            return False
-        difference, factor = scaled(power.operands[0])
-        if difference is None or difference.name != "arith.subf" or difference.operands[0] != old:
-            return False
-        self.unit = EXPONENTIALS[power.name] / factor
-        guarded = defining_op(difference.operands[1])
-        return difference.operands[1] == new or (
-            guarded is not None and guarded.name == "arith.select" and guarded.operands[2] == new
-        )
-
-
-def _is_maximum(value: ir.Value, old: ir.Value) -> bool:
-    op = defining_op(value)
-    return op is not None and op.name in MAXIMA and old in op.operands
-
-
-@dataclass
 class _Plan:
     loop: ir.Operation
-    update: _Update
+    update: Update
     first: ir.Operation  # what gives the maximum of the first tile
     rescale: list[ir.Operation]
     total: ir.Value  # the sum, after the loop
@@ -158,12 +96,12 @@ class _Plan:
         yielded = list(ops_of(body)[-1].operands)
         for number, argument in enumerate(list(body.arguments)[1:]):
             for op in ops_of(body):
-                update = _Update.of(op, argument)
+                update = Update.of(op, argument)
                 if update is None or yielded[number] != op.results[update.maximum]:
                     continue
                 first = defining_op(for_inits(loop)[number])
                 before = None if first is None else _first_update(first)
-                rescale = _rescaling(update)
+                rescale = rescaling(update)
                 sums = [s for s in update.sums.values() if s in body.arguments]
                 elements = {
                     str(o.operands[0].type.element_type)
@@ -173,8 +111,8 @@ class _Plan:
                 if before is None or rescale is None or len(sums) != 1 or len(elements) != 1:
                     return None
                 (element,) = elements
-                total = _outermost(loop.results[list(body.arguments).index(sums[0]) - 1])
-                unread = not list(_outermost(loop.results[number]).uses)
+                total = outermost(loop.results[list(body.arguments).index(sums[0]) - 1])
+                unread = not list(outermost(loop.results[number]).uses)
                 fits = unread and element in RANGES and total is not None
                 return _Plan(loop, update, before, rescale, total, element) if fits else None
         return None
@@ -183,7 +121,7 @@ class _Plan:
 def _first_update(op: ir.Operation) -> ir.Operation | None:
     """`op`, where it is the update in the first iteration, which starts with −inf."""
     olds = [v for v in op.operands if _is_constant_tile(v, float("-inf"))]
-    return op if olds and _Update.of(op, olds[0]) is not None else None
+    return op if olds and Update.of(op, olds[0]) is not None else None
 
 
 def _is_constant_tile(value: ir.Value, number: float) -> bool:
@@ -192,32 +130,6 @@ def _is_constant_tile(value: ir.Value, number: float) -> bool:
         return False
     splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
     return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == number
-
-
-def _rescaling(update: _Update) -> list[ir.Operation] | None:
-    """The ops that do nothing but to multiply a tile by a factor; None if a factor is used otherwise."""
-    found = []
-    for i in update.factors:
-        factor = update.op.results[i]
-        for use in factor.uses:
-            op = use.owner.operation
-            if op.name != "linalg.generic" or len(op.results) != 1 or len(op.operands) != 3:
-                return None
-            block = op.regions[0].blocks[0]
-            made = defining_op(ops_of(block)[-1].operands[0])
-            if made is None or made.name != "arith.mulf" or set(made.operands) != set(list(block.arguments)[:2]):
-                return None
-            found.append(op)
-    return found
-
-
-def _outermost(value: ir.Value) -> ir.Value:
-    """What a value is called outside of the branches that yield it, if nothing else reads it."""
-    uses = list(value.uses)
-    while len(uses) == 1 and uses[0].owner.operation.name == "scf.yield":
-        value = uses[0].owner.operation.parent.operation.results[uses[0].operand_number]
-        uses = list(value.uses)
-    return value
 
 
 def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
@@ -281,7 +193,7 @@ def _choose_first(plan: _Plan, by: float) -> None:
     """Makes the maximum of the first tile one to be kept."""
     block = plan.first.regions[0].blocks[0]
     old = next(v for v in plan.first.operands if _is_constant_tile(v, float("-inf")))
-    update = _Update.of(plan.first, old)
+    update = Update.of(plan.first, old)
     assert update is not None, "the plan has looked at it"
     for argument in defining_op(ops_of(block)[-1].operands[update.maximum]).operands:
         maxima = defining_op(plan.first.operands[argument.arg_number]) if argument in block.arguments else None

@@ -95,9 +95,7 @@ class Flags:
 
     def raise_(self, number: ir.Value, conditions: Sequence[ir.Value]) -> None:
         """Every thread that has a true condition sets the flag."""
-        found = conditions[0]
-        for other in conditions[1:]:
-            found = create("arith.ori", found.type, found, other)
+        found = _any(conditions)
         asm(
             "{ .reg .pred p; setp.ne.s32 p, $1, 0; @p st.shared.b32 [$0], 1; }",
             "r,r",
@@ -107,6 +105,25 @@ class Flags:
     def raised(self, number: ir.Value) -> ir.Value:
         (word,) = asm("ld.shared.b32 $0, [$1];", "=r,r", [self._at(number)], [i32()])
         return compare(EQ, shuffled(word, "idx", 0), constant(i32(), 1))
+
+
+def _any(conditions: Sequence[ir.Value]) -> ir.Value:
+    found = conditions[0]
+    for other in conditions[1:]:
+        found = create("arith.ori", found.type, found, other)
+    return found
+
+
+def any_of_warp(conditions: Sequence[ir.Value]) -> ir.Value:
+    """Whether any thread of the warp has a true condition."""
+    flag = create("arith.extui", i32(), _any(conditions))
+    (word,) = asm(
+        "{ .reg .pred p; setp.ne.s32 p, $1, 0; vote.sync.any.pred p, p, -1; selp.b32 $0, 1, 0, p; }",
+        "=r,r",
+        [flag],
+        [i32()],
+    )
+    return compare(EQ, word, constant(i32(), 1))
 
 
 def meet(thread: Thread) -> None:

@@ -20,7 +20,18 @@ from .memory import GLOBAL, Access, Memory, copy_to_shared, load_registers, stor
 from .overlap_matmuls import ASYNC
 from .scalars import emit_scalar
 from .storing import store_registers
-from .synchronisation import Barriers, Flags, copy_bulk, meet, pass_turn, set_registers, settle, start_turns, take_turn
+from .synchronisation import (
+    Barriers,
+    Flags,
+    any_of_warp,
+    copy_bulk,
+    meet,
+    pass_turn,
+    set_registers,
+    settle,
+    start_turns,
+    take_turn,
+)
 from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
 from .values import Value, flat, has_dense_rows, is_zero, like, register_types
 
@@ -354,6 +365,7 @@ HANDLERS = {
     "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
     "tile.warp": lambda self, op: [self.thread.warp],
     "tile.copy_bulk": Emitter._copy_bulk,
+    "tile.any_of_warp": lambda self, op: [any_of_warp(self.registers(op.operands[0]).values)],
     "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
     **dict.fromkeys(
         (

@@ -72,6 +72,14 @@ func.func @registers() {
 
 // -----
 
+func.func @any_of_warp(%t: tensor<64xf32, "row">) -> i1 {
+  // expected-error @below {{expects a tile of i1, but found tensor<64xf32, "row">}}
+  %r = tile.any_of_warp %t : (tensor<64xf32, "row">) -> (i1)
+  return %r : i1
+}
+
+// -----
+
 func.func @any(%t: tensor<64xf32, "row">) -> i1 {
   // expected-error @below {{expects a tile of i1, but found tensor<64xf32, "row">}}
   %r = tile.any %t : (tensor<64xf32, "row">) -> (i1)

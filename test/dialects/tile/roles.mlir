@@ -43,6 +43,8 @@ func.func @flags(%bad: tensor<128xi1, "row">, %flags: !flags, %n: index) -> (i1,
   tile.init_flags %flags : (!flags) -> ()
   // CHECK: tile.any %[[BAD:.*]] : (tensor<128xi1, "row">) -> (i1)
   %any = tile.any %bad : (tensor<128xi1, "row">) -> (i1)
+  // CHECK: tile.any_of_warp %[[BAD]] : (tensor<128xi1, "row">) -> (i1)
+  %mine = tile.any_of_warp %bad : (tensor<128xi1, "row">) -> (i1)
   // CHECK: tile.raise %[[BAD]], %[[F]] [%[[N:.*]]]
   tile.raise %bad, %flags [%n] : (tensor<128xi1, "row">, !flags, index) -> ()
   // CHECK: tile.meet

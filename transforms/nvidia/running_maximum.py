@@ -1,0 +1,100 @@
+"""The running maximum of online softmax in a loop over keys: what brings it up to date, and what follows from that."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ..rewriting import defining_op
+from .axes import ops_of
+from .mask_padding import scaled
+
+MAXIMA = ("arith.maxnumf", "arith.maximumf")
+EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent
+
+
+@dataclass
+class Update:
+    """The op that brings maximum and sum up to date: its results, and what they are where the maximum stays. `unit`: by
+    how much the maximum is larger where exponentials are half as large."""
+
+    op: ir.Operation
+    maximum: int  # results
+    sums: dict[int, ir.Value]  # result → the operand that it multiplies
+    factors: list[int]
+    unit: float
+
+    @staticmethod
+    def of(op: ir.Operation, old: ir.Value) -> Update | None:
+        if op.name != "linalg.generic" or old not in op.operands:
+            return None
+        block = op.regions[0].blocks[0]
+        argument = block.arguments[list(op.operands).index(old)]
+        yielded = list(ops_of(block)[-1].operands)
+        tops = [i for i, v in enumerate(yielded) if _is_maximum(v, argument)]
+        if len(tops) != 1:
+            return None
+        update = Update(op, tops[0], {}, [], 1.0)
+        for i, value in enumerate(yielded):
+            if i == tops[0]:
+                continue
+            made = defining_op(value)
+            if made is None:
+                return None
+            if update._is_factor(value, argument, yielded[tops[0]]):
+                update.factors.append(i)
+            elif made.name == "arith.mulf":
+                a, b = made.operands
+                a, b = (b, a) if update._is_factor(a, argument, yielded[tops[0]]) else (a, b)
+                if a not in block.arguments or not update._is_factor(b, argument, yielded[tops[0]]):
+                    return None
+                update.sums[i] = op.operands[a.arg_number]
+            else:
+                return None
+        return update if update.sums and update.factors else None
+
+    def _is_factor(self, value: ir.Value, old: ir.Value, new: ir.Value) -> bool:
+        """exp(c·(old − new)), c a positive constant"""
+        power = defining_op(value)
+        if power is None or power.name not in EXPONENTIALS:
+            return False
+        difference, factor = scaled(power.operands[0])
+        if difference is None or difference.name != "arith.subf" or difference.operands[0] != old:
+            return False
+        self.unit = EXPONENTIALS[power.name] / factor
+        guarded = defining_op(difference.operands[1])
+        return difference.operands[1] == new or (
+            guarded is not None and guarded.name == "arith.select" and guarded.operands[2] == new
+        )
+
+
+def _is_maximum(value: ir.Value, old: ir.Value) -> bool:
+    op = defining_op(value)
+    return op is not None and op.name in MAXIMA and old in op.operands
+
+
+def rescaling(update: Update) -> list[ir.Operation] | None:
+    """The ops that do nothing but to multiply a tile by a factor; None if a factor is used otherwise."""
+    found = []
+    for i in update.factors:
+        factor = update.op.results[i]
+        for use in factor.uses:
+            op = use.owner.operation
+            if op.name != "linalg.generic" or len(op.results) != 1 or len(op.operands) != 3:
+                return None
+            block = op.regions[0].blocks[0]
+            made = defining_op(ops_of(block)[-1].operands[0])
+            if made is None or made.name != "arith.mulf" or set(made.operands) != set(list(block.arguments)[:2]):
+                return None
+            found.append(op)
+    return found
+
+
+def outermost(value: ir.Value) -> ir.Value:
+    """What a value is called outside of the branches that yield it, if nothing else reads it."""
+    uses = list(value.uses)
+    while len(uses) == 1 and uses[0].owner.operation.name == "scf.yield":
+        value = uses[0].owner.operation.parent.operation.results[uses[0].operand_number]
+        uses = list(value.uses)
+    return value
