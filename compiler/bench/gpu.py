@@ -12,7 +12,6 @@ import gc
 import hashlib
 import json
 import pathlib
-import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -107,8 +106,19 @@ def _measured(job: Job) -> dict[str, dict[str, Any]]:
 
 
 def orders(names: Sequence[str], rounds: int) -> list[list[str]]:
-    """Who comes when in each round: not always after the same one, whose heavy work the chip may still feel."""
-    return [random.Random(number).sample(list(names), len(names)) for number in range(rounds)]
+    """Who comes when in each round: not always after the same one, whose heavy work the chip may still feel.
+
+    Over as many rounds as there are names, each follows every other one once; or twice over twice as many, where their
+    number is odd. (Williams 1949, "Experimental designs balanced for the estimation of residual effects".)
+    """
+    count = len(names)
+    zigzag = [0, *(i for k in range(1, count // 2 + 1) for i in (k, count - k))][:count]
+    found = []
+    for number in range(rounds):
+        shift = number // 2 if count % 2 else number
+        order = [names[(i + shift) % count] for i in zigzag]
+        found.append(order[::-1] if count % 2 and number % 2 else order)
+    return found
 
 
 def _roofs(torch: Any, graph: Attention) -> dict[str, _Timed]:

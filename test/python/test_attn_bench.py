@@ -1,5 +1,6 @@
 """attn-bench: options with the meaning of example_fmha_fwd's, measurements, errors."""
 
+import itertools
 import json
 import re
 
@@ -239,6 +240,9 @@ def test_on_a_gpu_no_one_follows_the_same_one_in_all_rounds():
     names = ["attn-opt", "torch-cudnn", "flash-attn-4", "copy", "f16 matmul"]
     found = gpu.orders(names, 5)
     assert all(sorted(order) == sorted(names) for order in found) and found == gpu.orders(names, 5)
+    for some, rounds in ((names[:2], 2), (names, 2 * len(names)), ([*names, "another"], len(names) + 1)):
+        pairs = [pair for order in gpu.orders(some, rounds) for pair in itertools.pairwise(order)]
+        assert {pairs.count(pair) for pair in itertools.permutations(some, 2)} == {rounds // len(some)}
     for name in names:
         before = {order[order.index(name) - 1] if order.index(name) else None for order in found}
         assert len(before) > 1
