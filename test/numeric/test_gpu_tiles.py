@@ -1,0 +1,165 @@
+"""Kernels for NVIDIA GPUs at the level of tiles, run block by block by the reference evaluator, without a GPU: what the
+passes on tiles decide, such as which maximum is kept, and when a tile is computed again."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler import pass_manager, pipelines
+from attn_opt.compiler.graphs import Attention
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+from attn_opt.dialects.build import constant_value
+from attn_opt.dialects.reference.evaluator import Frame
+from attn_opt.dialects.reference.interface import rule
+from attn_opt.dialects.tile import dims_of
+from attn_opt.transforms.rewriting import defining_op, ops_in
+
+LAST = "defer-row-sums"  # the pass after which kernels are run: what follows is who does it, and when
+
+
+class Block:
+    """Of which block the ops are being evaluated, and what was seen of it."""
+
+    number = 0
+    rescaled: list[bool] = []  # noqa: RUF012
+
+
+@rule("gpu.block_id")
+def block_id(op, frame):
+    return lambda operands: [np.int64(Block.number)]
+
+
+def place(view, operands):
+    """The part of a memory, in its order of dimensions, that a tile is; which dimension of the tile each is; its valid
+    sizes."""
+    rank, dims = view.memory.type.rank, dims_of(view)
+    offsets, sizes = operands[:rank], operands[rank:]
+    valid = [int(np.clip(size, 0, extent)) for size, extent in zip(sizes, view.tile_shape, strict=True)]
+    index = [slice(o, o + valid[dims.index(d)]) if d in dims else int(o) for d, o in enumerate(offsets)]
+    return tuple(index), [dims.index(d) for d in sorted(d for d in dims if d >= 0)], valid
+
+
+class View:
+    def __init__(self, op, tile):
+        self.memory, self.attributes, self.tile_shape = op.memory, op.operation.attributes, tile.shape
+        self.dims = op.dims
+
+
+@rule("tile.load")
+def load(op, frame):
+    kind = op.operation.results[0].type
+    view = View(op, kind)
+
+    def run(operands):
+        memory, *indices = operands
+        index, order, valid = place(view, indices)
+        found = np.zeros(kind.shape)
+        part = memory[index]
+        spread = [1 if d not in order else n for d, n in enumerate(valid)]
+        found[tuple(map(slice, valid))] = np.transpose(part, np.argsort(np.argsort(order))).reshape(spread)
+        return [found]
+
+    return run
+
+
+@rule("tile.store")
+def store(op, frame):
+    view = View(op, op.tile.type)
+
+    def run(operands):
+        tile, memory, *indices = operands
+        index, order, valid = place(view, indices)
+        memory[index] = np.transpose(tile[tuple(map(slice, valid))], order)
+        return []
+
+    return run
+
+
+@rule("tile.any")
+def any_(op, frame):
+    return lambda operands: [np.bool_(operands[0].any())]
+
+
+@rule("tile.any_of_warp")
+def any_of_warp(op, frame):
+    """Of all rows, which is right for what leaves others as they are."""
+
+    def run(operands):
+        Block.rescaled.append(bool(operands[0].any()))
+        return [np.bool_(operands[0].any())]
+
+    return run
+
+
+@rule("tile.convert_layout", "tile.wait_matmuls")
+def same(op, frame):
+    return lambda operands: operands[:1]
+
+
+def run(graph, inputs, **options):
+    """The result of a graph's kernel, as [batch, heads, queries, d]; poisoned before."""
+    context = make_context()
+    with context:
+        module = parse_module(graph.text(), "test.mlir", context)
+        passes = ["raise-attention", "fuse-attention{machine=hopper}", *pipelines.nvidia(parts=1, **options)]
+        names = [p.partition("{")[0] for p in passes]
+        pass_manager.run(passes[: names.index(LAST) + 1], module)
+        (kernel,) = ops_in(module.operation, "gpu.func")
+        (launch,) = ops_in(module.operation, "gpu.launch_func")
+        blocks = constant_value(launch.operands[0])
+        out = np.full((graph.batch, graph.heads, graph.queries, graph.d_v), np.nan)
+        passed = list(launch.operands)[-len(kernel.regions[0].blocks[0].arguments) :]
+        made = [defining_op(v) for v in passed]
+        assert sorted(op.name for op in made) == ["bufferization.to_buffer"] * len(inputs) + ["memref.cast"]
+        arguments = [
+            out if op.name == "memref.cast" else inputs[op.operands[0].arg_number].astype(np.float64) for op in made
+        ]
+        Block.rescaled = []
+        with np.errstate(all="ignore"):
+            body = Frame(round_values=True).region(kernel.regions[0])
+            for Block.number in range(blocks):
+                body(list(arguments))
+    return out
+
+
+CASES = {
+    "plain": {},
+    "padding": {"queries": 200, "keys": 333},
+    "causal": {"window": (None, 0)},
+    "window": {"window": (-100, 0)},
+    "softcap": {"softcap": 30.0},
+    "alibi": {"alibi": True},
+    "d 32": {"head_size": 32, "queries": 300},
+    "d 128": {"head_size": 128},
+    "d 256, causal": {"head_size": 256, "window": (None, 0)},
+    "bf16": {"element": "bf16"},
+}
+INPUTS = {
+    "normal": lambda x, j: x,
+    "wide": lambda x, j: 5 * x,  # logits of a standard deviation of 25 · 8
+    "growing": lambda x, j: x * (1 + 4 * j / j.size),  # larger and larger keys: the maximum grows
+}
+
+
+@pytest.mark.parametrize("keep_maximum", [True, False], ids=["kept", "online"])
+@pytest.mark.parametrize("values", INPUTS)
+@pytest.mark.parametrize("case", CASES)
+def test_against_float64(case, values, keep_maximum):
+    graph = Attention(
+        **{"batch": 1, "heads": 1, "queries": 256, "keys": 512, "head_size": 64, "element": "f16", **CASES[case]}
+    )
+    inputs = list(graph.inputs("normal", 0))
+    for number in (0, 1):
+        j = np.arange(inputs[number].shape[2])[:, None]
+        inputs[number] = INPUTS[values](inputs[number].astype(np.float32), j).astype(inputs[number].dtype)
+    found = run(graph, inputs, keep_maximum=keep_maximum)
+    expected, _ = graph.reference(inputs)
+    limit = 2e-2 if graph.element == "bf16" else 3e-3
+    assert np.linalg.norm(found - expected) <= limit * np.linalg.norm(expected)
+    if not keep_maximum and (case, values) == ("plain", "growing"):
+        assert any(Block.rescaled), "the maximum grows by more than is left alone"
+
+
+def test_little_growth_rescales_nothing():
+    graph = Attention(batch=1, heads=1, queries=128, keys=1024, head_size=64, element="f16")
+    run(graph, graph.inputs("uniform", 0), keep_maximum=False)
+    assert Block.rescaled and not any(Block.rescaled)
