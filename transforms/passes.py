@@ -56,6 +56,7 @@ PASSES = (
     "cpu/pair-contractions",
     "cpu/pack-contractions",
     "cpu/trim-masked-tiles",
+    "cpu/share-scratch",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/expand-bf16",

@@ -11,9 +11,9 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores of
   these in f32 and the probabilities in 16 bits fill the L1 data cache; 128 queries, with as many keys, where a head's
   keys and values fill the L2 cache, beyond which they cost more to read than scores;
-- where pairs are multiplied (AVX512-BF16): up to 128 keys, and 32 queries if the keys and values of a tile, in 16 bits,
-  fit into the L1 cache, else 64: each of them is read once per tile of queries, at half the time of f32; under a mask
-  64 of each, as what tiles have beyond its edge is computed in vain;
+- where pairs are multiplied (AVX512-BF16): 64 queries and 64 keys, with which scores, probabilities and what they are
+  made of stay in the L1 cache; 128 keys of larger heads, whose keys and values, in 16 bits, would leave it anyway, but
+  not under a mask, as what tiles have beyond its edge is computed in vain;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -50,15 +50,13 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     )
     is_matrix, in_pairs = multiplied and has_tiles(unit), multiplied and unit == "dot"
     head_sizes = _head_sizes(attention, extents)
-    masked = in_pairs and _is_masked(attention)
-    wanted = QUERIES
-    if is_matrix:
-        wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes))
-    elif in_pairs and not masked and 2 * PAIRED_KEYS * head_sizes <= cache_bytes(1):
-        wanted = MATRIX_QUERIES
+    wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes)) if is_matrix else QUERIES
     queries = fill_rows(sizes, extents, loops.m, wanted)
     width = max(4, _bytes(root.operands[2]))
-    keys = MAX_KEYS if not in_pairs else PAIRED_KEYS // 2 if masked else PAIRED_KEYS
+    keys = MAX_KEYS
+    if in_pairs:
+        is_large = 2 * PAIRED_KEYS * head_sizes > cache_bytes(1)
+        keys = PAIRED_KEYS if is_large and not _is_masked(attention) else PAIRED_KEYS // 2
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
         if is_matrix or in_pairs:

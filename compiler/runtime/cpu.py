@@ -109,6 +109,9 @@ if sys.implementation.name != "cpython" or _address(_probe) != _probe.ctypes.dat
     _address = lambda array: array.ctypes.data  # noqa: E731
 
 
+OPTIMIZATION = 2  # of LLVM: what 3 does in addition takes a tenth of the time, and makes kernels no faster
+
+
 def c_name(name: str) -> str:
     """The C interface of the function `name`, which is what `raw_lookup` has a wrapper of."""
     return "_mlir_ciface_" + name
@@ -128,7 +131,7 @@ class CpuKernel:
             symbol_sources()  # loads what the engine finds by itself then
             library = openmp_library()
             self._engine = execution_engine.ExecutionEngine(
-                code, opt_level=3, shared_libs=[library] if library else [], enable_object_dump=True
+                code, opt_level=OPTIMIZATION, shared_libs=[library] if library else [], enable_object_dump=True
             )
             for name, callback in (callbacks or {}).items():
                 self._engine.raw_register_runtime(name, ctypes.cast(callback, ctypes.c_void_p))

@@ -33,11 +33,11 @@ def chosen(choose, **fields) -> list[int]:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"head_size": 64}, [1, 1, 32, 0, 128]),
+        ({"head_size": 64}, [1, 1, 64, 0, 64]),
         ({"head_size": 128}, [1, 1, 64, 0, 128]),
-        ({"head_size": 64, "window": (None, 0)}, [1, 1, 64, 0, 64]),
-        ({"head_size": 64, "mask": "qk"}, [1, 1, 64, 0, 64]),
-        ({"head_size": 64, "alibi": True}, [1, 1, 32, 0, 128]),  # adds, and chooses nothing
+        ({"head_size": 128, "window": (None, 0)}, [1, 1, 64, 0, 64]),
+        ({"head_size": 128, "mask": "qk"}, [1, 1, 64, 0, 64]),
+        ({"head_size": 128, "alibi": True}, [1, 1, 64, 0, 128]),  # adds, and chooses nothing
         ({"head_size": 64, "element": "f16"}, [1, 1, 64, 0, 64]),  # multiplied in f32
     ],
     ids=str,

@@ -211,3 +211,92 @@ func.func @rescaled(%a: memref<4x64xf32>, %b: memref<64x16xf32>, %alpha: memref<
   }
   return
 }
+
+// -----
+
+#a = affine_map<(m, n, k) -> (k, m)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (n, m)>
+#id = affine_map<(i, j) -> (i, j)>
+#transposed = affine_map<(i, j) -> (j, i)>
+
+// Besides the next keys, here rows in pairs, the next task's queries are prefetched, 64 further on, and this task's
+// output: in two turns.
+// CHECK-LABEL: func.func @task
+// CHECK: scf.parallel (%[[H:.*]], %[[I:.*]]) =
+// CHECK:   scf.for %[[K:.*]] = %c0 to %c256 step %c64
+// CHECK:     scf.for %{{.*}} = %c0 to %c32 step %c4
+// CHECK:       arith.addi %{{.*}}, %c32 : index
+// CHECK-COUNT-8: memref.prefetch %arg1[
+// CHECK:       arith.addi %[[I]], %c64 : index
+// CHECK:       %[[NUMBER:.*]] = arith.divui %[[K]], %c64 : index
+// CHECK:       %[[TURN:.*]] = arith.remui %[[NUMBER]], %c2
+// CHECK:       arith.muli %[[TURN]], %c32 : index
+// CHECK-COUNT-8: memref.prefetch %arg0[%[[H]],
+// CHECK-COUNT-8: memref.prefetch %arg2[%[[H]],
+// CHECK-NOT:   memref.prefetch
+// CHECK:     return
+func.func @task(%queries: memref<2x256x32xf32>, %keys: memref<128x32xf32>, %out: memref<2x256x32xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  scf.parallel (%h, %i) = (%c0, %c0) to (%c2, %c256) step (%c1, %c64) {
+    %q = memref.alloca() : memref<32x64xf32>
+    %s = memref.alloca() : memref<32x64xf32>
+    %rows = memref.subview %queries[%h, %i, 0] [1, 64, 32] [1, 1, 1] : memref<2x256x32xf32> to memref<64x32xf32, strided<[32, 1], offset: ?>>
+    linalg.generic {indexing_maps = [#transposed, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%rows : memref<64x32xf32, strided<[32, 1], offset: ?>>) outs(%q : memref<32x64xf32>) {
+    ^bb0(%x: f32, %y: f32):
+      linalg.yield %x : f32
+    }
+    scf.for %k = %c0 to %c256 step %c64 {
+      %half = arith.divui %k, %c2 : index
+      %t = memref.subview %keys[%half, 0] [32, 32] [1, 1] : memref<128x32xf32> to memref<32x32xf32, strided<[32, 1], offset: ?>>
+      linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%q, %t : memref<32x64xf32>, memref<32x32xf32, strided<[32, 1], offset: ?>>) outs(%s : memref<32x64xf32>) {
+      ^bb0(%u: f32, %v: f32, %w: f32):
+        %0 = arith.mulf %u, %v : f32
+        %1 = arith.addf %w, %0 : f32
+        linalg.yield %1 : f32
+      }
+    }
+    %to = memref.subview %out[%h, %i, 0] [1, 64, 32] [1, 1, 1] : memref<2x256x32xf32> to memref<64x32xf32, strided<[32, 1], offset: ?>>
+    linalg.generic {indexing_maps = [#transposed, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : memref<32x64xf32>) outs(%to : memref<64x32xf32, strided<[32, 1], offset: ?>>) {
+    ^bb0(%x: f32, %y: f32):
+      linalg.yield %x : f32
+    }
+    scf.reduce
+  }
+  return
+}
+
+// -----
+
+#a = affine_map<(m, n, k) -> (k, m)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (n, m)>
+
+// Of sizes that are seen to be multiples of 16 no rest is left: one loop over rows, one over the sum.
+// CHECK-LABEL: func.func @multiples
+// CHECK-COUNT-2: scf.for
+// CHECK-NOT:     scf.for
+// CHECK:         return
+func.func @multiples(%q: memref<64x16xf32>, %keys: memref<64x64xf32>, %s: memref<64x16xf32>, %n: index) {
+  %c2 = arith.constant 2 : index
+  %some = affine.min affine_map<(d0) -> ((d0 floordiv 16) * 16, 64)>(%n)
+  %half = arith.divui %some, %c2 : index
+  %k = memref.subview %keys[0, 0] [%some, %half] [1, 1] : memref<64x64xf32> to memref<?x?xf32, strided<[64, 1]>>
+  %p = memref.subview %q[0, 0] [%half, 16] [1, 1] : memref<64x16xf32> to memref<?x16xf32, strided<[16, 1]>>
+  %r = memref.subview %s[0, 0] [%some, 16] [1, 1] : memref<64x16xf32> to memref<?x16xf32, strided<[16, 1]>>
+  linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%p, %k : memref<?x16xf32, strided<[16, 1]>>, memref<?x?xf32, strided<[64, 1]>>) outs(%r : memref<?x16xf32, strided<[16, 1]>>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}

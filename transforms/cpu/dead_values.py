@@ -42,7 +42,9 @@ def _of(op: ir.Operation, values: dict[ir.Value, Known]) -> Known:
         return operands[0]
     if op.name in ("math.exp", "math.exp2"):
         return ZERO if operands[0] == LOW else None
-    if op.name == "arith.mulf":
+    if op.name == "pair.pack":
+        return ZERO if all(what == ZERO for what in operands) else None
+    if op.name in ("arith.mulf", "pair.product"):
         return _product(op, operands)
     if op.name == "arith.subf":
         return LOW if operands[0] == LOW and _is_guarded(op.operands[1]) else None

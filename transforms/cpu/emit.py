@@ -18,6 +18,7 @@ from ...dialects.mlir import arith, ir, scf, vector
 from .accumulators import Accumulators
 from .body import BodyEvaluator
 from .operand_access import OperandAccess
+from .places import is_multiple, size_of
 from .prefetch import Stream
 from .register_tile import Key, Offsets, RegisterTile
 from .schedule import Schedule
@@ -79,17 +80,23 @@ class Emitter:
         step = count * width
         if size is not None:
             main_end: int | ir.Value = size // step * step
-        elif step == 1:
+        elif step == 1 or self._is_multiple(d, step):
             main_end = self.bounds[d]
         else:
             rest = arith.remui(self.bounds[d], build.index(step))
             main_end = arith.subi(self.bounds[d], rest)
         carried = self._loop(d, 0, main_end, step, count, False, carried, body)
-        if step == 1 or (size is not None and size == main_end):
+        if main_end is self.bounds[d] or (size is not None and size == main_end):
             return carried
         if d == self.v:  # whole vectors that fill no tile come in the masked loop too
             return self._loop(d, main_end, self._bound(d), width, 1, True, carried, body)
         return self._loop(d, main_end, self._bound(d), 1, 1, False, carried, body)
+
+    def _is_multiple(self, d: int, step: int) -> bool:
+        """True if a dynamic size is seen to be a multiple of `step`."""
+        operand = next(o for o in self.op.operands if d in o.loops)
+        size = size_of(operand.value, operand.dims.index(d))
+        return size is not None and is_multiple(size, step)
 
     def _prefetch(self) -> None:
         """The share of this register tile, by where it stands in the innermost of the parallel loops."""

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...dialects import build
+from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, memref
 from ..linear import linear, minima
 from ..rewriting import ancestors, defining_op, is_inside
@@ -178,8 +179,20 @@ def is_multiple(value: Extent, number: int) -> bool:
     choices = _choices(value)
     if choices:
         return all(_is_choice_multiple(choice, number) for choice in choices)
+    op = defining_op(value)
+    divisor = constant_value(op.operands[1]) if op is not None and op.name == "arith.divui" else None
+    if op is not None and divisor:
+        return is_multiple(op.operands[0], number * divisor)
+    if op is not None and op.name == "arith.select":
+        return all(is_multiple(x, number) for x in list(op.operands)[1:])
     form = linear(value)
-    return form.const % number == 0 and all(c % number == 0 or _steps_by(atom, number) for atom, c in form.terms)
+    return form.const % number == 0 and all(c % number == 0 or _is_term(atom, number) for atom, c in form.terms)
+
+
+def _is_term(atom: ir.Value, number: int) -> bool:
+    op = defining_op(atom)
+    is_known = op is not None and op.name in ("arith.select", "arith.divui", "affine.min", "affine.max")
+    return _steps_by(atom, number) or (is_known and is_multiple(atom, number))
 
 
 @dataclass(frozen=True)

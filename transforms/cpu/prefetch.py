@@ -8,8 +8,12 @@ lines per register tile, so that they do not get in the way of its own loads::
     scf.for %k = … step %c64 {
       %v = memref.subview %values[%k, 0] [64, 128] [1, 1]
       linalg.generic {O[d, m] += P[k, m]·V[k, d]} ins(%p, %v) …       # per 4 rows of O: 2 rows of the next %v
+
+What a task reads before that loop, its queries, comes likewise, for the task after it, and what it writes after the
+loop, its output. Either is asked for in halves, by one iteration and the next: there may be few of them.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -19,15 +23,19 @@ from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
 from .initial_values import origin_of
 from .pad_tiles import mixed_slice
-from .scratch import FRAMES, element_bytes
+from .scratch import FRAMES, VIEWS, element_bytes
 
 LINE = 64  # bytes of a line of the cache
 L2 = 2  # "locality" of memref.prefetch, which becomes prefetcht1
+TURNS = 2  # iterations that it takes to bring in what comes once in a task
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A tile of `rows` × `columns` elements of `source`, which starts at `offsets` in the next iteration."""
+    """A tile of `rows` × `columns` elements of `source`, which starts at `offsets` in the next iteration.
+
+    Of the rows of what comes once in a task, iterations of `loop` take turns.
+    """
 
     source: ir.Value
     offsets: tuple[ir.Value | int, ...]
@@ -36,17 +44,23 @@ class Stream:
     along: int  # the dimension of the rows
     rows: int
     columns: int  # of the last dimension
+    loop: ir.Operation | None = None
 
     def emit(self, done: ir.Value, step: int, total: int) -> None:
         """Prefetches as much of the tile as the iterations done, …, done + step − 1 are of `total` ones."""
-        common = math.gcd(self.rows, total)
-        first = arith.divui(arith.muli(done, build.index(self.rows // common)), build.index(total // common))
-        count = -(-step * self.rows // total)
+        rows = self.rows if self.loop is None else -(-self.rows // TURNS)
+        common = math.gcd(rows, total)
+        first = arith.divui(arith.muli(done, build.index(rows // common)), build.index(total // common))
+        count = -(-step * rows // total)
         per_line = LINE // (element_bytes(self.source.type.element_type) or 1)
         rank = len(self.offsets)
         at = [build.index(x) if isinstance(x, int) else x for x in self.offsets]
         at[self.moves] = arith.addi(at[self.moves], build.index(self.step))
         row, column = at[self.along], at[rank - 1]
+        if self.loop is not None:
+            number = arith.divui(self.loop.regions[0].blocks[0].arguments[0], self.loop.operands[2])
+            turn = arith.remui(number, build.index(TURNS))
+            row = arith.addi(row, arith.muli(turn, build.index(rows)))
         for i in range(count):
             at[self.along] = arith.addi(row, arith.addi(first, build.index(i)))
             for j in range(0, self.columns, per_line):
@@ -69,6 +83,35 @@ def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:
                 own = next((o for o in contractions if o in readers), None)
                 for reader in [own] if own is not None else _first_ones(contractions, part):
                     _add(found.setdefault(reader, []), stream)
+        task = loop.parent.operation
+        for reader in _first_of_blocks(contractions) if task.name == "scf.parallel" else []:
+            for stream in _of_task(task):
+                _add(found.setdefault(reader, []), dataclasses.replace(stream, loop=loop))
+    return found
+
+
+def _of_task(task: ir.Operation) -> list[Stream]:
+    """What the next task reads, and this one writes, outside of its loops."""
+    body = task.regions[0].blocks[0]
+    count = len(body.arguments)
+    inner, step = body.arguments[count - 1], build.constant_value(task.operands[3 * count - 1]) or 0
+    found = []
+    for part in [o.operation for o in body.operations if o.operation.name == "memref.subview"]:
+        users = [use.owner.operation for value in _aliases(part) for use in value.uses]
+        users = [user for user in users if user.name not in VIEWS]
+        if not users or any(user.name != "linalg.generic" or user.block != body for user in users):
+            continue
+        is_read = all(value not in user.opview.outputs for value in _aliases(part) for user in users)
+        stream = _moving(part, inner, step if is_read else 0, task)
+        found += [stream] if stream is not None else []
+    return found
+
+
+def _aliases(part: ir.Operation) -> list[ir.Value]:
+    """The part, and views of it."""
+    found = [part.results[0]]
+    for value in found:
+        found += [r for use in value.uses if use.owner.operation.name in VIEWS for r in use.owner.operation.results]
     return found
 
 
@@ -79,8 +122,12 @@ def _first_ones(contractions: list[ir.Operation], part: ir.Operation) -> list[ir
     while not inside:
         around = next(ancestors(around))
         inside = [o for o in contractions if o.block == around.block or is_inside(o, around.parent.operation)]
+    return _first_of_blocks(inside)
+
+
+def _first_of_blocks(contractions: list[ir.Operation]) -> list[ir.Operation]:
     firsts: list[ir.Operation] = []
-    for o in inside:
+    for o in contractions:
         if all(o.block != other.block for other in firsts):
             firsts.append(o)
     return firsts
@@ -107,11 +154,20 @@ def _is_contraction(generic: ir.Operation) -> bool:
 def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:
     """The next tile, if `part` is one that moves on through memory from outside of the task with each iteration."""
     step = build.constant_value(loop.operands[2])
-    if part.name != "memref.subview" or step is None or not _is_from_outside(part.operands[0], loop):
+    frame = next(a for a in ancestors(loop) if a.name in FRAMES)
+    if part.name != "memref.subview" or step is None:
+        return None
+    return _moving(part, loop.regions[0].blocks[0].arguments[0], step, frame)
+
+
+def _moving(part: ir.Operation, variable: ir.Value, step: int, frame: ir.Operation) -> Stream | None:
+    """The tile that `part`, which starts at `variable` along one dimension, is when it has moved on by `step`."""
+    if not _is_from_outside(part.operands[0], frame):
         return None
     source = part.operands[0]
     offsets, sizes, strides = mixed_slice(part)
-    moving = [d for d, x in enumerate(offsets) if x == loop.regions[0].blocks[0].arguments[0]]
+    units = [_unit(x, variable) for x in offsets]
+    moving = [d for d, unit in enumerate(units) if unit and step % unit == 0]
     extents = [upper_bound(size) for size in sizes]
     if len(moving) != 1 or None in extents or any(s != 1 for s in strides):
         return None
@@ -120,13 +176,24 @@ def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:
     if len(rows) > 1 or not outer or source.type.get_strides_and_offset()[0][-1] != 1:
         return None
     along = rows[0] if rows else len(outer) - 1
-    return Stream(source, tuple(offsets), moving[0], step, along, outer[along], columns)
+    return Stream(source, tuple(offsets), moving[0], step // units[moving[0]], along, outer[along], columns)
 
 
-def _is_from_outside(value: ir.Value, loop: ir.Operation) -> bool:
-    """True if the memory was there before the task that the loop is in."""
+def _unit(offset: ir.Value | int, variable: ir.Value) -> int:
+    """1 for the variable itself, n for an n-th of it, as of rows that stand in pairs; 0 for anything else."""
+    if isinstance(offset, int):
+        return 0
+    op = defining_op(offset)
+    if op is not None and op.name == "arith.divui" and op.operands[0] == variable:
+        divisor = build.constant_value(op.operands[1])
+        return divisor if isinstance(divisor, int) else 0
+    return int(offset == variable)
+
+
+def _is_from_outside(value: ir.Value, frame: ir.Operation) -> bool:
+    """True if the memory was there before the task."""
     origin = origin_of(value)
     made = defining_op(origin)
     if made is None:
         return origin.owner.owner.operation.name == "func.func"
-    return not is_inside(made, next(a for a in ancestors(loop) if a.name in FRAMES))
+    return not is_inside(made, frame)

@@ -10,7 +10,7 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
 ROWS_TO_PACK = 16  # uses of an element from which on it pays to copy it to where it is contiguous
 CHAINS = 4  # latency of an addition or a maximum
-STEPS = 4  # of a contraction's sum per iteration: short loops end before their end can be predicted
+STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _register_tile(vectors: int, size: int | None, rows: int, budget: int) -> tu
     """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible."""
     best, best_score = (1, 1), 0.0
     for nv in range(1, min(4, vectors) + 1):
-        for mr in range(1, min(8, rows) + 1):
+        for mr in range(1, min(8 if nv > 1 else 16, rows) + 1):
             if nv * mr + nv + 1 > budget + 4 or nv * mr > budget:
                 continue
             # FMAs per load, and the share of the work that full tiles do.

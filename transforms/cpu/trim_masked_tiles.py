@@ -20,7 +20,7 @@ from .dead_values import LOW, Known, yielded
 from .initial_values import ALLOCATIONS, WITHOUT_MEMORY, origin_of
 from .scratch import VIEWS
 from .target import host_target
-from .tile_axes import TileAxes
+from .tile_axes import Axis, TileAxes
 
 ROWS, KEYS = "rows", "keys"
 STEP = 16  # keys: two register tiles of 8 keys × a vector of rows
@@ -46,7 +46,9 @@ class TrimMaskedTiles(Pass):
 
     The range comes from the IR that computes the mask (online/masks.py), for 16 keys at a time. A triangle then costs
     10/16 of its square. All ops of the tile have to treat a masked score as what is not there (dead_values.py), and
-    rows apart from each other; the tile's scores and probabilities must be used by no one else.
+    rows apart from each other; the tile's scores and probabilities must be used by no one else. Keys may stand in
+    pairs (`pair-contractions`), of which a range has half as many. What has no rows, such as a copy of the values in
+    another type, stays as it is, between the loops.
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
@@ -100,38 +102,43 @@ class _Tile:
             return None
         ops = [o.operation for o in mask.block.operations]
         found = [o for o in ops if o.name == "linalg.generic"]
+        views = [o for o in ops if o.name in VIEWS]
         if not all(_is_known(o) for o in ops[:-1]) or ops[-1].operands:
             return None
-        axes = TileAxes(found, mask.operands[x], {ROWS: len(outer), KEYS: keys[0]})
+        axes = TileAxes(found, mask.operands[x], {ROWS: len(outer), KEYS: keys[0]}, views)
         tile = _Tile(mask, x, found, axes, lanes)
         return tile if axes.consistent and tile._are_rows_apart() and tile._is_own() and tile._leaves_dead() else None
 
+    def _has_rows(self, op: ir.Operation) -> bool:
+        return ROWS in self.axes.loops[op]
+
     def _are_rows_apart(self) -> bool:
         for op in self.ops:
-            outputs = list(op.opview.outputs)
-            if ROWS not in self.axes.loops[op] or not self.axes.is_parallel(op, ROWS):
+            dims = [self.axes.dims.get(out, {}) for out in op.opview.outputs]
+            if self._has_rows(op) and not (self.axes.is_parallel(op, ROWS) and all(ROWS in d for d in dims)):
                 return False
-            if not all(ROWS in self.axes.dims.get(out, {}) for out in outputs):
-                return False
-            if any(build.is_narrow(v.type.element_type) for v in op.operands if isinstance(v.type, ir.MemRefType)):
-                return False
-        return True
+        axes = [d for dims in (*self.axes.dims.values(), *self.axes.loops.values()) for d in dims.items()]
+        return all(STEP % axis.unit == 0 if name == KEYS else axis.unit == 1 for name, axis in axes)
 
     def _is_own(self) -> bool:
-        """Whether what has keys and is written is scratch of this tile."""
-        for op in self.ops:
+        """Whether what has keys and rows and is written is scratch of this tile: only ops on ranges of keys use it."""
+        for op in filter(self._has_rows, self.ops):
             for out in op.opview.outputs:
                 root = origin_of(out)
-                made = defining_op(root)
-                if KEYS in self.axes.dims[out] and (made is None or made.name not in ALLOCATIONS):
-                    return False
-                if KEYS in self.axes.dims[out] and not all(
-                    user in self.ops or (user.block == self.mask.block and user.name in VIEWS)
-                    for value in (root, out)
-                    for user in (use.owner.operation for use in value.uses)
-                ):
+                if KEYS in self.axes.dims[out] and not (_is_scratch(root) and self._is_used_by_ranges(root, out)):
                     return False
         return True
+
+    def _is_used_by_ranges(self, root: ir.Value, out: ir.Value) -> bool:
+        pending = [root]
+        while pending:
+            value = pending.pop()
+            for user in (use.owner.operation for use in value.uses):
+                if user.name in VIEWS and user.block == self.mask.block:
+                    pending += list(user.results)
+                elif not (user in self.ops and self._has_rows(user) and KEYS in self.axes.dims.get(value, {})):
+                    return False
+        return _is_all_of(out, root)
 
     def _leaves_dead(self) -> bool:
         """Whether masked elements change nothing but elements of their own."""
@@ -139,18 +146,18 @@ class _Tile:
         for op in self.ops:
             operands = list(op.operands)
             first = len(operands) - len(op.opview.outputs)
-            if KEYS not in self.axes.loops[op]:
+            if KEYS not in self.axes.loops[op] or not self._has_rows(op):
                 continue
             known: dict[int, Known] = {}
             for number, value in enumerate(operands):
                 is_tile = KEYS in self.axes.dims.get(value, {})
-                known[number] = of_buffer.get(value) if is_tile else number if number >= first else None
+                known[number] = of_buffer.get(origin_of(value)) if is_tile else number if number >= first else None
             body = op.regions[0].blocks[0]
             end = body.operations[len(body.operations) - 1].operation
             assumed: dict[ir.Value, Known] = {end.operands[self.x - first]: LOW} if op == self.mask else {}
             for number, what in enumerate(yielded(op, known, assumed), first):
                 if KEYS in self.axes.dims[operands[number]]:
-                    of_buffer[operands[number]] = what
+                    of_buffer[origin_of(operands[number])] = what
                 elif what != number:
                     return False
         return True
@@ -160,9 +167,14 @@ class _Tile:
     def trim(self) -> None:
         place = self.mask.block.operations[len(self.mask.block.operations) - 1].operation
         rows = self.mask.operands[self.x].type.shape[-1]
-        for group in self._groups():
-            with ir.InsertionPoint(place), self.mask.location:
+        made: list[ir.Operation] = []
+        with ir.InsertionPoint(place), self.mask.location:
+            for group in self._groups():
+                if not self._has_rows(group[0]):
+                    made.append(group[0].clone().operation)
+                    continue
                 loop = scf.ForOp(build.index(0), build.index(rows), build.index(self.lanes), [])
+                made.append(loop.operation)
                 with ir.InsertionPoint(loop.body):
                     found = self._live_keys(loop.induction_variable)
                     if found is not None:
@@ -170,20 +182,23 @@ class _Tile:
                         starts = {ROWS: loop.induction_variable, KEYS: low}
                         self._emit(group, starts, {ROWS: self.lanes, KEYS: arith.subi(high, low)})
                     scf.YieldOp([])
-            if found is None:  # of the first group: nothing is to be trimmed
-                loop.operation.erase()
-                return
+                if found is None:  # nothing is to be trimmed
+                    for op in reversed(made):
+                        op.erase()
+                    return
         for op in reversed(self.ops):
             op.erase()
 
     def _groups(self) -> list[list[ir.Operation]]:
         """Ops that go over the rows together: a contraction with what its accumulator starts from, and what is between.
 
-        A contraction finds its keys or values in the cache for all rows but the first then.
+        A contraction finds its keys or values in the cache for all rows but the first then. What has no rows is alone.
         """
         groups: list[list[ir.Operation]] = [[]]
         for op in self.ops:
-            if len(op.opview.inputs) == 2 and not all("parallel" in str(t) for t in op.attributes["iterator_types"]):
+            if not self._has_rows(op):
+                groups += [[op], []]
+            elif len(op.opview.inputs) == 2 and not all("parallel" in str(t) for t in op.attributes["iterator_types"]):
                 start: list[ir.Operation] = []
                 while groups[-1] and list(groups[-1][-1].opview.outputs) == list(op.opview.outputs):
                     start.insert(0, groups[-1].pop())
@@ -195,7 +210,7 @@ class _Tile:
     def _live_keys(self, row: ir.Value) -> tuple[ir.Value, ir.Value] | None:
         """The first live key of the rows from `row` on and what follows the last one; None if that is all of them."""
         x = self.mask.operands[self.x]
-        d = self.axes.dims[x][KEYS]
+        d = self.axes.dims[x][KEYS].number
         size = memref.dim(x, build.index(d)) if x.type.is_dynamic_dim(d) else build.index(x.type.shape[d])
         keys = scf.ForOp(build.index(0), size, build.index(STEP), []).operation  # what is asked of: steps along keys
         with ir.InsertionPoint(keys.regions[0].blocks[0]):
@@ -206,8 +221,9 @@ class _Tile:
         sizes = [[Index(1)] for _ in range(n_loops)]
         position = [Index(0)] * n_loops
         for name, start, extent in ((ROWS, row, self.lanes), (KEYS, sets.variable, STEP)):
-            sizes[loops[name]] = [Index(extent)]
-            position[loops[name]] = Index(0, ((Local(loops[name]), 1), (start, 1)))
+            loop = loops[name].number
+            sizes[loop] = [Index(extent)]
+            position[loop] = Index(0, ((Local(loop), 1), (start, 1)))
         body = self.mask.regions[0].blocks[0]
         *_, end = [o.operation for o in body.operations]
         first = len(self.mask.operands) - len(self.mask.opview.outputs)
@@ -228,19 +244,42 @@ class _Tile:
             copy = op.clone().operation
             for number, operand in enumerate(op.operands):
                 copy.operands[number] = parts.get(operand, operand)
-            self._move_indices(copy, self.axes.loops[op], starts)
+            _move_indices(copy, self.axes.loops[op], starts)
 
-    @staticmethod
-    def _move_indices(op: ir.Operation, loops: dict[str, int], starts: dict[str, ir.Value]) -> None:
-        by_loop = {loop: starts[name] for name, loop in loops.items()}
-        for inner in [o.operation for o in op.regions[0].blocks[0].operations]:
-            start = by_loop.get(ir.IntegerAttr(inner.attributes["dim"]).value) if inner.name == "linalg.index" else None
-            if start is not None:
-                uses = list(inner.results[0].uses)
-                with ir.InsertionPoint.after(inner), op.location:
-                    moved = arith.addi(inner.results[0], start)
-                for use in uses:
-                    use.owner.operation.operands[use.operand_number] = moved
+
+def _move_indices(op: ir.Operation, loops: dict[str, Axis], starts: dict[str, ir.Value]) -> None:
+    by_loop = {axis.number: (starts[name], axis.unit) for name, axis in loops.items()}
+    for inner in [o.operation for o in op.regions[0].blocks[0].operations]:
+        found = by_loop.get(ir.IntegerAttr(inner.attributes["dim"]).value) if inner.name == "linalg.index" else None
+        if found is not None:
+            uses = list(inner.results[0].uses)
+            with ir.InsertionPoint.after(inner), op.location:
+                moved = arith.addi(inner.results[0], _steps(*found))
+            for use in uses:
+                use.owner.operation.operands[use.operand_number] = moved
+
+
+def _steps(extent: int | ir.Value, unit: int) -> int | ir.Value:
+    """How many steps of `unit`, which divides it, an extent has."""
+    if isinstance(extent, int) or unit == 1:
+        return extent if unit == 1 else extent // unit
+    return arith.divui(extent, build.index(unit))
+
+
+def _is_scratch(root: ir.Value) -> bool:
+    made = defining_op(root)
+    return made is not None and made.name in ALLOCATIONS
+
+
+def _is_all_of(view: ir.Value, root: ir.Value) -> bool:
+    """Whether a view of scratch leaves no rows out."""
+    op = defining_op(view)
+    while view != root and op is not None:
+        if op.name == "memref.subview" and any(step != 1 for step in op.attributes["static_strides"]):
+            return False
+        view = op.operands[0]
+        op = defining_op(view)
+    return True
 
 
 def _is_known(op: ir.Operation) -> bool:
@@ -250,14 +289,14 @@ def _is_known(op: ir.Operation) -> bool:
 
 
 def _part(
-    buffer: ir.Value, dims: dict[str, int], starts: dict[str, ir.Value], sizes: dict[str, int | ir.Value]
+    buffer: ir.Value, dims: dict[str, Axis], starts: dict[str, ir.Value], sizes: dict[str, int | ir.Value]
 ) -> ir.Value:
     kind = buffer.type
     offsets: list[int | ir.Value] = [0] * kind.rank
     extents: list[int | ir.Value] = [
         memref.dim(buffer, build.index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
     ]
-    for name, d in dims.items():
-        offsets[d], extents[d] = starts[name], sizes[name]
+    for name, axis in dims.items():
+        offsets[axis.number], extents[axis.number] = _steps(starts[name], axis.unit), _steps(sizes[name], axis.unit)
     layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), kind.get_strides_and_offset()[0])
     return subview(buffer, layout, offsets, extents)
