@@ -57,6 +57,7 @@ PASSES = (
     "cpu/pack-contractions",
     "cpu/trim-masked-tiles",
     "cpu/share-scratch",
+    "cpu/stream-rows",
     "cpu/vectorize-linalg",
     "cpu/expand-math",
     "cpu/expand-bf16",

@@ -8,6 +8,9 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - keys: the largest power of two, at least 16 and at most 512, with which the scores (counted in f32 or wider) fill at
   most half of an L1 data cache, through whose other half keys and values stream, and keys, values, queries, output and
   scores half of the L2 cache;
+- fewer queries than a copy of keys pays for (decoding) stream keys and values from memory: up to 1024 of them, whatever
+  the L2 cache holds, as memory waits between a tile of keys and one of values, but a sixteenth of them at most, so that
+  threads can share them; under a mask not, as what a tile has beyond its edge is read in vain;
 - where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores of
   these in f32 and the probabilities in 16 bits fill the L1 data cache; 128 queries, with as many keys, where a head's
   keys and values fill the L2 cache, beyond which they cost more to read than scores;
@@ -25,10 +28,12 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
 from .cpu.matrix_unit import MIN_ROWS, has_tiles, matrix_unit, multiplies
+from .cpu.schedule import ROWS_TO_PACK
 from .host import cache_bytes
 from .rewriting import defining_op
 
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
+STREAMED_KEYS, STREAMED_TILES = 1024, 16
 MATRIX_QUERIES, LONG_QUERIES = 32, 128
 PAIRED_KEYS = 128
 
@@ -50,13 +55,14 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     )
     is_matrix, in_pairs = multiplied and has_tiles(unit), multiplied and unit == "dot"
     head_sizes = _head_sizes(attention, extents)
+    masked = not is_matrix and _is_masked(attention)
     wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes)) if is_matrix else QUERIES
     queries = fill_rows(sizes, extents, loops.m, wanted)
     width = max(4, _bytes(root.operands[2]))
     keys = MAX_KEYS
     if in_pairs:
         is_large = 2 * PAIRED_KEYS * head_sizes > cache_bytes(1)
-        keys = PAIRED_KEYS if is_large and not _is_masked(attention) else PAIRED_KEYS // 2
+        keys = PAIRED_KEYS if is_large and not masked else PAIRED_KEYS // 2
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
         if is_matrix or in_pairs:
@@ -67,6 +73,10 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
             break
         keys //= 2
     d = loops.k[-1]
+    if queries < ROWS_TO_PACK and not multiplied and not masked:
+        most = min(STREAMED_KEYS, (extents[d] or 0) // STREAMED_TILES, cache_bytes(1) // (queries * 2 * width))
+        while 2 * keys <= most:
+            keys *= 2
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     order = [*loops.batch, *loops.m, *loops.n, *loops.k]
     return sizes, order

@@ -88,3 +88,20 @@ def test_warpgroups_ask_for_no_more_registers_than_the_launch_gave(warpgroups):
     wanted = 128 * (consumer_registers(warpgroups) * warpgroups + 24)
     assert wanted <= given and consumer_registers(warpgroups) % 8 == 0
     assert [consumer_registers(n) for n in (2, 3)] == [240, 160]
+
+
+@pytest.mark.parametrize(
+    ("fields", "keys"),
+    [
+        ({"keys": 131072}, 1024),
+        ({"keys": 8192}, 512),  # a sixteenth
+        ({"keys": 1024}, 256),  # as for more queries: what fits into half of the L2 cache
+        ({"keys": 131072, "heads": 64}, 512),  # scores of 8 rows fill the L1 cache
+        ({"keys": 131072, "window": (-300, 0)}, 256),
+        ({"keys": 131072, "dynamic": True}, 64),
+    ],
+    ids=str,
+)
+def test_streamed_keys(monkeypatch, fields, keys):
+    decoding = {"queries": 1, "heads": 32, "heads_kv": 8, "head_size": 128}
+    assert sizes(monkeypatch, "none", **{**decoding, **fields})[-1] == keys

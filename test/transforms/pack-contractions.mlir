@@ -38,3 +38,26 @@ func.func @few_rows(%a: memref<2x64xf32>, %b: memref<128x64xf32>, %c: memref<2x1
   }
   return
 }
+
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
+// Decoding in f16: queries, which all keys are multiplied by, are converted once; keys, where they are used.
+// CHECK-LABEL: func.func @few_queries
+// CHECK: %[[QUERIES:.*]] = memref.view %{{.*}} to memref<4x{{.*}}xf32>
+// CHECK: linalg.generic {{.*}} ins(%arg0 : memref<4x64xf16>) outs(
+// CHECK: arith.extf
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %arg1 : memref<4x64xf32, {{.*}}>, memref<256x64xf16>)
+func.func @few_queries(%q: memref<4x64xf16>, %keys: memref<256x64xf16>, %x: memref<4x256xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<4x64xf16>, memref<256x64xf16>) outs(%x : memref<4x256xf32>) {
+  ^bb0(%u: f16, %v: f16, %w: f32):
+    %d = arith.extf %u : f16 to f32
+    %e = arith.extf %v : f16 to f32
+    %0 = arith.mulf %d, %e : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}

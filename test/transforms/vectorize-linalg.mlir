@@ -5,9 +5,9 @@
 #b = affine_map<(m, n, k) -> (k, n)>
 #c = affine_map<(m, n, k) -> (m, n)>
 
-// Accumulators are loaded before the reduction loop, carried through it, and stored after it.
+// Sums start from zero before the reduction loop and are carried through it; what was there is added after it: a sum of
+// sums rounds less than one chain.
 // CHECK-LABEL: func.func @contraction
-// CHECK: vector.load %arg2
 // CHECK: %[[R:.*]]:{{[0-9]+}} = scf.for {{.*}} iter_args
 // CHECK: memref.load %arg0
 // CHECK: vector.load %arg1
@@ -15,7 +15,9 @@
 // CHECK: math.fma
 // CHECK-NOT: vector.store
 // CHECK: scf.yield
-// CHECK: vector.store %[[R]]#0, %arg2
+// CHECK: %[[OLD:.*]] = vector.load %arg2
+// CHECK: %[[NEW:.*]] = arith.addf %[[OLD]], %[[R]]#0
+// CHECK: vector.store %[[NEW]], %arg2
 // CHECK-NOT: linalg.generic
 func.func @contraction(%a: memref<64x64xf32>, %b: memref<64x128xf32>, %c: memref<64x128xf32>) {
   linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
@@ -295,6 +297,65 @@ func.func @multiples(%q: memref<64x16xf32>, %keys: memref<64x64xf32>, %s: memref
       ins(%p, %k : memref<?x16xf32, strided<[16, 1]>>, memref<?x?xf32, strided<[64, 1]>>) outs(%r : memref<?x16xf32, strided<[16, 1]>>) {
   ^bb0(%u: f32, %v: f32, %w: f32):
     %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
+// Decoding: keys come from memory and go. Each vector is loaded right before its first use, and what is 8 and 4 KB
+// further on asked for; requests stay where they are. The lanes of all sums of the tile are combined together.
+// CHECK-LABEL: func.func @read_ahead
+// CHECK:       scf.for
+// CHECK:         scf.for
+// CHECK:           %[[KEY:.*]] = vector.load %arg1[%[[N:.*]], %[[D:.*]]] : memref<256x128xf32>, vector<16xf32>
+// CHECK-NEXT:      %[[FAR:.*]] = arith.addi %[[N]], %c16
+// CHECK-NEXT:      memref.prefetch %arg1[%[[FAR]], %[[D]]], read, locality<3>, data : memref<256x128xf32>
+// CHECK-NEXT:      %[[NEAR:.*]] = arith.addi %[[N]], %c8
+// CHECK-NEXT:      memref.prefetch %arg1[%[[NEAR]], %[[D]]], read, locality<3>, data : memref<256x128xf32>
+// CHECK-NEXT:      llvm.inline_asm has_side_effects "", "~{memory}"
+// CHECK-NEXT:      math.fma %{{.*}}, %[[KEY]],
+// CHECK:         scf.yield
+// CHECK-COUNT-30: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
+// CHECK-NOT:     vector.shuffle
+// CHECK:         %[[HEAD:.*]] = vector.extract_strided_slice %{{.*}} {offsets = [0], sizes = [4], strides = [1]} : vector<16xf32> to vector<4xf32>
+// CHECK:         vector.store %{{.*}}, %arg2[%c0, %{{.*}}] : memref<4x256xf32>, vector<4xf32>
+func.func @read_ahead(%q: memref<4x128xf32>, %keys: memref<256x128xf32>, %x: memref<4x256xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<4x128xf32>, memref<256x128xf32>) outs(%x : memref<4x256xf32>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
+// Two vectors of f16 are a line, which is asked for once at each distance: 4 keys, 2 vectors of each.
+// CHECK-LABEL: func.func @lines_of_f16
+// CHECK:       scf.for
+// CHECK:         scf.for
+// CHECK-COUNT-8:   memref.prefetch
+// CHECK-NOT:       memref.prefetch
+// CHECK:         scf.yield
+func.func @lines_of_f16(%q: memref<4x64xf32>, %keys: memref<256x64xf16>, %x: memref<4x256xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<4x64xf32>, memref<256x64xf16>) outs(%x : memref<4x256xf32>) {
+  ^bb0(%u: f32, %v: f16, %w: f32):
+    %e = arith.extf %v : f16 to f32
+    %0 = arith.mulf %u, %e : f32
     %1 = arith.addf %w, %0 : f32
     linalg.yield %1 : f32
   }

@@ -50,7 +50,7 @@ class Accumulators:
     def key(self, out: Operand, point: Offsets) -> Key:
         """The accumulator that a point of the register tile adds to."""
         chain = sum(point[d] for d in range(self.op.n_loops) if not self.op.is_parallel(d)) % self._chains(out)
-        return out.number, (*(point[d] for d in self._loops(out)), chain)
+        return out.number, (*(point[d] % self._count(d) for d in self._loops(out)), chain)
 
     def is_vector(self, out: Operand) -> bool:
         return self.v != NO_LOOP and (self.is_split or self.v in out.loops)
@@ -78,12 +78,13 @@ class Accumulators:
         values = dict(zip(self.keys(), final, strict=True))
         for out in self.outputs:
             run = self._run(out) if self.is_split and out.number not in self.updates else None
-            for offsets in self.tile.offsets(sorted(out.loops)):
-                at = self.tile.at(out.loops, offsets)
-                if run is None:
+            all_at = [self.tile.at(out.loops, offsets) for offsets in self.tile.offsets(sorted(out.loops))]
+            if run is None:
+                for at in all_at:
+                    offsets = tuple(at[d] for d in sorted(out.loops))
                     self.access.store(out, self._total(out, offsets, self._parts(out, at, values)), at)
-                elif at[run] == 0:
-                    self._store_run(out, run, at, values)
+            else:
+                self._store_runs(out, run, [at for at in all_at if at[run] == 0], values)
 
     def _total(self, out: Operand, offsets: Offsets, parts: list[ir.Value]) -> ir.Value:
         if self.is_split:
@@ -111,7 +112,7 @@ class Accumulators:
         if d != self.v or self.op.is_parallel(d):
             return self.tile.count(d)
         # Partial results along the lanes: as many as full tiles have, also in the loop over the rest.
-        size, count = self.op.sizes[d], self.schedule.unroll.get(d, 1)
+        size, count = self.op.sizes[d], self.schedule.chains
         return max(1, min(count, size // self.lanes)) if size is not None else count
 
     def _loops(self, out: Operand) -> list[int]:
@@ -128,7 +129,7 @@ class Accumulators:
 
     def _is_late(self, out: Operand) -> bool:
         """True if what was accumulated before is added after the sum: a sum of sums rounds less than one long chain."""
-        return out.number in self.updates and out.number in self.combiners and not self.is_split
+        return out.number not in self.constants and out.number in self.combiners and not self.is_split
 
     def _initial(self, out: Operand, at: dict[int, int]) -> ir.Value:
         if out.number in self.updates:
@@ -165,21 +166,37 @@ class Accumulators:
         count = self.tile.count(loop)
         return loop if 2 <= count <= self.lanes and count & (count - 1) == 0 else None
 
-    def _store_run(self, out: Operand, run: int, first: dict[int, int], values: dict[Key, ir.Value]) -> None:
-        """Combines the lanes of neighbouring elements together, so that they come out as one vector."""
-        how, element = self.combiners[out.number], register_type(out.element)
+    def _store_runs(self, out: Operand, run: int, firsts: list[dict[int, int]], values: dict[Key, ir.Value]) -> None:
+        """Combines the lanes of many elements together: neighbours, of which `firsts` are the first ones, come out as
+        one vector, as many runs of them at once as there are lanes for."""
+        how = self.combiners[out.number]
+        combine = functools.partial(_pairwise, how)
         count = self.tile.count(run)
-        rows = []
-        for i in range(count):
-            parts = self._parts(out, first | {run: i}, values)
-            rows.append(functools.reduce(functools.partial(_pairwise, how), parts))
-        total = sum_of_lanes(rows, functools.partial(_pairwise, how))
-        if out.number in self.constants:
-            kind = ir.VectorType.get([count], element)
-            initial = vector.BroadcastOp(kind, build.constant(element, self.constants[out.number])).result
-        else:
-            initial = self.access.load_run(out, first, count)
-        self.access.store_run(out, _exact(how, initial, total), first)
+        while firsts:
+            runs = 1 << (min(len(firsts), self.lanes // count).bit_length() - 1)
+            rows = [
+                functools.reduce(combine, self._parts(out, first | {run: i}, values))
+                for first in firsts[:runs]
+                for i in range(count)
+            ]
+            totals = sum_of_lanes(rows, combine)
+            for number, first in enumerate(firsts[:runs]):
+                total = totals
+                if runs > 1:
+                    kind = ir.VectorType.get([count], totals.type.element_type)
+                    total = vector.extract_strided_slice(kind, totals, [number * count], [count], [1])
+                if self.constants.get(out.number) != how.neutral:
+                    total = _exact(how, self._run_before(out, first, count), total)
+                self.access.store_run(out, total, first)
+            firsts = firsts[runs:]
+
+    def _run_before(self, out: Operand, first: dict[int, int], count: int) -> ir.Value:
+        """What neighbouring elements start from."""
+        if out.number not in self.constants:
+            return self.access.load_run(out, first, count)
+        element = register_type(out.element)
+        constant = build.constant(element, self.constants[out.number])
+        return vector.BroadcastOp(ir.VectorType.get([count], element), constant).result
 
     def _combine(self, how: Combiner, parts: list[ir.Value]) -> ir.Value:
         """The partial results in all lanes of all parts, as a scalar."""

@@ -22,7 +22,7 @@ from .places import is_multiple, size_of
 from .prefetch import Stream
 from .register_tile import Key, Offsets, RegisterTile
 from .schedule import Schedule
-from .structured import Structured
+from .structured import Operand, Structured
 
 
 class Emitter:
@@ -136,8 +136,12 @@ class Emitter:
             if not operand.is_read or (operand.is_output and self.op.is_accumulator(operand)):
                 continue
             loops = [loop for loop in self.schedule.order if loop in operand.loops]
-            if (loops[-1] if loops else None) == d:
+            if (loops[-1] if loops else None) == d and not self._is_late(operand):
                 self.loaded |= self.access.load_all(operand)
+
+    def _is_late(self, operand: Operand) -> bool:
+        """True for what is read ahead: each vector is loaded right before its first use, and later ones asked for."""
+        return operand.number in self.access.ahead and self.schedule.order[-1] in operand.loops
 
     # --- the body
 
@@ -153,7 +157,10 @@ class Emitter:
                 if operand.is_output and self.op.is_accumulator(operand):
                     inputs[operand.number] = current[self.accumulators.key(operand, point)]
                 else:
-                    inputs[operand.number] = self.loaded[operand.number, tuple(point[d] for d in sorted(operand.loops))]
+                    key = operand.number, tuple(point[d] for d in sorted(operand.loops))
+                    if key not in self.loaded:
+                        self.loaded[key] = self.access.load(operand, self.tile.at(operand.loops, key[1]))
+                    inputs[operand.number] = self.loaded[key]
             results = self.evaluator.evaluate(inputs, point, self._index)
             for out, value in zip(self.op.outputs, results, strict=True):
                 if self.op.is_accumulator(out):

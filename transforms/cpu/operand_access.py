@@ -5,11 +5,12 @@ a square that is transposed in registers; what the lanes do not index is a scala
 """
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, memref, vector
+from ...dialects.mlir import arith, ir, llvm, memref, vector
 from .body import BodyEvaluator
 from .read_ahead import L1, rows_ahead
 from .register_tile import Key, RegisterTile
-from .schedule import Schedule
+from .schedule import LINE, Schedule
+from .scratch import element_bytes
 from .shuffles import transpose
 from .structured import NO_LOOP, Operand, Structured
 
@@ -120,13 +121,17 @@ class OperandAccess:
         return found
 
     def _ask_ahead(self, operand: Operand, at: dict[int, int]) -> None:
-        """Asks for what a streamed operand is read at later; where that is past its end it does no harm."""
-        found = self.ahead.get(operand.number)
-        if found is not None:
-            position, rows = found
-            subscripts = self.tile.subscripts(operand, at)
-            subscripts[position] = arith.addi(subscripts[position], build.index(rows))
+        """Asks for the lines that a streamed operand is read at later; where that is past its end it does no harm."""
+        ahead = self.ahead.get(operand.number)
+        if ahead is None or at[self.v] % max(1, LINE // (self.lanes * (element_bytes(operand.element) or LINE))):
+            return  # a line that was asked for with the vector before
+        subscripts = self.tile.subscripts(operand, at)
+        here = subscripts[ahead.position]
+        for rows in ahead.rows:
+            subscripts[ahead.position] = arith.addi(here, build.index(rows))
             memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L1, True)
+        # Neither loads nor requests pass this: LLVM would put the requests of a whole loop side by side.
+        llvm.inline_asm(None, [], "", "~{memory}", has_side_effects=True)
 
     def _all(self) -> ir.Value:
         mask = self.tile.mask

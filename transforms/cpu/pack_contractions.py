@@ -10,7 +10,7 @@ from ...dialects.mlir import ir, memref
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
-from .schedule import LIKELY_SIZE, ROWS_TO_PACK, Schedule, choose, reuse, size_of
+from .schedule import LIKELY_SIZE, Schedule, choose, pays_to_copy, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
@@ -154,15 +154,18 @@ class PackContractions(Pass):
 
 
 def _copying(op: Structured, schedule: Schedule) -> Operand | None:
-    """The operand whose elements are broadcast, if it is narrow: it is converted once instead of in every use.
+    """The operand to be copied, if it is narrow: it is converted once instead of in every use. One whose elements are
+    broadcast, or, where lanes run along the sum, one that is read along them.
 
     Rows that fall on few sets of the L1 cache alone are no reason: to fetch their lines again from L2 is faster.
     """
     v = schedule.vector_loop
-    if len(op.outputs) != 1 or v == NO_LOOP or not op.is_parallel(v):
+    if len(op.outputs) != 1 or v == NO_LOOP:
         return None
     for operand in op.operands:
-        if operand.is_output or operand.is_scalar or v in operand.loops or reuse(op, operand) < ROWS_TO_PACK:
+        if operand.is_output or operand.is_scalar or not pays_to_copy(op, operand):
+            continue
+        if op.is_parallel(v) == (v in operand.loops):
             continue
         dims = [d for d in operand.dims if d != NO_LOOP]
         summed = [d for d in dims if not op.is_parallel(d)]
@@ -201,7 +204,7 @@ def _packing(op: Structured, schedule: Schedule) -> Operand | None:
         return None
     packed = along[0]
     summed = [d for d in packed.dims if d != NO_LOOP and not op.is_parallel(d)]
-    if reuse(op, packed) < ROWS_TO_PACK or not summed:
+    if not pays_to_copy(op, packed) or not summed:
         return None
     if not _are_told(op, packed, packed.loops - {v, _deepest(op, summed)}):
         return None

@@ -13,7 +13,7 @@ from .matrix_unit import MATRIX_OPTION, Product, matrix_unit, product_of
 from .pair_panels import SharedPanels, Source, pack_here, part_of_panel
 from .pair_producers import find_producer, rows_of_pairs, write_pairs
 from .places import hoisted, is_multiple, size_of, source_of
-from .schedule import ROWS_TO_PACK, reuse
+from .schedule import pays_to_copy
 from .scratch import ALIGNMENT, FRAMES
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .tile_panels import Extent, tiles_of
@@ -124,7 +124,7 @@ class _Pairing:
             raise Unsupported("a factor whose rows are not contiguous")
         if self._is_in_place(operand):
             return
-        if reuse(self.op, operand) < ROWS_TO_PACK:
+        if not pays_to_copy(self.op, operand):
             if operand.dims[-1] != self.lanes or (self.op.sizes[self.k] or 1) % 2:
                 raise Unsupported("a factor that would have to be copied for few uses")
             self.joined.append(operand.number)
@@ -154,7 +154,7 @@ class _Pairing:
         kind = operand.value.type
         pitches = [s for d, s in enumerate(operand.strides[:-1]) if kind.is_dynamic_dim(d) or kind.get_dim_size(d) > 1]
         is_far = any(s < 0 or s >= SPREAD * kind.get_dim_size(kind.rank - 1) for s in pitches)
-        return is_far and reuse(self.op, operand) >= ROWS_TO_PACK
+        return is_far and pays_to_copy(self.op, operand)
 
     def _bounds(self, operand: Operand) -> list[int | None]:
         """The largest size of each dimension."""
@@ -171,7 +171,7 @@ class _Pairing:
         """The operand as words, and the loops of its dimensions."""
         dims = list(operand.dims)
         is_lanes = self.lanes in operand.loops and dims[-1] == self.k
-        if is_lanes and reuse(self.op, operand) >= ROWS_TO_PACK:
+        if is_lanes and pays_to_copy(self.op, operand):
             return self._transposed(operand)
         return [self._paired(operand)], dims
 

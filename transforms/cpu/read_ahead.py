@@ -2,23 +2,36 @@
 
 A contraction that uses each element of an operand a few times only (decoding: one query, or the queries of a group of
 heads) runs at the speed of memory, if enough of it is under way at any time. What the processor fetches ahead by itself
-stops at the end of a page and while sums are finished; ``memref.prefetch`` fills these gaps.
+stops at the end of a page, and multiply-adds that wait for data fill its queues long before enough loads are in them.
+``memref.prefetch`` fills these gaps. It is dropped where it comes too fast or where too many lines are under way (here
+20 in a row, and 110): requests stand next to the loads, one after the other, and each line is asked for twice.
 """
 
 from __future__ import annotations
 
-from ...dialects.mlir import ir
-from .schedule import LIKELY_SIZE, ROWS_TO_PACK, reuse
+import math
+from dataclasses import dataclass
+
+from .schedule import LIKELY_SIZE, pays_to_copy
+from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
 L1 = 3  # "locality" of memref.prefetch, which becomes prefetcht0: what is asked for is used once, and soon
-AHEAD = 12 << 10  # bytes: what arrives within the latency of memory, several times over
+AHEAD = (8 << 10, 4 << 10)  # bytes: the second time for what was dropped the first time
 SHORT = 16  # rows: what is shorter is over before it pays
 
 
-def rows_ahead(op: Structured, operand: Operand) -> tuple[int, int] | None:
-    """For a streamed operand: the position of the dimension along which it is read ahead, and by how many elements."""
-    if operand.is_output or operand.is_scalar or reuse(op, operand) >= ROWS_TO_PACK:
+@dataclass(frozen=True)
+class Ahead:
+    """How far ahead of its use an operand is asked for: `rows`, each for one request, along dimension `position`."""
+
+    position: int
+    rows: tuple[int, ...]
+
+
+def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
+    """How a streamed operand is read ahead; None for others."""
+    if operand.is_output or operand.is_scalar or pays_to_copy(op, operand):
         return None
     if not operand.dims or all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
         return None
@@ -28,9 +41,11 @@ def rows_ahead(op: Structured, operand: Operand) -> tuple[int, int] | None:
     wide = [i for i, d in enumerate(operand.dims) if d != NO_LOOP and (op.sizes[d] or LIKELY_SIZE) >= SHORT]
     if len(wide) < 2:
         return None
-    position = wide[0]
-    pitch = operand.strides[position]
-    if pitch < 0:  # dynamic
-        pitch = op.sizes[operand.dims[-1]] or LIKELY_SIZE
-    width = operand.element.width if isinstance(operand.element, ir.FloatType | ir.IntegerType) else 64
-    return position, max(1, min(2 * SHORT, AHEAD // max(1, pitch * width // 8)))
+    row = row_bytes(op, operand, wide[0])
+    return Ahead(wide[0], tuple(max(1, distance // row) for distance in AHEAD))
+
+
+def row_bytes(op: Structured, operand: Operand, position: int) -> int:
+    """What is read of an operand for each step along the dimension at `position`."""
+    inner = math.prod(op.sizes[d] or LIKELY_SIZE for d in operand.dims[position + 1 :] if d != NO_LOOP)
+    return inner * (element_bytes(operand.element) or 8)

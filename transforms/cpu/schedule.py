@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from .combiners import combiner
+from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
 ROWS_TO_PACK = 16  # uses of an element from which on it pays to copy it to where it is contiguous
+JOINED_ROWS_TO_PACK = 64  # the same, by several loops
 CHAINS = 4  # latency of an addition or a maximum
+LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
 
 
@@ -27,7 +30,7 @@ class Schedule:
 
     `transposed` is a loop unrolled by `lanes`: operands that are contiguous along it, and not along `vector_loop`, are
     read as square blocks and transposed in registers. `chains` partial results of each accumulator are computed in turn
-    where a reduction loop is unrolled: an operation need not wait for the one before.
+    where a reduction loop, that of the lanes too, is unrolled: an operation need not wait for the one before.
     """
 
     vector_loop: int  # NO_LOOP: scalars only
@@ -82,7 +85,7 @@ def choose(op: Structured, target: Target) -> Schedule:
             order += [d for d in reductions if d != across] + [across]
             return Schedule(vector, lanes, tuple(order), {across: lanes}, across, CHAINS)
         if reuse is None:
-            unroll[vector] = min(4, vectors)
+            unroll[vector] = min(target.registers // 4, vectors)
             if not any(inner.name.startswith("math.") for inner in op.body_ops):
                 unroll[reductions[-1]], chains = 2, 2
         else:
@@ -92,8 +95,10 @@ def choose(op: Structured, target: Target) -> Schedule:
             unroll[reductions[-1]] = STEPS
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
-        unroll = _dot_tile(op, parallel, target.registers // 2) or {vector: min(4, vectors)}
-        inner = list(unroll) if vector not in unroll else []
+        unroll = _dot_tile(op, parallel, target.registers // 2)
+        inner = list(unroll)
+        chains = 1 if unroll else min(CHAINS, vectors)
+        unroll[vector] = max(chains, _vectors_of_a_line(op, vector, lanes))
         order = [d for d in parallel if d not in inner] + inner + [d for d in reductions if d != vector] + [vector]
     else:
         across = _transposed_loop(op, vector, lanes)
@@ -123,7 +128,7 @@ def _vector_loop(op: Structured) -> int:
             if kind == "strided" and operand.is_output:
                 cost += 20
             elif kind == "strided":
-                cost += 0.5 if reuse(op, operand) >= ROWS_TO_PACK else 4  # it will be packed
+                cost += 0.5 if pays_to_copy(op, operand) else 4  # it will be packed
             elif kind == "none" and operand.is_output:  # a horizontal reduction, once per element
                 cost += 1
         cost += 8 / size + (0 if size >= 4 else 2) - 0.001 * loop
@@ -132,15 +137,13 @@ def _vector_loop(op: Structured) -> int:
     return best
 
 
-def reuse(op: Structured, operand: Operand) -> int:
-    """How often a contraction reads an element of this input: the iterations of the parallel loops that it lacks."""
+def pays_to_copy(op: Structured, operand: Operand) -> bool:
+    """True if a contraction reads each element of this input often: in one loop, which may be that of the lanes, or in
+    several, such as the heads of a group and a few queries of each."""
     if all(op.is_parallel(d) for d in range(op.n_loops)):
-        return 1
-    times = 1
-    for d in range(op.n_loops):
-        if op.is_parallel(d) and d not in operand.loops:
-            times *= size_of(op, d)
-    return times
+        return False
+    uses = [size_of(op, d) for d in range(op.n_loops) if op.is_parallel(d) and d not in operand.loops]
+    return max(uses, default=1) >= ROWS_TO_PACK or math.prod(uses) >= JOINED_ROWS_TO_PACK
 
 
 def _can_be_lanes(op: Structured, loop: int) -> bool:
@@ -189,10 +192,17 @@ def _dot_tile(op: Structured, parallel: list[int], accumulators: int) -> dict[in
     return {run: 1 << (count.bit_length() - 1), **unroll}
 
 
+def _vectors_of_a_line(op: Structured, loop: int, lanes: int) -> int:
+    """How many vectors of the narrowest input along `loop` fill a line of the cache; 1 if they do not fill the loop."""
+    widths = [element_bytes(o.element) or LINE for o in op.operands if not o.is_output and loop in o.loops]
+    count = max(1, LINE // (lanes * min(widths, default=LINE)))
+    return count if (op.sizes[loop] or 1) % (lanes * count) == 0 else 1
+
+
 def _register_tile(vectors: int, size: int | None, rows: int, budget: int) -> tuple[int, int]:
     """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible."""
     best, best_score = (1, 1), 0.0
-    for nv in range(1, min(4, vectors) + 1):
+    for nv in range(1, min(5, vectors) + 1):
         for mr in range(1, min(8 if nv > 1 else 16, rows) + 1):
             if nv * mr + nv + 1 > budget + 4 or nv * mr > budget:
                 continue

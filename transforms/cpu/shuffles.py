@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from ...dialects.mlir import ir, vector
 
+SEGMENT_BITS = 128  # within which lanes move by one cheap instruction
+
 
 def transpose(rows: list[ir.Value]) -> list[ir.Value]:
     """The columns of a square of vectors: in stage d, blocks of d × d off the diagonal change places."""
@@ -25,20 +27,38 @@ def transpose(rows: list[ir.Value]) -> list[ir.Value]:
 def sum_of_lanes(rows: list[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
     """A vector whose lane i is `combine` over all lanes of row i; their number is a power of 2, up to that of lanes.
 
-    Each step halves how many lanes are left of a row: two vectors become one, in the end one becomes a shorter one.
+    Each step makes one vector of two: neighbours of each are combined, first within segments of 128 bits, in which
+    shuffles are cheap, then neighbouring segments. What is left of fewer rows are sums of one vector with itself.
     """
-    lanes = width = rows[0].type.shape[0]  # `width`: lanes of one row in a vector
+    n = rows[0].type.shape[0]
+    segment = min(n, max(1, SEGMENT_BITS // rows[0].type.element_type.width))
 
-    def halves(a: ir.Value, b: ir.Value, size: int) -> ir.Value:
-        low = [i for i in range(size) if i % width < width // 2]
-        high = [i + width // 2 for i in low]
-        return combine(vector.ShuffleOp(a, b, low).result, vector.ShuffleOp(a, b, high).result)
+    def halved(a: ir.Value, b: ir.Value, run: int, within: int) -> ir.Value:
+        """`combine` of the even and the odd runs of lanes, of `a` and then `b` in each stretch of `within` lanes."""
+        size = a.type.shape[0]
+        parts = [0] if a == b else [0, size]
+        lanes = [
+            part + start + lane
+            for start in range(0, size, within)
+            for part in parts
+            for lane in range(within)
+            if lane // run % 2 == 0
+        ]
+        even, odd = (vector.ShuffleOp(a, b, [lane + move for lane in lanes]).result for move in (0, run))
+        return combine(even, odd)
 
+    left = segment  # lanes of a row in a segment
+    while left > 1 and len(rows) > 1:
+        rows = [halved(a, b, 1, segment) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+        left //= 2
+    groups = 1
     while len(rows) > 1:
-        rows = [halves(a, b, 2 * lanes) for a, b in zip(rows[::2], rows[1::2], strict=True)]
-        width //= 2
+        rows = [halved(a, b, segment, n) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+        groups *= 2
     (found,) = rows
-    while width > 1:
-        found = halves(found, found, found.type.shape[0])
-        width //= 2
+    while (size := found.type.shape[0]) > groups * segment:
+        found = halved(found, found, size // 2 if groups == 1 else segment, size)
+    while left > 1:
+        found = halved(found, found, 1, found.type.shape[0])
+        left //= 2
     return found
