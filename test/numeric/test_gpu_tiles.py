@@ -163,3 +163,17 @@ def test_little_growth_rescales_nothing():
     graph = Attention(batch=1, heads=1, queries=128, keys=1024, head_size=64, element="f16")
     run(graph, graph.inputs("uniform", 0), keep_maximum=False)
     assert Block.rescaled and not any(Block.rescaled)
+
+
+@pytest.mark.parametrize("level", [-50.0, 50.0])
+@pytest.mark.parametrize("case", ["causal", "d 256, causal", "window"])
+def test_scores_far_from_0(case, level):
+    """Rows without keys in the first tile have no maximum of their own there: a wrong one would lose all of them."""
+    graph = Attention(
+        **{"batch": 1, "heads": 1, "queries": 256, "keys": 256, "head_size": 64, "element": "f16", **CASES[case]}
+    )
+    inputs = [x.copy() for x in graph.inputs("normal", 0)]
+    inputs[0][..., 0], inputs[1][..., 0] = 1.0, level / graph.factor
+    found = run(graph, inputs)
+    expected, _ = graph.reference(inputs)
+    assert np.linalg.norm(found - expected) <= 3e-3 * np.linalg.norm(expected)
