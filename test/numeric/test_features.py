@@ -145,3 +145,14 @@ def test_instruction_sets(kind, vector_bytes):
     results = kernel(*inputs)
     results = results if isinstance(results, tuple) else (results,)
     assert max(errors(graph, results, inputs)) < TOLERANCES[graph.element]
+
+
+# What a drawn combination has found once, with this CPU's instructions: wrong results, or IR that was not valid.
+FOUND = [
+    {"element": "bf16", "queries": 128, "keys": 128, "head_size": 1},  # the place of V's tile, before it was computed
+]
+
+
+@pytest.mark.parametrize("kind", FOUND, ids=str)
+def test_combinations_that_were_found(kind):
+    check(Attention(**kind), (None,) * 5, 0)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref
+from ..graph import ancestor_in
 from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
 from .initial_values import origin_of
@@ -32,14 +33,15 @@ TURNS = 2  # iterations that it takes to bring in what comes once in a task
 
 @dataclass(frozen=True)
 class Stream:
-    """A tile of `rows` × `columns` elements of `source`, which starts at `offsets` in the next iteration.
+    """A tile of `rows` × `columns` elements of `source`, which starts at `offsets` in this iteration.
 
     Of the rows of what comes once in a task, iterations of `loop` take turns.
     """
 
     source: ir.Value
     offsets: tuple[ir.Value | int, ...]
-    moves: int  # the dimension along which the tile moves on, by `step`
+    moves: int  # the dimension along which the tile moves on, by `step`, from a `unit`-th of its offset
+    unit: int
     step: int
     along: int  # the dimension of the rows
     rows: int
@@ -55,6 +57,8 @@ class Stream:
         per_line = LINE // (element_bytes(self.source.type.element_type) or 1)
         rank = len(self.offsets)
         at = [build.index(x) if isinstance(x, int) else x for x in self.offsets]
+        if self.unit > 1:
+            at[self.moves] = arith.divui(at[self.moves], build.index(self.unit))
         at[self.moves] = arith.addi(at[self.moves], build.index(self.step))
         row, column = at[self.along], at[rank - 1]
         if self.loop is not None:
@@ -82,11 +86,11 @@ def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:
                 readers = [use.owner.operation for use in part.results[0].uses]
                 own = next((o for o in contractions if o in readers), None)
                 for reader in [own] if own is not None else _first_ones(contractions, part):
-                    _add(found.setdefault(reader, []), stream)
+                    _add(found, reader, stream)
         task = loop.parent.operation
         for reader in _first_of_blocks(contractions) if task.name == "scf.parallel" else []:
             for stream in _of_task(task):
-                _add(found.setdefault(reader, []), dataclasses.replace(stream, loop=loop))
+                _add(found, reader, dataclasses.replace(stream, loop=loop))
     return found
 
 
@@ -133,13 +137,23 @@ def _first_of_blocks(contractions: list[ir.Operation]) -> list[ir.Operation]:
     return firsts
 
 
-def _add(streams: list[Stream], new: Stream) -> None:
-    """Of tiles that start in one place the largest is enough."""
+def _add(found: dict[ir.Operation, list[Stream]], reader: ir.Operation, new: Stream) -> None:
+    """Of tiles that start in one place the largest is enough. What the reader comes before the place of is left out."""
+    if not all(isinstance(x, int) or _is_there(x, reader) for x in new.offsets):
+        return
+    streams = found.setdefault(reader, [])
     for i, old in enumerate(streams):
         if (old.source, old.offsets) == (new.source, new.offsets):
             streams[i] = max(old, new, key=lambda s: s.rows * s.columns)
             return
     streams.append(new)
+
+
+def _is_there(value: ir.Value, reader: ir.Operation) -> bool:
+    """Whether a value of a block around `reader` has been computed by then."""
+    made = defining_op(value)
+    top = None if made is None else ancestor_in(reader, made.block)
+    return made is None or (top is not None and made.is_before_in_block(top))
 
 
 def _loop_of(op: ir.Operation) -> ir.Operation:
@@ -176,7 +190,9 @@ def _moving(part: ir.Operation, variable: ir.Value, step: int, frame: ir.Operati
     if len(rows) > 1 or not outer or source.type.get_strides_and_offset()[0][-1] != 1:
         return None
     along = rows[0] if rows else len(outer) - 1
-    return Stream(source, tuple(offsets), moving[0], step // units[moving[0]], along, outer[along], columns)
+    offsets[moving[0]] = variable  # what a part of it is, is computed next to the part
+    unit = units[moving[0]]
+    return Stream(source, tuple(offsets), moving[0], unit, step // unit, along, outer[along], columns)
 
 
 def _unit(offset: ir.Value | int, variable: ir.Value) -> int:
