@@ -11,7 +11,7 @@ from ..attention import is_contraction
 from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from .axes import COLUMN, ROW, Axes, ops_of
-from .registers import consumer_registers
+from .registers import consumer_registers, matmul_registers
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
 OTHER_REGISTERS = 40
@@ -64,9 +64,7 @@ def _is_crowded(kernel: ir.Operation) -> bool:
 def _fits(matmul: ir.Operation) -> bool:
     """Whether a thread's registers hold what this matmul and others in its loop work on, their left operands too."""
     warpgroups = -(-matmul.results[0].type.shape[0] // 64)
-    taken = OTHER_REGISTERS
-    for op in filter(is_contraction, ops_of(matmul.block)):
-        taken += op.results[0].type.shape[1] // 2 + op.operands[0].type.shape[1] // 4
+    taken = matmul_registers(filter(is_contraction, ops_of(matmul.block))) + OTHER_REGISTERS
     return taken <= consumer_registers(warpgroups)
 
 

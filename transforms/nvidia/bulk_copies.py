@@ -79,7 +79,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         and has_dense_rows(memory.type)
         and shape[-1] != DYNAMIC
         and shape[-1] * byte_width(kind.element_type) % 16 == 0
-        and (kind.element_type.width == 16 or _is_read_by_threads(load))
+        and (kind.element_type.width == 16 or is_read_by_threads(load))
         and byte_width(kind.element_type) <= 4
         and kind.rank == 2
         and rank - 1 in dims
@@ -99,7 +99,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
     return BulkCopy(memory, tuple(dims), kind, tuple(ends))
 
 
-def _is_read_by_threads(load: ir.Operation) -> bool:
+def is_read_by_threads(load: ir.Operation) -> bool:
     """Whether a tile in shared memory goes to registers, element by element, and to no matmul."""
     users = [use.owner.operation for use in load.results[0].uses]
     return all(o.name == "tile.convert_layout" and layout_of(o.results[0].type) == "fragment" for o in users)

@@ -15,15 +15,11 @@ And a maximum that is −inf all the same, by a mask from memory, is taken as 0.
 from __future__ import annotations
 
 from ...dialects import build
-from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import iterator_types
-from ..attention import is_contraction
 from ..rewriting import defining_op, ops_in
 from .axes import ops_of
 from .copying import Values, copy_op
-
-MINUS_INF = float("-inf")
+from .masking import is_elementwise, masks, unmasked, yielded
 
 
 def unmask(maxima: ir.Operation) -> None:
@@ -42,7 +38,7 @@ def shift(update: ir.Operation, number: int, by: float) -> None:
     terminator = ops_of(update.regions[0].blocks[0])[-1]
     value = terminator.operands[number]
     with ir.InsertionPoint(terminator), update.location:
-        zero, lowest = (build.constant(value.type, x) for x in (0.0, MINUS_INF))
+        zero, lowest = (build.constant(value.type, x) for x in (0.0, float("-inf")))
         finite = arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, value, lowest), zero, value)
         terminator.operands[number] = arith.addf(finite, build.constant(value.type, by)) if by else finite
 
@@ -56,9 +52,9 @@ def _unmasked(value: ir.Value) -> ir.Value:
         number = list(op.results).index(value)
         masked, plain = (ops_of(region.blocks[0])[-1].operands[number] for region in op.regions)
         mask = defining_op(masked)
-        is_mask = mask is not None and _is_elementwise(mask) and mask.operands[0] == plain and _strips_to_input(mask)
+        is_mask = mask is not None and is_elementwise(mask) and mask.operands[0] == plain and _strips_to_input(mask)
         return _unmasked(plain) if is_mask else value
-    if not _is_elementwise(op):
+    if not is_elementwise(op):
         return value
     source = _unmasked(op.operands[0])
     if source == op.operands[0] and not _masks(op):
@@ -76,38 +72,14 @@ def _unmasked(value: ir.Value) -> ir.Value:
     return copy.results[0]
 
 
-def _is_elementwise(op: ir.Operation) -> bool:
-    return (
-        op.name == "linalg.generic"
-        and not is_contraction(op)
-        and len(op.results) == 1
-        and set(iterator_types(op)) == {"parallel"}
-        and op.operands[0].type == op.results[0].type
-    )
-
-
 def _masks(op: ir.Operation) -> list[ir.Operation]:
-    """The ops select(c, −inf, x), one on the result of the other, that make the element; those whose c depends on the
-    row."""
-    found, value = [], ops_of(op.regions[0].blocks[0])[-1].operands[0]
-    while (select := defining_op(value)) is not None and select.name == "arith.select":
-        if constant_value(select.operands[1]) != MINUS_INF:
-            break
-        if _depends_on_row(select.operands[0]):
-            found.append(select)
-        value = select.operands[2]
-    return found
+    """Those that depend on the row."""
+    return [select for select in masks(yielded(op)) if _depends_on_row(select.operands[0])]
 
 
 def _strips_to_input(op: ir.Operation) -> bool:
     """Whether `op` is nothing but masks that depend on the row."""
-    block = op.regions[0].blocks[0]
-    value = ops_of(block)[-1].operands[0]
-    for mask in _masks(op):
-        if value != mask.results[0]:
-            return False  # another one before it
-        value = mask.operands[2]
-    return value == block.arguments[0]
+    return _masks(op) == masks(yielded(op)) and unmasked(yielded(op)) == op.regions[0].blocks[0].arguments[0]
 
 
 def _depends_on_row(value: ir.Value) -> bool:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import indexing_maps, iterator_types
-from ..attention import is_contraction
+from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, remark
 from ..rewriting import defining_op, ops_in, single_use
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .copying import Values, copy_op, is_same, is_same_value
+from .masking import is_elementwise, masks, unmasked, yielded
 
 
 @dataclass(frozen=True)
@@ -105,21 +105,10 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
     return masks if not waiting else None
 
 
-def _is_elementwise(op: ir.Operation) -> bool:
-    return (
-        op.name == "linalg.generic"
-        and not is_contraction(op)
-        and len(op.results) == 1
-        and set(iterator_types(op)) == {"parallel"}
-        and op.operands[0].type == op.results[0].type
-        and indexing_maps(op)[0] == indexing_maps(op)[-1]
-    )
-
-
 def _is_alike(op: ir.Operation, model: ir.Operation, known: Values) -> bool:
     """Whether two element-wise ops have the same operands."""
     return (
-        _is_elementwise(model)
+        is_elementwise(model)
         and [known.get(v, v) for v in op.operands] == list(model.operands)
         and indexing_maps(op) == indexing_maps(model)
     )
@@ -127,12 +116,12 @@ def _is_alike(op: ir.Operation, model: ir.Operation, known: Values) -> bool:
 
 def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -> ir.Value | None:
     """The plain loop's value of which `op` makes some elements −inf; None if `op` does anything else."""
-    if not _is_elementwise(op):
+    if not is_elementwise(op):
         return None
     block = op.regions[0].blocks[0]
-    element, conditions = _unmasked(ops_of(block)[-1].operands[0])
+    selects, element = masks(yielded(op)), unmasked(yielded(op))
     source = block.arguments[0]
-    if not conditions or any(_depends(c, source) for c in conditions):
+    if not selects or any(_depends(select.operands[0], source) for select in selects):
         return None
     before = known.get(op.operands[0], op.operands[0])
     if element == source:
@@ -149,20 +138,7 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
 
 def _is_mask_alone(op: ir.Operation) -> bool:
     """Whether `op` makes −inf of some elements and leaves the others as they are."""
-    block = op.regions[0].blocks[0]
-    return _unmasked(ops_of(block)[-1].operands[0])[0] == block.arguments[0]
-
-
-def _unmasked(value: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-    """What `value` is where none of the conditions holds under which it is −inf."""
-    op = defining_op(value)
-    if op is None or op.name != "arith.select":
-        return value, []
-    condition, a, b = op.operands
-    if constant_value(a) != float("-inf"):
-        return value, []
-    element, conditions = _unmasked(b)
-    return element, [condition, *conditions]
+    return unmasked(yielded(op)) == op.regions[0].blocks[0].arguments[0]
 
 
 def _depends(value: ir.Value, source: ir.Value) -> bool:
@@ -224,7 +200,7 @@ class _Join:
             op = defining_op(masked)
             op.operands[0] = value
             block = op.regions[0].blocks[0]
-            element, _ = _unmasked(ops_of(block)[-1].operands[0])
+            element = unmasked(yielded(op))
             if element != block.arguments[0]:
                 element.replace_all_uses_with(block.arguments[0])
             ir.Operation.create("scf.yield", [], [masked])

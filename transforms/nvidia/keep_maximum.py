@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, linalg
-from ...dialects.tile import AnyOp, with_layout
+from ...dialects.tile import AnyOp
 from ...dialects.tiling.structured import iterator_types
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, ops_in
@@ -15,7 +15,7 @@ from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .copying import Values, copy_needed, copy_op
 from .first_maximum import shift, unmask
-from .running_maximum import Update, outermost, rescaling
+from .running_maximum import Update, outermost, rescaling, rows_that, running_maxima
 
 KEPT = ("arith.constant", "gpu.block_id")
 RETRY = "tile.retry"  # of a scf.if that computes a tile again
@@ -85,43 +85,38 @@ class KeepMaximum(Pass):
 class _Plan:
     loop: ir.Operation
     update: Update
-    first: ir.Operation  # what gives the maximum of the first tile
+    first: Update  # of the first iteration
     rescale: list[ir.Operation]
     total: ir.Value  # the sum, after the loop
     element: str
 
     @staticmethod
     def of(loop: ir.Operation) -> _Plan | None:
+        update, number = next(running_maxima(loop), (None, 0))
+        if update is None:
+            return None
         body = for_body(loop)
-        yielded = list(ops_of(body)[-1].operands)
-        for number, argument in enumerate(list(body.arguments)[1:]):
-            for op in ops_of(body):
-                update = Update.of(op, argument)
-                if update is None or yielded[number] != op.results[update.maximum]:
-                    continue
-                first = defining_op(for_inits(loop)[number])
-                before = None if first is None else _first_update(first)
-                rescale = rescaling(update)
-                sums = [s for s in update.sums.values() if s in body.arguments]
-                elements = {
-                    str(o.operands[0].type.element_type)
-                    for o in ops_of(body)
-                    if o.name == "linalg.generic" and str(o.operands[0].type).endswith('"operand_a">')
-                }
-                if before is None or rescale is None or len(sums) != 1 or len(elements) != 1:
-                    return None
-                (element,) = elements
-                total = outermost(loop.results[list(body.arguments).index(sums[0]) - 1])
-                unread = not list(outermost(loop.results[number]).uses)
-                fits = unread and element in RANGES and total is not None
-                return _Plan(loop, update, before, rescale, total, element) if fits else None
-        return None
+        first = _first_update(for_inits(loop)[number])
+        rescale = rescaling(update)
+        sums = [s for s in update.sums.values() if s in body.arguments]
+        elements = {
+            str(o.operands[0].type.element_type)
+            for o in ops_of(body)
+            if o.name == "linalg.generic" and str(o.operands[0].type).endswith('"operand_a">')
+        }
+        if first is None or rescale is None or len(sums) != 1 or len(elements) != 1:
+            return None
+        (element,) = elements
+        total = outermost(loop.results[list(body.arguments).index(sums[0]) - 1])
+        unread = not list(outermost(loop.results[number]).uses)
+        return _Plan(loop, update, first, rescale, total, element) if unread and element in RANGES else None
 
 
-def _first_update(op: ir.Operation) -> ir.Operation | None:
-    """`op`, where it is the update in the first iteration, which starts with −inf."""
-    olds = [v for v in op.operands if _is_constant_tile(v, float("-inf"))]
-    return op if olds and Update.of(op, olds[0]) is not None else None
+def _first_update(maximum: ir.Value) -> Update | None:
+    """What gives the maximum of the first iteration, which starts with −inf."""
+    op = defining_op(maximum)
+    olds = [v for v in op.operands if _is_constant_tile(v, float("-inf"))] if op is not None else []
+    return Update.of(op, olds[0]) if op is not None and olds else None
 
 
 def _is_constant_tile(value: ir.Value, number: float) -> bool:
@@ -169,37 +164,29 @@ def _out_of_range(total: ir.Value, store: ir.Operation, least: ir.Value, most: f
     """For each row that is no padding, whether its sum is not between `least` and `most`."""
     view = store.opview
     valid = view.indices[view.memory.type.rank]
-    truth = ir.IntegerType.get_signless(1)
-    count = total.type.shape[0]
 
-    def check(x: ir.Value, _: ir.Value) -> ir.Value:
+    def check(x: ir.Value) -> ir.Value:
         fits = arith.andi(
             arith.cmpf(arith.CmpFPredicate.OGE, x, least),
             arith.cmpf(arith.CmpFPredicate.OLT, x, build.constant(x.type, most)),
         )
-        bad = arith.xori(fits, build.constant(truth, 1))
-        if (constant_value(valid) or 0) >= count:
+        bad = arith.xori(fits, build.constant(fits.type, 1))
+        if (constant_value(valid) or 0) >= total.type.shape[0]:
             return bad
         return arith.andi(bad, arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(0).result, valid))
 
-    kind = with_layout(ir.RankedTensorType.get([count], truth), "row")
-    empty = ir.Operation.create("tensor.empty", [kind], []).result
-    identity = build.projection(1, [0])
-    (bad,) = build.generic([total], [empty], [identity] * 2, [build.PARALLEL], check)
-    return bad
+    return rows_that(total, check)
 
 
 def _choose_first(plan: _Plan, by: float) -> None:
     """Makes the maximum of the first tile one to be kept."""
-    block = plan.first.regions[0].blocks[0]
-    old = next(v for v in plan.first.operands if _is_constant_tile(v, float("-inf")))
-    update = Update.of(plan.first, old)
-    assert update is not None, "the plan has looked at it"
-    for argument in defining_op(ops_of(block)[-1].operands[update.maximum]).operands:
-        maxima = defining_op(plan.first.operands[argument.arg_number]) if argument in block.arguments else None
+    op, number = plan.first.op, plan.first.maximum
+    block = op.regions[0].blocks[0]
+    for argument in defining_op(ops_of(block)[-1].operands[number]).operands:
+        maxima = defining_op(op.operands[argument.arg_number]) if argument in block.arguments else None
         if maxima is not None and maxima.name == "linalg.generic" and "reduction" in iterator_types(maxima):
             unmask(maxima)
-    shift(plan.first, update.maximum, by)
+    shift(op, number, by)
 
 
 def _keep(plan: _Plan) -> None:

@@ -13,6 +13,7 @@ from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .copying import copy_needed, copy_op
+from .registers import matmul_registers
 
 ASYNC = "tile.async"
 REGISTERS, OTHER_REGISTERS = 255, 60
@@ -119,11 +120,8 @@ class _Plan:
 
     @property
     def registers(self) -> int:
-        """Of a thread: fragments have a register for two columns, left operands one for four; the rest is a guess."""
-        scores = self.first.results[0].type.shape[1]
-        left = self.first.operands[0].type
-        depth = left.shape[1] if layout_of(left) == "operand_a" else 0
-        return scores // 2 + self.columns // 2 + scores // 4 + depth // 4 + OTHER_REGISTERS
+        """Of a thread: what the matmuls work on, and a guess of the rest."""
+        return matmul_registers([self.first, self.second]) + OTHER_REGISTERS
 
     def rewrite(self) -> None:
         loop = self.loop

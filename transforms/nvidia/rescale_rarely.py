@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import AnyOfWarpOp, with_layout
+from ...dialects.tile import AnyOfWarpOp
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, ops_in
 from .axes import for_body, ops_of
 from .bulk_copies import bulk_copies
 from .copying import Values, copy_op
-from .running_maximum import Update, outermost, rescaling
+from .running_maximum import Update, outermost, rescaling, rows_that, running_maxima
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,10 @@ class RescaleRarely(Pass):
 
 def _update(loop: ir.Operation) -> tuple[Update, ir.Value] | None:
     """What brings the maximum that a loop carries up to date, and the maximum before."""
-    body = for_body(loop)
-    yielded = list(ops_of(body)[-1].operands)
-    for number, argument in enumerate(list(body.arguments)[1:]):
-        for op in ops_of(body):
-            update = Update.of(op, argument)
-            if update is None or yielded[number] != op.results[update.maximum] or rescaling(update) is None:
-                continue
-            return None if list(outermost(loop.results[number]).uses) else (update, argument)
+    for update, number in running_maxima(loop):
+        if rescaling(update) is not None:
+            is_read = list(outermost(loop.results[number]).uses)
+            return None if is_read else (update, for_body(loop).arguments[1 + number])
     return None
 
 
@@ -80,7 +76,9 @@ def _only_if_changed(rescale: ir.Operation, update: Update) -> None:
     (tile,) = [v for v in list(rescale.operands)[:2] if v != factor]
     kind = rescale.results[0].type
     with ir.InsertionPoint(rescale):
-        some = AnyOfWarpOp(_changes(factor), result=ir.IntegerType.get_signless(1)).result
+        differs = arith.CmpFPredicate.UNE
+        changed = rows_that(factor, lambda x: arith.cmpf(differs, x, build.constant(x.type, 1.0)))
+        some = AnyOfWarpOp(changed, result=ir.IntegerType.get_signless(1)).result
         branch = ir.Operation.create("scf.if", [kind], [some], regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
             values: Values = {}
@@ -90,16 +88,3 @@ def _only_if_changed(rescale: ir.Operation, update: Update) -> None:
             ir.Operation.create("scf.yield", [], [tile])
     rescale.results[0].replace_all_uses_with(branch.results[0])
     rescale.erase()
-
-
-def _changes(factor: ir.Value) -> ir.Value:
-    """For each row, whether its factor is not 1."""
-    kind = factor.type
-    changed = with_layout(ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(1)), "row")
-    empty = ir.Operation.create("tensor.empty", [changed], []).result
-
-    def check(x: ir.Value, _: ir.Value) -> ir.Value:
-        return arith.cmpf(arith.CmpFPredicate.UNE, x, build.constant(x.type, 1.0))
-
-    (found,) = build.generic([factor], [empty], [build.projection(1, [0])] * 2, [build.PARALLEL], check)
-    return found

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
+from ...dialects.tile import with_layout
 from ..rewriting import defining_op
-from .axes import ops_of
-from .mask_padding import scaled
+from .axes import for_body, ops_of
+from .mask_padding import MAXIMA, scaled
 
-MAXIMA = ("arith.maxnumf", "arith.maximumf")
 EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent
 
 
@@ -67,6 +69,26 @@ class Update:
         return difference.operands[1] == new or (
             guarded is not None and guarded.name == "arith.select" and guarded.operands[2] == new
         )
+
+
+def running_maxima(loop: ir.Operation) -> Iterator[tuple[Update, int]]:
+    """What brings a maximum that a loop carries up to date, and which of the loop's results that is."""
+    body = for_body(loop)
+    yielded = list(ops_of(body)[-1].operands)
+    for number, argument in enumerate(list(body.arguments)[1:]):
+        for op in ops_of(body):
+            update = Update.of(op, argument)
+            if update is not None and yielded[number] == op.results[update.maximum]:
+                yield update, number
+
+
+def rows_that(value: ir.Value, check: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """For each row of a tile of rows what `check` says of its element, of type i1."""
+    kind = with_layout(ir.RankedTensorType.get(value.type.shape, ir.IntegerType.get_signless(1)), "row")
+    empty = ir.Operation.create("tensor.empty", [kind], []).result
+    identity = build.projection(1, [0])
+    (found,) = build.generic([value], [empty], [identity] * 2, [build.PARALLEL], lambda x, _: check(x))
+    return found
 
 
 def _is_maximum(value: ir.Value, old: ir.Value) -> bool:
