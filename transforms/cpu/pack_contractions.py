@@ -10,13 +10,12 @@ from ...dialects.mlir import ir, memref
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
-from .schedule import LIKELY_SIZE, Schedule, choose, pays_to_copy, size_of
+from .schedule import LIKELY_SIZE, LINE, Schedule, choose, pays_to_copy, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
 
 COPIED = 256  # the most rows, and columns, of a copied block
-LINE = 64  # bytes of a line of the cache
 
 
 @dataclass(frozen=True)

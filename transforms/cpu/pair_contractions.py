@@ -21,6 +21,8 @@ from .unit_dimensions import Expanded, as_part
 
 SPREAD = 4  # from one row to the next, in rows, from which on they are copied next to each other
 
+TransposedPanels = dict[tuple, ir.Value]  # in front of all loops of a task, which each of them uses
+
 
 @dataclass(frozen=True)
 class PairContractions(Pass):
@@ -47,7 +49,8 @@ class PairContractions(Pass):
     def run(self, op: ir.Operation) -> None:
         if matrix_unit(self.matrix) != "dot":
             return
-        panels, transposed = SharedPanels(), TransposedPanels()
+        panels = SharedPanels()
+        transposed: TransposedPanels = {}
         expanded: Expanded = {}
         for generic in ops_in(op, "linalg.generic"):
             product = None if generic.results else product_of(generic)
@@ -64,19 +67,6 @@ class PairContractions(Pass):
 def _is_of_bf16(generic: ir.Operation) -> bool:
     first, second, out = (v.type.element_type for v in generic.operands)
     return all(isinstance(e, ir.BF16Type) for e in (first, second)) and isinstance(out, ir.F32Type)
-
-
-class TransposedPanels:
-    """What was transposed in front of all loops of a task: it serves each of them."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[tuple, ir.Value]] = []
-
-    def find(self, key: tuple) -> ir.Value | None:
-        return next((panel for known, panel in self._known if known == key), None)
-
-    def keep(self, key: tuple, panel: ir.Value) -> None:
-        self._known.append((key, panel))
 
 
 class _Pairing:
@@ -204,7 +194,7 @@ class _Pairing:
         order = [i for i in range(len(operand.dims)) if i not in inner] + inner
         dims = [operand.dims[i] for i in order]
         key = (self.frame, *_place(operand.value), tuple(order))
-        known = self.transposed.find(key)
+        known = self.transposed.get(key)
         if known is not None:
             return [known], dims
         bounds = [bound or 1 for bound in self._bounds(operand)]
@@ -220,7 +210,7 @@ class _Pairing:
             build.generic([words], [whole], maps, [build.PARALLEL] * n, lambda x, _: x)
             place = ir.InsertionPoint.current.block
         if place != before and place.owner.operation == self.frame:
-            self.transposed.keep(key, whole)
+            self.transposed[key] = whole
         return [whole], dims
 
     def _in_frame(self, shape: list[Extent]) -> ir.Value:

@@ -109,7 +109,7 @@ class SharedPanels:
     """The panels, of one run of the pass, of what tasks share: packed in a parallel loop before them."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[tuple, ir.Value]] = []
+        self._panels: dict[tuple, ir.Value] = {}
 
     def part(self, value: ir.Value, summed: int) -> ir.Value | None:
         """The words of a part of a larger buffer; None where it is to be packed, if at all, in its task."""
@@ -117,10 +117,9 @@ class SharedPanels:
         if shared is None:
             return None
         key = (*shared.key, summed)
-        panel = next((v for known, v in self._known if known == key), None)
+        panel = self._panels.get(key)
         if panel is None:
-            panel = _pack_before(shared, summed)
-            self._known.append((key, panel))
+            panel = self._panels[key] = _pack_before(shared, summed)
         offsets, sizes = [], []
         for d, offset in enumerate(shared.offsets):
             is_pairs = d == summed

@@ -14,6 +14,7 @@ from ...dialects.pair import PackOp
 from ..rewriting import ops_in
 from .blocks import subview
 from .fuse_reductions import clone_body
+from .loop_indices import renumber
 from .structured import Operand, Structured, Unsupported
 
 
@@ -76,7 +77,13 @@ def write_pairs(op: Structured, value: ir.Value, position: int, words: ir.Value)
                 number = out.number - n_inputs
                 halves.append(arith.extf(ir.F32Type.get(), results[number]))
                 sums = [block.arguments[len(ins) + i] if i == number else r for i, r in enumerate(results)]
-                _shift_indices([o for o in ops_in(new, "linalg.index") if o not in seen], loop, row)
+
+                def of_row(d: int, number: ir.Value, row: int = row) -> ir.Value | None:
+                    """Of the pair's even or odd row."""
+                    is_along = d == loop
+                    return arith.addi(arith.muli(number, build.index(2)), build.index(row)) if is_along else None
+
+                renumber([o for o in ops_in(new, "linalg.index") if o not in seen], of_row)
             word = PackOp(*halves, word=ir.IntegerType.get_signless(32)).result
             linalg.YieldOp([word if i == out.number - n_inputs else s for i, s in enumerate(sums)])
     old.erase()
@@ -100,15 +107,3 @@ def rows_of_pairs(operand: Operand, loop: int) -> list[ir.Value]:
         layout = ir.StridedLayoutAttr.get(start + row * strides[position] if is_known else dynamic, pitches)
         found.append(subview(operand.value, layout, offsets, sizes, steps))
     return found
-
-
-def _shift_indices(indices: list[ir.Operation], loop: int, row: int) -> None:
-    """Makes what is the number of a pair, along `loop`, that of its even or odd row."""
-    for index in indices:
-        if index.attributes["dim"].value != loop:
-            continue
-        uses = [(use.owner.operation, use.operand_number) for use in index.results[0].uses]
-        with ir.InsertionPoint.after(index):
-            number = arith.addi(arith.muli(index.results[0], build.index(2)), build.index(row))
-        for user, operand in uses:
-            user.operands[operand] = number

@@ -24,9 +24,9 @@ from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
 from .initial_values import origin_of
 from .pad_tiles import mixed_slice
+from .schedule import LINE
 from .scratch import FRAMES, VIEWS, element_bytes
 
-LINE = 64  # bytes of a line of the cache
 L2 = 2  # "locality" of memref.prefetch, which becomes prefetcht1
 TURNS = 2  # iterations that it takes to bring in what comes once in a task
 

@@ -18,6 +18,7 @@ from ..rewriting import defining_op, ops_in
 from .blocks import subview
 from .dead_values import LOW, Known, yielded
 from .initial_values import ALLOCATIONS, WITHOUT_MEMORY, origin_of
+from .loop_indices import renumber
 from .scratch import VIEWS
 from .target import host_target
 from .tile_axes import Axis, TileAxes
@@ -249,14 +250,11 @@ class _Tile:
 
 def _move_indices(op: ir.Operation, loops: dict[str, Axis], starts: dict[str, ir.Value]) -> None:
     by_loop = {axis.number: (starts[name], axis.unit) for name, axis in loops.items()}
-    for inner in [o.operation for o in op.regions[0].blocks[0].operations]:
-        found = by_loop.get(ir.IntegerAttr(inner.attributes["dim"]).value) if inner.name == "linalg.index" else None
-        if found is not None:
-            uses = list(inner.results[0].uses)
-            with ir.InsertionPoint.after(inner), op.location:
-                moved = arith.addi(inner.results[0], _steps(*found))
-            for use in uses:
-                use.owner.operation.operands[use.operand_number] = moved
+
+    def moved(loop: int, number: ir.Value) -> ir.Value | None:
+        return arith.addi(number, _steps(*by_loop[loop])) if loop in by_loop else None
+
+    renumber([o.operation for o in op.regions[0].blocks[0].operations], moved)
 
 
 def _steps(extent: int | ir.Value, unit: int) -> int | ir.Value:

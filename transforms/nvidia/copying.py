@@ -21,6 +21,34 @@ def copy_op(op: ir.Operation, values: Values) -> None:
     values.update(zip(op.results, clone.results, strict=True))
 
 
+def copy_scalar_body(
+    block: ir.Block,
+    known: Values,
+    outer: Callable[[ir.Value], ir.Value],
+    index: Callable[[int], ir.Value],
+    extract: Callable[[ir.Operation, Callable[[ir.Value], ir.Value]], ir.Value],
+) -> list[ir.Value]:
+    """What a linalg.generic's body yields, computed at the insertion point. `known`: its values, of arguments to begin
+    with; `outer`: of others; `index` of a loop; `extract` a tensor.extract, given what values are here."""
+    *ops, terminator = ops_of(block)
+
+    def here(value: ir.Value) -> ir.Value:
+        return known[value] if value in known else outer(value)
+
+    for op in ops:
+        if op.name == "linalg.index":
+            known[op.results[0]] = index(ir.IntegerAttr(op.attributes["dim"]).value)
+        elif op.name == "tensor.extract":
+            known[op.results[0]] = extract(op, here)
+        else:
+            operands = [here(v) for v in op.operands]
+            clone = op.clone().operation
+            for i, v in enumerate(operands):
+                clone.operands[i] = v
+            known.update(zip(op.results, clone.results, strict=True))
+    return [here(v) for v in terminator.operands]
+
+
 def copy_needed(value: ir.Value, values: Values, is_missing: Callable[[ir.Operation], bool]) -> ir.Value:
     """What `value` is at the insertion point, after copies of the ops it comes from, as far as those are missing there
     and `values` has them not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -12,6 +13,7 @@ from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, ops_in
 from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
 from .constants import constant_memory, is_constant_tensor, splat_constant
+from .copying import copy_scalar_body
 from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
@@ -273,23 +275,12 @@ class _Outliner:
                 known[argument] = self._element(operand, self._indices(number, at))
             else:
                 known[argument] = self._of(operand)
-        *ops, terminator = ops_of(body)
-        for op in ops:
-            if op.name == "linalg.index":
-                known[op.results[0]] = at[ir.IntegerAttr(op.attributes["dim"]).value]
-            elif op.name == "tensor.extract":
-                source, *indices = op.operands
-                known[op.results[0]] = self._element(source, [self._known(v, known) for v in indices])
-            else:
-                operands = [self._known(v, known) for v in op.operands]
-                clone = op.clone().operation
-                for i, v in enumerate(operands):
-                    clone.operands[i] = v
-                known.update(zip(op.results, clone.results, strict=True))
-        return [self._known(v, known) for v in terminator.operands]
 
-    def _known(self, value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
-        return known[value] if value in known else self._of(value)
+        def extract(op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
+            source, *indices = op.operands
+            return self._element(source, [here(v) for v in indices])
+
+        return copy_scalar_body(body, known, self._of, at.__getitem__, extract)
 
 
 def _index(value: ir.Value | int) -> ir.Value:

@@ -15,7 +15,8 @@ from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..rewriting import defining_op, ops_in
-from .axes import Axes, Axis, kept_dims, ops_of, slice_offsets
+from .axes import Axes, Axis, kept_dims, slice_offsets
+from .copying import copy_scalar_body
 from .tile_body import TileBody
 
 THREADS = 64  # of a block: small ones, for more multiprocessors
@@ -120,18 +121,9 @@ class PointBody(TileBody):
             if number >= first and not list(argument.uses):
                 continue
             known[argument] = self.tile(operand) if isinstance(operand.type, ir.ShapedType) else self.scalar(operand)
-        *ops, terminator = ops_of(old)
-        for inner in ops:
-            if inner.name == "linalg.index":
-                loop = ir.IntegerAttr(inner.attributes["dim"]).value
-                known[inner.results[0]] = self.position(self.axes.of_loop(op, loop))
-            elif inner.name == "tensor.extract":
-                known[inner.results[0]] = self._extracted(inner, known)
-            else:
-                operands = [known[v] if v in known else self.scalar(v) for v in inner.operands]
-                clone = inner.clone().operation
-                for i, v in enumerate(operands):
-                    clone.operands[i] = v
-                known.update(zip(inner.results, clone.results, strict=True))
-        yielded = [known[v] if v in known else self.scalar(v) for v in terminator.operands]
+
+        def position(loop: int) -> ir.Value:
+            return self.position(self.axes.of_loop(op, loop))
+
+        yielded = copy_scalar_body(old, known, self.scalar, position, self._extracted)
         self.values.update(zip(op.results, yielded, strict=True))

@@ -5,7 +5,7 @@ Used by ``outline-kernels``, whose docstring shows the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...dialects import build
@@ -16,6 +16,7 @@ from ..attention import is_contraction
 from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, slice_offsets
+from .copying import copy_scalar_body
 from .padding import Padding
 from .reshapes import RESHAPES, source_dims
 
@@ -178,7 +179,7 @@ class TileBody:
             axis = self.axes.of(op.operands[0], build.constant_value(op.operands[1]))
             self.values[results[0]] = self.index(axis.size)
         elif op.name == "tensor.extract":
-            self.values[results[0]] = self._extracted(op, {})
+            self.values[results[0]] = self._extracted(op, self.scalar)
         elif len(op.regions) or any(isinstance(v.type, ir.ShapedType) for v in (*results, *op.operands)):
             raise PassError(f"'{op.name}' on tiles is not lowered for GPUs yet", op)
         else:
@@ -287,23 +288,15 @@ class TileBody:
 
     def _scalar_body(self, old: ir.Block, block: ir.Block, kept: list[int]) -> None:
         """Copies the body of a generic; indices along dropped loops are 0."""
+
+        def index(loop: int) -> ir.Value:
+            return linalg.IndexOp(kept.index(loop)).result if loop in kept else build.index(0)
+
         inner = dict(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            for op in ops_of(old):
-                if op.name == "linalg.index":
-                    loop = ir.IntegerAttr(op.attributes["dim"]).value
-                    inner[op.results[0]] = linalg.IndexOp(kept.index(loop)).result if loop in kept else build.index(0)
-                    continue
-                if op.name == "tensor.extract":
-                    inner[op.results[0]] = self._extracted(op, inner)
-                    continue
-                operands = [inner[v] if v in inner else self.scalar(v) for v in op.operands]
-                clone = op.clone().operation
-                for i, v in enumerate(operands):
-                    clone.operands[i] = v
-                inner.update(zip(op.results, clone.results, strict=True))
+            linalg.YieldOp(copy_scalar_body(old, inner, self.scalar, index, self._extracted))
 
-    def _extracted(self, op: ir.Operation, inner: dict[ir.Value, ir.Value]) -> ir.Value:
+    def _extracted(self, op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """An element of a tensor in memory."""
         source, *indices = op.operands
         memory = self.memory(source)
@@ -311,7 +304,7 @@ class TileBody:
         for d, index in zip(memory.dims, indices, strict=True):
             if d < 0:
                 continue
-            found = inner[index] if index in inner else self.scalar(index)
+            found = here(index)
             places[d] = found if build.constant_value(places[d]) == 0 else arith.addi(places[d], found)
         return ir.Operation.create("memref.load", [op.results[0].type], [memory.memref, *places]).result
 
