@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -11,6 +11,7 @@ from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp,
 from ..passes import Pass, PassError
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, ops_of
+from .copying import Values, copy_needed
 
 STAGES = 2
 
@@ -36,8 +37,10 @@ class StageLoads(Pass):
           %k = tile.view(%buffer, %stage)
           …
 
-    A tile that is computed on its way there has one stage, which ``tile.store_shared`` fills between two barriers.
-    A schedule: what is computed stays as it is.
+    Memory answers late, so tiles outside of loops are asked for early: those before a loop together with the loop's
+    first ones, each to be waited for by itself (``pending``); those behind it in its last iteration, which has no next
+    one to copy for. A tile that is computed on its way there has one stage, which ``tile.store_shared`` fills between
+    two barriers. A schedule: what is computed stays as it is.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -50,6 +53,7 @@ class _Stager:
         self.block = kernel.regions[0].blocks[0]
         self.kernel = kernel
         self.free: list[ir.Value] = []  # buffers of loops that are over
+        self.started: dict[ir.Operation, list[ir.Value]] = {}  # of loops whose first copies are under way
 
     def run(self) -> None:
         self._ops(self.block)
@@ -58,24 +62,22 @@ class _Stager:
                 raise PassError("a load to shared memory in a loop inside another one is not scheduled yet", left)
 
     def _ops(self, block: ir.Block) -> None:
-        for op in ops_of(block):
-            if _is_computed(op):
-                with op.location:
+        later = ops_of(block)
+        while later:
+            op, *later = later
+            with op.location:
+                if _is_computed(op):
                     self._computed(op)
-            elif _is_staged(op):
-                with op.location:
-                    self._at_top(op)
-            elif op.name == "scf.if":
-                for inner in (b for region in op.regions for b in region.blocks):
-                    self._ops(inner)
-            elif op.name == "scf.for":
-                for inner in filter(_is_computed, ops_of(for_body(op))):
-                    with inner.location:
+                elif _is_staged(op):
+                    later = self._at_top([op, *later])
+                elif op.name == "scf.if":
+                    for inner in (b for region in op.regions for b in region.blocks):
+                        self._ops(inner)
+                elif op.name == "scf.for":
+                    for inner in filter(_is_computed, ops_of(for_body(op))):
                         self._computed(inner)
-                loads = [inner for inner in ops_of(for_body(op)) if _is_staged(inner)]
-                if loads:
-                    with op.location:
-                        self._loop(op, loads)
+                    if _loads_of(op):
+                        later = self._loop(op, later)
 
     def _buffer(self, kind: ir.RankedTensorType, stages: int) -> ir.Value:
         space = ir.Attribute.parse("#gpu.address_space<workgroup>")
@@ -88,13 +90,29 @@ class _Stager:
             segments = ir.DenseI32ArrayAttr.get([0, 0])
             return ir.Operation.create("memref.alloc", [memref], [], {"operandSegmentSizes": segments}).result
 
-    def _at_top(self, load: ir.Operation) -> None:
-        buffer = self._buffer(load.results[0].type, 1)
-        with ir.InsertionPoint(load):
-            _copy(load, buffer, build.index(0), load.opview.indices)
-            CommitCopiesOp()
-            _wait()
-            _replace(load, buffer, build.index(0))
+    def _at_top(self, ops: list[ir.Operation]) -> list[ir.Operation]:
+        """Schedules the load that `ops` begin with, and those that can be copied at the same time; what is left."""
+        loads, loop = _together(ops)
+        if self.free:
+            loop = None  # it may wait for a loop before that reads the same buffers
+        buffers = [self._buffer(load.results[0].type, 1) for load in loads]
+        values: Values = {}
+
+        def here(value: ir.Value) -> ir.Value:
+            return copy_needed(value, values, lambda op: op in ops)
+
+        with ir.InsertionPoint(ops[0]):
+            for load, buffer in zip(loads, buffers, strict=True):
+                _copy(load, buffer, build.index(0), map(here, load.opview.indices))
+                CommitCopiesOp()
+            if loop is not None:
+                self._start(loop, here)
+        left, groups = [op for op in ops if op not in loads], len(loads) + (loop is not None)
+        for number, (load, buffer) in enumerate(zip(loads, buffers, strict=True)):
+            with ir.InsertionPoint(load):
+                _wait(groups - 1 - number)
+                _replace(load, buffer, build.index(0))
+        return left
 
     def _computed(self, op: ir.Operation) -> None:
         """A tile that is computed on its way: between two barriers, with nothing else meanwhile."""
@@ -107,17 +125,31 @@ class _Stager:
             _barrier()
             _replace(op, buffer, stage)
 
-    def _loop(self, loop: ir.Operation, loads: list[ir.Operation]) -> None:
+    def _start(self, loop: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> None:
+        """The copies for a loop's first iteration. `here`: what a value from before the loop is at this place."""
+        loads, before = _loads_of(loop), len(self.free)
+        self.started[loop] = [self._buffer(load.results[0].type, STAGES) for load in loads]
+        if len(self.free) < before:
+            _wait()  # the loop before may still read them, or, without an iteration, be copying to them
+        self._copies(loop, build.index(0), here(loop.operands[0]), here)
+        CommitCopiesOp()
+
+    def _loop(self, loop: ir.Operation, later: list[ir.Operation]) -> list[ir.Operation]:
+        """Schedules a loop's loads, and those of `later` ops that can be copied in its last iteration; what is left."""
+        if loop not in self.started:
+            with ir.InsertionPoint(loop):
+                self._start(loop, lambda value: value)
         lower, upper, step = list(loop.operands)[:3]
         body = for_body(loop)
         induction = body.arguments[0]
-        reused = len(self.free)
-        buffers = [self._buffer(load.results[0].type, STAGES) for load in loads]
-        with ir.InsertionPoint(loop):
-            if len(self.free) < reused:
-                _wait()  # the loop before may still read them, or, without an iteration, be copying to them
-            self._copies(loop, loads, buffers, build.index(0), lower)
-            CommitCopiesOp()
+        behind, _ = _together(later, [loop, *later])
+        last = [self._buffer(load.results[0].type, 1) for load in behind]
+        if behind:
+            with ir.InsertionPoint(loop):
+                none = arith.cmpi(arith.CmpIPredicate.sge, lower, upper)
+                branch = ir.Operation.create("scf.if", [], [none], regions=2)
+                _copies_behind(branch.regions[0], behind, last, later)
+                CommitCopiesOp()
         with ir.InsertionPoint.at_block_begin(body):
             _wait()
             two = build.index(STAGES)
@@ -126,19 +158,75 @@ class _Stager:
             inside = arith.cmpi(arith.CmpIPredicate.slt, following, upper)
             branch = ir.Operation.create("scf.if", [], [inside], regions=2)
             with ir.InsertionPoint(branch.regions[0].blocks.append()):
-                self._copies(loop, loads, buffers, arith.subi(build.index(1), stage), following)
+                self._copies(loop, arith.subi(build.index(1), stage), following, lambda value: value)
                 ir.Operation.create("scf.yield")
+            if behind:
+                _copies_behind(branch.regions[1], behind, last, later)
             CommitCopiesOp()
-        for load, buffer in zip(loads, buffers, strict=True):
+        buffers = self.started.pop(loop)
+        for load, buffer in zip(_loads_of(loop), buffers, strict=True):
             with ir.InsertionPoint(load):
                 _replace(load, buffer, stage)
+        left = [op for op in later if op not in behind]
+        for load, buffer in zip(behind, last, strict=True):
+            with ir.InsertionPoint(load):
+                _wait()
+                _replace(load, buffer, build.index(0))
         self.free += buffers
+        return left
 
-    def _copies(self, loop: ir.Operation, loads, buffers, stage: ir.Value, induction: ir.Value) -> None:
+    def _copies(
+        self, loop: ir.Operation, stage: ir.Value, induction: ir.Value, here: Callable[[ir.Value], ir.Value]
+    ) -> None:
         """The copies of the iteration whose induction variable is `induction`."""
         known = {for_body(loop).arguments[0]: induction}
+        for load, buffer in zip(_loads_of(loop), self.started[loop], strict=True):
+            _copy(load, buffer, stage, [_in_iteration(v, loop, known, here) for v in load.opview.indices])
+
+
+def _together(
+    ops: list[ir.Operation], moved: list[ir.Operation] | None = None
+) -> tuple[list[ir.Operation], ir.Operation | None]:
+    """The loads of `ops` up to the first loop or branch that has some too, and that loop, as far as their places can be
+    computed before all of `moved` (by default, of `ops`)."""
+    moved, loads = moved or ops, []
+    for op in ops:
+        if op.name == "scf.for" and _loads_of(op):
+            places = [op.operands[0], *(v for load in _loads_of(op) for v in load.opview.indices)]
+            return loads, op if all(_can_move(v, moved) for v in places) else None
+        if op.name in ("scf.for", "scf.if") and ops_in(op, "tile.load"):
+            break
+        if _is_staged(op):
+            if not all(_can_move(v, moved) for v in op.opview.indices):
+                break
+            loads.append(op)
+    return loads, None
+
+
+def _can_move(value: ir.Value, ops: list[ir.Operation]) -> bool:
+    """Whether a number can be computed before `ops`; inside of a loop of theirs, in any iteration."""
+    op = defining_op(value)
+    if op is None or not any(op == other or is_inside(op, other) for other in ops):
+        return True
+    plain = not len(op.regions) and not any(isinstance(r.type, ir.ShapedType) for r in op.results)
+    return plain and all(_can_move(v, ops) for v in op.operands)
+
+
+def _copies_behind(
+    region: ir.Region, loads: list[ir.Operation], buffers: list[ir.Value], later: list[ir.Operation]
+) -> None:
+    """Copies of the loads of `later` ops, as the one block of a branch."""
+    values: Values = {}
+    with ir.InsertionPoint(region.blocks.append()):
         for load, buffer in zip(loads, buffers, strict=True):
-            _copy(load, buffer, stage, [_in_iteration(v, loop, known) for v in load.opview.indices])
+            places = [copy_needed(v, values, lambda op: op in later) for v in load.opview.indices]
+            _copy(load, buffer, build.index(0), places)
+        ir.Operation.create("scf.yield")
+
+
+def _loads_of(loop: ir.Operation) -> list[ir.Operation]:
+    """The loads of a loop's body to shared memory."""
+    return [op for op in ops_of(for_body(loop)) if _is_staged(op)]
 
 
 def _is_computed(op: ir.Operation) -> bool:
@@ -149,7 +237,7 @@ def _is_staged(op: ir.Operation) -> bool:
     return op.name == "tile.load" and layout_of(op.results[0].type) == "shared"
 
 
-def _copy(load: ir.Operation, buffer: ir.Value, stage: ir.Value, indices: Sequence[ir.Value]) -> None:
+def _copy(load: ir.Operation, buffer: ir.Value, stage: ir.Value, indices: Iterable[ir.Value]) -> None:
     CopyAsyncOp(load.opview.memory, buffer, [stage, *indices], load.attributes["dims"])
 
 
@@ -159,8 +247,8 @@ def _replace(load: ir.Operation, buffer: ir.Value, stage: ir.Value) -> None:
     load.erase()
 
 
-def _wait() -> None:
-    WaitCopiesOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0))
+def _wait(pending: int = 0) -> None:
+    WaitCopiesOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), pending))
     _barrier()
 
 
@@ -168,7 +256,7 @@ def _barrier() -> None:
     ir.Operation.create("gpu.barrier")
 
 
-def _in_iteration(value: ir.Value, loop: ir.Operation, known: dict[ir.Value, ir.Value]) -> ir.Value:
+def _in_iteration(value: ir.Value, loop: ir.Operation, known: Values, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """The value that an index of the loop's body has in another iteration: the ops that compute it, copied."""
     if value in known:
         return known[value]
@@ -176,8 +264,8 @@ def _in_iteration(value: ir.Value, loop: ir.Operation, known: dict[ir.Value, ir.
     if op is None or not is_inside(op, loop):
         if op is None and value.owner == for_body(loop):
             raise PassError("the place of a load depends on what the loop carries: not scheduled", loop)
-        return value
-    operands = [_in_iteration(v, loop, known) for v in op.operands]
+        return here(value)
+    operands = [_in_iteration(v, loop, known, here) for v in op.operands]
     clone = op.clone().operation
     for i, v in enumerate(operands):
         clone.operands[i] = v

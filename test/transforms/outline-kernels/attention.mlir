@@ -50,10 +50,12 @@
 // STAGED-DAG:     %[[KEYS:.*]] = memref.alloc() : memref<2x32x48xf16, #gpu.address_space<workgroup>>
 // STAGED-DAG:     %[[QUERIES:.*]] = memref.alloc() : memref<1x64x48xf16, #gpu.address_space<workgroup>>
 // STAGED:         tile.copy_async (%{{.*}}, %[[QUERIES]], %c0
-// STAGED:         tile.wait_copies
+// STAGED-NEXT:    tile.commit_copies
+// STAGED:         tile.copy_async (%{{.*}}, %[[KEYS]], %c0
+// STAGED-NEXT:    tile.commit_copies
+// STAGED-NEXT:    tile.wait_copies {pending = 1 : i64}
 // STAGED-NEXT:    gpu.barrier
 // STAGED:         tile.view %[[QUERIES]]
-// STAGED:         tile.copy_async (%{{.*}}, %[[KEYS]], %c0
 // STAGED:         scf.for %[[J:.*]] = %c0 to %c75 step %c32
 // STAGED:           tile.wait_copies {pending = 0 : i64}
 // STAGED-NEXT:      gpu.barrier
