@@ -235,6 +235,7 @@ def nvidia(
         "canonicalize",
         "cse",
         f"tiles-to-nvvm{{arch={arch}}}",
+        *(["overlap-launches"] if arch.startswith("sm_9") else []),
         "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
         "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]

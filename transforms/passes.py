@@ -85,6 +85,7 @@ PASSES = (
     "nvidia/specialize-warps",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
+    "nvidia/overlap-launches",
     "nvidia/host-copies",
 )
 

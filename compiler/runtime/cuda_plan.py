@@ -33,6 +33,17 @@ class Config(ctypes.Structure):
     ]
 
 
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_uint), ("_", ctypes.c_uint), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60)]
+
+
+# A kernel's blocks may come before the launch before it on the stream is done, which they wait for themselves.
+PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_…
+EARLY = Attribute(PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
+
+
 class Misfit(Exception):
     """An argument's strides or address are none that the kernel takes; the message says what they must be."""
 
@@ -86,7 +97,7 @@ class Plan:
         self.launch = driver().library.cuLaunchKernelEx  # fewer arguments than cuLaunchKernel, which ctypes converts
 
     def _launch(self, step: Any, operands: Sequence[Any], functions: FUNCTION_OF, arguments: int) -> None:
-        name, threads, shared, kinds = step.detail
+        name, threads, shared, kinds, early = step.detail
         blocks, *parameters = operands
         if not blocks:
             return
@@ -114,7 +125,8 @@ class Plan:
             strides = [0 if value.shape[d] == 1 else s for d, s in enumerate(value.strides)]
             self.words += [s & (2**64 - 1) for s in (strides[: rank - 1] if dense else strides)]
             places += range(first, len(self.words))
-        config = Config(blocks, 1, 1, threads, 1, 1, shared, None, None, 0)
+        attributes = ctypes.addressof(EARLY) if early else None
+        config = Config(blocks, 1, 1, threads, 1, 1, shared, None, attributes, int(early))
         self.launches.append((functions(name, shared), config, places))
 
     def _point(self) -> None:

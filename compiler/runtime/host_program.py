@@ -6,6 +6,7 @@ from ...dialects.build import constant_value
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ...dialects.tile import is_tensor_map
+from ...transforms.nvidia.overlap_launches import EARLY
 from ...transforms.nvidia.values import has_dense_rows
 from ..diagnostics import diagnostic
 from .program import TENSOR_MAP, Program, Step
@@ -84,7 +85,7 @@ def _launch(op: ir.Operation, emit: Any) -> None:
     parameters = operands[7:]
     kinds = tuple(_parameter(v.type) for v in parameters)
     name = str(op.attributes["kernel"]).rpartition("@")[2]
-    emit(op, "launch", [operands[0], *parameters], (name, threads, shared, kinds))
+    emit(op, "launch", [operands[0], *parameters], (name, threads, shared, kinds, EARLY in op.attributes))
 
 
 def _parameter(kind: ir.Type) -> Any:

@@ -17,9 +17,9 @@ class Step:
 
     constant: `detail` is the number. dim: `operands` = (array, dimension). arithmetic: `detail` is the formula.
     alloc: `detail` = (element, shape with None where the next operand says). launch: `detail` = (kernel, threads,
-    shared bytes, the parameters' kinds), `operands` = (blocks, parameters…). tensor_map: `detail` = (element, box),
-    `operands` = (array, sizes…). collapse: `detail` = groups of dimensions; expand: `detail` = (groups, sizes with None
-    where the next operand says).
+    shared bytes, the parameters' kinds, whether its blocks may come before the launch before is done), `operands` =
+    (blocks, parameters…). tensor_map: `detail` = (element, box), `operands` = (array, sizes…). collapse: `detail` =
+    groups of dimensions; expand: `detail` = (groups, sizes with None where the next operand says).
     """
 
     kind: str

@@ -14,6 +14,7 @@ from typing import Any
 
 from attn_opt.compiler import cache
 from attn_opt.compiler.runtime import cuda_driver
+from attn_opt.compiler.runtime.cuda_plan import PROGRAMMATIC_STREAM_SERIALIZATION, Attribute
 
 
 @dataclasses.dataclass
@@ -24,6 +25,7 @@ class Launch:
     shared: int
     stream: int | None
     parameters: list[int]  # as words, of which a parameter may use the lower half
+    early: bool = False  # before the launch before it is done
 
     def word(self, number: int) -> int:
         return self.parameters[number]
@@ -129,7 +131,11 @@ class FakeLibrary:
     def _cuLaunchKernelEx(self, config: Any, function: Any, parameters: Any, extra: Any) -> int:
         c = config._obj
         sizes = map(ctypes.c_uint, (c.gx, c.gy, c.gz, c.bx, c.by, c.bz, c.shared))
-        return self._cuLaunchKernel(function, *sizes, ctypes.c_void_p(c.stream), parameters, extra)
+        status = self._cuLaunchKernel(function, *sizes, ctypes.c_void_p(c.stream), parameters, extra)
+        if c.attribute_count and not status:
+            attributes = (Attribute * c.attribute_count).from_address(c.attributes)
+            self.launches[-1].early = any(a.id == PROGRAMMATIC_STREAM_SERIALIZATION and a.value for a in attributes)
+        return status
 
     def _cuGetErrorString(self, status: int, text: Any) -> None:
         text._obj.value = f"error {status}".encode()

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 from attn_opt.compiler import CompileError, cache, compile
+from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import cuda_arrays, cuda_driver, dlpack
 from attn_opt.compiler.runtime.program import Program
 from attn_opt.dialects.diagnostic import DiagnosedError
@@ -133,6 +134,17 @@ def test_tensors_are_passed_in_place_on_the_callers_stream(gpu, library):
     words = [launch.word(i) for i in range(len(launch.parameters))]
     assert words == [x for a in (q, k, v, out) for x in (a.ctypes.data, a.strides[0] // a.itemsize, 64)]
     assert gpu.calls["cuMemAlloc_v2"] == 0 and gpu.calls["cuCtxSynchronize"] == 0
+
+
+def test_a_kernel_that_follows_another_one_may_be_launched_early(gpu, library):
+    case = Attention(batch=1, heads=2, queries=1, keys=1024, head_size=64, element="f16")
+    kernel = compile(case.text(), target="nvidia", arch="sm_90a", split_keys=2)
+    kernel(tensor((1, 2, 1, 64)), tensor((1, 2, 1024, 64)), tensor((1, 2, 1024, 64)))
+    assert [(launch.kernel, launch.early) for launch in gpu.launches] == [("attention_0", False), ("attention_1", True)]
+    ptx = kernel.ir("ptx")
+    first, second = ptx[ptx.index(".entry attention_0") :].split(".entry attention_1")
+    assert "griddepcontrol.launch_dependents" in first and "griddepcontrol.wait" not in first
+    assert "ld.global" not in second.partition("griddepcontrol.wait")[0] and "griddepcontrol.wait" in second
 
 
 def test_a_second_call_does_nothing_but_launch(gpu, library):
