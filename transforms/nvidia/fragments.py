@@ -68,14 +68,23 @@ def _pairs(tile: Shared, kind: ir.RankedTensorType, thread: Thread) -> tuple[Wor
     """By loads of two neighbours along the columns, or of one each where those are rows in memory."""
     words: Words = []
     loaded: list[ir.Value] = []
-    of_one, of_two = (_load_word, _load_words) if byte_width(kind.element_type) == 4 else (_load_byte, _load_bytes)
+    narrow = byte_width(kind.element_type) == 1
+    addresses: dict[int, ir.Value] = {}
     for row, column in places("fragment", Registers.count(kind))[::2]:
-        first, second = (tile.element(*_at(tile, row, column, i, thread)) for i in (0, 1))
+        assert row is not None and column is not None
         if tile.inner == 1:
-            pair = of_two(first)
+            # Rows 8 below, and columns of the same 16 bytes, are as far away in every thread.
+            group = column // 2
+            first = group - group % 2 if narrow else group
+            if first not in addresses:
+                addresses[first] = tile.element(thread.place(0, 0), thread.place(1, 2 * first))
+            offset = 8 * tile.line * row + 8 * (group - first)
+            pair = (_load_bytes if narrow else _load_words)(addresses[first], offset)
             loaded.append(pair[0][0])
         else:
-            pair = [(of_one(place), 0) for place in (first, second)]
+            rows, columns = thread.place(0, row), thread.place(1, column)
+            both = [tile.element(add(columns, i), rows) for i in (0, 1)]
+            pair = [((_load_byte if narrow else _load_word)(place), 0) for place in both]
             loaded += [word for word, _ in pair]
         words += pair
     return words, loaded
@@ -85,21 +94,14 @@ def _load_word(place: ir.Value) -> ir.Value:
     return asm("ld.shared.b32 $0, [$1];", "=r,r", [place], [i32()])[0]
 
 
-def _load_words(place: ir.Value) -> Words:
-    return [(word, 0) for word in asm("ld.shared.v2.b32 {$0, $1}, [$2];", "=r,=r,r", [place], [i32()] * 2)]
+def _load_words(place: ir.Value, offset: int) -> Words:
+    return [(word, 0) for word in asm(f"ld.shared.v2.b32 {{$0, $1}}, [$2+{offset}];", "=r,=r,r", [place], [i32()] * 2)]
 
 
 def _load_byte(place: ir.Value) -> ir.Value:
     return asm("{ .reg .b16 t; ld.shared.u8 t, [$1]; cvt.u32.u16 $0, t; }", "=r,r", [place], [i32()])[0]
 
 
-def _load_bytes(place: ir.Value) -> Words:
-    (word,) = asm("{ .reg .b16 t; ld.shared.u16 t, [$1]; cvt.u32.u16 $0, t; }", "=r,r", [place], [i32()])
+def _load_bytes(place: ir.Value, offset: int) -> Words:
+    (word,) = asm(f"{{ .reg .b16 t; ld.shared.u16 t, [$1+{offset}]; cvt.u32.u16 $0, t; }}", "=r,r", [place], [i32()])
     return [(word, 0), (word, 8)]
-
-
-def _at(tile: Shared, row: int | None, column: int | None, i: int, thread: Thread) -> tuple[ir.Value, ir.Value]:
-    """Where the element `i` columns behind a place is: along the tile's outer and its inner dimension."""
-    assert row is not None and column is not None
-    positions = thread.place(0, row), add(thread.place(1, column), i)
-    return positions if tile.inner == 1 else positions[::-1]
