@@ -250,6 +250,15 @@ GRAPHS = {
     "bias_of_batch": Graph(batch=2, heads=3, queries=700, keys=704, element="bf16", bias="bqk", window=(-300, 0)),
     "bias_of_all": Graph(batch=2, heads=3, queries=300, keys=304, head_size=128, element="bf16", bias="bhqk"),
     "mask_of_batch": Graph(batch=2, heads=3, queries=300, keys=304, element="f16", mask="bqk"),
+    # Tiles of 256 queries; of 192.
+    "bias_of_many": Graph(batch=2, heads=4, queries=500, keys=704, element="bf16", bias="qk"),
+    "bias_of_many_causal": Graph(heads=8, queries=4096, keys=256, element="f16", bias="qk", window=(None, 0)),
+    "mask_of_many": Graph(batch=2, heads=8, queries=500, keys=304, element="f16", mask="bqk"),
+    "mask_of_many_causal": Graph(heads=8, queries=4096, keys=256, element="bf16", mask="bqk", window=(None, 0)),
+    "softcap": Graph(heads=3, queries=500, keys=300, element="f16", softcap=20.0),
+    "softcap_causal": Graph(heads=3, queries=2048, keys=530, element="bf16", softcap=20.0, window=(None, 0)),
+    "causal": Graph(heads=3, queries=2048, keys=2048, element="f16", window=(None, 0)),
+    "softcap_d128": Graph(heads=3, queries=380, keys=333, head_size=128, element="f16", softcap=20.0),
     "mask_of_keys": Graph(batch=2, heads=3, queries=300, keys=304, element="f16", mask="bk"),
     "bias_in_groups": Graph(
         batch=2, heads=8, heads_kv=2, queries=300, keys=304, element="f16", bias="hqk", window=(None, 0)

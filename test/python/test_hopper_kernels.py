@@ -46,7 +46,7 @@ def test_nothing_is_spilled_or_serialised(kernels, name, end, known):
     text, made = kernels[name + end]
     if known:  # as the table says: a smaller number is to be written there
         most = int(known.removeprefix("spills "))
-        assert most * 3 // 4 <= made.spills <= most, made.log
+        assert made.spills <= most and (end or made.spills >= most * 3 // 4), made.log
     else:
         assert made.spills == 0, made.log
     assert not [line for line in made.warnings if SERIALISED.search(line)], made.log

@@ -13,7 +13,7 @@ from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .copying import copy_needed, copy_op
-from .registers import matmul_registers
+from .registers import consumer_registers, matmul_registers
 
 ASYNC = "tile.async"
 REGISTERS, OTHER_REGISTERS = 255, 60
@@ -123,6 +123,12 @@ class _Plan:
         """Of a thread: what the matmuls work on, and a guess of the rest."""
         return matmul_registers([self.first, self.second]) + OTHER_REGISTERS
 
+    @property
+    def available(self) -> int:
+        """Registers that a thread has. (Where two warpgroups compute the guess of `registers` is high enough.)"""
+        warpgroups = self.first.results[0].type.shape[0] // 64
+        return REGISTERS if warpgroups <= 2 else consumer_registers(warpgroups)
+
     def rewrite(self) -> None:
         loop = self.loop
         lower, upper, step = list(loop.operands)[:3]
@@ -210,7 +216,7 @@ class _Plan:
                 second = self._second(before)
                 second.owner.operation.attributes[ASYNC] = ir.UnitAttr.get()
                 early = list(filter(_is_staged_operand, ops_of(body)))
-                if self.registers + sum(_words(o.results[0].type) for o in early) <= REGISTERS:
+                if self.registers + sum(_words(o.results[0].type) for o in early) <= self.available:
                     for other in early:
                         copy_needed(other.results[0], values, self._is_inside)
                 values[op.results[0]] = _wait(values[op.results[0]], 1)

@@ -71,11 +71,11 @@ class SpecializeWarps(Pass):
 
     (Warp specialisation: FlashAttention-3, Shah et al. 2024, §3.1.) Both branches have the loops of the kernel, and
     number the uses of each buffer. In loops whose matmuls overlap, warpgroups take turns: a turn is over when both
-    matmuls are under way. Where they are small, and biases or masks come from shared memory meanwhile, it lasts until
-    the first one is done: warpgroups that go in step would all read at once, and then all wait for scores. Buffers for
-    right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others one: by
-    default two, and three of tiles so small that copies of two take less time than it takes to wait for one. Kernels
-    with a load that the copy engine cannot do stay as they are.
+    matmuls are under way. Where they are small, and biases or masks come from shared memory meanwhile, one of two
+    warpgroups keeps it until the first one is done: in step, both would read at once, and then wait for scores.
+    Buffers for right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others
+    one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one.
+    Kernels with a load that the copy engine cannot do stay as they are.
     """
 
     stages: int = option("stages of buffers for right operands of matmuls (0: by the size of their tiles)", 0)
@@ -129,7 +129,8 @@ class _Specializer:
                 taking_turns = warpgroups if self.options.turns and warpgroups > 1 else 0
                 if taking_turns:
                     StartTurnsOp(_i64(warpgroups))
-                Consumer(rings, taking_turns, self._has_long_turns(rings)).start(body)
+                long = warpgroups == 2 and self._has_long_turns(rings)
+                Consumer(rings, taking_turns, long).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
                 SetRegistersOp(_i64(PRODUCER_REGISTERS))
@@ -160,7 +161,8 @@ class _Specializer:
         return list(rings.values())
 
     def _has_long_turns(self, rings: list[Ring]) -> bool:
-        """Measured on an H200 with biases and masks: +3 to +15% at head dimension 64, −9 to −13% at 128."""
+        """Measured on an H200 with biases and masks: +3 to +15% at head dimension 64, −9 to −13% at 128; where four
+        warpgroups compute, 0 to −25%."""
         second = [o for o in ops_in(self.kernel) if ASYNC in o.attributes][1:2]
         small = all(o.results[0].type.shape[1] <= SMALL_COLUMNS for o in second)
         return small and any(is_read_by_threads(load) for ring in rings for load in ring.loads)

@@ -10,21 +10,26 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - where there is one query (decoding), the heads of a group that shares its keys are the rows: keys are read once.
 
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
-warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries, and up to 32
-a fourth one, 256 queries with 64 keys: exponentials, which take longer than the matmuls there, want many warps. 128
-queries all the same where many of the last tile's would be padding, and under a window, both edges of which cut tiles.
-Where head dimensions exceed 128, shared memory holds two stages of 80 keys. 64 keys are better there under a mask by
-position, whose tiles end where those of queries do; and up to 64 where scores go through a function such as tanh, and
-no mask by position. All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries; a fourth one
+with 64 keys, 256 queries: where what stands between the matmuls takes longer than they do. That is up to head dimension
+32; up to 64 where scores go through a function such as tanh (and up to 128, three with 64 keys), or under a mask by
+position alone, of enough queries that little of the tiles on the diagonal is dead. 256 queries also where more than a
+little of 192 would be padding; 128 where all larger ones hold much that is padding or masked, and under a window, both
+edges of which cut tiles. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; 64 are better
+under a mask by position, whose tiles end where those of queries do. All that where rows are aligned to 16 bytes and
+more than 64 queries are known or possible.
 
-Where a bias or mask of keys comes from memory, as many keys as fill rows of 128 bytes in shared memory, for which there
-is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take four bytes. Where the copy
-engine cannot bring it (``stage-operands``), 64: what each thread loads by itself takes registers. Batch entries and
-heads that share the bias are the innermost loop of the grid, so that it comes from memory once for all of them.
+Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
+memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
+four bytes. 256 × 64 up to head dimension 64 where many heads share it; where each has its own, it comes too late for
+four warpgroups. Where the copy engine cannot bring it (``stage-operands``), 64 keys: what each thread loads by itself
+takes registers. Batch entries and heads that share the bias are the innermost loop of the grid, so that it comes from
+memory once for all of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ...dialects.mlir import ir
@@ -33,20 +38,24 @@ from ..attention import Attention, contraction_loops
 from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
 
+Tiles = tuple[tuple[int, int, int], ...]
+
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (1 << 30, 64, 16))  # of f32: by what shared memory holds
 HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 128), (128, 128, 128), (1 << 30, 128, 80))
-FUNCTION_HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 64), *HOPPER_TILES_BY_HEAD[2:])
+FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 256, 64), (128, 192, 64), *HOPPER_TILES_BY_HEAD[3:])
 CROWDED_HOPPER_TILES_BY_HEAD = ((1 << 30, 128, 64),)
-STAGED_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # with a bias or mask
 MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (1 << 30, 128, 64))
-SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # where larger ones would hold much that is masked
+SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # where larger ones would hold much that is dead
+MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 FEW_QUERIES = 64
 MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
+MANY = 8
+MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
 
 def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -62,23 +71,52 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
         staged = all(_is_staged(v, attention) for v in others)
-        sizes, order = _choose(attention, STAGED_HOPPER_TILES_BY_HEAD if staged else CROWDED_HOPPER_TILES_BY_HEAD)
         shared = _shared_loops(attention, extents)
+        many = [MANY_WARPS_HOPPER_TILES_BY_HEAD] if math.prod(extents[d] or 1 for d in shared) >= MANY else []
+        if staged:
+            sizes, order = _choose_first(attention, many, MOST_DEAD / 2)
+        else:
+            sizes, order = _choose(attention, CROWDED_HOPPER_TILES_BY_HEAD)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
-    queries = extents[loops.m[-1]] if loops.m else 1
-    changing = [op for op in _between(attention) if ops_in(op, "linalg.index")]  # scores, by where they are
-    plain = FUNCTION_HOPPER_TILES_BY_HEAD if _uses_functions(attention) else HOPPER_TILES_BY_HEAD
-    tiles = MASKED_HOPPER_TILES_BY_HEAD if changing else plain
-    tile, _ = _sizes_for(_head_size(attention), tiles)
-    wasted = queries is not None and -queries % tile > MOST_PADDING * queries
-    cut_on_both_sides = sum(len(ops_in(op, "arith.cmpi")) for op in changing) > 1
-    return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD if wasted or cut_on_both_sides else tiles)
+    if sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention)) > 1:  # both edges of a window cut tiles
+        return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
+    if _uses_functions(attention):
+        tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD if _by_place(attention) else FUNCTION_HOPPER_TILES_BY_HEAD]
+    elif any(ops_in(op, "arith.sitofp") for op in _by_place(attention)):
+        tiles = [MASKED_HOPPER_TILES_BY_HEAD]
+    elif _by_place(attention):
+        tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD, MASKED_HOPPER_TILES_BY_HEAD]
+    else:
+        tiles = [HOPPER_TILES_BY_HEAD, MANY_WARPS_HOPPER_TILES_BY_HEAD]
+    return _choose_first(attention, tiles)
+
+
+def _choose_first(
+    attention: Attention, candidates: Sequence[Tiles], most_dead: float = MOST_DEAD
+) -> tuple[list[int], list[int]]:
+    """The first of the candidates of which not much would be padding of queries or, where four warpgroups would share a
+    tile, masked; else small tiles."""
+    loops = contraction_loops(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    queries = static_extents(attention.root)[loops.m[-1]] if loops.m else 1
+    for tiles in candidates:
+        tile, _ = _sizes_for(_head_size(attention), tiles)
+        padded = queries is not None and -queries % tile > MOST_PADDING * queries
+        dead = tile >= 256 and bool(_by_place(attention)) and (queries is None or tile > most_dead * queries)
+        if not padded and not dead:
+            return _choose(attention, tiles)
+    return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
 
 
 def _uses_functions(attention: Attention) -> bool:
     """Whether scores go through a function that takes the GPU's special unit, before softmax."""
     return any(ops_in(op, name) for op in _between(attention) for name in FUNCTIONS)
+
+
+def _by_place(attention: Attention) -> list[ir.Operation]:
+    """The ops that change scores by where they are."""
+    return [op for op in _between(attention) if ops_in(op, "linalg.index")]
 
 
 def _between(attention: Attention) -> Iterator[ir.Operation]:
@@ -153,12 +191,12 @@ def _head_size(attention: Attention) -> int:
     return max([of_scores[d] or 64 for d in scores.k] + [of_root[d] or 64 for d in loops.n])
 
 
-def _sizes_for(head: int, tiles: tuple[tuple[int, int, int], ...]) -> tuple[int, int]:
+def _sizes_for(head: int, tiles: Tiles) -> tuple[int, int]:
     """Queries and keys."""
     return next((queries, keys) for limit, queries, keys in tiles if head <= limit)
 
 
-def _choose(attention: Attention, tiles: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:
+def _choose(attention: Attention, tiles: Tiles) -> tuple[list[int], list[int]]:
     root = attention.root
     loops, extents = contraction_loops(root), static_extents(root)
     assert loops is not None, "an attention's matmuls are contractions"
