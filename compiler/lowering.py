@@ -7,6 +7,7 @@ from ..dialects.assembly import print_module
 from ..dialects.diagnostic import Diagnostic
 from ..dialects.mlir import ir
 from ..transforms.fuse_attention import FuseAttention
+from ..transforms.nvidia.architecture import HOPPER
 from ..transforms.passes import PassError
 from . import pass_manager, pipelines
 from .diagnostics import user_error
@@ -41,9 +42,8 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
-            from .runtime.arch import DEFAULT_ARCH
 
-            arch = options.arch or DEFAULT_ARCH
+            arch = options.arch or HOPPER
             passes: list[Any] = pipelines.nvidia(
                 arch,
                 options.any_strides,
@@ -87,7 +87,7 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             FuseAttention(
                 tuple(map(int, options.tile_sizes)),
                 tuple(map(int, options.tile_interchange)),
-                pipelines.machine(target, options.arch, options.copy_engine and not options.any_strides),
+                pipelines.machine(target, options.arch or HOPPER, options.copy_engine, options.any_strides),
             ),
         ]
     except (ValueError, PassError) as error:
