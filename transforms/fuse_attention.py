@@ -62,7 +62,11 @@ class FuseAttention(Pass):
                 raise PassError(
                     "nothing to tile: no op is marked {__root__}, and no matmul -> softmax -> matmul was found", op
                 )
-            warn(op, "no attention was found: no op is marked {__root__}, and there is no matmul -> softmax -> matmul")
+            warn(
+                op,
+                "no attention was found: no op is marked {__root__}, and there is no matmul -> softmax -> matmul (of "
+                "linalg_ext.softmax: other forms become that by raise-attention)",
+            )
             return
         stops = marked_ops(op, STOP)
         for root, attention in zip(roots, found, strict=True):
