@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, layout_of
-from ..passes import Pass, PassError
+from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, ops_of
 from .copying import Values, copy_needed
+from .memory import byte_width
+from .spread import inner_dim
+from .synchronisation import RESERVED
+from .thread import Shared
 
 STAGES = 2
 
@@ -40,12 +45,19 @@ class StageLoads(Pass):
     Memory answers late, so tiles outside of loops are asked for early: those before a loop together with the loop's
     first ones, each to be waited for by itself (``pending``); those behind it in its last iteration, which has no next
     one to copy for. A tile that is computed on its way there has one stage, which ``tile.store_shared`` fills between
-    two barriers. A schedule: what is computed stays as it is.
+    two barriers. So has every tile of a kernel whose buffers would not fit in `shared-memory` otherwise: copies do not
+    run ahead then, which is slower. A schedule: what is computed stays as it is.
     """
+
+    shared_memory: int = option("bytes that a block may have; 0: as many as it takes", 0)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            _Stager(kernel).run()
+            stager = _Stager(kernel)
+            if self.shared_memory and stager.bytes() + RESERVED > self.shared_memory:
+                remark(kernel, "shared memory holds one stage of keys and values: copies do not run ahead")
+                stager.stages = 1
+            stager.run()
 
 
 class _Stager:
@@ -54,6 +66,19 @@ class _Stager:
         self.kernel = kernel
         self.free: list[ir.Value] = []  # buffers of loops that are over
         self.started: dict[ir.Operation, list[ir.Value]] = {}  # of loops whose first copies are under way
+        self.stages = STAGES  # of what loops load
+
+    def bytes(self) -> int:
+        """What all buffers take, when loops one after the other share theirs."""
+        total, free = 0, Counter[tuple[ir.Type, int]]()
+        for op in ops_in(self.kernel):
+            if op.name == "scf.for":
+                kinds = Counter((load.results[0].type, _bytes(load)) for load in _loads_of(op))
+                total += sum(self.stages * size for _, size in (kinds - free).elements())
+                free |= kinds
+            elif _is_computed(op) or (_is_staged(op) and op.parent.name != "scf.for"):
+                total += _bytes(op)
+        return total
 
     def run(self) -> None:
         self._ops(self.block)
@@ -93,15 +118,17 @@ class _Stager:
     def _at_top(self, ops: list[ir.Operation]) -> list[ir.Operation]:
         """Schedules the load that `ops` begin with, and those that can be copied at the same time; what is left."""
         loads, loop = _together(ops)
-        if self.free:
-            loop = None  # it may wait for a loop before that reads the same buffers
-        buffers = [self._buffer(load.results[0].type, 1) for load in loads]
+        if self.free or self.stages == 1:
+            loop = None  # it waits for others that read the same buffers
+        buffers, reused = self._buffers(loads, 1)
         values: Values = {}
 
         def here(value: ir.Value) -> ir.Value:
             return copy_needed(value, values, lambda op: op in ops)
 
         with ir.InsertionPoint(ops[0]):
+            if reused:
+                _wait()
             for load, buffer in zip(loads, buffers, strict=True):
                 _copy(load, buffer, build.index(0), map(here, load.opview.indices))
                 CommitCopiesOp()
@@ -125,25 +152,59 @@ class _Stager:
             _barrier()
             _replace(op, buffer, stage)
 
+    def _buffers(self, loads: list[ir.Operation], stages: int) -> tuple[list[ir.Value], bool]:
+        """A buffer for each; whether a loop before may still read one, or, without an iteration, be copying to it."""
+        before = len(self.free)
+        buffers = [self._buffer(load.results[0].type, stages) for load in loads]
+        return buffers, len(self.free) < before
+
     def _start(self, loop: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> None:
         """The copies for a loop's first iteration. `here`: what a value from before the loop is at this place."""
-        loads, before = _loads_of(loop), len(self.free)
-        self.started[loop] = [self._buffer(load.results[0].type, STAGES) for load in loads]
-        if len(self.free) < before:
-            _wait()  # the loop before may still read them, or, without an iteration, be copying to them
+        self.started[loop], reused = self._buffers(_loads_of(loop), STAGES)
+        if reused:
+            _wait()
         self._copies(loop, build.index(0), here(loop.operands[0]), here)
         CommitCopiesOp()
 
     def _loop(self, loop: ir.Operation, later: list[ir.Operation]) -> list[ir.Operation]:
         """Schedules a loop's loads, and those of `later` ops that can be copied in its last iteration; what is left."""
+        behind = _together(later, [loop, *later])[0] if self.stages > 1 else []
+        last, _ = self._buffers(behind, 1)
+        stage = self._ahead(loop, behind, last, later) if self.stages > 1 else self._in_turn(loop)
+        buffers = self.started.pop(loop)
+        for load, buffer in zip(_loads_of(loop), buffers, strict=True):
+            with ir.InsertionPoint(load):
+                _replace(load, buffer, stage)
+        left = [op for op in later if op not in behind]
+        for load, buffer in zip(behind, last, strict=True):
+            with ir.InsertionPoint(load):
+                _wait()
+                _replace(load, buffer, build.index(0))
+        self.free += buffers
+        return left
+
+    def _in_turn(self, loop: ir.Operation) -> ir.Value:
+        """Copies of each iteration at its start; the value is the stage that it reads."""
+        body = for_body(loop)
+        self.started[loop], _ = self._buffers(_loads_of(loop), 1)
+        with ir.InsertionPoint.at_block_begin(body):
+            stage = build.index(0)
+            _barrier()  # no one reads the tiles before any more
+            self._copies(loop, stage, body.arguments[0], lambda value: value)
+            CommitCopiesOp()
+            _wait()
+        return stage
+
+    def _ahead(
+        self, loop: ir.Operation, behind: list[ir.Operation], last: list[ir.Value], later: list[ir.Operation]
+    ) -> ir.Value:
+        """The same, one iteration ahead; the last one copies to the buffers `last` for the loads `behind` the loop."""
         if loop not in self.started:
             with ir.InsertionPoint(loop):
                 self._start(loop, lambda value: value)
         lower, upper, step = list(loop.operands)[:3]
         body = for_body(loop)
         induction = body.arguments[0]
-        behind, _ = _together(later, [loop, *later])
-        last = [self._buffer(load.results[0].type, 1) for load in behind]
         if behind:
             with ir.InsertionPoint(loop):
                 none = arith.cmpi(arith.CmpIPredicate.sge, lower, upper)
@@ -163,17 +224,7 @@ class _Stager:
             if behind:
                 _copies_behind(branch.regions[1], behind, last, later)
             CommitCopiesOp()
-        buffers = self.started.pop(loop)
-        for load, buffer in zip(_loads_of(loop), buffers, strict=True):
-            with ir.InsertionPoint(load):
-                _replace(load, buffer, stage)
-        left = [op for op in later if op not in behind]
-        for load, buffer in zip(behind, last, strict=True):
-            with ir.InsertionPoint(load):
-                _wait()
-                _replace(load, buffer, build.index(0))
-        self.free += buffers
-        return left
+        return stage
 
     def _copies(
         self, loop: ir.Operation, stage: ir.Value, induction: ir.Value, here: Callable[[ir.Value], ir.Value]
@@ -189,7 +240,8 @@ def _together(
 ) -> tuple[list[ir.Operation], ir.Operation | None]:
     """The loads of `ops` up to the first loop or branch that has some too, and that loop, as far as their places can be
     computed before all of `moved` (by default, of `ops`)."""
-    moved, loads = moved or ops, []
+    moved = moved or ops
+    loads: list[ir.Operation] = []
     for op in ops:
         if op.name == "scf.for" and _loads_of(op):
             places = [op.operands[0], *(v for load in _loads_of(op) for v in load.opview.indices)]
@@ -231,6 +283,13 @@ def _loads_of(loop: ir.Operation) -> list[ir.Operation]:
 
 def _is_computed(op: ir.Operation) -> bool:
     return op.name == "tile.convert_layout" and layout_of(op.results[0].type) == "shared"
+
+
+def _bytes(op: ir.Operation) -> int:
+    """What the tile that `op` makes takes in shared memory."""
+    kind = op.results[0].type
+    inner = inner_dim(op.operands[0] if _is_computed(op) else op.results[0])
+    return Shared.bytes(kind.shape[1 - inner], kind.shape[inner], byte_width(kind.element_type))
 
 
 def _is_staged(op: ir.Operation) -> bool:

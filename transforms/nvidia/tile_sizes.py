@@ -6,6 +6,7 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - queries: 64 rows, so that two blocks share a multiprocessor and one computes while the other waits; 128 where head
   dimensions exceed 128 and only one block has room;
 - keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
+- less of both where shared memory, of which some GPUs have 99 KiB a block, does not hold them;
 - the head dimensions are not tiled;
 - where there is one query (decoding), the heads of a group that shares its keys are the rows: keys are read once.
 
@@ -14,10 +15,10 @@ warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup 
 with 64 keys, 256 queries: where what stands between the matmuls takes longer than they do. That is up to head dimension
 32; up to 64 where scores go through a function such as tanh (and up to 128, three with 64 keys), or under a mask by
 position alone, of enough queries that little of the tiles on the diagonal is dead. 256 queries also where more than a
-little of 192 would be padding; 128 where all larger ones hold much that is padding or masked, and under a window, both
-edges of which cut tiles. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; 64 are better
-under a mask by position, whose tiles end where those of queries do. All that where rows are aligned to 16 bytes and
-more than 64 queries are known or possible.
+little of 192 would be padding; 128 where all larger ones hold much that is padding or masked, or tiles of 256 would be
+fewer than multiprocessors, and under a window, both edges of which cut tiles. Where head dimensions exceed 128, shared
+memory holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where those of queries do.
+All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
@@ -37,6 +38,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import Attention, contraction_loops
 from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
+from .synchronisation import RESERVED
 
 Tiles = tuple[tuple[int, int, int], ...]
 
@@ -52,9 +54,11 @@ MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 FEW_QUERIES = 64
+LEAST_KEYS = 16
 MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
 MANY = 8
+MULTIPROCESSORS = 132  # of an H200
 MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
 
@@ -81,6 +85,7 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     if sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention)) > 1:  # both edges of a window cut tiles
         return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
+    tiles: list[Tiles]
     if _uses_functions(attention):
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD if _by_place(attention) else FUNCTION_HOPPER_TILES_BY_HEAD]
     elif any(ops_in(op, "arith.sitofp") for op in _by_place(attention)):
@@ -96,15 +101,18 @@ def _choose_first(
     attention: Attention, candidates: Sequence[Tiles], most_dead: float = MOST_DEAD
 ) -> tuple[list[int], list[int]]:
     """The first of the candidates of which not much would be padding of queries or, where four warpgroups would share a
-    tile, masked; else small tiles."""
-    loops = contraction_loops(attention.root)
+    tile, masked, or leave multiprocessors without one; else small tiles."""
+    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
-    queries = static_extents(attention.root)[loops.m[-1]] if loops.m else 1
+    queries = extents[loops.m[-1]] if loops.m else 1
+    rows = [extents[d] for d in loops.batch + loops.m]
+    known = [n for n in rows if n is not None]
     for tiles in candidates:
         tile, _ = _sizes_for(_head_size(attention), tiles)
         padded = queries is not None and -queries % tile > MOST_PADDING * queries
         dead = tile >= 256 and bool(_by_place(attention)) and (queries is None or tile > most_dead * queries)
-        if not padded and not dead:
+        few = tile >= 256 and len(known) == len(rows) and math.prod(known) < MULTIPROCESSORS * tile
+        if not padded and not dead and not few:
             return _choose(attention, tiles)
     return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
 
@@ -178,9 +186,10 @@ def _operands(attention: Attention) -> list[ir.Value]:
     return [*list(attention.scores.operands)[:2], attention.root.operands[1]]
 
 
-def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
-    """Sizes for the loops of the second matmul, and their order from outer to inner."""
-    return _choose(attention, TILES_BY_HEAD)
+def choose_gpu_tile_sizes(attention: Attention, shared_memory: int) -> tuple[list[int], list[int]]:
+    """Sizes for the loops of the second matmul, and their order from outer to inner, for blocks that may have so many
+    bytes of shared memory."""
+    return _choose(attention, TILES_BY_HEAD, shared_memory)
 
 
 def _head_size(attention: Attention) -> int:
@@ -196,16 +205,30 @@ def _sizes_for(head: int, tiles: Tiles) -> tuple[int, int]:
     return next((queries, keys) for limit, queries, keys in tiles if head <= limit)
 
 
-def _choose(attention: Attention, tiles: Tiles) -> tuple[list[int], list[int]]:
+def _fitting(queries: int, keys: int, row: int, shared_memory: int) -> tuple[int, int]:
+    """The same, or half and half of them as long as shared memory does not hold queries, two stages of keys, and two
+    of values, whose rows have so many bytes."""
+    while (queries + 2 * 2 * keys) * row + RESERVED > shared_memory:
+        if queries > FEW_QUERIES:
+            queries //= 2
+        elif keys > LEAST_KEYS:
+            keys //= 2
+        else:
+            break  # `stage-loads` keeps one stage, then
+    return queries, keys
+
+
+def _choose(attention: Attention, tiles: Tiles, shared_memory: int | None = None) -> tuple[list[int], list[int]]:
     root = attention.root
     loops, extents = contraction_loops(root), static_extents(root)
     assert loops is not None, "an attention's matmuls are contractions"
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
         sizes[d] = 1
-    if root.operands[1].type.element_type.width > 16:
-        tiles = WIDE_TILES_BY_HEAD
-    queries, keys = _sizes_for(_head_size(attention), tiles)
+    is_wide = root.operands[1].type.element_type.width > 16
+    queries, keys = _sizes_for(_head_size(attention), WIDE_TILES_BY_HEAD if is_wide else tiles)
+    if shared_memory is not None:
+        queries, keys = _fitting(queries, keys, _head_size(attention) * (4 if is_wide else 2), shared_memory)
     for d in loops.m[-1:]:
         known = extents[d]
         sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)
