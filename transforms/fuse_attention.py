@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
+from .extents import read_sizes
 from .graph import backward_slice
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
@@ -60,6 +61,7 @@ class FuseAttention(Pass):
             warn(op, "no attention was found: no op is marked {__root__}, and there is no matmul -> softmax -> matmul")
             return
         stops = marked_ops(op, STOP)
+        read_sizes(op)
         for root, attention in zip(roots, found, strict=True):
             schedule = Schedule.of(root)
             sizes, order = self._chosen(root, attention)
