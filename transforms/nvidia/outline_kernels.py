@@ -9,7 +9,7 @@ from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
-from .constants import constant_memory
+from .constants import constant_memory, own_constants
 from .one_block import is_one_tile, one_block
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
@@ -87,6 +87,7 @@ def _erase_dead(function: ir.Operation) -> None:
 class _Outliner:
     def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, options: OutlineKernels):
         self.forall, self.module, self.name = forall, module, name
+        own_constants(forall)  # tiles of equal sizes may be rows here and columns there
         self.axes = Axes(forall)
         self.rows = options.rows
         self.constants: list[ir.Value] = []
