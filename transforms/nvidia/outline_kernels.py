@@ -14,6 +14,7 @@ from .one_block import is_one_tile, one_block
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
 from .tile_body import Memory, TileBody
+from .values import ALIGNED, COPY
 
 ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 BLOCK_THREADS = "tile.threads"  # of a kernel without tiles
@@ -224,6 +225,9 @@ class _Outliner:
                 "gpu.kernel": ir.UnitAttr.get(),
                 "sym_name": ir.StringAttr.get(self.name),
             }
+            copies = [i for i, v in enumerate(tensors) if (op := defining_op(v)) is not None and COPY in op.attributes]
+            if copies:
+                attributes[ALIGNED] = ir.DenseI64ArrayAttr.get(copies)
             kernel = ir.Operation.create("gpu.func", [], [], attributes, regions=1)
             block = kernel.regions[0].blocks.append(*arguments, arg_locs=[self.forall.location] * len(arguments))
         with ir.InsertionPoint(block):

@@ -277,7 +277,7 @@ def test_a_function_for_the_gpu(gpu):
 
 
 def test_tiles_of_equal_sizes_for_the_gpu(gpu):
-    """The transposes of queries, whose rows are rows, and of keys, whose rows are columns, go to tensors of one shape."""
+    """Transposes of queries, whose rows are rows, and of keys, whose rows are columns, go to tensors of one shape."""
 
     def packed(x):
         q, k, v = x.unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
