@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := compiler dialects transforms test bench
+SOURCES := compiler dialects transforms test bench examples
 SOURCES := $(wildcard $(SOURCES))
 IMPORT := build/import/attn_opt
 

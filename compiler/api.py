@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dialects.diagnostic import DiagnosedError
+from ..dialects.diagnostic import DiagnosedError, places_of
 from ..dialects.mlir import ir
 from . import cache, counts, explain
 from .cache_key import key
@@ -79,16 +79,18 @@ def compile_text(
         source = key(text, "source", target, options)
         found = cache.find_source(source, filename)
         if found is not None:
-            compiled, said = found
-            compiled = dataclasses.replace(compiled, record=explain.relocated(compiled.record, said))
+            compiled, said, places = found
+            compiled = dataclasses.replace(compiled, record=explain.relocated(compiled.record, places))
             counts.count_cached(compiled.counts)
             if options.listener is not None:
                 for one in said:
                     options.listener(one)
         else:
-            name, compiled, news = _found_or_lowered(load_text(text, filename), target, options)
+            module = load_text(text, filename)
+            places = places_of(module)
+            name, compiled, news = _found_or_lowered(module, target, options)
             if news is not None or not compiled.told:
-                cache.keep_source(source, name, news or [], filename)
+                cache.keep_source(source, name, news or [], explain.present(compiled.record, places), filename)
     return Kernel.of(compiled, target, options)
 
 
@@ -141,7 +143,8 @@ def _found_or_lowered(module: ir.Module, target: str, options: Options) -> tuple
     found = cache.find(name)
     if found is not None and (options.listener is None or not found.told):
         counts.count_cached(found.counts)
-        return name, found, None
+        places = explain.present(found.record, places_of(module))
+        return name, dataclasses.replace(found, record=explain.relocated(found.record, places)), None
     compiled, said = lower(module, target, options)
     cache.keep(name, compiled)
     return name, compiled, said

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ..dialects.diagnostic import Diagnostic
+from ..dialects.diagnostic import Diagnostic, Place
 from . import cache_files as files
 from .kernel_file import CHECKSUM, Compiled, packed, unpacked
 
@@ -55,14 +55,16 @@ def find(key: str) -> Compiled | None:
     return found
 
 
-def find_source(source: str, filename: str) -> tuple[Compiled, list[Diagnostic]] | None:
-    """The kernel of a source text by the key of that text, or None; with what was said of the text, in `filename`."""
+def find_source(source: str, filename: str) -> tuple[Compiled, list[Diagnostic], list[Place]] | None:
+    """The kernel of a source text by the key of that text, or None; with what was said of the text, in `filename`, and
+    the places that its record tells of (`explain.present`)."""
     text = _sources.get(source)
     try:
         if text is None:
             text = (files.folder() / f"{source}.source").read_bytes().decode()
         about = json.loads(text)
         key, said = about["key"], [_diagnostic(one, filename) for one in about["said"]]
+        places: list[Place] = [(_named(file, filename), line, column) for file, line, column in about["places"]]
         found = find(key) if len(key) == 2 * CHECKSUM and key.isalnum() else None
     except OSError:
         return None
@@ -71,7 +73,7 @@ def find_source(source: str, filename: str) -> tuple[Compiled, list[Diagnostic]]
     if found is None:
         return None
     _remember(_sources, source, text)
-    return found, said
+    return found, said, places
 
 
 def keep(key: str, compiled: Compiled) -> None:
@@ -90,16 +92,30 @@ def code_folder() -> pathlib.Path | None:
     return files.folder() if enabled() else None
 
 
-def keep_source(source: str, key: str, said: Sequence[Diagnostic], filename: str) -> None:
-    """Keeps that a source text, by its key, has the IR of `key`, and what was said of it."""
-    text = json.dumps({"key": key, "said": [_plain(one, filename) for one in said]})
+def keep_source(source: str, key: str, said: Sequence[Diagnostic], places: Sequence[Place], filename: str) -> None:
+    """Keeps that a source text, by its key, has the IR of `key`, what was said of it, and the places of its record."""
+    about = {
+        "key": key,
+        "said": [_plain(one, filename) for one in said],
+        "places": [[_unnamed(file, filename), line, column] for file, line, column in places],
+    }
+    text = json.dumps(about)
     _remember(_sources, source, text)
     files.write(f"{source}.source", text.encode())
 
 
+def _unnamed(file: str, filename: str) -> str | None:
+    """The same text may have another name later."""
+    return None if file == filename else file
+
+
+def _named(file: str | None, filename: str) -> str:
+    return filename if file is None else file
+
+
 def _plain(found: Diagnostic, filename: str) -> list:
-    """A diagnostic for JSON. The same text may have another name later."""
-    file = None if found.file == filename else found.file
+    """A diagnostic for JSON."""
+    file = _unnamed(found.file, filename)
     notes = [_plain(note, filename) for note in found.notes]
     return [found.severity, file, found.line, found.col, found.message, notes]
 
@@ -107,7 +123,7 @@ def _plain(found: Diagnostic, filename: str) -> list:
 def _diagnostic(plain: list, filename: str) -> Diagnostic:
     severity, file, line, col, message, notes = plain
     places = tuple(_diagnostic(note, filename) for note in notes)
-    return Diagnostic(severity, filename if file is None else file, line, col, message, places)
+    return Diagnostic(severity, _named(file, filename), line, col, message, places)
 
 
 def forget() -> None:

@@ -6,34 +6,47 @@ A record (`recording.Recorder`) is plain data, so that it can be kept with a com
 
     {"entries": [{"pass": "fuse-attention", "severity": "remark", "place": ["f.mlir", 3, 8], "message": …,
                   "details": {…}}],
-     "seconds": [["raise-attention", 0.0021], …]}
+     "seconds": [["raise-attention", 0.0021], …],
+     "anchors": [[12, ["f.mlir", 3, 8]], …]}      # the number of the op in the graph that stands there
 """
 
 import copy
 from collections.abc import Sequence
 from typing import Any
 
-from ..dialects.diagnostic import Diagnostic
+from ..dialects.diagnostic import NOWHERE, Place
 from .counts import LEFT
 
 Record = dict[str, Any]
 WIDTH = 100
 
 
-def relocated(record: Record, said: Sequence[Diagnostic]) -> Record:
-    """The record with the places of `said`: the same messages, of a text that is the same but for its name."""
-    if len(said) != len(record["entries"]):
-        return record
-    places = {
-        tuple(entry["place"]): [one.file, one.line, one.col] for entry, one in zip(record["entries"], said, strict=True)
-    }
+def anchored(record: Record, places: Sequence[Place]) -> Record:
+    """The record with which ops of the graph its places are those of; `places`: of all ops, in their order."""
+    first = {place: number for number, place in reversed(list(enumerate(places)))}
+    used = dict.fromkeys(place for entry in record["entries"] for place in _places_in(entry))
+    found = [[first[place], list(place)] for place in used if place in first and place != NOWHERE]
+    return {**record, "anchors": found}
+
+
+def present(record: Record, places: Sequence[Place]) -> list[Place]:
+    """Where the ops that an anchored record tells of stand in a graph that is the same but for its places."""
+    return [places[number] for number, _ in record["anchors"]]
+
+
+def relocated(record: Record, places: Sequence[Place]) -> Record:
+    """An anchored record as it would be of a graph in which its ops stand at `places`, as `present` gives them."""
+    moved = {tuple(old): new for (_, old), new in zip(record["anchors"], places, strict=True)}
     record = copy.deepcopy(record)
     for entry in record["entries"]:
-        entry["place"] = places[tuple(entry["place"])]
-        softmax = tuple(entry["details"].get("softmax") or ())
-        if softmax in places:
-            entry["details"]["softmax"] = places[softmax]
+        for owner, key in ((entry, "place"), (entry["details"], "softmax")):
+            if owner.get(key):
+                owner[key] = list(moved.get(tuple(owner[key]), owner[key]))
     return record
+
+
+def _places_in(entry: dict[str, Any]) -> list[Place]:
+    return [tuple(place) for place in (entry["place"], entry["details"].get("softmax")) if place]
 
 
 def reason_left(message: str) -> str | None:

@@ -4,12 +4,14 @@ import time
 from typing import Any
 
 from ..dialects.assembly import print_module
-from ..dialects.diagnostic import Diagnostic
+from ..dialects.diagnostic import Diagnostic, places_of
 from ..dialects.mlir import ir
 from ..transforms.fuse_attention import FuseAttention
+from ..transforms.nvidia.architecture import HOPPER
 from ..transforms.passes import PassError
 from . import pass_manager, pipelines
 from .diagnostics import user_error
+from .explain import anchored
 from .kernel_file import Compiled, Texts
 from .options import Options
 from .recording import Recorder, Snapshots, counting
@@ -24,7 +26,7 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
     function = find_entry(module, options.entry)
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
-    signature = Signature.of(function)
+    signature, places = Signature.of(function), places_of(module)
     texts = {"graph": print_module(module)}
     said: list[Diagnostic] = []
 
@@ -41,9 +43,8 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
-            from .runtime.arch import DEFAULT_ARCH
 
-            arch = options.arch or DEFAULT_ARCH
+            arch = options.arch or HOPPER
             passes: list[Any] = pipelines.nvidia(
                 arch,
                 options.any_strides,
@@ -67,7 +68,8 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
-    return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), recorder.record, target), said
+    record = anchored(recorder.record, places)
+    return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), record, target), said
 
 
 def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
@@ -87,7 +89,7 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             FuseAttention(
                 tuple(map(int, options.tile_sizes)),
                 tuple(map(int, options.tile_interchange)),
-                pipelines.machine(target, options.arch, options.copy_engine and not options.any_strides),
+                pipelines.machine(target, options.arch or HOPPER, options.copy_engine, options.any_strides),
             ),
         ]
     except (ValueError, PassError) as error:

@@ -2,7 +2,9 @@
 
 import typing
 from collections.abc import Callable
+from typing import Any
 
+from ..transforms.nvidia.architecture import HOPPER, architecture
 from .pass_options import option_values
 from .runtime.cpu import openmp_library
 
@@ -66,12 +68,22 @@ ONLINE = [
 def lower(target: str) -> list[str]:
     """The passes from linalg on tensors (fused or not) to what the target's runtime loads; `target` may have options,
     the arguments of its pipeline: ``nvidia{arch=sm_80 keep-maximum=0}``."""
-    pipelines: dict[str, Callable[..., list[str]]] = {"cpu": cpu, "nvidia": nvidia}
+    name, options = _parsed(target)
+    return _pipelines()[name](**options)
+
+
+def _pipelines() -> dict[str, Callable[..., list[str]]]:
+    return {"cpu": cpu, "nvidia": nvidia}
+
+
+def _parsed(target: str) -> tuple[str, dict[str, Any]]:
+    """A target's name, and its options by the names of its pipeline's arguments."""
     name, _, options = target.strip().removesuffix("}").partition("{")
-    if name not in pipelines:
-        raise ValueError(f"unknown target '{name}'; known: {', '.join(pipelines)}")
-    kinds = {k: kind for k, kind in typing.get_type_hints(pipelines[name]).items() if k != "return"}
-    return pipelines[name](**option_values(f"target '{name}'", options, kinds))
+    known = _pipelines()
+    if name not in known:
+        raise ValueError(f"unknown target '{name}'; known: {', '.join(known)}")
+    kinds = {k: kind for k, kind in typing.get_type_hints(known[name]).items() if k != "return"}
+    return name, option_values(f"target '{name}'", options, kinds)
 
 
 def cpu(
@@ -172,7 +184,7 @@ def cpu(
 
 
 def nvidia(
-    arch: str = "sm_90a",
+    arch: str = HOPPER,
     any_strides: bool = False,
     parts: int = 0,
     multiprocessors: int = MULTIPROCESSORS,
@@ -188,7 +200,8 @@ def nvidia(
     the first do without a maximum, and few tiles are computed twice; `stages`: tiles of keys, and as many of values,
     that shared memory holds.
     """
-    copy_engine = copy_engine and arch == "sm_90a" and not any_strides
+    of = architecture(arch)
+    copy_engine = copy_engine and of.is_hopper and not any_strides
     return [
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
@@ -226,9 +239,9 @@ def nvidia(
                 f"specialize-warps{{stages={stages}}}",
             ]
             if copy_engine
-            else [*(["overlap-matmuls{engine=0}"] if arch == "sm_90a" else []), "defer-row-sums"]
+            else [*(["overlap-matmuls{engine=0}"] if of.is_hopper else []), "defer-row-sums"]
         ),
-        "stage-loads",  # what no copy engine does
+        f"stage-loads{{shared-memory={0 if of.is_hopper else of.shared_memory}}}",  # what no copy engine does
         "canonicalize",
         "cse",
         "lower-affine",  # sizes of tiles at the boundary
@@ -240,9 +253,17 @@ def nvidia(
     ]
 
 
-def machine(target: str, arch: str | None, copy_engine: bool) -> str:
-    """What tile sizes are chosen for."""
-    return "hopper" if target == "nvidia" and arch in (None, "sm_90a") and copy_engine else target
+def machine(target: str, arch: str = HOPPER, copy_engine: bool = True, any_strides: bool = False) -> str:
+    """What tile sizes are chosen for: cpu, or a GPU's architecture, without its copy engine if that is not in use."""
+    if target != "nvidia":
+        return target
+    return arch if copy_engine and not any_strides else arch.removesuffix("a")
+
+
+def machine_of(target: str) -> str:
+    """The same for a target as `lower` takes it, with its options."""
+    name, options = _parsed(target)
+    return machine(name, **{k: v for k, v in options.items() if k in ("arch", "copy_engine", "any_strides")})
 
 
 def nvidia_host() -> list[str]:

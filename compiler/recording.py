@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..dialects.assembly import print_module
-from ..dialects.diagnostic import Diagnostic, place_of
+from ..dialects.diagnostic import NOWHERE, Diagnostic, place_of
 from ..dialects.mlir import ir
 from ..transforms import passes
 from .counts import LEFT, NOTHING, count, count_left
@@ -62,7 +62,7 @@ class Recorder(Timing):
             {
                 "pass": self._stage,
                 "severity": severity,
-                "place": list(place) if place else ["", 0, 0],
+                "place": list(place or NOWHERE),
                 "message": message,
                 "details": details,
             }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from .mlir import ir
 
+Place: TypeAlias = tuple[str, int, int]  # file, line, column
+NOWHERE: Place = ("", 0, 0)
 SEVERITIES = ("error", "warning", "remark", "note")
 
 
@@ -46,8 +48,9 @@ class AssemblyError(DiagnosedError):
     """The text is no module: `diagnostics` say where and why."""
 
 
-def place_of(location: ir.Location | None) -> tuple[str, int, int] | None:
-    """The (file, line, column) that a location stands for: its own, its child's, its callee's, its first part's."""
+def place_of(location: ir.Location | None) -> Place | None:
+    """The (file, line, column) that a location stands for: its own, its child's, its callee's, its first part's;
+    where there is none its name, such as that of a node of ONNX."""
     if location is None:
         return None
     if type(location) is ir.Location:  # as diagnostics carry it
@@ -55,9 +58,22 @@ def place_of(location: ir.Location | None) -> tuple[str, int, int] | None:
     if isinstance(location, ir.FileLineColLoc):
         return location.filename, location.start_line, location.start_col
     if isinstance(location, ir.NameLoc):
-        return place_of(location.child_loc)
+        name = location.name_str
+        return place_of(location.child_loc) or ((name, 0, 0) if name else None)
     if isinstance(location, ir.CallSiteLoc):
         return place_of(location.callee) or place_of(location.caller)
     if isinstance(location, ir.FusedLoc):
         return next((place for part in location.locations if (place := place_of(part))), None)
     return None
+
+
+def places_of(module: ir.Module) -> list[Place]:
+    """Where each op stands, in their order."""
+    found: list[Place] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        found.append(place_of(op.location) or NOWHERE)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
 from .graph import backward_slice
+from .nvidia.architecture import architecture
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, warn
@@ -16,7 +18,7 @@ from .schedule import Schedule
 from .tile_and_fuse import tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
-CHOICES = {"cpu": choose_tile_sizes, "nvidia": choose_gpu_tile_sizes, "hopper": choose_hopper_tile_sizes}
+Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
 ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
 
 
@@ -44,11 +46,14 @@ class FuseAttention(Pass):
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
     tile_interchange: tuple[int, ...] = option("the root's loops from outer to inner (default: as they are)")
-    machine: str = option("what tile sizes are chosen for where none are given: cpu, nvidia or hopper", "cpu")
+    machine: str = option(
+        "what tile sizes are chosen for where none are given: cpu, or a GPU's architecture, as sm_90a (default: what "
+        "--lower-to says, else cpu)",
+        "",
+    )
 
     def run(self, op: ir.Operation) -> None:
-        if self.machine not in CHOICES:
-            raise PassError(f"machine must be one of {', '.join(CHOICES)}, but is '{self.machine}'", op)
+        choice = _choice(self.machine or "cpu", op)
         marked = marked_ops(op, ROOT)
         found = [attention_at(root) for root in marked] if marked else find_attention(op)
         roots = marked or [a.root for a in found if a is not None]
@@ -57,18 +62,22 @@ class FuseAttention(Pass):
                 raise PassError(
                     "nothing to tile: no op is marked {__root__}, and no matmul -> softmax -> matmul was found", op
                 )
-            warn(op, "no attention was found: no op is marked {__root__}, and there is no matmul -> softmax -> matmul")
+            warn(
+                op,
+                "no attention was found: no op is marked {__root__}, and there is no matmul -> softmax -> matmul (of "
+                "linalg_ext.softmax: other forms become that by raise-attention)",
+            )
             return
         stops = marked_ops(op, STOP)
         for root, attention in zip(roots, found, strict=True):
             schedule = Schedule.of(root)
-            sizes, order = self._chosen(root, attention)
+            sizes, order = self._chosen(root, attention, choice)
             outside = [] if attention is None or (marked and self.tile_sizes) else expensive_producers(attention)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
             schedule.tell(tiled, sizes, order)
 
-    def _chosen(self, root: ir.Operation, attention: Attention | None) -> tuple[list[int], list[int]]:
+    def _chosen(self, root: ir.Operation, attention: Attention | None, choice: Choice) -> tuple[list[int], list[int]]:
         """The tile sizes and the order of the loops."""
         sizes, order = list(self.tile_sizes), list(self.tile_interchange)
         if not sizes:
@@ -78,9 +87,22 @@ class FuseAttention(Pass):
                     "for which they could be chosen; give tile-sizes",
                     root,
                 )
-            sizes, chosen = CHOICES[self.machine](attention)
+            sizes, chosen = choice(attention)
             order = order or chosen
         return sizes, order
+
+
+def _choice(machine: str, op: ir.Operation) -> Choice:
+    """The rule by which tile sizes are chosen for a machine."""
+    if machine == "cpu":
+        return choose_tile_sizes
+    try:
+        gpu = architecture(machine)
+    except ValueError as error:
+        raise PassError(f"machine: {error}; or cpu", op) from None
+    if gpu.is_hopper:
+        return choose_hopper_tile_sizes
+    return lambda attention: choose_gpu_tile_sizes(attention, gpu.shared_memory)
 
 
 def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:

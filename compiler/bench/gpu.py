@@ -10,6 +10,7 @@ the same rounds: a matmul of 8192 × 8192 × 8192 by torch, and a copy of 2 GiB 
 import dataclasses
 import gc
 import hashlib
+import importlib.util
 import json
 import pathlib
 import sys
@@ -19,8 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from ..diagnostics import user_error
 from ..graphs import Attention
 from ..helper import Helper, serve
+from ..runtime import cuda_driver
 from . import gpu_peers, peers, reference
 
 MATMUL_SIZE, COPY_BYTES = 8192, 1 << 31
@@ -50,6 +53,16 @@ class Process(Helper):
         """What was found of each contender and roof, by name, as `worker` answers it; `limit`: in seconds."""
         answer = self.ask(dataclasses.asdict(job), limit)
         return dict.fromkeys(("attn-opt", *job.contenders), answer) if "failed" in answer else answer
+
+
+def check() -> None:
+    """A user's error where there is no GPU to measure, or no PyTorch, whose tensors and events are used for it."""
+    try:
+        cuda_driver.driver()
+    except cuda_driver.CudaError as error:
+        raise user_error(str(error)) from None
+    if importlib.util.find_spec("torch") is None:
+        raise user_error("PyTorch, with which GPUs are timed, is not installed: pip install 'attn-opt[torch]'")
 
 
 def kernel_file(graph: Attention, options: dict[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """The backend of ``torch.compile``: attention goes to us, everything else stays with torch.
 
-    import attn_opt.compiler.frontends.dynamo     # not needed where the package is installed: it is an entry point
     fast = torch.compile(model, backend="attn_opt")
     fast = torch.compile(model, backend="attn_opt", options={"rest": "inductor"})
+
+The name is an entry point of the installed package, which torch registers itself; `backend` serves as well.
 
 Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo_regions.py) are taken out of it and
 become kernels at their first call (dynamo_kernel.py), if the pass ``raise-attention`` finds attention in them: for the
@@ -121,6 +122,3 @@ def _with_inductor(graph: torch.fx.GraphModule) -> Callable:
         if not any(isinstance(m, AttentionCall) for m in child.modules()):
             setattr(split, name, torch.compile(child, backend="inductor"))
     return split.forward
-
-
-torch._dynamo.register_backend(backend, name="attn_opt")

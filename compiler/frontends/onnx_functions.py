@@ -7,6 +7,7 @@
 Function bodies depend on which inputs a node has, also on absent ones, so they are asked for node by node.
 """
 
+import re
 from collections.abc import Collection
 
 import onnx
@@ -24,6 +25,7 @@ INLINED = {
     "ai.onnx.preview": ("FlexAttention",),
 }
 DOMAIN = "attn_opt.inlined"
+_NUMBERS = re.compile(r"(__\d+(_\d+)*)+$")
 
 
 def has_function(op_type: str, domain: str, version: int) -> bool:
@@ -44,19 +46,25 @@ def inlined(model: ModelProto, more: Collection[tuple[str, str]] = ()) -> ModelP
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
             model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-        return onnx.inliner.inline_local_functions(model) if _make_functions(model, more) else model
+        names = _make_functions(model, more)
+        model = onnx.inliner.inline_local_functions(model) if names else model
     except Exception as error:
         raise user_error(f"the functions of the ONNX model cannot be inlined: {first_line(error)}") from error
+    for node in model.graph.node:
+        own = _NUMBERS.sub("", node.name)  # by which the inliner tells them apart
+        node.name = own if own in names else node.name
+    return model
 
 
-def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> bool:
-    """Gives every node of `INLINED` a function of its own, and calls it. Whether there was any."""
+def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set[str]:
+    """Gives every node of `INLINED` a function of its own, and calls it. The names of these nodes, which those of the
+    functions have too: messages tell of them."""
     versions = {o.domain: o.version for o in model.opset_import}
     graph = model.graph
     types = {v.name: v.type for v in (*graph.value_info, *graph.input, *graph.output)}
     for t in graph.initializer:
         types[t.name] = onnx.helper.make_tensor_type_proto(t.data_type, list(t.dims))
-    found = False
+    found: set[str] = set()
     for number, node in enumerate(graph.node):
         if node.op_type in INLINED.get(node.domain, ()) or (node.domain, node.op_type) in more:
             function = _function(node, versions, types)
@@ -65,12 +73,14 @@ def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> boo
         if function is None:
             continue
         function.domain, function.name = DOMAIN, f"{node.op_type}_{number}"
+        for inner in function.node:
+            inner.name = node.name or node.output[0]
+        found.add(node.name or node.output[0])
         known = {o.domain for o in model.opset_import}
         model.opset_import.extend(o for o in function.opset_import if o.domain not in known)
         model.functions.append(function)
         call = onnx.helper.make_node(function.name, list(node.input), list(node.output), node.name, domain=DOMAIN)
         node.CopyFrom(call)
-        found = True
     if found:
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
     return found

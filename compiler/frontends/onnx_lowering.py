@@ -121,6 +121,8 @@ def _imported(model: ModelProto) -> ir.Module:
     context.enable_multithreading(False)
     torch_dialect.register_dialect(context)
     model.graph.name = "main"
+    for node in model.graph.node:
+        node.name = node.name or node.output[0]
     try:
         info = onnx_importer.ModelInfo(model)
         module = info.create_module(context=context)

@@ -76,6 +76,8 @@ class _Function(torch.nn.Module):
     def __init__(self, function: Callable):
         super().__init__()
         self.forward = function
+        # torch keeps the lines of functions named forward, and of those that it is told of.
+        getattr(torch.fx.proxy, "_register_stack_trace_anchor", lambda _: None)(function)
 
 
 class TorchProgram:

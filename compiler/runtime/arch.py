@@ -1,11 +1,10 @@
-"""The architectures of GPUs that code is made for, and which one is meant where none is named."""
+"""Which architecture of GPUs is meant where none is named."""
 
+import warnings
+
+from ...transforms.nvidia.architecture import HOPPER, architecture
 from ..diagnostics import user_error
 from . import cuda_driver
-
-# The PTX version that has all instructions in use, by architecture; the driver must know it (CUDA 12.0 and 11.0).
-PTX_VERSION = {"sm_80": 70, "sm_86": 71, "sm_89": 78, "sm_90": 78, "sm_90a": 80}
-DEFAULT_ARCH = "sm_90a"
 
 
 def choose_arch(wanted: str | None) -> str:
@@ -14,8 +13,11 @@ def choose_arch(wanted: str | None) -> str:
         try:
             wanted = cuda_driver.device_arch()
         except cuda_driver.CudaError:
-            return DEFAULT_ARCH
-    if wanted not in PTX_VERSION:
-        known = ", ".join(PTX_VERSION)
-        raise user_error(f"GPUs of architecture '{wanted}' are not supported; the known architectures are: {known}")
+            return HOPPER
+    try:
+        note = architecture(wanted).note
+    except ValueError as error:
+        raise user_error(f"arch: {error}") from None
+    if note:
+        warnings.warn(f"attn_opt: {note}", stacklevel=2)
     return wanted

@@ -25,8 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from ...dialects.mlir import ir
-from ..diagnostics import user_error
-from .arch import PTX_VERSION
+from ...transforms.nvidia.architecture import architecture
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LAYOUT = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-n16:32:64"
@@ -87,18 +86,17 @@ def _convergent(text: str) -> str:
 
 
 def emit_ptx(text: str, arch: str) -> str:
-    """PTX of LLVM IR for an architecture such as "sm_90a"."""
+    """PTX of LLVM IR for an architecture such as "sm_90a"; of a newer one than those known, for the last that is."""
     import llvmlite.binding as llvm
 
-    if arch not in PTX_VERSION:
-        raise user_error(f"unknown GPU architecture '{arch}'; the known ones are: {', '.join(PTX_VERSION)}")
+    of = architecture(arch)
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(_convergent(readable_literals(text)))
     module.triple = TRIPLE
     module.data_layout = LAYOUT
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=arch, features=f"+ptx{PTX_VERSION[arch]}", opt=3, codemodel="default"
+        cpu=of.ptx_target, features=f"+ptx{of.ptx_version}", opt=3, codemodel="default"
     )
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     # Register tiles are scalars on purpose, and loops are as the schedule says.
@@ -165,7 +163,8 @@ def sass(ptx: str, arch: str) -> str | None:
 
 
 def assemble(ptx: str, arch: str) -> Assembled | None:
-    """Machine code by ptxas; None where there is none. Invalid PTX is an error of ours: RuntimeError."""
+    """Machine code by ptxas; None where there is none that knows `arch`. Invalid PTX is an error of ours:
+    RuntimeError."""
     ptxas = find_tool("ptxas")
     if ptxas is None:
         return None
@@ -175,6 +174,8 @@ def assemble(ptx: str, arch: str) -> Assembled | None:
         command = [ptxas, "-v", "-O3", f"-arch={arch}", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True)
         log = done.stderr + done.stdout
+        if done.returncode and "gpu-name" in log:
+            return None
         if done.returncode:
             raise RuntimeError(f"ptxas refused the PTX: {log}")
         return Assembled(target.read_bytes(), log)

@@ -71,6 +71,10 @@ def _run(options: Options) -> int:
         from ..bench import plot
 
         plot.check()
+    if options.measuring.target == "nvidia":
+        from ..bench import gpu
+
+        gpu.check()
     bar = Bar(len(options.cases))
     all_measured: list[Measured] = []
     quiet = options.json == "-"

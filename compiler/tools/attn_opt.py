@@ -16,7 +16,7 @@ from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from ...dialects.mlir import ir
 from ..diagnostics import Bug, Listener, Printer, report_bug, user_error
 from ..ir_printing import DumpStages, PrintIR
-from ..pass_manager import Hook, Item, PassFailure, Stage, Timing, plan, run
+from ..pass_manager import Hook, PassFailure, Stage, Timing, plan, run
 from ..verify_diagnostics import Verifier
 from .attn_opt_options import HELP, Options, parse_options
 from .isolation import Crash, Progress, crashes, isolated
@@ -86,7 +86,7 @@ class Job:
 
             self.watch = Watch()
         with self._context():
-            stages = plan(_pipeline(self.options))  # tells of unknown passes before anything else
+            stages = planned(self.options)  # tells of unknown passes before anything else
             hooks, timing = _hooks(self.options)
             outputs = [self._process(number, stages, hooks) for number in range(len(self.chunks))]
         if self.watch:
@@ -157,7 +157,7 @@ class Job:
 
     def _write_ir_before(self, number: int, stage: int, path: str) -> None:
         with self._context(), open(path, "w", encoding="utf-8") as file:
-            stages = plan(_pipeline(self.options))
+            stages = planned(self.options)
             module = parse_module(self.chunks[number], self.name)
             run(stages[:stage], module)
             file.write(f"{stages[stage].text}\n{self.options.printing.text(module.operation)}")
@@ -244,23 +244,24 @@ def _chunks(text: str, split: bool) -> list[str]:
     return chunks
 
 
-def _pipeline(options: Options) -> list[Item]:
-    items: list[Item] = list(options.passes)
-    if options.lower_to:
-        items += lowering(options.lower_to)
-    return items
+def planned(options: Options) -> list[Stage]:
+    """All passes. Where tile sizes are chosen, and it is not said for what, they are for what code is made for."""
+    target = options.lower_to
+    if not target:
+        return plan(options.passes)
+    from ...transforms.fuse_attention import FuseAttention
+    from ..pipelines import lower, machine_of
 
-
-def lowering(target: str) -> list[Item]:
-    """The pipeline that lowers to `target`, or an error of the user's if there is none."""
     try:
-        from ..pipelines import lower
-    except ModuleNotFoundError:
-        raise user_error(f"--lower-to={target} is not built yet") from None
-    try:
-        return list(lower(target))
-    except (ValueError, NotImplementedError) as error:
+        machine, lowering = machine_of(target), lower(target)
+    except ValueError as error:
         raise user_error(f"--lower-to={target}: {error}") from None
+    found = []
+    for stage in plan(options.passes):
+        if isinstance(stage.ours, FuseAttention) and not stage.ours.machine:
+            stage = dataclasses.replace(stage, ours=dataclasses.replace(stage.ours, machine=machine))
+        found.append(stage)
+    return [*found, *plan(lowering)]
 
 
 def _hooks(options: Options) -> tuple[list[Hook], Timing | None]:

@@ -100,7 +100,7 @@ def run(graph, inputs, **options):
     context = make_context()
     with context:
         module = parse_module(graph.text(), "test.mlir", context)
-        passes = ["raise-attention", "fuse-attention{machine=hopper}", *pipelines.nvidia(parts=1, **options)]
+        passes = ["raise-attention", "fuse-attention{machine=sm_90a}", *pipelines.nvidia(parts=1, **options)]
         names = [p.partition("{")[0] for p in passes]
         pass_manager.run(passes[: names.index(LAST) + 1], module)
         (kernel,) = ops_in(module.operation, "gpu.func")

@@ -1,7 +1,7 @@
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=hopper" --lower-to=nvidia --print-ir-after=join-loops -o /dev/null 2>&1 | FileCheck %s --check-prefix=JOIN
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=hopper" --lower-to=nvidia --print-ir-after=keep-maximum -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEEP
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=hopper" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s --check-prefix=BLOCKS
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=hopper" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=ROLES
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=join-loops -o /dev/null 2>&1 | FileCheck %s --check-prefix=JOIN
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=keep-maximum -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEEP
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s --check-prefix=BLOCKS
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=ROLES
 
 // Causal attention on Hopper: one loop with a branch around the mask; then the first maximum is kept; then blocks go from
 // tile to tile in pairs; then a warp copies and two warpgroups compute.

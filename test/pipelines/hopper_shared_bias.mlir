@@ -1,5 +1,5 @@
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=hopper" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=hopper" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=TURNS
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=TURNS
 
 // A bias that all 64 heads share: they are the innermost dimension of the grid, so that it comes from memory once, and
 // the tiles of queries are the outermost, of which no remainder is taken. A block takes the tiles i and 7 - i of a head.

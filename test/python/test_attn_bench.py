@@ -1,17 +1,21 @@
 """attn-bench: options with the meaning of example_fmha_fwd's, measurements, errors."""
 
+import importlib.util
 import itertools
 import json
 import re
+from unittest import mock
 
 import pytest
 from attn_opt.compiler.bench import gpu, peers, roofs, table
 from attn_opt.compiler.bench.measure import Measured, Result
 from attn_opt.compiler.bench.worker import timed
 from attn_opt.compiler.graphs import Attention
+from attn_opt.compiler.runtime import cuda_driver
 from attn_opt.compiler.tools import attn_bench
 from attn_opt.compiler.tools.attn_bench_options import parse_options
 from attn_opt.dialects.diagnostic import DiagnosedError
+from fake_cuda import fake_driver
 
 SMALL = ["-b=1", "-h=2", "-s=40", "-d=16", "-prec=fp32", "--rounds=1", "--seconds=0.01", "--threads=1"]
 
@@ -117,6 +121,17 @@ def test_errors(arguments, message, capsys):
     assert attn_bench.main(arguments) == 1
     error = capsys.readouterr().err
     assert error.startswith("attn-bench: error: ") and message in error and "Traceback" not in error
+
+
+def test_what_a_gpu_is_timed_with(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with fake_driver():
+        assert attn_bench.main(["--target=nvidia", "-s=64"]) == 1
+    assert "PyTorch, with which GPUs are timed, is not installed: pip install" in capsys.readouterr().err
+    none = cuda_driver.CudaError("no NVIDIA GPU is on this machine")
+    monkeypatch.setattr(cuda_driver, "driver", mock.Mock(side_effect=none))
+    assert attn_bench.main(["--target=nvidia", "-s=64"]) == 1
+    assert "attn-bench: error: no NVIDIA GPU is on this machine" in capsys.readouterr().err
 
 
 def test_lengths_of_sequences_are_made_up():

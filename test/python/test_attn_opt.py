@@ -9,6 +9,8 @@ import sys
 
 import pytest
 from attn_opt.compiler.tools import attn_opt
+from attn_opt.compiler.tools.attn_opt_options import parse_options
+from attn_opt.dialects import make_context
 from attn_opt.dialects.diagnostic import DiagnosedError
 from attn_opt.transforms import passes
 
@@ -105,17 +107,45 @@ def test_remarks_are_shown_if_asked_for_and_warnings_always(file, capsys, monkey
     assert "remark: this is so" in capsys.readouterr().err
 
 
+def planned(*arguments):
+    with make_context():
+        return attn_opt.planned(parse_options(list(arguments)))
+
+
 def test_lowering_is_asked_of_the_pipelines():
-    assert "check-lowered" in attn_opt.lowering("cpu")
-    assert "tiles-to-nvvm" in " ".join(attn_opt.lowering("nvidia"))
-    assert "keep-maximum" in attn_opt.lowering("nvidia")
-    without = attn_opt.lowering("nvidia{keep-maximum=0 stages=3}")
-    assert "keep-maximum" not in without and "specialize-warps{stages=3}" in without
-    assert not any("specialize-warps" in str(item) for item in attn_opt.lowering("nvidia{arch=sm_80}"))
+    def names(*arguments):
+        return [stage.text for stage in planned(*arguments)]
+
+    assert "check-lowered" in names("--lower-to=cpu")[-1]
+    assert any("tiles-to-nvvm" in name for name in names("--lower-to=nvidia"))
+    assert any("keep-maximum" in name for name in names("--lower-to=nvidia"))
+    without = names("--lower-to=nvidia{keep-maximum=0 stages=3}")
+    assert not any("keep-maximum" in name for name in without)
+    assert any("specialize-warps{stages=3}" in name for name in without)
+    assert not any("specialize-warps" in name for name in names("--lower-to=nvidia{arch=sm_80}"))
     with pytest.raises(DiagnosedError, match="target 'nvidia' has no option 'keep-maximun'; did you mean"):
-        attn_opt.lowering("nvidia{keep-maximun=0}")
-    with pytest.raises(DiagnosedError, match="--lower-to=abacus"):
-        attn_opt.lowering("abacus")
+        names("--lower-to=nvidia{keep-maximun=0}")
+    with pytest.raises(DiagnosedError, match="expects cpu or nvidia, but found 'abacus'"):
+        names("--lower-to=abacus")
+    with pytest.raises(DiagnosedError, match=r"expects a GPU's architecture, sm_80 or later, .* found 'sm_7'"):
+        names("--lower-to=nvidia{arch=sm_7}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "machine"),
+    [
+        (["--fuse-attention"], ""),
+        (["--fuse-attention", "--lower-to=cpu"], "cpu"),
+        (["--fuse-attention", "--lower-to=nvidia"], "sm_90a"),
+        (["--fuse-attention", "--lower-to=nvidia{copy-engine=0}"], "sm_90"),
+        (["--pass-pipeline=builtin.module(fuse-attention,cse)", "--lower-to=nvidia{arch=sm_89}"], "sm_89"),
+        (["--fuse-attention=machine=sm_80", "--lower-to=nvidia"], "sm_80"),
+    ],
+    ids=str,
+)
+def test_tile_sizes_are_those_of_the_target(arguments, machine):
+    (stage,) = (s for s in planned(*arguments) if s.name == "fuse-attention")
+    assert stage.ours.machine == machine
 
 
 def test_a_broken_pipe_is_silent(file):

@@ -212,6 +212,29 @@ def test_what_there_was_to_say_is_said_again(folder, tmp_path):
     assert len(moved) == len(first) and moved != first
 
 
+def test_a_kernel_explains_itself_with_the_places_of_its_own_source(folder, tmp_path):
+    """Also where another text, or another module, has given the same IR before."""
+
+    def place(source):
+        (entry,) = (e for e in compile(source).record["entries"] if e["details"].get("kind") == "fused")
+        return entry["place"][:2], entry["details"]["softmax"][:2]
+
+    def written(name, text):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    (file, line), (same, softmax) = place(written("a.mlir", ATTENTION))
+    assert file == same == str(tmp_path / "a.mlir") and 0 < softmax < line
+    moved = written("b.mlir", "// a line\n// another\n" + ATTENTION)
+    for _ in range(2):  # the second time by the text
+        expected = ([str(moved), line + 2], [str(moved), softmax + 2])
+        assert place(moved) == expected
+        cache.forget()
+        assert place(moved) == expected
+    with make_context():
+        assert place(parse_module("\n" + ATTENTION, "c.mlir")) == (["c.mlir", line + 1], ["c.mlir", softmax + 1])
+
+
 def test_it_can_be_turned_off(folder, monkeypatch):
     monkeypatch.setenv("ATTN_OPT_CACHE", "0")
     assert hits(lambda: (compile(ADD), compile(ADD))) == 0

@@ -1,8 +1,14 @@
 """The way to PTX, without a GPU: literals, code of both kinds, what ptxas says where it is."""
 
+import re
+import subprocess
+import warnings
+
 import pytest
 from attn_opt.compiler import CompileError, compile
+from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import ptx
+from attn_opt.transforms.nvidia.architecture import architecture
 
 ATTENTION = """
 func.func @attention(%q: tensor<256x64xf16>, %k: tensor<320x64xf16>, %v: tensor<320x64xf16>) -> tensor<256x64xf16> {
@@ -73,8 +79,45 @@ def test_code_of_an_attention(arch, instruction):
 
 
 def test_unknown_architecture():
-    with pytest.raises(CompileError, match=r"'sm_1' are not supported; the known architectures are: sm_80"):
+    with pytest.raises(CompileError, match=r"arch: expects a GPU's architecture, sm_80 or later, .* found 'sm_1'"):
         compile(ATTENTION, target="nvidia", arch="sm_1")
+
+
+@pytest.mark.parametrize(
+    ("arch", "target"),
+    [("sm_87", "sm_87"), ("sm_88", "sm_87"), ("sm_90", "sm_90"), ("sm_120", "sm_90"), ("sm_121", "sm_90")],
+)
+def test_later_gpus_take_code_of_the_last_before_them(arch, target):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        code = compile(ATTENTION, target="nvidia", arch=arch).ir("ptx")
+    assert f".target {target}\n" in code and "mma.sync.aligned" in code
+    ptx.assemble(code, arch)
+
+
+def test_gpus_with_faster_matmuls_of_their_own():
+    with pytest.warns(UserWarning, match="kernels for sm_100 .* its own instructions for matmuls, which are faster"):
+        code = compile(ATTENTION, target="nvidia", arch="sm_100").ir("ptx")
+    assert ".target sm_90\n" in code
+
+
+@pytest.mark.parametrize("element", ["f16", "f32"])
+@pytest.mark.parametrize("head_size", [20, 64, 128, 256])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_120"])
+def test_shared_memory_suffices(arch, head_size, element):
+    graph = Attention(heads=2, queries=130, keys=200, head_size=head_size, element=element, window=(None, 0))
+    text = compile(graph.text(), target="nvidia", arch=arch, split_keys=1).ir("llvm")
+    (used,) = re.findall(r"dynamic_shared_memory_size %c(\d+)_i32", text)
+    assert int(used) <= architecture(arch).shared_memory
+
+
+def test_what_no_ptxas_knows(monkeypatch):
+    refusal = subprocess.CompletedProcess(
+        [], 1, "", "ptxas fatal   : Value 'sm_999' is not defined for option 'gpu-name'"
+    )
+    monkeypatch.setattr(ptx, "find_tool", lambda name: name)
+    monkeypatch.setattr(ptx.subprocess, "run", lambda *_, **__: refusal)
+    assert ptx.assemble("", "sm_999") is None
 
 
 def test_nothing_for_a_gpu():
@@ -104,7 +147,7 @@ def test_stages_are_dumped_down_to_code(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(ptx, "sass", lambda code, arch: f"machine code for {arch}")
     source = tmp_path / "attention.mlir"
     source.write_text(ATTENTION)
-    steps = ["--raise-attention", "--fuse-attention=machine=nvidia", "--lower-to=nvidia"]
+    steps = ["--raise-attention", "--fuse-attention=machine=sm_80", "--lower-to=nvidia"]
     assert main([str(source), *steps, f"--dump-stages={tmp_path}/stages"]) == 0
     names = sorted(path.name for path in (tmp_path / "stages").iterdir())
     assert names[-2:] == [f"{len(names) - 2}-kernels.ptx", f"{len(names) - 1}-kernels.sass"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import gpu, ir
-from ..passes import Pass, PassError, option, remark
+from ..passes import Pass, PassError, option, remark, warn
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
 from .constants import constant_memory
@@ -67,6 +67,8 @@ class OutlineKernels(Pass):
             if not foralls and is_one_tile(function.operation):
                 foralls = one_block(function.operation)
             if not foralls:
+                if any(o.name.startswith("linalg") for o in ops_in(function.operation)):
+                    warn(function, "nothing becomes a kernel: there are no fused loops (--fuse-attention makes them)")
                 continue
             with ir.InsertionPoint(function), function.location:
                 module = gpu.GPUModuleOp(ir.StringAttr.get(f"{function.name.value}_kernels"))

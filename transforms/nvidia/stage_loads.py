@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, layout_of
-from ..passes import Pass, PassError
+from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import for_body, ops_of
+from .memory import byte_width
+from .spread import inner_dim
+from .synchronisation import RESERVED
+from .thread import Shared
 
 STAGES = 2
 
@@ -36,13 +41,20 @@ class StageLoads(Pass):
           %k = tile.view(%buffer, %stage)
           …
 
-    A tile that is computed on its way there has one stage, which ``tile.store_shared`` fills between two barriers.
-    A schedule: what is computed stays as it is.
+    A tile that is computed on its way there has one stage, which ``tile.store_shared`` fills between two barriers. So
+    has every tile of a kernel whose buffers would not fit in `shared-memory` otherwise: copies do not run ahead then,
+    which is slower. A schedule: what is computed stays as it is.
     """
+
+    shared_memory: int = option("bytes that a block may have; 0: as many as it takes", 0)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            _Stager(kernel).run()
+            stager = _Stager(kernel)
+            if self.shared_memory and stager.bytes() + RESERVED > self.shared_memory:
+                remark(kernel, "shared memory holds one stage of keys and values: copies do not run ahead")
+                stager.stages = 1
+            stager.run()
 
 
 class _Stager:
@@ -50,6 +62,20 @@ class _Stager:
         self.block = kernel.regions[0].blocks[0]
         self.kernel = kernel
         self.free: list[ir.Value] = []  # buffers of loops that are over
+        self.stages = STAGES  # of what loops load
+
+    def bytes(self) -> int:
+        """What all buffers take, when loops one after the other share theirs."""
+        total, free = 0, Counter[tuple[ir.Type, int]]()
+        for op in ops_in(self.kernel):
+            if op.name == "scf.for":
+                loads = [o for o in ops_of(for_body(op)) if _is_staged(o)]
+                kinds = Counter((load.results[0].type, _bytes(load)) for load in loads)
+                total += sum(self.stages * size for _, size in (kinds - free).elements())
+                free |= kinds
+            elif _is_computed(op) or (_is_staged(op) and op.parent.name != "scf.for"):
+                total += _bytes(op)
+        return total
 
     def run(self) -> None:
         self._ops(self.block)
@@ -108,14 +134,34 @@ class _Stager:
             _replace(op, buffer, stage)
 
     def _loop(self, loop: ir.Operation, loads: list[ir.Operation]) -> None:
+        reused = len(self.free)
+        buffers = [self._buffer(load.results[0].type, self.stages) for load in loads]
+        if len(self.free) < reused and self.stages > 1:
+            with ir.InsertionPoint(loop):
+                _wait()  # the loop before may still read them, or, without an iteration, be copying to them
+        stage = (self._in_turn if self.stages == 1 else self._ahead)(loop, loads, buffers)
+        for load, buffer in zip(loads, buffers, strict=True):
+            with ir.InsertionPoint(load):
+                _replace(load, buffer, stage)
+        self.free += buffers
+
+    def _in_turn(self, loop: ir.Operation, loads: list[ir.Operation], buffers: list[ir.Value]) -> ir.Value:
+        """Copies of each iteration at its start; the value is the stage that it reads."""
+        body = for_body(loop)
+        with ir.InsertionPoint.at_block_begin(body):
+            stage = build.index(0)
+            _barrier()  # no one reads the tiles before any more
+            self._copies(loop, loads, buffers, stage, body.arguments[0])
+            CommitCopiesOp()
+            _wait()
+        return stage
+
+    def _ahead(self, loop: ir.Operation, loads: list[ir.Operation], buffers: list[ir.Value]) -> ir.Value:
+        """The same, one iteration ahead."""
         lower, upper, step = list(loop.operands)[:3]
         body = for_body(loop)
         induction = body.arguments[0]
-        reused = len(self.free)
-        buffers = [self._buffer(load.results[0].type, STAGES) for load in loads]
         with ir.InsertionPoint(loop):
-            if len(self.free) < reused:
-                _wait()  # the loop before may still read them, or, without an iteration, be copying to them
             self._copies(loop, loads, buffers, build.index(0), lower)
             CommitCopiesOp()
         with ir.InsertionPoint.at_block_begin(body):
@@ -129,10 +175,7 @@ class _Stager:
                 self._copies(loop, loads, buffers, arith.subi(build.index(1), stage), following)
                 ir.Operation.create("scf.yield")
             CommitCopiesOp()
-        for load, buffer in zip(loads, buffers, strict=True):
-            with ir.InsertionPoint(load):
-                _replace(load, buffer, stage)
-        self.free += buffers
+        return stage
 
     def _copies(self, loop: ir.Operation, loads, buffers, stage: ir.Value, induction: ir.Value) -> None:
         """The copies of the iteration whose induction variable is `induction`."""
@@ -143,6 +186,13 @@ class _Stager:
 
 def _is_computed(op: ir.Operation) -> bool:
     return op.name == "tile.convert_layout" and layout_of(op.results[0].type) == "shared"
+
+
+def _bytes(op: ir.Operation) -> int:
+    """What the tile that `op` makes takes in shared memory."""
+    kind = op.results[0].type
+    inner = inner_dim(op.operands[0] if _is_computed(op) else op.results[0])
+    return Shared.bytes(kind.shape[1 - inner], kind.shape[inner], byte_width(kind.element_type))
 
 
 def _is_staged(op: ir.Operation) -> bool:

@@ -6,6 +6,7 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - queries: 64 rows, so that two blocks share a multiprocessor and one computes while the other waits; 128 where head
   dimensions exceed 128 and only one block has room;
 - keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
+- less of both where shared memory, of which some GPUs have 99 KiB a block, does not hold them;
 - the head dimensions are not tiled;
 - where there is one query (decoding), the heads of a group that shares its keys are the rows: keys are read once.
 
@@ -32,6 +33,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import Attention, contraction_loops
 from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
+from .synchronisation import RESERVED
 
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
 TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
@@ -45,6 +47,7 @@ SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # where larg
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 FEW_QUERIES = 64
+LEAST_KEYS = 16
 MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
 
@@ -140,9 +143,10 @@ def _operands(attention: Attention) -> list[ir.Value]:
     return [*list(attention.scores.operands)[:2], attention.root.operands[1]]
 
 
-def choose_gpu_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
-    """Sizes for the loops of the second matmul, and their order from outer to inner."""
-    return _choose(attention, TILES_BY_HEAD)
+def choose_gpu_tile_sizes(attention: Attention, shared_memory: int) -> tuple[list[int], list[int]]:
+    """Sizes for the loops of the second matmul, and their order from outer to inner, for blocks that may have so many
+    bytes of shared memory."""
+    return _choose(attention, TILES_BY_HEAD, shared_memory)
 
 
 def _head_size(attention: Attention) -> int:
@@ -158,16 +162,32 @@ def _sizes_for(head: int, tiles: tuple[tuple[int, int, int], ...]) -> tuple[int,
     return next((queries, keys) for limit, queries, keys in tiles if head <= limit)
 
 
-def _choose(attention: Attention, tiles: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:
+def _fitting(queries: int, keys: int, row: int, shared_memory: int) -> tuple[int, int]:
+    """The same, or half and half of them as long as shared memory does not hold queries, two stages of keys, and two
+    of values, whose rows have so many bytes."""
+    while (queries + 2 * 2 * keys) * row + RESERVED > shared_memory:
+        if queries > FEW_QUERIES:
+            queries //= 2
+        elif keys > LEAST_KEYS:
+            keys //= 2
+        else:
+            break  # `stage-loads` keeps one stage, then
+    return queries, keys
+
+
+def _choose(
+    attention: Attention, tiles: tuple[tuple[int, int, int], ...], shared_memory: int | None = None
+) -> tuple[list[int], list[int]]:
     root = attention.root
     loops, extents = contraction_loops(root), static_extents(root)
     assert loops is not None, "an attention's matmuls are contractions"
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
         sizes[d] = 1
-    if root.operands[1].type.element_type.width > 16:
-        tiles = WIDE_TILES_BY_HEAD
-    queries, keys = _sizes_for(_head_size(attention), tiles)
+    is_wide = root.operands[1].type.element_type.width > 16
+    queries, keys = _sizes_for(_head_size(attention), WIDE_TILES_BY_HEAD if is_wide else tiles)
+    if shared_memory is not None:
+        queries, keys = _fitting(queries, keys, _head_size(attention) * (4 if is_wide else 2), shared_memory)
     for d in loops.m[-1:]:
         known = extents[d]
         sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)

@@ -9,12 +9,14 @@ from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
-from ..rewriting import defining_op, ops_in
+from ..rewriting import ops_in
 from . import contraction
+from .architecture import HOPPER, architecture
 from .axes import DYNAMIC, ops_of
 from .memory import SHARED, Memory, byte_width
 from .outline_kernels import BLOCK_THREADS
 from .specialize_warps import PRODUCERS
+from .spread import inner_dim
 from .synchronisation import Barriers, Flags
 from .thread import Shared, Thread, add, constant, create, i32, i64, pointer
 from .tile_ops import Emitter
@@ -43,7 +45,7 @@ class TilesToNvvm(Pass):
     `arch`: sm_90a takes wgmma, all others mma.sync. Rows in memory are taken to be aligned as dense ones are.
     """
 
-    arch: str = option("the GPU's architecture: sm_80 or later; sm_90a for Hopper's own instructions", "sm_90a")
+    arch: str = option("the GPU's architecture: sm_80 or later; sm_90a for Hopper's own instructions", HOPPER)
     vector_bytes: int = option("largest copy to shared memory of a thread: 16, 8, 4 or 2", 16)
 
     def run(self, op: ir.Operation) -> None:
@@ -93,7 +95,7 @@ class _Kernel:
             )
         body = new.regions[0].blocks.append(*kinds, arg_locs=[self.kernel.location] * len(kinds))
         with ir.InsertionPoint(body):
-            module, hopper = self.kernel.parent.operation, self.options.arch.endswith("a")
+            module, hopper = self.kernel.parent.operation, architecture(self.options.arch).is_hopper
             emitter = Emitter(module, Thread.make(threads), hopper, self.options.vector_bytes)
             self.values = emitter.values
             self._arguments(list(body.arguments))
@@ -133,7 +135,7 @@ class _Kernel:
             if inner.setdefault(view.staged, found) != found:
                 raise PassError("one buffer takes tiles of different orders in memory", op)
         for op in ops_in(self.kernel, "tile.store_shared"):
-            inner[op.operands[1]] = _inner_of(op.operands[0])
+            inner[op.operands[1]] = inner_dim(op.operands[0])
         return inner
 
     def _arguments(self, parameters: list[ir.Value]) -> None:
@@ -225,14 +227,3 @@ def _is_read_by_threads(buffer: ir.Value) -> bool:
     views = [use.owner.operation for use in buffer.uses if use.owner.operation.name == "tile.view"]
     users = [use.owner.operation for view in views for use in view.results[0].uses]
     return all(u.name == "tile.convert_layout" and layout_of(u.results[0].type) == "fragment" for u in users)
-
-
-def _inner_of(value: ir.Value) -> int:
-    """The dimension of a spread tile that stands side by side in the memory that it comes from."""
-    op = defining_op(value)
-    if op is None or op.name not in ("tile.load", "linalg.generic"):
-        return 1
-    if op.name == "tile.load":
-        dims, last = dims_of(op.opview), op.opview.memory.type.rank - 1
-        return dims.index(last) if last in dims else 1
-    return next((_inner_of(v) for v in op.operands if layout_of(v.type) == "spread" and v.type.rank == 2), 1)

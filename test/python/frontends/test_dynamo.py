@@ -2,6 +2,8 @@
 
 import copy
 import math
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -24,6 +26,22 @@ def fresh():
     torch._dynamo.reset()
     with torch.no_grad():
         yield
+
+
+@pytest.mark.parametrize("before", ["", "from attn_opt.compiler import compile; compile(f, (x, x, x))"])
+def test_the_backend_is_known_by_its_name(before):
+    """In a process that has not imported it: torch finds it among the entry points of what is installed."""
+    code = f"""
+import torch
+def f(q, k, v):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+x = torch.randn(1, 2, 16, 8)
+{before}
+torch.testing.assert_close(torch.compile(f, backend="attn_opt")(x, x, x), f(x, x, x))
+from attn_opt.compiler import stats
+assert stats()["found"] > 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 class Counts:

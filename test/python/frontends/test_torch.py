@@ -1,6 +1,7 @@
 """compile() on functions and modules of torch, against torch in float64."""
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -258,6 +259,33 @@ def test_calls_that_do_not_fit():
     ):
         with pytest.raises(CompileError, match=message):
             kernel(*args)
+
+
+def written_out(q, k, v):
+    scores = q @ k.transpose(-1, -2)
+    return torch.softmax(torch.tanh(scores), -1) @ v
+
+
+def test_attention_is_explained_with_its_line():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, q, k, v):
+            return self.inner(q, k, v)
+
+    class Inner(torch.nn.Module):
+        def forward(self, q, k, v):
+            scores = q @ k.transpose(-1, -2)
+            return torch.softmax(torch.tanh(scores), -1) @ v
+
+    q, k, v = tensors((2, 9, 5), (2, 7, 5), (2, 7, 5))
+    for function in (written_out, Model()):  # the second one's kernel is there already
+        own = written_out if function is written_out else Inner.forward
+        lines = range(own.__code__.co_firstlineno, own.__code__.co_firstlineno + 6)
+        place = re.search(r"attention at (.*):(\d+), found", compile(function, (q, k, v)).explain())
+        assert place[1] == __file__ and int(place[2]) in lines
 
 
 def test_the_core_imports_no_torch():
