@@ -136,7 +136,7 @@ class Emitter:
             for stream in self.streams:
                 step, total = self._share_of(stream)
                 first = arith.addi(arith.muli(done, build.index(bursts)), arith.muli(number, build.index(step)))
-                stream.emit(first if bursts > 1 else done, step, total * bursts)
+                stream.emit(first, step, total * bursts)
 
     def _share_of(self, stream: Stream) -> tuple[int, int]:
         """How many iterations of the innermost of the parallel loops the register tile is, and of how many."""
