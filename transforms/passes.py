@@ -26,6 +26,7 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "raise-attention",
+    "version-queries",
     "convert-linalg-softmax",
     "fuse-attention",
     "online/defer-division",
