@@ -69,6 +69,7 @@ PASSES = (
     "cpu/check-lowered",
     "nvidia/round-probabilities",
     "nvidia/fuse-consumers",
+    "nvidia/align-rows",
     "nvidia/outline-kernels",
     "nvidia/outline-elements",
     "nvidia/assign-layouts",
