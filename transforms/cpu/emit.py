@@ -20,7 +20,7 @@ from .accumulators import Accumulators
 from .body import BodyEvaluator
 from .operand_access import OperandAccess
 from .places import is_multiple, size_of
-from .prefetch import BURST, Stream
+from .prefetch import APART, BURST, Stream
 from .register_tile import Key, Offsets, RegisterTile
 from .schedule import Schedule
 from .structured import Operand, Structured
@@ -92,7 +92,7 @@ class Emitter:
         d = self.schedule.order[level]
         steps, rest = divmod(self.op.sizes[d] or 1, self.schedule.unroll.get(d, 1) * self.tile.width(d))
         lines, bursts = sum(stream.share(*self._share_of(stream)) for stream in self.streams), 1
-        while lines > BURST * bursts and not rest and steps % (2 * bursts) == 0:
+        while lines > BURST * bursts and not rest and steps % (2 * bursts) == 0 and steps >= 2 * bursts * APART:
             bursts *= 2
         return bursts
 

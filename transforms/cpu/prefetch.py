@@ -32,6 +32,7 @@ from .scratch import FRAMES, VIEWS, element_bytes
 
 L2 = 2  # "locality" of memref.prefetch, which becomes prefetcht1
 BURST = 8  # lines that are asked for in a row, where they can be spread
+APART = 8  # iterations of a sum between them, at least: to enter a loop for fewer takes longer
 TURNS = 2  # iterations that it takes to bring in what comes once in a task
 
 
@@ -64,18 +65,31 @@ class Stream:
             number = arith.divui(self.loop.regions[0].blocks[0].arguments[0], self.loop.operands[2])
             turn = arith.remui(number, build.index(TURNS))
             row = arith.addi(row, arith.muli(turn, build.index(self._rows_of_turn)))
-        common = math.gcd(self._lines, total)
-        first = arith.divui(arith.muli(done, build.index(self._lines // common)), build.index(total // common))
-        per_row, per_line = build.index(self._lines_of_row), build.index(LINE // self._element_bytes)
+        per_row, per_line, unit = self._lines_of_row, LINE // self._element_bytes, self._unit(step, total)
+        amount = self._rows_of_turn * per_row // unit
+        common = math.gcd(amount, total)
+        first = arith.divui(arith.muli(done, build.index(amount // common)), build.index(total // common))
         for i in range(self.share(step, total)):
-            line = arith.addi(first, build.index(i))
-            at[self.along] = arith.addi(row, arith.divui(line, per_row))
-            at[rank - 1] = arith.addi(column, arith.muli(arith.remui(line, per_row), per_line))
+            at_line = arith.addi(first, build.index(i // unit))
+            if unit == per_row:
+                at_row, at_column = at_line, build.index(i % unit * per_line)
+            else:
+                at_row = arith.divui(at_line, build.index(per_row))
+                at_column = arith.muli(arith.remui(at_line, build.index(per_row)), build.index(per_line))
+            at[self.along] = arith.addi(row, at_row)
+            at[rank - 1] = arith.addi(column, at_column)
             memref.PrefetchOp(self.source, at, False, L2, True)
 
     def share(self, step: int, total: int) -> int:
         """How many lines `step` of `total` iterations ask for."""
-        return -(-step * self._lines // total)
+        unit = self._unit(step, total)
+        return -(-step * self._rows_of_turn * self._lines_of_row // (unit * total)) * unit
+
+    def _unit(self, step: int, total: int) -> int:
+        """How many lines are asked for together: 1, or a row of them, if it takes a division to find a line in it."""
+        per_row = self._lines_of_row
+        are_rows = step * self._rows_of_turn % total == 0
+        return per_row if are_rows or per_row & (per_row - 1) else 1
 
     @property
     def _rows_of_turn(self) -> int:
@@ -88,10 +102,6 @@ class Stream:
     @property
     def _lines_of_row(self) -> int:
         return -(-self.columns * self._element_bytes // LINE)
-
-    @property
-    def _lines(self) -> int:
-        return self._rows_of_turn * self._lines_of_row
 
 
 def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:
