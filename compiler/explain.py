@@ -55,15 +55,25 @@ def reason_left(message: str) -> str | None:
 
 
 def fused(record: Record) -> list[dict[str, Any]]:
-    """The entries on what was fused, each with those on the same attention as "also", in order of the passes."""
-    found = [{**e, "also": []} for e in record["entries"] if e["details"].get("kind") == "fused"]
+    """The entries on what was fused, each with those on the same attention as "also", in order of the passes.
+
+    Loops of their own for few queries come with the attention's others, as "few"; what is said of both is said once.
+    """
+    nests = [{**e, "also": []} for e in record["entries"] if e["details"].get("kind") == "fused"]
+    found = [one for one in nests if not one["details"].get("few_queries")]
+    for one in found:
+        one["few"] = [e for e in nests if e["details"].get("few_queries") and _same_attention(e["place"], one)]
     for entry in record["entries"]:
         if entry["details"].get("kind") in ("fused", "raised") or not _is_plain_remark(entry):
             continue
         owner = next((one for one in found if _same_attention(entry["place"], one)), None)
-        if owner is not None:
+        if owner is not None and all(_said(entry) != _said(other) for other in owner["also"]):
             owner["also"].append(entry)
     return found
+
+
+def _said(entry: dict[str, Any]) -> tuple[str, str, str]:
+    return entry["pass"], entry["message"], entry["details"].get("kind", "")
 
 
 def left(record: Record) -> list[dict[str, Any]]:
@@ -133,6 +143,8 @@ def explanation(record: Record, name: str, target: str) -> str:
         lines += ["", f"{what} at {at(one)}" + (", found in its written-out form" if raised else "")]
         lines.append("  loops from outer to inner" if one["details"]["loops"] else "  no loops")
         lines += [f"    {line}" for line in loop_lines(one)]
+        for other in one["few"]:
+            lines += ["  for few queries", *(f"    {line}" for line in loop_lines(other))]
         lines += _wrapped("  fused with ", one["details"]["fused"] or ["nothing"])
         lines += [f"  {e['pass']}: {e['message']}" for e in one["also"] if e["details"].get("kind") != "parallel"]
     for title, entries in (("left", left(record)), ("also", others(record)), ("warnings", warnings(record))):

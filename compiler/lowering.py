@@ -86,6 +86,7 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
     try:
         return [
             "raise-attention",
+            *(["version-queries"] if target == "cpu" and not tiling else []),
             FuseAttention(
                 tuple(map(int, options.tile_sizes)),
                 tuple(map(int, options.tile_interchange)),

@@ -27,17 +27,19 @@ STAGE_AFTER = {
 MULTIPROCESSORS = 132  # of an H200
 STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
+FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
 
-def online(parts: int = 0, workers: int = 1, from_data: bool = True, together: int = 2) -> list[str]:
+def online(parts: int = 0, workers: int = 1, from_data: bool = True, together: int = 2, few_rows: int = 0) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`, `together`: see `split-keys`. `from_data`: loop bounds may come from data.
+    `parts`, `workers`, `together`: see `split-keys`. `few_rows`: see it, and `split-masked-tiles`. `from_data`: loop
+    bounds may come from data.
     """
     options = {
-        "split-keys": f"{{parts={parts} workers={workers} together={together}}}",
-        "split-masked-tiles": "" if from_data else "{from-data=false}",
+        "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} together={together}}}",
+        "split-masked-tiles": f"{{from-data={int(from_data)} few-rows={few_rows}}}",
     }
     return [name + options.get(name, "") for name in ONLINE]
 
@@ -101,7 +103,7 @@ def cpu(
         matrix = matrix or "none"  # CPUs with narrower vectors have none
     of_matrix = f"matrix={matrix}" if matrix else ""
     return [
-        *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1),
+        *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1, few_rows=FEW_ROWS),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
@@ -114,8 +116,8 @@ def cpu(
         "linalg-generalize-named-ops",
         "fold-transposes",
         f"widen-tiles{{{of_matrix}}}",
-        f"pad-tiles{{vector-bytes={vector_bytes} {of_matrix}}}",
-        f"lanes-innermost{{vector-bytes={vector_bytes} {of_matrix}}}",
+        f"pad-tiles{{{of_matrix}}}",
+        f"lanes-innermost{{{of_matrix}}}",
         "canonicalize",
         "cse",
         "sink-scales",  # before the maximum is fused with what it is taken of
@@ -210,6 +212,7 @@ def nvidia(
         "fuse-consumers",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
+        *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",
         "outline-elements",  # after it: what loops over tiles have taken along is gone

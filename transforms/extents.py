@@ -8,7 +8,7 @@ from ..dialects.mlir import ir, tensor
 from ..dialects.tiling import Index
 from ..dialects.tiling.index import reify_dim
 from .linear import DYNAMIC, linear
-from .rewriting import defining_op
+from .rewriting import defining_op, ops_in
 
 
 def extent(value: ir.Value, d: int) -> Index | None:
@@ -69,9 +69,23 @@ def known_sizes(value: ir.Value) -> list[int | ir.Value]:
         if not value.type.is_dynamic_dim(d):
             sizes.append(value.type.get_dim_size(d))
             continue
-        form = extent(value, d)
-        known = form.terms[0][0] if form is not None and form.is_value else None
-        # Forms look through casts: a value may be an integer of another type.
-        is_index = known is not None and isinstance(known.type, ir.IndexType)
-        sizes.append(known if is_index else tensor.dim(value, build.index(d)))
+        sizes.append(_index_value(extent(value, d)) or tensor.dim(value, build.index(d)))
     return sizes
+
+
+def read_sizes(op: ir.Operation) -> None:
+    """tensor.dim of what ops in `op` make becomes the size that it was made with: who asks for a size is then no user
+    of the tensor, and equal sizes are one value."""
+    for dim in ops_in(op, "tensor.dim"):
+        d = constant_value(dim.operands[1])
+        source = defining_op(dim.operands[0])
+        known = None if d is None or source is None else _index_value(extent(dim.operands[0], int(d)))
+        if known is not None:
+            dim.results[0].replace_all_uses_with(known)
+            dim.erase()
+
+
+def _index_value(form: Index | None) -> ir.Value | None:
+    """The value of type index that `form` is; forms look through casts, to integers of other types."""
+    known = form.terms[0][0] if form is not None and form.is_value else None
+    return known if known is not None and isinstance(known.type, ir.IndexType) else None

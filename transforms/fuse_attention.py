@@ -9,6 +9,7 @@ from typing import TypeAlias
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
+from .extents import read_sizes
 from .graph import backward_slice
 from .nvidia.architecture import architecture
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
@@ -69,6 +70,7 @@ class FuseAttention(Pass):
             )
             return
         stops = marked_ops(op, STOP)
+        read_sizes(op)
         for root, attention in zip(roots, found, strict=True):
             schedule = Schedule.of(root)
             sizes, order = self._chosen(root, attention, choice)

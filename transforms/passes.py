@@ -26,6 +26,7 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "raise-attention",
+    "version-queries",
     "convert-linalg-softmax",
     "fuse-attention",
     "online/defer-division",
@@ -69,6 +70,7 @@ PASSES = (
     "cpu/check-lowered",
     "nvidia/round-probabilities",
     "nvidia/fuse-consumers",
+    "nvidia/align-rows",
     "nvidia/outline-kernels",
     "nvidia/outline-elements",
     "nvidia/assign-layouts",

@@ -17,6 +17,7 @@ from .formulas import UNKNOWN, Formula
 from .index_formulas import formula
 from .passes import remark
 from .tile_and_fuse import Tiled
+from .tile_sizes import FEW_QUERIES
 
 _UNSAID = ("tensor.empty", "linalg.fill")
 
@@ -28,6 +29,7 @@ class Schedule:
     axes: dict[int, str]
     softmax: tuple[str, int, int] | None
     is_attention: bool
+    is_for_few: bool
 
     @staticmethod
     def of(root: ir.Operation) -> Schedule:
@@ -40,7 +42,7 @@ class Schedule:
             for d in loops.m[:-1]:
                 axes[d] = "heads"  # of a group that shares its keys
         softmax = place_of(attention.softmax.location) if attention is not None else None
-        return Schedule(axes, softmax, attention is not None)
+        return Schedule(axes, softmax, attention is not None, FEW_QUERIES in root.attributes)
 
     def tell(self, tiled: Tiled, sizes: Sequence[int] = (), order: Sequence[int] = ()) -> None:
         """The remark on what was tiled, by these options of ``fuse-attention`` where others may be tried."""
@@ -61,6 +63,8 @@ class Schedule:
             "fused": inside,
             "softmax": self.softmax,
         }
+        if self.is_for_few:
+            details["few_queries"] = True
         if sizes:
             axes = [self.axes.get(d, "") for d in range(len(sizes))]
             details["tiling"] = {"sizes": list(sizes), "order": list(order), "axes": axes}

@@ -11,6 +11,11 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - fewer queries than a copy of keys pays for (decoding) stream keys and values from memory: up to 1024 of them, whatever
   the L2 cache holds, as memory waits between a tile of keys and one of values, but a sixteenth of them at most, so that
   threads can share them; under a mask not, as what a tile has beyond its edge is read in vain;
+- of keys and values whose heads stand side by side in memory, [s, h, d], such a tile has up to a page of heads: the
+  rows of one head are far apart, those of all are read in the order of their addresses; and keys so that they fill,
+  with their values, a quarter of the L2 cache;
+- where few queries are expected, but their number is not known (`version-queries`): one query of all heads of a group,
+  so that the number of rows is known, or four where a head has keys of its own; of keys as where there are many;
 - where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores of
   these in f32 and the probabilities in 16 bits fill the L1 data cache; 128 queries, with as many keys, where a head's
   keys and values fill the L2 cache, beyond which they cost more to read than scores;
@@ -24,6 +29,8 @@ Loops stand as batch, queries, keys from outer to inner, so that the outer ones 
 
 from __future__ import annotations
 
+import math
+
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops
@@ -32,6 +39,10 @@ from .cpu.schedule import ROWS_TO_PACK
 from .host import cache_bytes
 from .rewriting import defining_op
 
+FEW_QUERIES = "few_queries"  # on a root: the number of queries is not known, but small
+MAX_ROWS_OF_HEAD = 16  # of those that stand side by side: with more, a tile of scores for all of them leaves the cache
+PAGE = 4096  # bytes that are read in the order of their addresses, at least
+FEW_ROWS = 4  # that cost little more than one, beside reading keys and values
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
 STREAMED_KEYS, STREAMED_TILES = 1024, 16
 MATRIX_QUERIES, LONG_QUERIES = 32, 128
@@ -44,12 +55,15 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     loops = contraction_loops(root)
     assert loops is not None, "an attention's root is a contraction"
     extents = static_extents(root)
+    if FEW_QUERIES in root.attributes:
+        heads = math.prod(extents[d] or 1 for d in loops.m[:-1])
+        extents[loops.m[-1]] = FEW_ROWS if heads == 1 else 1
     sizes = [0] * len(extents)
     for d in loops.batch:
         sizes[d] = 1
     rows = extent_of(extents, loops.m[-1:], QUERIES)
     unit = matrix_unit()
-    multiplied = rows >= MIN_ROWS and all(
+    multiplied = rows >= (MIN_ROWS if has_tiles(unit) else ROWS_TO_PACK) and all(
         multiplies(unit, op.operands[0].type.element_type, op.operands[1].type.element_type)
         for op in (attention.scores, root)
     )
@@ -58,6 +72,11 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     masked = not is_matrix and _is_masked(attention)
     wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes)) if is_matrix else QUERIES
     queries = fill_rows(sizes, extents, loops.m, wanted)
+    side_by_side = _heads_in_row(attention) if queries < MAX_ROWS_OF_HEAD and not multiplied else None
+    if side_by_side is not None:
+        loop, heads = side_by_side
+        sizes[loop] = heads
+        queries *= heads
     width = max(4, _bytes(root.operands[2]))
     keys = MAX_KEYS
     if in_pairs:
@@ -72,14 +91,40 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
         if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
             break
         keys //= 2
+    if side_by_side is not None:
+        in_row = heads * head_sizes * _bytes(root.operands[1])
+        while keys > MIN_KEYS and keys * in_row > cache_bytes(2) // 4:
+            keys //= 2
     d = loops.k[-1]
-    if queries < ROWS_TO_PACK and not multiplied and not masked:
+    if queries < ROWS_TO_PACK and not multiplied and not masked and side_by_side is None:
         most = min(STREAMED_KEYS, (extents[d] or 0) // STREAMED_TILES, cache_bytes(1) // (queries * 2 * width))
         while 2 * keys <= most:
             keys *= 2
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     order = [*loops.batch, *loops.m, *loops.n, *loops.k]
     return sizes, order
+
+
+def _heads_in_row(attention: Attention) -> tuple[int, int] | None:
+    """The loop over heads whose keys, and whose values, stand side by side in memory, [s, h, d], and of how many at a
+    time; None where a head's rows follow each other."""
+    found = []
+    for op in (attention.scores, attention.root):
+        loops, extents = contraction_loops(op), static_extents(op)
+        assert loops is not None, "both are contractions"
+        rows = loops.n if op == attention.scores else loops.k
+        *outer, last = [dim_position(e) for e in indexing_maps(op)[1].results]
+        inside = outer[outer.index(rows[-1]) + 1 :] if rows and rows[-1] in outer else []
+        if len(inside) != 1 or inside[0] not in loops.batch:
+            return None
+        heads, size = extents[inside[0]], extents[last]
+        if not heads or not size:
+            return None
+        most = max(1, PAGE // (size * _bytes(op.operands[1])))
+        found.append((inside[0], max(n for n in range(1, min(heads, most) + 1) if heads % n == 0)))
+    (_, of_keys), (loop, of_values) = found
+    count = math.gcd(of_keys, of_values)
+    return (loop, count) if count > 1 else None
 
 
 def _matrix_queries(keys: int | None, head_sizes: int) -> int:

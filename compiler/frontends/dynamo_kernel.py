@@ -44,7 +44,9 @@ class AttentionCall(torch.nn.Module):
         self.structure = (structure(part), self.order, target, repr(options))
         # Sizes that dynamo has made symbols get one kernel for all their values.
         self.values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
-        self.dynamic = [_dynamic_dims(value) for value in self.values]
+        self.symbols = [_dynamic_dims(value) for value in self.values]
+        self.dynamic = self.symbols  # those that kernels are compiled for any value of
+        self.first: list[Any] | None = None  # the inputs' shapes when the symbols turned out to have no lowering
         self.flops, self.least, self.told = flops(part), least, False
         self._seen: dict[Any, TorchKernel | None] = {}
 
@@ -65,12 +67,14 @@ class AttentionCall(torch.nn.Module):
             if not any(self.dynamic):
                 raise
             # Sizes that were equal at the first call, and were taken to be so always.
-            self._fix_sizes()
+            self._fix_sizes(inputs)
             return self.forward(*inputs)
         return as_torch(result).permute(self.inverse)
 
     def kernel(self, inputs: Sequence[Any]) -> TorchKernel | None:
         """The kernel for such inputs; None if they stay with torch."""
+        if self.first is not None:
+            self._open_sizes(inputs)
         own = tuple(map(_key, inputs, self.dynamic))
         if own not in self._seen:
             found = self._shared(own, inputs)
@@ -92,7 +96,7 @@ class AttentionCall(torch.nn.Module):
             found = self._compiled(inputs)
         except DiagnosedError as error:
             if any(self.dynamic):
-                self._fix_sizes()
+                self._fix_sizes(inputs)
                 return self.kernel(inputs)
             found = error.diagnostics[0].message
             warnings.warn(f"attn_opt: attention is left to torch: {found}", stacklevel=2)
@@ -101,9 +105,21 @@ class AttentionCall(torch.nn.Module):
             _kernels.popitem(last=False)
         return found
 
-    def _fix_sizes(self) -> None:
-        """From here on every shape has a kernel of its own: its symbols turned out to have no lowering."""
+    def _fix_sizes(self, inputs: Sequence[Any]) -> None:
+        """Symbols turned out to have no lowering: such as head sizes on a GPU, where torch was told that all sizes are
+        dynamic. From here on those are open that are seen to change; if that fails too, every shape has a kernel."""
+        if self.first is not None:
+            self.symbols = [frozenset() for _ in self.values]
+        self.first = [_shape(value) for value in inputs]
         self.dynamic = [frozenset() for _ in self.values]
+
+    def _open_sizes(self, inputs: Sequence[Any]) -> None:
+        """Opens the sizes that are not those of the first inputs."""
+        assert self.first is not None
+        for i, (value, first, symbols) in enumerate(zip(inputs, self.first, self.symbols, strict=True)):
+            changed = {d for d in symbols if value.shape[d] != first[d]}
+            if not changed <= self.dynamic[i]:
+                self.dynamic[i] |= changed
 
     def _compiled(self, inputs: Sequence[Any]) -> TorchKernel | str:
         """A kernel for such inputs, or why there is no attention; DiagnosedError if there is no way."""
@@ -148,9 +164,12 @@ class _Reordered(torch.nn.Module):
         return self.part(*inputs).permute(self.order).contiguous()
 
 
+def _shape(value: Any) -> Any:
+    return value.shape if isinstance(value, torch.Tensor) else ()
+
+
 def _dynamic_dims(value: Any) -> frozenset[int]:
-    sizes = value.shape if isinstance(value, torch.Tensor) else ()
-    return frozenset(d for d, size in enumerate(sizes) if not isinstance(size, int))
+    return frozenset(d for d, size in enumerate(_shape(value)) if not isinstance(size, int))
 
 
 def _key(value: Any, dynamic: frozenset[int]) -> Any:

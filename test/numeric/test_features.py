@@ -147,6 +147,18 @@ def test_instruction_sets(kind, vector_bytes):
     assert max(errors(graph, results, inputs)) < TOLERANCES[graph.element]
 
 
+@pytest.mark.parametrize("window", [(None, None), (None, 0), (-200, 3)], ids=str)
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_whole_and_cut_tiles_of_one_kernel(element, window):
+    """A kernel for any number of keys has code for whole tiles, and for the last one: one key, two, all but one."""
+    graph = Attention(element=element, heads=2, head_size=32, window=window, bottom_right=True, dynamic=True)
+    kernel = compile(graph.text())
+    for queries, keys in [(64, 64), (70, 1), (65, 63), (64, 65), (33, 128), (129, 129), (3, 130), (150, 401)]:
+        graph = dataclasses.replace(graph, queries=queries, keys=keys)
+        inputs = graph.inputs("uniform", 1, SPANS)
+        assert max(errors(graph, [kernel(*inputs)], inputs)) < TOLERANCES[element]
+
+
 # What a drawn combination has found once, with this CPU's instructions: wrong results, or IR that was not valid.
 FOUND = [
     {"element": "bf16", "queries": 128, "keys": 128, "head_size": 1},  # the place of V's tile, before it was computed

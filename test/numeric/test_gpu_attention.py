@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -80,8 +81,34 @@ CASES = {
     "bias_few_keys": Attention(300, 40, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
     "bias_transposed": Attention(304, 200, 64, 64, bias="bmk", bias_element="bf16", bias_transposed=True, scale=0.125),
     "bias_transposed_f32": Attention(304, 200, 64, 64, bias="bmk", bias_transposed=True, scale=0.125),
-    "bias_unaligned": Attention(200, 301, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
     "bias_dynamic": Attention(200, 304, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, dynamic=True),
+    # Those whose rows are not aligned: read by threads, or copied to aligned rows first, where heads share them.
+    "bias_copied": Attention(200, 301, 64, 64, bias="mk", bias_element="bf16", scale=0.125),
+    "bias_copied_causal": Attention(333, 301, 128, 128, element="f16", bias="mk", scale=0.1, causal=True),
+    "bias_copied_transposed": Attention(
+        301, 200, 64, 64, bias="mk", bias_element="bf16", bias_transposed=True, scale=0.125
+    ),
+    "bias_copied_and_mask": Attention(
+        401, 403, 64, 64, bias="mk", bias_element="bf16", scale=0.125, mask=True, causal=True, window=170
+    ),
+    "bias_copied_groups": Attention(
+        150, 209, 64, 64, batch=(2, 2), groups=3, bias="gmk", bias_element="bf16", scale=0.125, causal=True
+    ),
+    "bias_copied_d256": Attention(197, 197, 256, 256, bias="mk", bias_element="bf16", scale=0.06),
+    "bias_copied_dynamic": Attention(200, 301, 64, 64, bias="mk", bias_element="bf16", scale=0.125, dynamic=True),
+    "bias_unaligned": Attention(200, 301, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
+    "bias_unaligned_even": Attention(200, 302, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, causal=True),
+    "bias_unaligned_to_8": Attention(333, 308, 128, 128, element="f16", bias="mk", bias_element="f16", scale=0.1),
+    "bias_unaligned_f32": Attention(130, 307, 64, 64, bias="bmk", scale=0.125, softcap=20.0),
+    "bias_unaligned_few_keys": Attention(300, 33, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
+    "bias_unaligned_transposed": Attention(
+        301, 200, 64, 64, bias="bmk", bias_element="bf16", bias_transposed=True, scale=0.125
+    ),
+    "bias_unaligned_and_mask": Attention(
+        401, 403, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, mask=True, causal=True, window=170
+    ),
+    "bias_unaligned_dynamic": Attention(201, 577, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, dynamic=True),
+    "mask_unaligned": Attention(200, 301, 128, 128, mask=True, scale=0.1),
     "mask_staged": Attention(200, 304, 128, 128, mask=True, scale=0.1),
     "mask_staged_few_keys": Attention(200, 48, 64, 64, mask=True, scale=0.125),
     # Caps, also such that scores are far below and above the first maximum.
@@ -186,6 +213,25 @@ def test_tensors_that_are_no_dense_rows():
     target = torch.full((2, 64, 70), float("nan"), device="cuda", dtype=torch.float16).transpose(1, 2)
     kernel(q, k, v, out=target)
     assert torch.equal(out, target)
+
+
+@needs_gpu
+def test_biases_that_are_parts_of_larger_ones():
+    """Rows of an odd stride from any element on, for all heads of an entry, in place."""
+    torch = pytest.importorskip("torch")
+    b, h, m, k = 2, 3, 150, 201
+    case = Attention(m, k, 64, 64, batch=(b, h), scale=0.125, element="f16", bias="bmk", bias_element="f16")
+    kernel = compile(case.text(), target="nvidia")
+    q, keys, v = (torch.randn(b, h, n, 64, device="cuda", dtype=torch.float16) for n in (m, k, k))
+    whole = torch.randn(b, h, 333, 335, device="cuda", dtype=torch.float16)
+    for bias in (whole[:, :, 7 : 7 + m, 11 : 11 + k], whole[:1, :, :m, 1 : 1 + k].expand(b, h, m, k)):
+        right = torch.nn.functional.scaled_dot_product_attention(
+            q.double(), keys.double(), v.double(), attn_mask=bias.double(), scale=0.125
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            out = kernel(q, keys, v, bias)
+        assert (out.double() - right).abs().max() / right.abs().max() < TOLERANCE["f16"]
 
 
 # What the maximum of the first tile of keys tells nothing of: scores far from 0, and one that outweighs each other one.

@@ -24,6 +24,11 @@ def close(found, right, dtype):
     return (found.double() - right.double()).abs().max() / right.double().abs().max() < TOLERANCE[dtype]
 
 
+def kernels():
+    """How many were compiled, or taken from those that were."""
+    return stats()["compiled"] + stats()["cache_hits"]
+
+
 def causal(q, k, v):
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -65,9 +70,9 @@ def test_functions_are_traced_for_the_gpu(function, dtype):
 def test_attention_of_compiled_functions(function, dtype):
     q, k, v = tensors((2, 4, 300, 64), (2, 4, 300, 64), (2, 4, 300, 64), dtype=dtype)
     torch.compiler.reset()
-    before = stats()["compiled"]
+    before = kernels()
     out = torch.compile(function, backend="attn_opt")(q, k, v)
-    assert stats()["compiled"] > before
+    assert kernels() > before
     assert out.is_cuda and out.stride() == function(q, k, v).stride()
     assert close(out, function(q.double(), k.double(), v.double()), dtype)
 
@@ -91,11 +96,11 @@ def test_models_by_torch_compile(model, rest):
     model = model().cuda().half().eval()
     (x,) = tensors((3, 150, 256))
     torch.compiler.reset()
-    before = stats()["compiled"]
+    before = kernels()
     with torch.no_grad():
         fast = torch.compile(model, backend="attn_opt", options={"rest": rest})
         out = fast(x)
-        assert stats()["compiled"] > before
+        assert kernels() > before
         assert close(out, model.double()(x.double()), torch.float16)
 
 

@@ -381,8 +381,6 @@ def test_attn_run(gpu, tmp_path, capfd):
 
 
 def test_results_with_heads_in_groups(gpu, library):
-    from attn_opt.compiler.graphs import Attention
-
     graph = Attention(batch=2, heads=8, heads_kv=2, queries=70, keys=90, head_size=64, element="f16", alibi=True)
     kernel = compile(graph.text(), target="nvidia", arch="sm_80")
     inputs = [tensor(x.shape, x.dtype) for x in graph.inputs()]
@@ -470,6 +468,19 @@ def test_a_slice_beyond_its_tensor_is_an_error_of_the_call():
             ):
                 kernel(q, k, v, n)
         assert len(fake.launches) == 2
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_that_are_not_aligned_are_copied_where_heads_share_them(dynamic):
+    sizes = {"batch": 2, "heads": 4, "queries": 100, "keys": 301, "head_size": 64, "element": "f16", "dynamic": dynamic}
+    for kind, copied in (("bqk", True), ("bhqk", False)):
+        graph = Attention(**sizes, mask=kind)
+        with fake_driver() as fake:
+            kernel = compile(graph.text(), target="nvidia", arch="sm_90a", split_keys=1)
+            kernel(*graph.inputs())
+            assert [launch.kernel for launch in fake.launches] == ["attention_elements_0"] * copied + ["attention_0"]
+            assert ("tile.aligned" in kernel.ir("tiles")) == copied
+            assert ("tile.load" not in kernel.ir("scheduled")) == copied, "the copy engine brings the mask, too"
 
 
 def test_without_ptxas_the_driver_compiles_ptx(monkeypatch, tmp_path):

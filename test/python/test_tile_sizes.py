@@ -99,6 +99,7 @@ def test_warpgroups_ask_for_no_more_registers_than_the_launch_gave(warpgroups):
         ({"keys": 131072, "heads": 64}, 512),  # scores of 8 rows fill the L1 cache
         ({"keys": 131072, "window": (-300, 0)}, 256),
         ({"keys": 131072, "dynamic": True}, 64),
+        ({"keys": 131072, "input_layout": "bshd"}, 32),  # keys and values of eight heads fill a quarter of the L2 cache
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --lanes-innermost=vector-bytes=64 | FileCheck %s
+// RUN: attn-opt %s --lanes-innermost | FileCheck %s
 
 #scalar = affine_map<(i, j) -> ()>
 #id = affine_map<(i, j) -> (i, j)>

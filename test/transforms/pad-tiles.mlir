@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --pad-tiles=vector-bytes=64 | FileCheck %s
+// RUN: attn-opt %s --pad-tiles | FileCheck %s
 
 #scalar = affine_map<(i, j) -> ()>
 #id = affine_map<(i, j) -> (i, j)>

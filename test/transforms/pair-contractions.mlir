@@ -60,11 +60,11 @@ func.func @scores(%q: memref<64x32xbf16>, %k: memref<128x32xbf16>, %s: memref<32
 // CHECK:         vector.interleave %[[EVEN]], %[[ODD]] : vector<16xbf16> -> vector<32xbf16>
 // CHECK:         vector.store %{{.*}}, %[[V]]
 // CHECK:       scf.parallel
-// CHECK:         %[[P:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x16xi32>
+// CHECK:         %[[P:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x64xi32>
 // CHECK:         scf.for
-// CHECK:           %[[S0:.*]] = memref.subview %{{.*}}[0, 0] [16, 16] [2, 1]
-// CHECK:           %[[S1:.*]] = memref.subview %{{.*}}[1, 0] [16, 16] [2, 1]
-// CHECK:           linalg.generic {{.*}} ins(%[[S0]], %[[S1]] : {{.*}}) outs(%[[P]], %{{.*}} : memref<16x16xi32>, memref<16xf32>)
+// CHECK:           %[[S0:.*]] = memref.subview %{{.*}}[0, 0] [16, 64] [2, 1]
+// CHECK:           %[[S1:.*]] = memref.subview %{{.*}}[1, 0] [16, 64] [2, 1]
+// CHECK:           linalg.generic {{.*}} ins(%[[S0]], %[[S1]] : {{.*}}) outs(%[[P]], %{{.*}} : memref<16x64xi32>, memref<64xf32>)
 // CHECK-COUNT-2:     math.exp2
 // CHECK:             pair.pack
 // CHECK:           %[[TILE:.*]] = memref.subview %[[V]]
@@ -74,19 +74,19 @@ func.func @scores(%q: memref<64x32xbf16>, %k: memref<128x32xbf16>, %s: memref<32
 // VECTORS-LABEL: func.func @values
 // VECTORS:     llvm.call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
 // VECTORS:     vector.shuffle %{{.*}}, %{{.*}} [0, 16, 1, 17,
-func.func @values(%s: memref<32x16xf32>, %v: memref<256x32xbf16>, %out: memref<64x32x16xf32>) {
+func.func @values(%s: memref<32x64xf32>, %v: memref<256x32xbf16>, %out: memref<64x32x64xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %c256 = arith.constant 256 : index
   scf.parallel (%i) = (%c0) to (%c64) step (%c1) {
-    %p = memref.alloca() : memref<32x16xbf16>
-    %l = memref.alloca() : memref<16xf32>
-    %o = memref.alloca() : memref<32x16xf32>
+    %p = memref.alloca() : memref<32x64xbf16>
+    %l = memref.alloca() : memref<64xf32>
+    %o = memref.alloca() : memref<32x64xf32>
     scf.for %j = %c0 to %c256 step %c32 {
       linalg.generic {indexing_maps = [#nm, #nm, #m], iterator_types = ["parallel", "reduction"]}
-          ins(%s : memref<32x16xf32>) outs(%p, %l : memref<32x16xbf16>, memref<16xf32>) {
+          ins(%s : memref<32x64xf32>) outs(%p, %l : memref<32x64xbf16>, memref<64xf32>) {
       ^bb0(%x: f32, %y: bf16, %sum: f32):
         %0 = math.exp2 %x : f32
         %1 = arith.addf %sum, %0 : f32
@@ -96,8 +96,8 @@ func.func @values(%s: memref<32x16xf32>, %v: memref<256x32xbf16>, %out: memref<6
       %tile = memref.subview %v[%j, 0] [32, 32] [1, 1]
           : memref<256x32xbf16> to memref<32x32xbf16, strided<[32, 1], offset: ?>>
       linalg.generic {indexing_maps = [#knm, #knv, #kvm], iterator_types = ["parallel", "parallel", "reduction"]}
-          ins(%p, %tile : memref<32x16xbf16>, memref<32x32xbf16, strided<[32, 1], offset: ?>>)
-          outs(%o : memref<32x16xf32>) {
+          ins(%p, %tile : memref<32x64xbf16>, memref<32x32xbf16, strided<[32, 1], offset: ?>>)
+          outs(%o : memref<32x64xf32>) {
       ^bb0(%a: bf16, %b: bf16, %c: f32):
         %0 = arith.extf %a : bf16 to f32
         %1 = arith.extf %b : bf16 to f32

@@ -34,10 +34,18 @@ func.func @cut(%x: tensor<300xbf16>, %sum: tensor<f32>) -> tensor<f32> {
 
 #rest = affine_map<(i)[n] -> (-i + n, 128)>
 
-// The end is known at run time only.
+// The end is known at run time only: there may be a cut tile.
 // CHECK-LABEL: func.func @dynamic
-// CHECK-COUNT-1: scf.for
-// CHECK-NOT:   scf.for
+// CHECK:       %[[SPLIT:.*]] = affine.max #[[WHOLE:.*]]()[%arg1]
+// CHECK:       %[[MAIN:.*]] = scf.for %{{.*}} = %c0 to %[[SPLIT]] step %c128
+// CHECK-NOT:     affine.min
+// CHECK:         tensor<128xbf16>
+// CHECK:       scf.for %[[I:.*]] = %[[SPLIT]] to %arg1 step %c128 iter_args(%{{.*}} = %[[MAIN]])
+// CHECK:         affine.min #{{.*}}(%[[I]])[%arg1]
+// CHECK:         tensor<?xbf16>
+// TILES-LABEL: func.func @dynamic
+// TILES-COUNT-1: scf.for
+// TILES-NOT:   scf.for
 func.func @dynamic(%x: tensor<?xbf16>, %end: index, %sum: tensor<f32>) -> tensor<f32> {
   %c0 = arith.constant 0 : index
   %c128 = arith.constant 128 : index
@@ -54,4 +62,59 @@ func.func @dynamic(%x: tensor<?xbf16>, %end: index, %sum: tensor<f32>) -> tensor
     scf.yield %s : tensor<f32>
   }
   return %r : tensor<f32>
+}
+
+// -----
+
+#rest = affine_map<(i)[n] -> (-i + n, 128)>
+#least = affine_map<(m, n) -> (m, n)>
+
+// The loop starts anywhere, and ends before what the tiles are cut by, or there. One of masked tiles is left: there are
+// few.
+// CHECK-LABEL: func.func @end_before
+// TILES-LABEL: func.func @end_before
+// CHECK:       %[[N:.*]] = tensor.dim %arg0
+// CHECK:       %[[END:.*]] = affine.max
+// CHECK:       %[[SPLIT:.*]] = affine.max #{{.*}}()[%arg1, %[[END]]]
+// CHECK:       scf.for %{{.*}} = %arg1 to %[[SPLIT]] step %c128
+// CHECK:       scf.for %{{.*}} = %[[SPLIT]] to %[[END]] step %c128
+// CHECK:       scf.for %{{.*}} = %[[END]] to %[[N]] step %c128
+// CHECK-NOT:   scf.for
+func.func @end_before(%x: tensor<?xbf16>, %low: index, %m: index, %all: i1, %sum: tensor<f32>) -> tensor<f32> {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant 0.0 : bf16
+  %n = tensor.dim %x, %c0 : tensor<?xbf16>
+  %some = affine.min #least(%m, %n)
+  %other = arith.select %all, %n, %c0 : index
+  %end = affine.max #least(%some, %other)
+  %r = scf.for %i = %low to %end step %c128 iter_args(%a = %sum) -> (tensor<f32>) {
+    %size = affine.min #rest(%i)[%n]
+    %t = tensor.extract_slice %x[%i] [%size] [1] : tensor<?xbf16> to tensor<?xbf16>
+    %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> ()>], iterator_types = ["reduction"]}
+        ins(%t : tensor<?xbf16>) outs(%a : tensor<f32>) {
+    ^bb0(%u: bf16, %v: f32):
+      %0 = arith.extf %u : bf16 to f32
+      %1 = arith.addf %v, %0 : f32
+      linalg.yield %1 : f32
+    } -> tensor<f32>
+    scf.yield %s : tensor<f32>
+  }
+  %q = scf.for %i = %end to %n step %c128 iter_args(%a = %r) -> (tensor<f32>) {
+    %size = affine.min #rest(%i)[%n]
+    %t = tensor.extract_slice %x[%i] [%size] [1] : tensor<?xbf16> to tensor<?xbf16>
+    %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> ()>], iterator_types = ["reduction"]}
+        ins(%t : tensor<?xbf16>) outs(%a : tensor<f32>) {
+    ^bb0(%u: bf16, %v: f32):
+      %d = linalg.index 0 : index
+      %j = arith.addi %d, %i : index
+      %live = arith.cmpi sle, %j, %m : index
+      %masked = arith.select %live, %u, %zero : bf16
+      %0 = arith.extf %masked : bf16 to f32
+      %1 = arith.addf %v, %0 : f32
+      linalg.yield %1 : f32
+    } -> tensor<f32>
+    scf.yield %s : tensor<f32>
+  }
+  return %q : tensor<f32>
 }

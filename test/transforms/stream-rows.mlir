@@ -87,3 +87,47 @@ func.func @reused(%p: memref<64x256xf32>, %values: memref<256x128xf32>, %out: me
   }
   return
 }
+
+// -----
+
+#q = affine_map<(h, g, n, d) -> (h, g, d)>
+#k = affine_map<(h, g, n, d) -> (n, h, d)>
+#s = affine_map<(h, g, n, d) -> (h, g, n)>
+
+// Keys of eight heads stand side by side: four rows of 4 KB at a time, of which each head has its part.
+// CHECK-LABEL: func.func @side_by_side
+// CHECK:       scf.for %[[N:.*]] = %c0 to %c64 step %c4
+// CHECK:         memref.subview %arg1[%[[N]], 0, 0] [4, 8, 128] [1, 1, 1]
+// CHECK:         memref.subview %arg2[0, 0, %[[N]]] [8, 4, 4] [1, 1, 1]
+// CHECK:         linalg.generic
+func.func @side_by_side(%q: memref<8x4x128xf32>, %keys: memref<64x8x128xf32>, %out: memref<8x4x64xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<8x4x128xf32>, memref<64x8x128xf32>) outs(%out : memref<8x4x64xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %z, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(h, g, n, d) -> (h, g, d)>
+#k = affine_map<(h, g, n, d) -> (h, n, d)>
+#s = affine_map<(h, g, n, d) -> (h, g, n)>
+
+// The rows of a head follow each other: head by head is in order.
+// CHECK-LABEL: func.func @head_by_head
+// CHECK-NOT:   scf.for
+// CHECK:       linalg.generic
+func.func @head_by_head(%q: memref<8x4x128xf32>, %keys: memref<8x64x128xf32>, %out: memref<8x4x64xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<8x4x128xf32>, memref<8x64x128xf32>) outs(%out : memref<8x4x64xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %z, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}

@@ -223,19 +223,24 @@ func.func @rescaled(%a: memref<4x64xf32>, %b: memref<64x16xf32>, %alpha: memref<
 #transposed = affine_map<(i, j) -> (j, i)>
 
 // Besides the next keys, here rows in pairs, the next task's queries are prefetched, 64 further on, and this task's
-// output: in two turns.
+// output: in two turns. Of 24 lines 12 at a time, before each half of the sum.
 // CHECK-LABEL: func.func @task
 // CHECK: scf.parallel (%[[H:.*]], %[[I:.*]]) =
 // CHECK:   scf.for %[[K:.*]] = %c0 to %c256 step %c64
 // CHECK:     scf.for %{{.*}} = %c0 to %c32 step %c4
-// CHECK:       arith.addi %{{.*}}, %c32 : index
-// CHECK-COUNT-8: memref.prefetch %arg1[
-// CHECK:       arith.addi %[[I]], %c64 : index
-// CHECK:       %[[NUMBER:.*]] = arith.divui %[[K]], %c64 : index
-// CHECK:       %[[TURN:.*]] = arith.remui %[[NUMBER]], %c2
-// CHECK:       arith.muli %[[TURN]], %c32 : index
-// CHECK-COUNT-8: memref.prefetch %arg0[%[[H]],
-// CHECK-COUNT-8: memref.prefetch %arg2[%[[H]],
+// CHECK:       scf.for %[[PART:.*]] = %c0 to %c2 step %c1 iter_args
+// CHECK:         arith.addi %{{.*}}, %c32 : index
+// CHECK-COUNT-4: memref.prefetch %arg1[
+// CHECK:         arith.addi %[[I]], %c64 : index
+// CHECK:         %[[NUMBER:.*]] = arith.divui %[[K]], %c64 : index
+// CHECK:         %[[TURN:.*]] = arith.remui %[[NUMBER]], %c2
+// CHECK:         arith.muli %[[TURN]], %c32 : index
+// CHECK-COUNT-4: memref.prefetch %arg0[%[[H]],
+// CHECK-COUNT-4: memref.prefetch %arg2[%[[H]],
+// CHECK-NOT:     memref.prefetch
+// CHECK:         %[[FIRST:.*]] = arith.muli %[[PART]], %c16 : index
+// CHECK:         %[[END:.*]] = arith.addi %[[FIRST]], %c16 : index
+// CHECK:         scf.for %{{.*}} = %[[FIRST]] to %[[END]] step %c2
 // CHECK-NOT:   memref.prefetch
 // CHECK:     return
 func.func @task(%queries: memref<2x256x32xf32>, %keys: memref<128x32xf32>, %out: memref<2x256x32xf32>) {

@@ -11,6 +11,7 @@ One mechanism serves contractions, element-wise ops and reductions:
 - f16 and bf16 are f32 in registers.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 from ...dialects import build
@@ -19,7 +20,7 @@ from .accumulators import Accumulators
 from .body import BodyEvaluator
 from .operand_access import OperandAccess
 from .places import is_multiple, size_of
-from .prefetch import Stream
+from .prefetch import APART, BURST, Stream
 from .register_tile import Key, Offsets, RegisterTile
 from .schedule import Schedule
 from .structured import Operand, Structured
@@ -61,9 +62,39 @@ class Emitter:
     def _parallel(self, level: int) -> list[ir.Value]:
         if level < self.n_parallel:
             return self._loops(level, [], lambda _: self._parallel(level + 1))
-        self._prefetch()
-        self.accumulators.finish(self._reduction(level, self.accumulators.start()))
+        bursts = self._bursts(level)
+        if bursts == 1:
+            self._prefetch(build.index(0), 1)
+        sums = self._reduction if bursts == 1 else functools.partial(self._reduction_in, bursts)
+        self.accumulators.finish(sums(level, self.accumulators.start()))
         return []
+
+    def _reduction_in(self, bursts: int, level: int, accumulators: list[ir.Value]) -> list[ir.Value]:
+        """The loop of a sum in as many parts, each after its burst of what is prefetched."""
+        d = self.schedule.order[level]
+        size = (self.op.sizes[d] or 0) // bursts
+        loop = scf.ForOp(build.index(0), build.index(bursts), build.index(1), accumulators)
+        with ir.InsertionPoint(loop.body):
+            number = loop.induction_variable
+            self._prefetch(number, bursts)
+            first = arith.muli(number, build.index(size))
+            end = arith.addi(first, build.index(size))
+            count = self.schedule.unroll.get(d, 1)
+            body = functools.partial(self._reduction, level + 1)
+            sums = list(loop.inner_iter_args)
+            scf.YieldOp(self._loop(d, first, end, count * self.tile.width(d), count, False, sums, body))
+        return list(loop.operation.results)
+
+    def _bursts(self, level: int) -> int:
+        """In how many parts the sum at this level goes, so that few lines at a time are prefetched before them."""
+        if not self.streams or not self.n_parallel or level != len(self.schedule.order) - 1:
+            return 1
+        d = self.schedule.order[level]
+        steps, rest = divmod(self.op.sizes[d] or 1, self.schedule.unroll.get(d, 1) * self.tile.width(d))
+        lines, bursts = sum(stream.share(*self._share_of(stream)) for stream in self.streams), 1
+        while lines > BURST * bursts and not rest and steps % (2 * bursts) == 0 and steps >= 2 * bursts * APART:
+            bursts *= 2
+        return bursts
 
     def _reduction(self, level: int, accumulators: list[ir.Value]) -> list[ir.Value]:
         if level == len(self.schedule.order):
@@ -98,13 +129,19 @@ class Emitter:
         size = size_of(operand.value, operand.dims.index(d))
         return size is not None and is_multiple(size, step)
 
-    def _prefetch(self) -> None:
-        """The share of this register tile, by where it stands in the innermost of the parallel loops."""
+    def _prefetch(self, number: ir.Value, bursts: int) -> None:
+        """A burst of this register tile's share, by where it stands in the innermost of the parallel loops."""
         if self.streams and self.n_parallel:
-            d = self.schedule.order[self.n_parallel - 1]
-            step = self.tile.count(d) * self.tile.width(d)
+            done = self.tile.spans[self.schedule.order[self.n_parallel - 1]].base
             for stream in self.streams:
-                stream.emit(self.tile.spans[d].base, step, self.op.sizes[d] or stream.rows)
+                step, total = self._share_of(stream)
+                first = arith.addi(arith.muli(done, build.index(bursts)), arith.muli(number, build.index(step)))
+                stream.emit(first, step, total * bursts)
+
+    def _share_of(self, stream: Stream) -> tuple[int, int]:
+        """How many iterations of the innermost of the parallel loops the register tile is, and of how many."""
+        d = self.schedule.order[self.n_parallel - 1]
+        return self.tile.count(d) * self.tile.width(d), self.op.sizes[d] or stream.rows
 
     def _bound(self, d: int) -> int | ir.Value:
         return self.bounds[d] if self.op.sizes[d] is None else self.op.sizes[d]

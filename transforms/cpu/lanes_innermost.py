@@ -11,7 +11,7 @@ from ..rewriting import is_inside, ops_in
 from .dimension_classes import Dim, DimensionClasses
 from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit, suits
 from .rows import reads_again, shared_rows
-from .target import host_target
+from .schedule import ROWS_TO_PACK
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 from .widen_tiles import widen_argument
 
@@ -43,17 +43,15 @@ class LanesInnermost(Pass):
     not copied here: `pair-contractions` transposes whole pairs.
     """
 
-    vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
-        lanes = host_target(self.vector_bytes).vector_bytes // 4
         unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
             if has_tiles(unit) and is_for_matrix_unit(loop, unit):
                 continue
             classes = DimensionClasses(loop)
-            rows = shared_rows(classes, lanes)
+            rows = shared_rows(classes, ROWS_TO_PACK)
             if rows is not None:
                 _Layout(loop, classes, rows, unit).apply()
 

@@ -26,7 +26,7 @@ class OperandAccess:
         self.evaluator = evaluator
         self.v, self.lanes = schedule.vector_loop, schedule.lanes
         self.buffers = {o.number: buffer(o) for o in op.operands}
-        ahead = {o.number: rows_ahead(op, o) for o in op.operands}
+        ahead = {o.number: rows_ahead(op, o) for o in op.operands if self._stride_kind(o) == "unit"}
         self.ahead = {number: place for number, place in ahead.items() if place is not None}
 
     def load(self, operand: Operand, at: dict[int, int]) -> ir.Value:

@@ -11,8 +11,7 @@ from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
 from .dimension_classes import Dim, DimensionClasses
 from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit
-from .rows import shared_rows
-from .target import host_target
+from .rows import cut_rows
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 
 INDEPENDENT = ("arith", "math", "linalg")  # ops of bodies that work element by element
@@ -29,21 +28,20 @@ class PadTiles(Pass):
         %p = tensor.insert_slice %q into %zeros[0, 0] [%n, 64] [1, 1] : tensor<?x64xf32> into tensor<64x64xf32>
         %s = linalg.generic … ins(%p, %k : tensor<64x64xf32>, …) outs(%e : tensor<64x128xf32>)
 
-    The rows are those of `lanes-innermost`: no row has to do with another one, and vectors along them need no masks.
+    The rows are what all matmuls of the loop read the same keys and values for: no row has to do with another one.
+    Where `lanes-innermost` makes lanes of them, vectors need no masks; few of them (decoding) are a register tile.
     Tiles of a matrix unit (AMX) are cut off in scratch instead.
     """
 
-    vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
-        lanes = host_target(self.vector_bytes).vector_bytes // 4
         unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
             if has_tiles(unit) and is_for_matrix_unit(loop, unit):
                 continue
             classes = DimensionClasses(loop)
-            rows = shared_rows(classes, lanes)
+            rows = cut_rows(classes)
             if rows is not None:
                 padding = _Padding(loop, classes, rows)
                 if padding.is_possible():

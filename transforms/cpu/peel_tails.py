@@ -4,25 +4,31 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
+from ...dialects.tiling import Index
+from ..linear import linear, minima
+from ..online.tile_forms import is_never_negative
 from ..passes import Pass, option
-from ..rewriting import ops_in
+from ..rewriting import defining_op, ops_in
 from .matrix_unit import MATRIX_OPTION, has_tiles, matrix_unit
 
 
 @dataclass(frozen=True)
 class PeelTails(Pass):
-    """Splits the last, cut tile off a loop over tiles whose number is known::
+    """Splits the last, cut tile off a loop over tiles::
 
-        %r = scf.for %i = %c0 to %c1023 step %c128 iter_args(%a = %init) -> … {
-          %n = affine.min affine_map<(i) -> (-i + 1023, 128)>(%i)
+        %r = scf.for %i = %c0 to %n step %c128 iter_args(%a = %init) -> … {
+          %size = affine.min affine_map<(i)[n] -> (-i + n, 128)>(%i)[%n]
     becomes
-        %m = scf.for %i = %c0 to %c896 step %c128 iter_args(%a = %init) -> … { … }
-        %r = scf.for %i = %c896 to %c1023 step %c128 iter_args(%a = %m) -> … { … }
+        %split = affine.max affine_map<()[n] -> ((n floordiv 128) * 128, 0)>()[%n]
+        %m = scf.for %i = %c0 to %split step %c128 iter_args(%a = %init) -> … {
+          %size = 128
+        %r = scf.for %i = %split to %n step %c128 iter_args(%a = %m) -> … {
+          %size = affine.min affine_map<(i)[n] -> (-i + n, 128)>(%i)[%n]
 
-    All tiles but one have sizes that `scf-for-loop-canonicalization` sees to be constant: no edge has to be looked for,
-    and rows make pairs. For f16 and bf16 alone, whose operands are copied and paired, is that worth the time to compile
-    a second body; where bounds are only known at run time, it is not. Tiles of a matrix unit (AMX) make the distinction
-    by themselves.
+    All tiles but one have sizes that are seen to be constant: no edge has to be looked for, and rows make pairs. For
+    f16 and bf16 alone, whose operands are copied and paired, is that worth the time to compile a second body. Where
+    only a call tells whether a tile is cut, tiles under a mask of indices are left: there are few. Tiles of a matrix
+    unit (AMX) make the distinction by themselves.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
@@ -31,20 +37,8 @@ class PeelTails(Pass):
         if has_tiles(matrix_unit(self.matrix)):
             return
         for loop in ops_in(op, "scf.for"):
-            split = _split(loop) if loop.name == "scf.for" else None  # not scf.forall
-            if split is not None and _is_of_narrow(loop):
-                _peel(loop, split)
-
-
-def _split(loop: ir.Operation) -> int | None:
-    """Where the cut tile starts; None if there is none, it is the only one, or it is not known."""
-    lower, upper, step = (build.constant_value(v) for v in list(loop.operands)[:3])
-    if None in (lower, upper, step) or step <= 0:
-        return None
-    split = upper - (upper - lower) % step
-    iv = loop.regions[0].blocks[0].arguments[0]
-    is_cut = any(use.owner.operation.name == "affine.min" for use in iv.uses)
-    return split if lower < split < upper and is_cut else None
+            if loop.name == "scf.for" and _is_of_narrow(loop):  # not scf.forall
+                _peel(loop)
 
 
 def _is_of_narrow(loop: ir.Operation) -> bool:
@@ -53,9 +47,22 @@ def _is_of_narrow(loop: ir.Operation) -> bool:
     return any(build.is_narrow(kind.element_type) for kind in kinds)
 
 
-def _peel(loop: ir.Operation, split: int) -> None:
+def _is_masked(loop: ir.Operation) -> bool:
+    bodies = [[o.operation.name for o in g.regions[0].blocks[0].operations] for g in ops_in(loop, "linalg.generic")]
+    return any("linalg.index" in names and "arith.cmpi" in names for names in bodies)
+
+
+def _peel(loop: ir.Operation) -> None:
+    """Splits the loop, if its last tile is cut, or may be, and is not the only one for sure."""
+    lower, upper, step = (build.constant_value(v) for v in list(loop.operands)[:3])
+    if step is None or step <= 0:
+        return
+    cuts = _cuts(loop, step)
+    split = None if lower is None or upper is None else upper - (upper - lower) % step
+    if not cuts or (_is_masked(loop) if split is None else not lower < split < upper):
+        return
     with ir.InsertionPoint(loop), loop.location:
-        limit = build.index(split)
+        limit = _whole_tiles(loop.operands[0], loop.operands[1], step) if split is None else build.index(split)
     tail = loop.operation.clone(ir.InsertionPoint.after(loop))
     for old, new in zip(loop.results, tail.results, strict=True):
         old.replace_all_uses_with(new)
@@ -63,3 +70,50 @@ def _peel(loop: ir.Operation, split: int) -> None:
     tail.operands[0] = limit
     for i, result in enumerate(loop.results):
         tail.operands[3 + i] = result
+    for cut in cuts:
+        with ir.InsertionPoint(cut), cut.location:
+            cut.results[0].replace_all_uses_with(build.index(step))
+        cut.erase()
+
+
+def _whole_tiles(lower: ir.Value, upper: ir.Value, step: int) -> ir.Value:
+    """Where the last whole tile between them ends."""
+    low, high = (ir.AffineExpr.get_symbol(i) for i in range(2))
+    ends = [ir.AffineExpr.get_floor_div(high - low, step) * step + low, low]
+    map_ = ir.AffineMapAttr.get(ir.AffineMap.get(0, 2, ends))
+    return ir.Operation.create("affine.max", [ir.IndexType.get()], [lower, upper], {"map": map_}).result
+
+
+def _cuts(loop: ir.Operation, step: int) -> list[ir.Operation]:
+    """The sizes of tiles: min(step, n − i), with an n that the loop does not go beyond."""
+    iv = loop.regions[0].blocks[0].arguments[0]
+    found = []
+    for cut in {use.owner.operation for use in iv.uses if use.owner.operation.name == "affine.min"}:
+        forms = minima(cut.results[0])
+        rest = [form for form in forms if form.static is None]
+        if len(rest) != 1 or len(forms) != 2 or Index(step) not in forms or rest[0].coefficient(iv) != -1:
+            continue
+        if _is_at_most(loop.operands[1], rest[0].without(iv)):
+            found.append(cut)
+    return found
+
+
+def _is_at_most(value: ir.Value, bound: Index) -> bool:
+    """Whether `value`, which minima and maxima are taken of, is seen to be `bound` at most."""
+    difference = (bound - linear(value)).static
+    if difference is not None:
+        return difference >= 0
+    if linear(value).static == 0 and is_never_negative(bound):
+        return True
+    op = defining_op(value)
+    if op is not None and op.name == "arith.select":
+        return all(_is_at_most(x, bound) for x in list(op.operands)[1:])
+    if op is None or op.name not in ("affine.min", "affine.max"):
+        return False
+    map_ = op.attributes["map"].value
+    known = []
+    for e in map_.results:
+        is_operand = isinstance(e, ir.AffineDimExpr | ir.AffineSymbolExpr)
+        at = e.position + (map_.n_dims if isinstance(e, ir.AffineSymbolExpr) else 0) if is_operand else 0
+        known.append(is_operand and _is_at_most(op.operands[at], bound))
+    return any(known) if op.name == "affine.min" else all(known)

@@ -9,6 +9,9 @@ lines per register tile, so that they do not get in the way of its own loads::
       %v = memref.subview %values[%k, 0] [64, 128] [1, 1]
       linalg.generic {O[d, m] += P[k, m]·V[k, d]} ins(%p, %v) …       # per 4 rows of O: 2 rows of the next %v
 
+A core drops requests that come in a row, beyond some 20 (docs/cpu.md, "Decoding"), so that the sum of a register tile
+pauses for a few of them at a time (`BURST`).
+
 What a task reads before that loop, its queries, comes likewise, for the task after it, and what it writes after the
 loop, its output. Either is asked for in halves, by one iteration and the next: there may be few of them.
 """
@@ -28,6 +31,8 @@ from .schedule import LINE
 from .scratch import FRAMES, VIEWS, element_bytes
 
 L2 = 2  # "locality" of memref.prefetch, which becomes prefetcht1
+BURST = 8  # lines that are asked for in a row, where they can be spread
+APART = 8  # iterations of a sum between them, at least: to enter a loop for fewer takes longer
 TURNS = 2  # iterations that it takes to bring in what comes once in a task
 
 
@@ -50,11 +55,6 @@ class Stream:
 
     def emit(self, done: ir.Value, step: int, total: int) -> None:
         """Prefetches as much of the tile as the iterations done, …, done + step − 1 are of `total` ones."""
-        rows = self.rows if self.loop is None else -(-self.rows // TURNS)
-        common = math.gcd(rows, total)
-        first = arith.divui(arith.muli(done, build.index(rows // common)), build.index(total // common))
-        count = -(-step * rows // total)
-        per_line = LINE // (element_bytes(self.source.type.element_type) or 1)
         rank = len(self.offsets)
         at = [build.index(x) if isinstance(x, int) else x for x in self.offsets]
         if self.unit > 1:
@@ -64,12 +64,44 @@ class Stream:
         if self.loop is not None:
             number = arith.divui(self.loop.regions[0].blocks[0].arguments[0], self.loop.operands[2])
             turn = arith.remui(number, build.index(TURNS))
-            row = arith.addi(row, arith.muli(turn, build.index(rows)))
-        for i in range(count):
-            at[self.along] = arith.addi(row, arith.addi(first, build.index(i)))
-            for j in range(0, self.columns, per_line):
-                at[rank - 1] = arith.addi(column, build.index(j)) if j else column
-                memref.PrefetchOp(self.source, at, False, L2, True)
+            row = arith.addi(row, arith.muli(turn, build.index(self._rows_of_turn)))
+        per_row, per_line, unit = self._lines_of_row, LINE // self._element_bytes, self._unit(step, total)
+        amount = self._rows_of_turn * per_row // unit
+        common = math.gcd(amount, total)
+        first = arith.divui(arith.muli(done, build.index(amount // common)), build.index(total // common))
+        for i in range(self.share(step, total)):
+            at_line = arith.addi(first, build.index(i // unit))
+            if unit == per_row:
+                at_row, at_column = at_line, build.index(i % unit * per_line)
+            else:
+                at_row = arith.divui(at_line, build.index(per_row))
+                at_column = arith.muli(arith.remui(at_line, build.index(per_row)), build.index(per_line))
+            at[self.along] = arith.addi(row, at_row)
+            at[rank - 1] = arith.addi(column, at_column)
+            memref.PrefetchOp(self.source, at, False, L2, True)
+
+    def share(self, step: int, total: int) -> int:
+        """How many lines `step` of `total` iterations ask for."""
+        unit = self._unit(step, total)
+        return -(-step * self._rows_of_turn * self._lines_of_row // (unit * total)) * unit
+
+    def _unit(self, step: int, total: int) -> int:
+        """How many lines are asked for together: 1, or a row of them, if it takes a division to find a line in it."""
+        per_row = self._lines_of_row
+        are_rows = step * self._rows_of_turn % total == 0
+        return per_row if are_rows or per_row & (per_row - 1) else 1
+
+    @property
+    def _rows_of_turn(self) -> int:
+        return self.rows if self.loop is None else -(-self.rows // TURNS)
+
+    @property
+    def _element_bytes(self) -> int:
+        return element_bytes(self.source.type.element_type) or 1
+
+    @property
+    def _lines_of_row(self) -> int:
+        return -(-self.columns * self._element_bytes // LINE)
 
 
 def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:

@@ -12,12 +12,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..rewriting import defining_op
+from .initial_values import origin_of
 from .schedule import LIKELY_SIZE, pays_to_copy
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
 L1 = 3  # "locality" of memref.prefetch, which becomes prefetcht0: what is asked for is used once, and soon
 AHEAD = (8 << 10, 4 << 10)  # bytes: the second time for what was dropped the first time
+ROWS_BYTES = 16 << 10  # of the rows of several heads that are read, and as much is asked for
+AT_ONCE = 4  # rows, by a register tile
 SHORT = 16  # rows: what is shorter is over before it pays
 
 
@@ -31,18 +35,41 @@ class Ahead:
 
 def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
     """How a streamed operand is read ahead; None for others."""
-    if operand.is_output or operand.is_scalar or pays_to_copy(op, operand):
+    if operand.is_output or operand.is_scalar or pays_to_copy(op, operand) or _is_scratch(operand):
         return None
     if not operand.dims or all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
         return None
     is_contraction = len(op.operands) - len(op.outputs) in (2, 3)  # rows may come two by two
     if not is_contraction or not all(op.is_accumulator(out) for out in op.outputs):
         return None
+    block = block_of_rows(op, operand)
+    if block is not None:
+        return Ahead(block[0], (block[1],))
     wide = [i for i, d in enumerate(operand.dims) if d != NO_LOOP and (op.sizes[d] or LIKELY_SIZE) >= SHORT]
     if len(wide) < 2:
         return None
     row = row_bytes(op, operand, wide[0])
     return Ahead(wide[0], tuple(max(1, distance // row) for distance in AHEAD))
+
+
+def block_of_rows(op: Structured, operand: Operand) -> tuple[int, int] | None:
+    """Where the rows of several heads stand side by side: the dimension of such rows, and how many are read at a time.
+
+    Heads are a loop of all operands. What is computed head by head would go over far rows for one and then for the
+    next; over a block of rows for all heads it goes through memory in order, but for what is in the L1 cache.
+    """
+    real = [i for i, d in enumerate(operand.dims) if d != NO_LOOP and op.sizes[d] != 1]
+    of_all = frozenset.intersection(*(o.loops for o in op.operands))
+    if len(real) < 3 or operand.dims[real[0]] in of_all or operand.dims[real[1]] not in of_all:
+        return None
+    count = ROWS_BYTES // row_bytes(op, operand, real[0]) // AT_ONCE * AT_ONCE
+    return (real[0], count) if count else None
+
+
+def _is_scratch(operand: Operand) -> bool:
+    """True for what the task itself has written."""
+    made = defining_op(origin_of(operand.value))
+    return made is not None and made.name == "memref.alloca"
 
 
 def row_bytes(op: Structured, operand: Operand, position: int) -> int:

@@ -13,18 +13,31 @@ def is_contraction(generic: ir.Operation) -> bool:
     )
 
 
-def shared_rows(classes: DimensionClasses, lanes: int) -> Dim | None:
-    """The class of dimensions to be innermost, if there is one, and it fills vectors."""
-    candidates: dict[Dim, int] | None = None
-    for generic in filter(is_contraction, classes.generics):
-        if len(generic.operands) != 3:
-            continue
-        reused = _reused_along(generic, classes)
-        if candidates is None:
-            candidates = dict.fromkeys(reused, 0)
-        candidates = {c: n for c, n in candidates.items() if c in reused}
-    fitting = [c for c in candidates or () if (row_extent(classes, c) or lanes) >= lanes]
+def shared_rows(classes: DimensionClasses, least: int) -> Dim | None:
+    """The class of dimensions to be innermost, if there is one of so many rows."""
+    fitting = [c for c in _reused_in_all(classes) if (row_extent(classes, c) or least) >= least]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def cut_rows(classes: DimensionClasses) -> Dim | None:
+    """The class of shared rows of which not every tile has as many, if there is one."""
+    cut = [c for c in _reused_in_all(classes) if _is_dynamic(classes, c)]
+    return cut[0] if len(cut) == 1 else None
+
+
+def _reused_in_all(classes: DimensionClasses) -> list[Dim]:
+    """The classes along which every contraction reads the same elements of an input again."""
+    candidates: dict[Dim, None] | None = None
+    for generic in filter(is_contraction, classes.generics):
+        if len(generic.operands) == 3:
+            reused = _reused_along(generic, classes)
+            candidates = {c: None for c in (reused if candidates is None else candidates) if c in reused}
+    return list(candidates or ())
+
+
+def _is_dynamic(classes: DimensionClasses, class_: Dim) -> bool:
+    places = [(v, classes.position(v, class_)) for generic in classes.generics for v in generic.operands]
+    return any(d is not None and v.type.is_dynamic_dim(d) for v, d in places)
 
 
 def _reused_along(generic: ir.Operation, classes: DimensionClasses) -> list[Dim]:

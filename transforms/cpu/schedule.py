@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..rewriting import ancestors, defining_op, is_inside
 from .combiners import combiner
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
-ROWS_TO_PACK = 16  # uses of an element from which on it pays to copy it to where it is contiguous
-JOINED_ROWS_TO_PACK = 64  # the same, by several loops
+USES_TO_PACK = 16  # of an element from which on it pays to copy it to where it is contiguous, in one loop
+ROWS_TO_PACK = 64  # the same, of what each iteration of a loop over tiles reads anew, or in several loops
 CHAINS = 4  # latency of an addition or a maximum
 LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
@@ -143,7 +144,15 @@ def pays_to_copy(op: Structured, operand: Operand) -> bool:
     if all(op.is_parallel(d) for d in range(op.n_loops)):
         return False
     uses = [size_of(op, d) for d in range(op.n_loops) if op.is_parallel(d) and d not in operand.loops]
-    return max(uses, default=1) >= ROWS_TO_PACK or math.prod(uses) >= JOINED_ROWS_TO_PACK
+    least = ROWS_TO_PACK if _is_read_anew(op, operand) else USES_TO_PACK
+    return max(uses, default=1) >= least or math.prod(uses) >= ROWS_TO_PACK
+
+
+def _is_read_anew(op: Structured, operand: Operand) -> bool:
+    """True if each iteration of the loop around reads another part of memory, as of keys and values."""
+    loop = next((a for a in ancestors(op.op) if a.name == "scf.for"), None)
+    made = defining_op(operand.value)
+    return loop is not None and made is not None and is_inside(made, loop)
 
 
 def _can_be_lanes(op: Structured, loop: int) -> bool:

@@ -6,7 +6,7 @@ from ...dialects.mlir import ir
 from ..passes import Pass, option
 from ..rewriting import ops_in
 from .blocks import indexing_maps, loop_nest, part_of, with_operands
-from .read_ahead import SHORT, row_bytes, rows_ahead
+from .read_ahead import SHORT, block_of_rows, row_bytes, rows_ahead
 from .schedule import STEPS, Schedule, check_body, choose
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
@@ -26,6 +26,7 @@ class StreamRows(Pass):
 
     A register tile has 64 of the 128 columns: without blocks the first half of all rows would be read, then the second
     one. Memory is read fastest in the order of its addresses; the second half of a block comes from the L1 cache.
+    So with the rows of several heads that stand side by side, K[n, head, k]: a block has all of its heads.
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
@@ -49,7 +50,13 @@ class StreamRows(Pass):
 
 def _streamed(op: Structured, schedule: Schedule) -> tuple[int, int] | None:
     """The loop over the rows of a streamed operand of which each register tile has a part, and how many are a block."""
-    if schedule.vector_loop == NO_LOOP or not op.is_parallel(schedule.vector_loop):
+    if schedule.vector_loop == NO_LOOP:
+        return None
+    for operand in op.operands:
+        block = block_of_rows(op, operand)
+        if block is not None and rows_ahead(op, operand) is not None:
+            return operand.dims[block[0]], block[1]
+    if not op.is_parallel(schedule.vector_loop):
         return None
     for operand in op.operands:
         ahead = rows_ahead(op, operand)

@@ -11,6 +11,7 @@ from ..attention import is_contraction
 from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from .axes import COLUMN, ROW, Axes, ops_of
+from .constants import own_constants
 from .registers import consumer_registers, matmul_registers
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
@@ -74,7 +75,7 @@ class _Assigner:
         self.left_columns = left_columns // 2 if _is_crowded(kernel) else left_columns
 
     def run(self) -> None:
-        self._own_constants()
+        own_constants(self.kernel)  # uses may want different layouts
         axes = Axes(self.kernel)
         ops = ops_in(self.kernel)
         types: dict[ir.Value, ir.Type] = {}
@@ -91,14 +92,6 @@ class _Assigner:
         for op in ops:
             if op.name == "linalg.generic":
                 self._operands(op)
-
-    def _own_constants(self) -> None:
-        """Constants and empty tensors have a copy for every use: uses may want different layouts."""
-        for op in ops_in(self.kernel):
-            if op.name in ("arith.constant", "tensor.empty") and isinstance(op.results[0].type, ir.RankedTensorType):
-                for use in list(op.results[0].uses)[1:]:
-                    with ir.InsertionPoint(op):
-                        use.owner.operation.operands[use.operand_number] = op.clone().operation.results[0]
 
     def _layout(self, op: ir.Operation, value: ir.Value, roles: tuple[str, ...]) -> str | None:
         if roles in LAYOUT_OF_ROLES:

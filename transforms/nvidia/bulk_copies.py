@@ -15,7 +15,7 @@ from ..linear import linear, minima
 from ..rewriting import ops_in
 from .memory import byte_width
 from .thread import line_bytes
-from .values import has_dense_rows
+from .values import ALIGNED, has_dense_rows
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 LARGEST_BOX = 256
@@ -77,8 +77,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         memory in kernel.regions[0].blocks[0].arguments
         and 2 <= rank <= 5
         and has_dense_rows(memory.type)
-        and shape[-1] != DYNAMIC
-        and shape[-1] * byte_width(kind.element_type) % 16 == 0
+        and _has_aligned_rows(memory, kernel)
         and (kind.element_type.width == 16 or is_read_by_threads(load))
         and byte_width(kind.element_type) <= 4
         and kind.rank == 2
@@ -97,6 +96,13 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
             return None
         ends[d] = end  # type: ignore[assignment]
     return BulkCopy(memory, tuple(dims), kind, tuple(ends))
+
+
+def _has_aligned_rows(memory: ir.Value, kernel: ir.Operation) -> bool:
+    last, width = memory.type.shape[-1], byte_width(memory.type.element_type)
+    if ALIGNED in kernel.attributes and memory.arg_number in list(ir.DenseI64ArrayAttr(kernel.attributes[ALIGNED])):
+        return True
+    return last != DYNAMIC and last * width % 16 == 0
 
 
 def is_read_by_threads(load: ir.Operation) -> bool:

@@ -6,7 +6,7 @@ import math
 
 from ...dialects.mlir import arith, ir
 from ..passes import PassError
-from ..rewriting import defining_op
+from ..rewriting import defining_op, ops_in
 
 LARGEST = 1 << 16  # bytes in a kernel's code
 
@@ -20,6 +20,15 @@ def splat_constant(value: ir.Value) -> ir.Value | None:
     """The number that all elements of a constant tensor are, as a new constant; None if they differ."""
     elements = ir.DenseElementsAttr(defining_op(value).attributes["value"])
     return arith.ConstantOp(value.type.element_type, elements.get_splat_value()).result if elements.is_splat else None
+
+
+def own_constants(op: ir.Operation) -> None:
+    """Gives every use of a constant or empty tensor in `op` a copy of its own."""
+    for inner in ops_in(op):
+        if inner.name in ("arith.constant", "tensor.empty") and isinstance(inner.results[0].type, ir.RankedTensorType):
+            for use in list(inner.results[0].uses)[1:]:
+                with ir.InsertionPoint(inner):
+                    use.owner.operation.operands[use.operand_number] = inner.clone().operation.results[0]
 
 
 def constant_memory(value: ir.Value, module: ir.Operation, name: str) -> ir.Value:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.index import Index, Range, Tile, TileBuilder
 from ...dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types
+from ..extents import known_sizes
 from ..passes import Pass, remark
 from ..rewriting import defining_op, erase_if_unused
 from .axes import ops_of, slice_offsets, slice_sizes
+from .reshapes import RESHAPES
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class FuseConsumers(Pass):
           scf.forall.in_parallel { parallel_insert_slice %u into %c[%i, 0] }
         }
 
-    A kernel then writes what is asked for, and nothing that is only read again.
+    A kernel then writes what is asked for, and nothing that is only read again. What reads one tensor alone, element by
+    element, goes before a reshape of it that stands in between (torch rounds the result of a collapsed matmul).
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -42,12 +46,58 @@ class FuseConsumers(Pass):
                         self.run(inner)
 
     def _fuse_all(self, forall: ir.Operation) -> None:
+        _move_before_reshapes(forall)
         consumer = _consumer(forall)
         while consumer is not None:
             location = consumer.location
             forall = _Fusion(forall, consumer).run()
             remark(location, "computed on the tiles of the loop before it")
+            _move_before_reshapes(forall)
             consumer = _consumer(forall)
+
+
+def _move_before_reshapes(forall: ir.Operation) -> None:
+    """generic(reshape(result)) → reshape(generic(result)), for element-wise ops on one tensor."""
+    inits = list(forall.operands)[len(forall.operands) - len(forall.results) :]
+    for result, init in zip(forall.results, inits, strict=True):
+        for reshape in [use.owner.operation for use in result.uses]:
+            users = [u.owner.operation for r in reshape.results for u in r.uses]
+            if reshape.name in RESHAPES and len(users) == 1 and _is_plain(users[0]):
+                _swap(reshape, users[0], init)
+
+
+def _is_plain(op: ir.Operation) -> bool:
+    """Whether each element of a result comes from the one at the same place of the only operand, wherever that is."""
+    if op.name != "linalg.generic" or len(op.operands) != 2 or "reduction" in iterator_types(op):
+        return False
+    identity = ir.AffineMap.get_identity(len(iterator_types(op)))
+    body = op.regions[0].blocks[0]
+    return (
+        all(m == identity for m in indexing_maps(op))
+        and not list(body.arguments[1].uses)
+        and all(inner.name != "linalg.index" for inner in ops_of(body))
+    )
+
+
+def _swap(reshape: ir.Operation, op: ir.Operation, like: ir.Value) -> None:
+    """`like`: a tensor of the sizes of what is reshaped, which are known where it is made."""
+    source, kind = reshape.operands[0], op.results[0].type
+    rank = source.type.rank
+    with ir.InsertionPoint(op), op.location:
+        init = build.empty(known_sizes(like), kind.element_type)
+        computed = op.clone()
+        computed.operands[0], computed.operands[1] = source, init
+        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+        computed.attributes["indexing_maps"] = ir.ArrayAttr.get([identity] * 2)
+        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+        computed.attributes["iterator_types"] = ir.ArrayAttr.get([parallel] * rank)
+        computed.results[0].set_type(init.type)
+        moved = reshape.clone()
+        moved.operands[0] = computed.results[0]
+        moved.results[0].set_type(kind)
+    op.results[0].replace_all_uses_with(moved.results[0])
+    op.erase()
+    reshape.erase()
 
 
 def _consumer(forall: ir.Operation) -> ir.Operation | None:

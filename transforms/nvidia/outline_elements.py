@@ -15,6 +15,7 @@ from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
 from .constants import constant_memory, is_constant_tensor, splat_constant
 from .copying import copy_scalar_body
 from .tile_body import TileBody
+from .values import COPY
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -83,7 +84,8 @@ class _Outliner:
             raise PassError("an op outside of attention that both sums over a loop and keeps it has no lowering", op)
         with ir.InsertionPoint(op):
             self.sizes = [self._size(d) for d in range(len(self.kinds))]
-            if all(isinstance(s, int) for s in self.sizes) and math.prod(self.sizes) > SLOW_STEPS:
+            known = all(isinstance(s, int) for s in self.sizes)
+            if known and math.prod(self.sizes) > SLOW_STEPS and COPY not in op.attributes:
                 warn(op, f"{math.prod(self.sizes)} steps outside of attention run with a thread for each element: slow")
             outputs = [self._allocated(number) for number in range(len(op.results))]
             captured = self._captured()

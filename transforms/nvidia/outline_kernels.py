@@ -9,11 +9,12 @@ from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark, warn
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
-from .constants import constant_memory
+from .constants import constant_memory, own_constants
 from .one_block import is_one_tile, one_block
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
 from .tile_body import Memory, TileBody
+from .values import ALIGNED, COPY
 
 ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 BLOCK_THREADS = "tile.threads"  # of a kernel without tiles
@@ -89,6 +90,7 @@ def _erase_dead(function: ir.Operation) -> None:
 class _Outliner:
     def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, options: OutlineKernels):
         self.forall, self.module, self.name = forall, module, name
+        own_constants(forall)  # tiles of equal sizes may be rows here and columns there
         self.axes = Axes(forall)
         self.rows = options.rows
         self.constants: list[ir.Value] = []
@@ -225,6 +227,9 @@ class _Outliner:
                 "gpu.kernel": ir.UnitAttr.get(),
                 "sym_name": ir.StringAttr.get(self.name),
             }
+            copies = [i for i, v in enumerate(tensors) if (op := defining_op(v)) is not None and COPY in op.attributes]
+            if copies:
+                attributes[ALIGNED] = ir.DenseI64ArrayAttr.get(copies)
             kernel = ir.Operation.create("gpu.func", [], [], attributes, regions=1)
             block = kernel.regions[0].blocks.append(*arguments, arg_locs=[self.forall.location] * len(arguments))
         with ir.InsertionPoint(block):

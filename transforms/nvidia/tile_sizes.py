@@ -25,7 +25,7 @@ memory, for which there is room beside keys and values: 128, or 64 where head di
 four bytes. 256 × 64 up to head dimension 64 where many heads share it; where each has its own, it comes too late for
 four warpgroups. Where the copy engine cannot bring it (``stage-operands``), 64 keys: what each thread loads by itself
 takes registers. Batch entries and heads that share the bias are the innermost loop of the grid, so that it comes from
-memory once for all of them.
+memory once for all of them. Where enough of them do, rows that are not aligned will be (``align-rows``).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import Attention, contraction_loops
 from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
+from .align_rows import are_aligned, can_be_aligned, pays
 from .synchronisation import RESERVED
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -74,7 +75,7 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         return _choose(attention, TILES_BY_HEAD)
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
-        staged = all(_is_staged(v, attention) for v in others)
+        staged = all(_is_staged(v, attention) for v in others)  # after align-rows
         shared = _shared_loops(attention, extents)
         many = [MANY_WARPS_HOPPER_TILES_BY_HEAD] if math.prod(extents[d] or 1 for d in shared) >= MANY else []
         if staged:
@@ -169,15 +170,17 @@ def _shared_loops(attention: Attention, extents: Sequence[int | None]) -> list[i
 
 def _is_staged(value: ir.Value, attention: Attention) -> bool:
     """Whether the copy engine can bring tiles of a tensor, of queries × keys, of narrow elements, whose rows are
-    aligned to 16 bytes; the last dimension is that of the keys, or of the queries."""
+    aligned to 16 bytes, or will be; the last dimension is that of the keys, or of the queries."""
     kind = value.type
-    if kind.rank < 2 or DYNAMIC in kind.shape[-1:] or kind.element_type.width > 16:
+    if kind.rank < 2 or kind.element_type.width > 16:
         return False
     loops, extents = contraction_loops(attention.root), static_extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     wide = [extents[d] for d in (loops.m[-1:] + loops.k[-1:])]
+    own = next(dims for v, dims in _other_tensors(attention) if v == value)
+    shared = pays(extents[d] for d in loops.batch + loops.m[:-1] if d not in own)
     return all(n in wide or (n == DYNAMIC and None in wide) for n in kind.shape[-2:]) and (
-        kind.shape[-1] * max(kind.element_type.width // 8, 1) % 16 == 0
+        are_aligned(kind) or (shared and can_be_aligned(kind))
     )
 
 

@@ -17,6 +17,8 @@ DYNAMIC = ir.ShapedType.get_dynamic_size()
 Value: TypeAlias = "Registers | Shared | Spread | Barriers | Flags | Memory | ir.Value"
 
 MAP_BYTES = 128  # of a tensor map
+COPY = "tile.copy"  # of an op: it copies a tensor to rows that are aligned to 16 bytes
+ALIGNED = "tile.aligned"  # of a kernel: which of its arguments are such copies
 
 
 def parameter_types(kind: ir.Type) -> list[ir.Type]:

@@ -9,7 +9,7 @@ from ...dialects import build
 from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import ir, scf
 from ..graph import operands_with_captures
-from ..linear import DYNAMIC
+from ..linear import DYNAMIC, upper_bound
 from ..parallel_loops import slice_parts
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, ops_in
@@ -52,12 +52,14 @@ class SplitKeys(Pass):
     a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing.
 
     How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or
-    where the number of blocks is not known. Else as many as give a worker two tasks, of at least two tiles, or somewhat
+    where the number of blocks is not known; blocks of less than `few_rows` rows (decoding), which cost little to merge,
+    are then taken to be as few as can be. Else as many as give a worker two tasks, of at least two tiles, or somewhat
     fewer if that divides the tiles evenly.
     """
 
     parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
     workers: int = option("threads or multiprocessors that share the work", 1)
+    few_rows: int = option("blocks of fewer rows, by dimension, are split also where their number is not known", 0)
     together: int = option("at most so many parts are read at once where they are merged", 2)
 
     def run(self, op: ir.Operation) -> None:
@@ -80,6 +82,8 @@ class SplitKeys(Pass):
 
     def _chosen(self, keys: KeyLoop) -> int:
         blocks, tiles = keys.blocks, keys.tiles
+        if blocks is None and keys.has_fewer_rows(self.few_rows):
+            blocks = keys.fewest_blocks
         if blocks is None:
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
         if blocks >= self.workers:
@@ -129,12 +133,28 @@ class KeyLoop:
     @property
     def blocks(self) -> int | None:
         """How many blocks there are without splitting keys; None if that is not known."""
+        counts = self._counts()
+        return None if None in counts else math.prod(counts)
+
+    @property
+    def fewest_blocks(self) -> int:
+        """How many there are at least, if there are any."""
+        return math.prod(count or 1 for count in self._counts())
+
+    def _counts(self) -> list[int | None]:
+        """The numbers of iterations of the loops over blocks; None for what is not known."""
         if self.holder is None:
-            return 1
-        lower, upper, step = _bounds(self.holder)
-        if not all(isinstance(v, int) for v in (*lower, *upper, *step)):
-            return None
-        return math.prod(-(-(u - low) // s) for low, u, s in zip(lower, upper, step, strict=True))
+            return []
+        counts: list[int | None] = []
+        for low, high, step in zip(*_bounds(self.holder), strict=True):
+            known = all(isinstance(v, int) for v in (low, high, step))
+            counts.append(-(-(high - low) // step) if known else None)
+        return counts
+
+    def has_fewer_rows(self, limit: int) -> bool:
+        """True if no block has as many rows as `limit` along any dimension."""
+        most = [upper_bound(size) for size in self._slice(1)[1]]
+        return all(size is not None and size < limit for size in most)
 
     @property
     def tiles(self) -> int | None:

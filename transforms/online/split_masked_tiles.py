@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 from ...dialects.mlir import arith, ir
+from ..extents import extent
 from ..index_formulas import formula
+from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in
 from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
@@ -42,6 +45,8 @@ class SplitMaskedTiles(Pass):
     A tile in which all scores are −∞ changes nothing: m = max(m, −∞), a = a·exp(m − m) + 0, and O likewise, also where
     m is still −∞, for then a and O are 0 (checked: they start from 0). So it may be skipped if the loop carries nothing
     else. What a masked score was does not matter: NaN and ∞ times zero, which a dead tile would give, are not made.
+    Tiles of less than `few-rows` rows (decoding) keep a mask that is computed: one loop is compiled sooner, and is as
+    fast.
 
     Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at when the loop comes
     to it: it is skipped where all of it is dead, and computed without the mask of i1 where none is (tile_guards.py). To
@@ -54,16 +59,23 @@ class SplitMaskedTiles(Pass):
     from_data: bool = option(
         "what is computed may depend on data: numbers and masks that are loaded, low finite masks", True
     )
+    few_rows: int = option("tiles of fewer rows, by dimension, keep a mask that is computed", 0)
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
             loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
             unknown: list[ir.Operation] = []
-            if loops and not any(_split(loop, softmax, unknown, self.from_data) for loop in loops) and unknown:
+            if (
+                loops
+                and not any(_split(loop, softmax, unknown, self.from_data, self.few_rows) for loop in loops)
+                and unknown
+            ):
                 remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
 
 
-def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation], from_data: bool) -> bool:
+def _split(
+    loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation], from_data: bool, few_rows: int
+) -> bool:
     """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones."""
     sets = TileSets(loop)
     if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
@@ -74,7 +86,7 @@ def _split(loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
     known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
-    live = sets.all if decided else sets.none
+    live = sets.all if decided and not (known and _has_fewer_rows(softmax, few_rows)) else sets.none
     for one in known:
         live = sets.intersection(live, one.where.tiles)
     dead, tests = where.tiles, where.tests
@@ -130,6 +142,21 @@ class _Late:
         if not low or low == dead:
             return None
         return _Late(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
+
+
+def _has_fewer_rows(softmax: ir.Operation, limit: int) -> bool:
+    """Whether a tile has less than `limit` rows along each dimension: reading keys and values takes so much longer than
+    masking their scores that one loop does for tiles with a mask and without."""
+    scores = softmax.operands[0]
+    keys = ir.IntegerAttr(softmax.attributes["dimension"]).value
+    return all(_most(scores, d) < limit for d in range(scores.type.rank) if d != keys)
+
+
+def _most(value: ir.Value, d: int) -> float:
+    """The size of a dimension, or a bound on it."""
+    form = extent(value, d)
+    bounds = [form.static, *(upper_bound(v) for v, _ in form.terms if form.is_value)] if form is not None else []
+    return min((bound for bound in bounds if bound is not None), default=math.inf)
 
 
 def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:

@@ -1,5 +1,6 @@
 """torch.compile(…, backend="attn_opt"): attention in kernels, everything else as torch has it."""
 
+import collections
 import copy
 import math
 import subprocess
@@ -13,6 +14,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 import attn_opt.compiler.frontends.dynamo as dynamo  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import stats  # noqa: E402
+from attn_opt.compiler.frontends import dynamo_kernel  # noqa: E402
 from attn_opt.compiler.runtime.cpu import CpuKernel  # noqa: E402
 from models import MODELS, Decoder  # noqa: E402
 from test_torch import close, tensors, wide  # noqa: E402
@@ -138,6 +140,28 @@ def test_sizes_that_happen_to_be_equal():
     for m, n in ((8, 8), (8, 12), (5, 8)):
         args = tensors((2, m, 8), (2, n, 8))
         close(fast(*args), attention(*map(wide, args)))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_sizes_of_kernels_for_the_gpu(gpu, monkeypatch, masked, dynamic):
+    """One kernel for all lengths; where torch takes all sizes to be open, only those that change are: a kernel must
+    know its head size."""
+
+    def attention(q, k, v, mask=None):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked)
+
+    monkeypatch.setattr(dynamo, "TARGETS", {"cpu": "nvidia"})
+    monkeypatch.setattr(dynamo_kernel, "_kernels", collections.OrderedDict())  # those of other drivers
+    fast, counts, kernels = compiled(attention, dynamic=dynamic), Counts(), []
+    for n, size in ((64, 64), (90, 64), (201, 64), (513, 64), (300, 64), (300, 32)):
+        shape = (2, 4, n, size)
+        args = tensors(shape, shape, shape, *[(1, 4, n, n)] * masked, dtype=torch.float16)
+        assert fast(*args).shape == shape
+        kernels.append(counts.kernels)
+        assert {launch.kernel for launch in gpu.launches} <= {"main_0", "main_1"} and gpu.launches
+        gpu.launches.clear()
+    assert kernels[4] == kernels[2] < kernels[5] and counts.left == 0
 
 
 def test_graph_break():

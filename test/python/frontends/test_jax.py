@@ -1,7 +1,5 @@
 """Functions of JAX: attention is found in them however it is written, and the numbers are float64's."""
 
-from pathlib import Path
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -338,15 +336,11 @@ def test_log_sum_exp():
     check(written, qkv())
 
 
-def test_attention_for_the_gpu(monkeypatch):
+def test_attention_for_the_gpu(gpu):
     """One kernel, which writes the output in the order that JAX wants."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    from fake_cuda import fake_driver
-
     args = [np.zeros((32, 256, N, 64), np.float16)] * 3
-    with fake_driver() as gpu:
-        kernel = compile(
-            lambda q, k, v: attention(q, k, v, is_causal=True), [jnp.asarray(x) for x in args], target="nvidia"
-        )
-        assert kernel(*args).shape == args[0].shape
-        assert len(gpu.launches) == 1
+    kernel = compile(
+        lambda q, k, v: attention(q, k, v, is_causal=True), [jnp.asarray(x) for x in args], target="nvidia"
+    )
+    assert kernel(*args).shape == args[0].shape
+    assert len(gpu.launches) == 1

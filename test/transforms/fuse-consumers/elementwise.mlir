@@ -65,3 +65,33 @@ func.func @reduction(%x: f32, %a0: tensor<96x32xf32>, %z: tensor<32xf32>) -> ten
   } -> tensor<32xf32>
   return %s : tensor<32xf32>
 }
+
+// What rounds each element of a result goes before a reshape of it.
+// CHECK-LABEL: func.func @reshaped
+// CHECK:         %[[R:.*]] = scf.forall {{.*}} -> (tensor<4x?x32xf16>)
+// CHECK:           arith.truncf
+// CHECK:           scf.forall.in_parallel
+// CHECK:         %[[C:.*]] = tensor.collapse_shape %[[R]] {{.*}} : tensor<4x?x32xf16> into tensor<?x32xf16>
+// CHECK-NEXT:    return %[[C]]
+func.func @reshaped(%x: f32, %n: index) -> tensor<?x32xf16> {
+  %a0 = tensor.empty(%n) : tensor<4x?x32xf32>
+  %r = scf.forall (%h, %i) = (0, 0) to (4, %n) step (1, 64) shared_outs(%a = %a0) -> (tensor<4x?x32xf32>) {
+    %m = affine.min affine_map<(d0)[s0] -> (64, s0 - d0)>(%i)[%n]
+    %at = tensor.extract_slice %a[%h, %i, 0] [1, %m, 32] [1, 1, 1] : tensor<4x?x32xf32> to tensor<1x?x32xf32>
+    %a1 = linalg.fill ins(%x : f32) outs(%at : tensor<1x?x32xf32>) -> tensor<1x?x32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %a1 into %a[%h, %i, 0] [1, %m, 32] [1, 1, 1] : tensor<1x?x32xf32> into tensor<4x?x32xf32>
+    }
+  }
+  %c = tensor.collapse_shape %r [[0, 1], [2]] : tensor<4x?x32xf32> into tensor<?x32xf32>
+  %c4 = arith.constant 4 : index
+  %n4 = arith.muli %n, %c4 : index
+  %e = tensor.empty(%n4) : tensor<?x32xf16>
+  %q = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<?x32xf32>) outs(%e : tensor<?x32xf16>) {
+  ^bb0(%u: f32, %w: f16):
+    %t = arith.truncf %u : f32 to f16
+    linalg.yield %t : f16
+  } -> tensor<?x32xf16>
+  return %q : tensor<?x32xf16>
+}

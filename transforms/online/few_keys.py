@@ -1,0 +1,58 @@
+"""Whether a mask leaves few queries few keys, as a causal one does whose diagonal starts at the first key."""
+
+from __future__ import annotations
+
+from ...dialects.mlir import ir
+from ...dialects.tiling import Index, online_reduction_of
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import Attention, contraction_loops
+from .masks import DeadTiles
+from .positions import Local, element
+from .tile_forms import TileForms
+from .tile_sets import Tiles, TileSets
+
+FEWEST = 1024  # keys, from which on it counts that each is read once
+
+
+def see_few_keys(attention: Attention, queries: int) -> bool:
+    """True if the first `queries` queries see none but the first keys."""
+    reduction, loops = online_reduction_of(attention.softmax), contraction_loops(attention.root)
+    if reduction is None or loops is None or not loops.m:
+        return False
+    x = attention.softmax.operands[0]
+    axes = [dim_position(e) for e in indexing_maps(attention.root)[0].results]
+    if len(axes) != x.type.rank or axes[reduction.dimension] != loops.k[-1]:
+        return False
+    sizes = [[Index(queries)] if d == loops.m[-1] else [] for d in axes]
+    start = [Index(FEWEST if d == reduction.dimension else 0) for d in range(len(axes))]
+    position = [at + Index(0, ((Local(d), 1),)) for d, at in enumerate(start)]
+    rest = _Rest()
+    masks = DeadTiles(TileForms(rest, sizes, loads=False))
+    return masks.dead(element(x, position)).tiles == rest.all
+
+
+class _Rest(TileSets):
+    """One tile in place of those of a loop: all keys but the first. It is in a set, or not."""
+
+    def __init__(self) -> None:
+        self.none = []
+        self.variable = object()  # no form depends on it
+
+    @property
+    def all(self) -> Tiles:
+        return [(0, 1)]
+
+    def where_not_positive(self, form: Index) -> Tiles:
+        return self.all if form.static is not None and form.static <= 0 else self.none
+
+    def union(self, a: Tiles, b: Tiles) -> Tiles:
+        return a or b
+
+    def intersection(self, a: Tiles, b: Tiles) -> Tiles:
+        return a and b
+
+    def visible(self, value: ir.Value) -> bool:
+        return True
+
+    def quotient(self, form: Index, divisor: int) -> Index | None:
+        return Index(form.static // divisor) if form.static is not None else None

@@ -1,0 +1,184 @@
+"""The pass ``version-queries``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ..dialects import build
+from ..dialects.mlir import arith, ir, scf
+from ..dialects.tiling import Index
+from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from .attention import Attention, contraction_loops, find_attention
+from .extents import extent, known_sizes
+from .fuse_attention import expensive_producers
+from .graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
+from .linear import DYNAMIC
+from .online.few_keys import see_few_keys
+from .online_accumulation import RESHAPES
+from .passes import Pass, option, remark
+from .rewriting import defining_op, ops_in
+from .tile_and_fuse import MADE_AGAIN
+from .tile_sizes import FEW_QUERIES
+from .tiled_results import erase_dead
+
+FEW = 16
+
+
+@dataclass(frozen=True)
+class VersionQueries(Pass):
+    """Attention with a number of queries that is known at run time gets code of its own for few of them (decoding)::
+
+        %s = linalg.matmul ins(%q, %kt : tensor<?x64xf32>, tensor<64x?xf32>) …
+        %p:4 = linalg_ext.softmax dimension(1) ins(%s) …
+        %o = linalg.matmul ins(%p#0, %v : …) outs(%zeros : tensor<?x64xf32>) -> tensor<?x64xf32>
+    becomes
+        %many = arith.cmpi ugt, %queries, %c16
+        %o = scf.if %many -> (tensor<?x64xf32>) {
+          … as it was
+          scf.yield %o1 : tensor<?x64xf32>
+        } else {
+          … the same
+          %o2 = linalg.matmul {few_queries} ins(%p2#0, %v : …) …
+          scf.yield %o2 : tensor<?x64xf32>
+        }
+
+    The size of a tile is known when it is compiled: one of 64 queries is computed whole for a single one. Where there
+    are `few_queries`, `fuse-attention` makes tiles of one query, and of the heads that share its keys: rows whose
+    number is known, as where the graph says that there is one query. What is computed from the output element by
+    element comes along: it is fused with the same loops. Nothing is gained where few queries have few keys: where there
+    are as many keys as queries, and under a causal mask whose diagonal starts at the first key.
+    """
+
+    few: int = option("how many queries are few", FEW)
+
+    def run(self, op: ir.Operation) -> None:
+        for attention in find_attention(op):
+            queries = _queries(attention)
+            if queries is None or FEW_QUERIES in attention.root.attributes or see_few_keys(attention, self.few):
+                continue
+            versions = _Versions(attention)
+            if versions.are_possible:
+                versions.emit(queries, self.few)
+
+
+def _queries(attention: Attention) -> int | None:
+    """The dimension of the output along the queries; None if their number is known, or is that of the keys.
+
+    None too if the number of heads that share keys is not known: which of them are rows is then not known either.
+    """
+    root, loops = attention.root, contraction_loops(attention.root)
+    if loops is None or not loops.m or attention.scores.block != root.block:
+        return None
+    _, right, output = ([dim_position(e) for e in m.results] for m in indexing_maps(root))
+    shape = root.results[0].type.shape
+    at = [output.index(d) for d in loops.m]
+    if shape[at[-1]] != DYNAMIC or any(shape[d] == DYNAMIC for d in at[:-1]):
+        return None
+    same = _size(root.operands[2], at[-1]) == _size(root.operands[1], right.index(loops.k[-1]))
+    return None if same else at[-1]
+
+
+def _size(value: ir.Value, d: int) -> Index | tuple[ir.Value, int]:
+    """What two equal sizes have in common: a form, or a dimension of an argument."""
+    while (form := extent(value, d)) is not None:
+        made = defining_op(form.terms[0][0]) if form.is_value else None
+        number = build.constant_value(made.operands[1]) if made is not None and made.name == "tensor.dim" else None
+        if made is None or number is None:
+            return form
+        value, d = made.operands[0], int(number)
+    return value, d
+
+
+class _Versions:
+    """What is computed twice, and where: what one attention needs, and what is computed of its results at once.
+
+    Of what it needs, what is outside of its loops in any case stays where it is.
+    """
+
+    def __init__(self, attention: Attention):
+        self.root, self.block = attention.root, attention.root.block
+        self.outside = set(expensive_producers(attention))
+        self.ops = self._needed([self.root], self.outside)
+        self.core = self._after(attention.scores)
+
+    @property
+    def are_possible(self) -> bool:
+        """False where something outside of the loops, such as a sum of scores, stands between scores and output."""
+        needed = [u for op in self.core for r in op.results for u in self._users(r)]
+        return can_move_after(needed, self.root) and not self.outside & set(dependants_before(needed, self.root))
+
+    def _needed(self, ops: Sequence[ir.Operation], outside: Collection[ir.Operation]) -> set[ir.Operation]:
+        """The ops, and all pure ones of the block that they need, but what is `outside` and what that alone needs."""
+        found, pending = set(ops), list(ops)
+        while pending:
+            for value in operands_with_captures(pending.pop()):
+                op = defining_op(value)
+                if op is not None and op.block == self.block and op not in found and op not in outside and is_pure(op):
+                    found.add(op)
+                    pending.append(op)
+        return found
+
+    def _after(self, scores: ir.Operation) -> list[ir.Operation]:
+        """The scores, what depends on them, and what is computed of that element by element, in program order."""
+        core = [scores]
+        before = {o.operation for o in self.block.operations if o.operation.is_before_in_block(self.root)}
+        for op in [o.operation for o in self.block.operations if scores.is_before_in_block(o.operation)]:
+            made = {one for v in operands_with_captures(op) if (one := defining_op(v)) is not None}
+            if not made & set(core):
+                continue
+            if op not in self.ops and _is_elementwise(op):
+                more = self._needed([op], self.ops | before)
+                is_made = all(one == op or one.name in MADE_AGAIN for one in more)
+                self.ops |= more if is_made and not self._needs_others(more, before) else set()
+            if op in self.ops:
+                core.append(op)
+        return core
+
+    def _needs_others(self, ops: Collection[ir.Operation], before: Collection[ir.Operation]) -> bool:
+        """Whether the ops need what is neither computed twice nor there before the root is."""
+        made = {defining_op(v) for op in ops for v in operands_with_captures(op)}
+        known = self.ops | set(ops) | set(before)
+        return any(one is not None and one.block == self.block and one not in known for one in made)
+
+    def emit(self, queries: int, few: int) -> None:
+        remark(self.root, f"up to {few} queries have loops of their own", kind="versioned")
+        ops = [o.operation for o in self.block.operations if o.operation in self.ops]
+        results = [r for op in self.core for r in op.results if self._users(r)]
+        with ir.InsertionPoint(self.root), self.root.location:
+            number = known_sizes(self.root.operands[2])[queries]
+            many = arith.cmpi(arith.CmpIPredicate.ugt, number, build.index(few))
+            choice = scf.IfOp(many, [r.type for r in results], has_else=True)
+        for block, is_few in ((choice.then_block, False), (choice.else_block, True)):
+            copies = self._copied(ops, block)
+            if is_few:
+                defining_op(copies[self.root.results[0]]).attributes[FEW_QUERIES] = ir.UnitAttr.get()
+            with ir.InsertionPoint(block), self.root.location:
+                scf.yield_([copies[r] for r in results])
+        for result, chosen in zip(results, choice.results, strict=True):
+            users = self._users(result)
+            move_users_after(users, choice.operation)
+            for use in list(result.uses):
+                if ancestor_in(use.owner.operation, self.block) in users:
+                    use.owner.operation.operands[use.operand_number] = chosen
+        erase_dead(ops, lambda op: op.erase())
+
+    def _users(self, value: ir.Value) -> list[ir.Operation]:
+        """The ops of the block that use the value and are not computed twice."""
+        tops = (ancestor_in(use.owner.operation, self.block) for use in value.uses)
+        return [top for top in tops if top is not None and top not in self.ops]
+
+    def _copied(self, ops: Sequence[ir.Operation], block: ir.Block) -> dict[ir.Value, ir.Value]:
+        copies: dict[ir.Value, ir.Value] = {}
+        with ir.InsertionPoint(block):
+            for op in ops:
+                copy = op.clone().operation
+                for one in [copy, *ops_in(copy)]:
+                    for number, operand in enumerate(one.operands):
+                        one.operands[number] = copies.get(operand, operand)
+                copies.update(zip(op.results, copy.results, strict=True))
+        return copies
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    return op.name in RESHAPES or (is_structured(op) and "reduction" not in iterator_types(op))
