@@ -13,19 +13,63 @@ from attn_opt.dialects.reference.interface import rule
 from attn_opt.dialects.tile import dims_of
 from attn_opt.transforms.rewriting import defining_op, ops_in
 
-LAST = "defer-row-sums"  # the pass after which kernels are run: what follows is who does it, and when
+NEXT = "specialize-warps"  # the pass before which kernels are run: what follows is who does it, and when
+MULTIPROCESSORS = 2  # few: blocks go from tile to tile
 
 
 class Block:
-    """Of which block the ops are being evaluated, and what was seen of it."""
+    """Of which block the ops are being evaluated, of how many, and what was seen of them."""
 
     number = 0
+    count = 0
     rescaled: list[bool] = []  # noqa: RUF012
+    raised: list[bool] = []  # noqa: RUF012
 
 
 @rule("gpu.block_id")
 def block_id(op, frame):
     return lambda operands: [np.int64(Block.number)]
+
+
+@rule("gpu.grid_dim")
+def grid_dim(op, frame):
+    return lambda operands: [np.int64(Block.count)]
+
+
+@rule("memref.alloc")
+def flags_of_block(op, frame):
+    kind = op.operation.results[0].type
+    return lambda operands: [np.full(kind.shape, -1)]
+
+
+@rule("tile.init_flags")
+def init_flags(op, frame):
+    def run(operands):
+        operands[0][:] = 0
+        return []
+
+    return run
+
+
+@rule("tile.raise")
+def raise_(op, frame):
+    def run(operands):
+        bad, flags, number = operands
+        flags[number % flags.size] |= int(bad.any())
+        Block.raised.append(bool(bad.any()))
+        return []
+
+    return run
+
+
+@rule("tile.raised")
+def raised(op, frame):
+    return lambda operands: [np.bool_(operands[0][operands[1] % operands[0].size])]
+
+
+@rule("tile.meet")
+def meet(op, frame):
+    return lambda operands: []
 
 
 def place(view, operands):
@@ -74,11 +118,6 @@ def store(op, frame):
     return run
 
 
-@rule("tile.any")
-def any_(op, frame):
-    return lambda operands: [np.bool_(operands[0].any())]
-
-
 @rule("tile.any_of_warp")
 def any_of_warp(op, frame):
     """Of all rows, which is right for what leaves others as they are."""
@@ -100,23 +139,29 @@ def run(graph, inputs, **options):
     context = make_context()
     with context:
         module = parse_module(graph.text(), "test.mlir", context)
-        passes = ["raise-attention", "fuse-attention{machine=sm_90a}", *pipelines.nvidia(parts=1, **options)]
+        options = {"parts": 1, "multiprocessors": MULTIPROCESSORS, **options}
+        passes = ["raise-attention", "fuse-attention{machine=sm_90a}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
-        pass_manager.run(passes[: names.index(LAST) + 1], module)
+        pass_manager.run(passes[: names.index(NEXT)], module)
         (kernel,) = ops_in(module.operation, "gpu.func")
         (launch,) = ops_in(module.operation, "gpu.launch_func")
-        blocks = constant_value(launch.operands[0])
+        Block.count = constant_value(launch.operands[0])
         out = np.full((graph.batch, graph.heads, graph.queries, graph.d_v), np.nan)
         passed = list(launch.operands)[-len(kernel.regions[0].blocks[0].arguments) :]
         made = [defining_op(v) for v in passed]
-        assert sorted(op.name for op in made) == ["bufferization.to_buffer"] * len(inputs) + ["memref.cast"]
-        arguments = [
-            out if op.name == "memref.cast" else inputs[op.operands[0].arg_number].astype(np.float64) for op in made
-        ]
-        Block.rescaled = []
+        names = ["arith.constant", *["bufferization.to_buffer"] * len(inputs), "memref.cast"]
+        assert sorted(op.name for op in made) == names
+        arguments = []
+        for op in made:
+            if op.name == "bufferization.to_buffer":
+                arguments.append(inputs[op.operands[0].arg_number].astype(np.float64))
+            else:  # the result, or the number of tiles
+                arguments.append(out if op.name == "memref.cast" else np.int64(constant_value(op.results[0])))
+        Block.rescaled, Block.raised = [], []
         with np.errstate(all="ignore"):
             body = Frame(round_values=True).region(kernel.regions[0])
-            for Block.number in range(blocks):
+            for number in range(Block.count):
+                Block.number = number
                 body(list(arguments))
     return out
 
@@ -132,6 +177,11 @@ CASES = {
     "d 128": {"head_size": 128},
     "d 256, causal": {"head_size": 256, "window": (None, 0)},
     "bf16": {"element": "bf16"},
+    "a tile": {"queries": 128},
+    "a small tile": {"queries": 64},
+    "a query": {"queries": 1, "keys": 300},
+    "a tile, causal": {"queries": 128, "window": (None, 0)},
+    "a tile, causal to the last key": {"queries": 128, "window": (None, 384)},
 }
 INPUTS = {
     "normal": lambda x, j: x,
@@ -157,6 +207,8 @@ def test_against_float64(case, values, keep_maximum):
     assert np.linalg.norm(found - expected) <= limit * np.linalg.norm(expected)
     if not keep_maximum and (case, values) == ("plain", "growing"):
         assert any(Block.rescaled), "the maximum grows by more than is left alone"
+    if keep_maximum and (case, values) in [("plain", "wide"), ("a tile", "wide"), ("a small tile", "wide")]:
+        assert any(Block.raised), "sums leave the range"
 
 
 def test_little_growth_rescales_nothing():

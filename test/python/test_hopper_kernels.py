@@ -5,11 +5,13 @@ import pathlib
 import re
 
 import pytest
-from attn_opt.compiler import compile
+from attn_opt.compiler import compile, pass_manager, pipelines
 from attn_opt.compiler.bench.cases import read_cases
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.precompile import Job, precompile
 from attn_opt.compiler.runtime import ptx
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
 
 CASES = read_cases(pathlib.Path(__file__).parents[2] / "bench" / "gpu_cases.txt", ["--target", "nvidia"])
 MAXIMA = {"": {}, ", online": {"keep_maximum": False}}  # which softmax, by what a test's name ends with
@@ -81,6 +83,29 @@ def test_the_maximum_is_kept_or_online():
         for choice in (True, False)
     )
     assert "tile.raise" in kept and "tile.raise" not in online
+
+
+@pytest.mark.parametrize("window", [(None, None), (None, 0)], ids=["full", "causal"])
+@pytest.mark.parametrize(("queries", "keys"), [(64, 512), (128, 512), (1, 300)])
+def test_a_tile_alone_is_computed_again_too(queries, keys, window):
+    """In a grid of one block, whose number no op reads, the warp that copies still hears of it by a flag."""
+    case = Attention(batch=1, heads=1, queries=queries, keys=keys, head_size=64, element="f16", window=window)
+    kernel = compile(case.text(), target="nvidia", arch="sm_90a", split_keys=1)
+    scheduled = kernel.ir("scheduled")
+    assert "cp.async.bulk.tensor" in kernel.ir("ptx") and "tile.any " not in scheduled
+    if window == (None, None):
+        assert scheduled.count("tile.raised") == 2  # by those that compute, and by the one that copies
+
+
+def test_loads_that_depend_on_tiles_are_refused():
+    """The warp that copies computes no tiles: what loads depend on has to come from flags (persistent-blocks)."""
+    case = Attention(batch=1, heads=1, queries=64, keys=512, head_size=64, element="f16")
+    passes = ["raise-attention", "fuse-attention{machine=sm_90a}", *pipelines.nvidia(parts=1)]
+    with make_context() as context:
+        module = parse_module(case.text(), "test.mlir", context)
+        passes = passes[: passes.index("specialize-warps{stages=0}") + 1]
+        with pytest.raises(Exception, match="the warp that copies does not compute"):
+            pass_manager.run([p for p in passes if not p.startswith("persistent-blocks")], module)
 
 
 def test_stages_are_an_option():

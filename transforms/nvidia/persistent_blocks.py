@@ -67,10 +67,7 @@ class _Kernel:
         self.block = kernel.regions[0].blocks[0]
 
     def run(self) -> None:
-        found = [o for o in ops_of(self.block) if o.name == "gpu.block_id"]
-        if len(found) != 1:
-            return
-        number = found[0].results[0]
+        number = self._number()
         body = [o for o in ops_of(self.block)[:-1] if o.name not in KEPT]
         retries = [o for o in body if RETRY in o.attributes]
         with ir.InsertionPoint(ops_of(self.block)[-1]):
@@ -86,6 +83,15 @@ class _Kernel:
                     self._body(body, {number: tile}, flags, count, retry)
         for op in reversed(body):
             op.erase()
+
+    def _number(self) -> ir.Value:
+        """The number of a block; where there is but one tile, no op of the kernel has it."""
+        found = [o for o in ops_of(self.block) if o.name == "gpu.block_id"]
+        if found:
+            (number,) = found
+            return number.results[0]
+        with ir.InsertionPoint.at_block_begin(self.block):
+            return gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
 
     @staticmethod
     def _body(body: list[ir.Operation], values: Values, flags: ir.Value | None, count: ir.Value, retry: bool) -> None:

@@ -21,7 +21,7 @@ from ...dialects.tile import (
     layout_of,
 )
 from ..attention import is_contraction
-from ..passes import Pass, option, remark
+from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import BulkCopy, bulk_copies, is_read_by_threads, is_staged
@@ -301,6 +301,10 @@ class Role:
 class Producer(Role):
     """The warp that copies: loads, and the scalars that say which."""
 
+    def __init__(self, rings: list[Ring]):
+        super().__init__(rings)
+        self.left_out: set[ir.Value] = set()
+
     def ops(self, ops: list[ir.Operation]) -> None:
         """In their order; but a left operand, which waits until all matmuls of a tile have read the one before, comes
         after the next load, which waits for less."""
@@ -330,6 +334,13 @@ class Producer(Role):
         tiles = any(isinstance(v.type, ir.ShapedType) for v in (*op.results, *op.operands))
         if op.name in ("tile.meet", "tile.raised") or (not tiles and op.results):
             copy_op(op, self.values)
+        else:
+            self.left_out.update(op.results)
+
+    def value(self, value: ir.Value) -> ir.Value:
+        if value in self.left_out:
+            raise PassError("loads depend on this, which the warp that copies does not compute", defining_op(value))
+        return super().value(value)
 
 
 class Consumer(Role):
