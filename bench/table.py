@@ -50,8 +50,6 @@ def main() -> int:
     compare = PEERS[found.target] if found.compare is None else found.compare
     common = ["--threads", str(found.threads), "--target", found.target, "--compare", compare, *rest]
     try:
-        if found.target == "nvidia" and not found.stop_before_timing:
-            gpu.check()
         cases = read_cases(pathlib.Path(__file__).with_name(CASES[found.target]), common, found.only)
     except DiagnosedError as error:
         print(error, file=sys.stderr)

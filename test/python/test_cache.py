@@ -216,7 +216,7 @@ def test_a_kernel_explains_itself_with_the_places_of_its_own_source(folder, tmp_
     """Also where another text, or another module, has given the same IR before."""
 
     def place(source):
-        (entry,) = (e for e in compile(source).record["entries"] if e["details"].get("kind") == "fused")
+        entry = next(e for e in compile(source).record["entries"] if e["details"].get("kind") == "fused")
         return entry["place"][:2], entry["details"]["softmax"][:2]
 
     def written(name, text):
