@@ -3,7 +3,8 @@
     fast = torch.compile(model, backend="attn_opt")
     fast = torch.compile(model, backend="attn_opt", options={"rest": "inductor"})
 
-The name is an entry point of the installed package, which torch registers itself; `backend` serves as well.
+The name is an entry point of the installed package, which torch registers itself. Where the package is not installed (a
+tree on PYTHONPATH), importing this module registers it.
 
 Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo_regions.py) are taken out of it and
 become kernels at their first call (dynamo_kernel.py), if the pass ``raise-attention`` finds attention in them: for the
@@ -11,6 +12,7 @@ CPU, or for the NVIDIA GPU that their tensors are on. The rest is run as it was,
 needs a gradient stays with torch.
 """
 
+import importlib.metadata
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -122,3 +124,7 @@ def _with_inductor(graph: torch.fx.GraphModule) -> Callable:
         if not any(isinstance(m, AttentionCall) for m in child.modules()):
             setattr(split, name, torch.compile(child, backend="inductor"))
     return split.forward
+
+
+if "attn_opt" not in importlib.metadata.entry_points(group="torch_dynamo_backends").names:
+    torch._dynamo.register_backend(backend, name="attn_opt")  # twice would be an error of torch's

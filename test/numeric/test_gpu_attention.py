@@ -176,7 +176,7 @@ def test_against_float64(name, arch, poisoned):
 @pytest.mark.parametrize("element", ["f16", "f32"])
 def test_little_shared_memory(element, poisoned):
     """99 KiB a block: smaller tiles, and in f32 no copies ahead."""
-    case = Attention(130, 200, 256, 256, modify="causal", element=element)
+    case = Attention(130, 200, 256, 256, causal=True, element=element)
     kernel = compile(case.text(), target="nvidia", arch="sm_86", split_keys=1)
     inputs, expected = inputs_of(case, 3)
     assert checking.errors(kernel(*inputs), expected)[1] < TOLERANCE[element]
