@@ -179,6 +179,7 @@ CASES = {
     "bf16": {"element": "bf16"},
     "a tile": {"queries": 128},
     "a small tile": {"queries": 64},
+    "a wide tile": {"queries": 64, "head_size": 256},
     "a query": {"queries": 1, "keys": 300},
     "a tile, causal": {"queries": 128, "window": (None, 0)},
     "a tile, causal to the last key": {"queries": 128, "window": (None, 384)},

@@ -87,9 +87,10 @@ def test_the_maximum_is_kept_or_online():
 
 @pytest.mark.parametrize("window", [(None, None), (None, 0)], ids=["full", "causal"])
 @pytest.mark.parametrize(("queries", "keys"), [(64, 512), (128, 512), (1, 300)])
-def test_a_tile_alone_is_computed_again_too(queries, keys, window):
+@pytest.mark.parametrize("head_size", [64, 256])
+def test_a_tile_alone_is_computed_again_too(head_size, queries, keys, window):
     """In a grid of one block, whose number no op reads, the warp that copies still hears of it by a flag."""
-    case = Attention(batch=1, heads=1, queries=queries, keys=keys, head_size=64, element="f16", window=window)
+    case = Attention(batch=1, heads=1, queries=queries, keys=keys, head_size=head_size, element="f16", window=window)
     kernel = compile(case.text(), target="nvidia", arch="sm_90a", split_keys=1)
     scheduled = kernel.ir("scheduled")
     assert "cp.async.bulk.tensor" in kernel.ir("ptx") and "tile.any " not in scheduled

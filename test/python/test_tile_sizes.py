@@ -59,17 +59,20 @@ def test_vectors(monkeypatch):
     [
         ({"head_size": 32}, (256, 64)),
         ({"head_size": 64}, (192, 128)),
-        ({"head_size": 64, "queries": 1024}, (128, 128)),  # of 1152 in six tiles of 192, 128 would be padding
-        ({"head_size": 64, "window": (None, 0)}, (192, 128)),
+        ({"head_size": 64, "queries": 1024}, (256, 64)),  # of 1152 in six tiles of 192, 128 would be padding
+        ({"head_size": 64, "window": (None, 0)}, (256, 64)),
+        ({"head_size": 64, "window": (None, 0), "queries": 1536}, (192, 128)),  # much of 256 on the diagonal is dead
         ({"head_size": 64, "window": (-100, 0)}, (128, 128)),
         ({"head_size": 128}, (128, 128)),
         ({"head_size": 256}, (128, 80)),
         ({"head_size": 256, "queries": 1024}, (128, 80)),
         ({"head_size": 256, "window": (None, 0)}, (128, 64)),
-        ({"head_size": 64, "softcap": 30.0}, (192, 64)),
-        ({"head_size": 64, "softcap": 30.0, "window": (None, 0)}, (192, 128)),
-        ({"head_size": 128, "softcap": 30.0}, (128, 128)),
-        ({"head_size": 64, "bias": "qk"}, (128, 128)),
+        ({"head_size": 64, "softcap": 30.0}, (256, 64)),
+        ({"head_size": 64, "softcap": 30.0, "heads": 4}, (128, 128)),  # 64 tiles of 256 for 132 multiprocessors
+        ({"head_size": 64, "softcap": 30.0, "window": (None, 0)}, (256, 64)),
+        ({"head_size": 128, "softcap": 30.0}, (192, 64)),
+        ({"head_size": 64, "bias": "qk"}, (256, 64)),
+        ({"head_size": 64, "bias": "qk", "heads": 4}, (128, 128)),  # too few share it
         ({"head_size": 64, "bias": "bhqk"}, (128, 128)),
         ({"head_size": 64, "queries": 1}, (1, 64)),
         ({"head_size": 63}, (64, 64)),  # rows are not aligned
@@ -77,7 +80,7 @@ def test_vectors(monkeypatch):
     ids=str,
 )
 def test_hopper(fields, expected):
-    found = chosen(choose_hopper_tile_sizes, **{"queries": 4096, "keys": 4096, "element": "f16", **fields})
+    found = chosen(choose_hopper_tile_sizes, **{"heads": 64, "queries": 4096, "keys": 4096, "element": "f16", **fields})
     assert (found[2], found[4]) == expected
 
 

@@ -10,14 +10,16 @@ from ..rewriting import defining_op, ops_in
 from .axes import ops_of
 from .fuse_consumers import insert_parallel
 
-LARGEST_TILE = 128  # rows or columns that one block computes at once where there is no loop
+ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
 
 
 def is_one_tile(function: ir.Operation) -> bool:
     """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
     matmuls = [op for op in ops_in(function) if is_contraction(op)]
     shapes = [op.results[0].type.shape for op in matmuls]
-    return bool(matmuls) and all(s <= LARGEST_TILE for shape in shapes for s in shape)
+    return (
+        bool(matmuls) and all(s <= ROWS for *rows, _ in shapes for s in rows) and all(n <= COLUMNS for *_, n in shapes)
+    )
 
 
 def one_block(function: ir.Operation) -> list[ir.Operation]:
