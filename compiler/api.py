@@ -86,11 +86,10 @@ def compile_text(
                 for one in said:
                     options.listener(one)
         else:
-            module = load_text(text, filename)
-            places = places_of(module)
-            name, compiled, news = _found_or_lowered(module, target, options)
+            name, compiled, news = _found_or_lowered(load_text(text, filename), target, options)
             if news is not None or not compiled.told:
-                cache.keep_source(source, name, news or [], explain.present(compiled.record, places), filename)
+                places = [tuple(place) for _, place in compiled.record["anchors"]]
+                cache.keep_source(source, name, news or [], places, filename)
     return Kernel.of(compiled, target, options)
 
 

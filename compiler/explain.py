@@ -38,6 +38,7 @@ def relocated(record: Record, places: Sequence[Place]) -> Record:
     """An anchored record as it would be of a graph in which its ops stand at `places`, as `present` gives them."""
     moved = {tuple(old): new for (_, old), new in zip(record["anchors"], places, strict=True)}
     record = copy.deepcopy(record)
+    record["anchors"] = [[number, list(new)] for (number, _), new in zip(record["anchors"], places, strict=True)]
     for entry in record["entries"]:
         for owner, key in ((entry, "place"), (entry["details"], "softmax")):
             if owner.get(key):

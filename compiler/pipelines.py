@@ -4,7 +4,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from ..transforms.nvidia.architecture import HOPPER, architecture
+from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
 from .pass_options import option_values
 from .runtime.cpu import openmp_library
 
@@ -24,7 +24,6 @@ STAGE_AFTER = {
     "tiles-to-nvvm": "nvvm",
 }
 
-MULTIPROCESSORS = 132  # of an H200
 STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)

@@ -51,7 +51,7 @@ def attention_at(root: ir.Operation) -> Attention | None:
     softmax = _through(root.operands[0], lambda op: online_reduction_of(op) is not None, is_linear)
     if softmax is None:
         return None
-    scores = _through(softmax.operands[0], is_contraction, _is_elementwise)
+    scores = _through(softmax.operands[0], is_contraction, is_elementwise)
     return None if scores is None else Attention(scores, softmax, root)
 
 
@@ -90,7 +90,7 @@ def contraction_loops(op: ir.Operation) -> ContractionLoops | None:
     )
 
 
-def _is_elementwise(op: ir.Operation, number: int) -> bool:
+def is_elementwise(op: ir.Operation, number: int = 0) -> bool:
     """Whether `op` computes each element from elements alone, or only moves them."""
     return op.name in RESHAPES or (is_structured(op) and "reduction" not in iterator_types(op))
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from ..dialects.mlir import ir
 
+Values = dict[ir.Value, ir.Value]
+
 
 def ops_in(op: ir.Operation, prefix: str = "") -> list[ir.Operation]:
     """All ops inside `op` (inner ones before their parents) whose name starts with `prefix`."""
@@ -16,6 +18,16 @@ def ops_in(op: ir.Operation, prefix: str = "") -> list[ir.Operation]:
 
     op.operation.walk(visit, ir.WalkOrder.POST_ORDER)
     return found
+
+
+def copy_op(op: ir.Operation, values: Values) -> None:
+    """A copy of `op` at the insertion point, on what `values` says; also for what its region reads."""
+    clone = op.clone().operation
+    for inner in [clone, *ops_in(clone)]:
+        for i, v in enumerate(inner.operands):
+            if v in values:
+                inner.operands[i] = values[v]
+    values.update(zip(op.results, clone.results, strict=True))
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:

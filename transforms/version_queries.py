@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from ..dialects import build
 from ..dialects.mlir import arith, ir, scf
 from ..dialects.tiling import Index
-from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
-from .attention import Attention, contraction_loops, find_attention
+from ..dialects.tiling.structured import dim_position, indexing_maps
+from .attention import Attention, contraction_loops, find_attention, is_elementwise
 from .extents import extent, known_sizes
 from .fuse_attention import expensive_producers
 from .graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
 from .linear import DYNAMIC
 from .online.few_keys import see_few_keys
-from .online_accumulation import RESHAPES
 from .passes import Pass, option, remark
-from .rewriting import defining_op, ops_in
+from .rewriting import Values, copy_op, defining_op
 from .tile_and_fuse import MADE_AGAIN
 from .tile_sizes import FEW_QUERIES
 from .tiled_results import erase_dead
@@ -127,7 +126,7 @@ class _Versions:
             made = {one for v in operands_with_captures(op) if (one := defining_op(v)) is not None}
             if not made & set(core):
                 continue
-            if op not in self.ops and _is_elementwise(op):
+            if op not in self.ops and is_elementwise(op):
                 more = self._needed([op], self.ops | before)
                 is_made = all(one == op or one.name in MADE_AGAIN for one in more)
                 self.ops |= more if is_made and not self._needs_others(more, before) else set()
@@ -168,17 +167,9 @@ class _Versions:
         tops = (ancestor_in(use.owner.operation, self.block) for use in value.uses)
         return [top for top in tops if top is not None and top not in self.ops]
 
-    def _copied(self, ops: Sequence[ir.Operation], block: ir.Block) -> dict[ir.Value, ir.Value]:
-        copies: dict[ir.Value, ir.Value] = {}
+    def _copied(self, ops: Sequence[ir.Operation], block: ir.Block) -> Values:
+        copies: Values = {}
         with ir.InsertionPoint(block):
             for op in ops:
-                copy = op.clone().operation
-                for one in [copy, *ops_in(copy)]:
-                    for number, operand in enumerate(one.operands):
-                        one.operands[number] = copies.get(operand, operand)
-                copies.update(zip(op.results, copy.results, strict=True))
+                copy_op(op, copies)
         return copies
-
-
-def _is_elementwise(op: ir.Operation) -> bool:
-    return op.name in RESHAPES or (is_structured(op) and "reduction" not in iterator_types(op))

@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, tensor
+from ...dialects.mlir import arith, ir, linalg, tensor
 from ..attention import is_contraction
 from ..passes import Pass, remark
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import DYNAMIC, ops_of, slice_offsets, slice_sizes
-from .memory import byte_width
+from .memory import CHUNK, are_aligned, byte_width
 from .values import COPY
 
-ALIGNMENT = 16  # bytes
 COPIED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32")
 READS = 4  # measured on an H200: a copy takes 3 ps an element, loading by each thread 1 ps a read, 2.5 of i1
 LARGEST = 1 << 30  # elements: a kernel numbers them by i32
@@ -46,12 +45,6 @@ class AlignRows(Pass):
             for forall in ops_of(function.regions[0].blocks[0]):
                 if forall.name == "scf.forall" and _has_aligned_operands(forall):
                     _align(forall)
-
-
-def are_aligned(kind: ir.RankedTensorType) -> bool:
-    """Whether rows of a dense tensor are known to begin at multiples of 16 bytes."""
-    last = kind.shape[-1]
-    return last != DYNAMIC and last * byte_width(kind.element_type) % ALIGNMENT == 0
 
 
 def can_be_aligned(kind: ir.RankedTensorType) -> bool:
@@ -131,14 +124,12 @@ def _copied(source: ir.Value) -> ir.Value:
     kind, rank = source.type, source.type.rank
     *sizes, last = build.mixed_sizes(source)
     end = build.index(last) if isinstance(last, int) else last
-    empty = build.empty([*sizes, _padded(last, ALIGNMENT // byte_width(kind.element_type))], kind.element_type)
+    empty = build.empty([*sizes, _padded(last, CHUNK // byte_width(kind.element_type))], kind.element_type)
     is_float = isinstance(kind.element_type, ir.FloatType)
     zero = ir.FloatAttr.get(kind.element_type, 0.0) if is_float else ir.IntegerAttr.get(kind.element_type, 0)
 
     def body(_: ir.Value) -> ir.Value:
-        places = [
-            ir.Operation.create("linalg.index", [ir.IndexType.get()], [], {"dim": _i64(d)}).result for d in range(rank)
-        ]
+        places = [linalg.IndexOp(d).result for d in range(rank)]
         inside = arith.cmpi(arith.CmpIPredicate.slt, places[-1], end)
         nearest = arith.minsi(places[-1], arith.subi(end, build.index(1)))
         element = tensor.extract(source, [*places[:-1], nearest])
@@ -154,7 +145,3 @@ def _padded(size: int | ir.Value, multiple: int) -> int | ir.Value:
         return -(-size // multiple) * multiple
     whole = build.index(multiple)
     return arith.muli(arith.divui(arith.addi(size, build.index(multiple - 1)), whole), whole)
-
-
-def _i64(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 KIB = 1024
+MULTIPROCESSORS = 132  # of an H200
 
 # What a block may have of shared memory, in KiB, by architecture (CUDA C++ Programming Guide, compute capabilities).
 SHARED_MEMORY = {80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}

@@ -13,7 +13,7 @@ from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling import Index
 from ..linear import linear, minima
 from ..rewriting import ops_in
-from .memory import byte_width
+from .memory import are_aligned, byte_width
 from .thread import line_bytes
 from .values import ALIGNED, has_dense_rows
 
@@ -99,10 +99,9 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
 
 
 def _has_aligned_rows(memory: ir.Value, kernel: ir.Operation) -> bool:
-    last, width = memory.type.shape[-1], byte_width(memory.type.element_type)
     if ALIGNED in kernel.attributes and memory.arg_number in list(ir.DenseI64ArrayAttr(kernel.attributes[ALIGNED])):
         return True
-    return last != DYNAMIC and last * width % 16 == 0
+    return are_aligned(memory.type)
 
 
 def is_read_by_threads(load: ir.Operation) -> bool:

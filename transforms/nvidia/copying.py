@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialects.mlir import ir
-from ..rewriting import defining_op, ops_in
+from ..rewriting import Values, copy_op, defining_op
 from .axes import ops_of
-
-Values = dict[ir.Value, ir.Value]
-
-
-def copy_op(op: ir.Operation, values: Values) -> None:
-    """A copy of `op` at the insertion point, on what `values` says; also for what its region reads."""
-    clone = op.clone().operation
-    for inner in [clone, *ops_in(clone)]:
-        for i, v in enumerate(inner.operands):
-            if v in values:
-                inner.operands[i] = values[v]
-    values.update(zip(op.results, clone.results, strict=True))
 
 
 def copy_scalar_body(

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ..rewriting import defining_op, ops_in
+from ..rewriting import Values, copy_op, defining_op, ops_in
 from .axes import ops_of
-from .copying import Values, copy_op
 from .masking import is_elementwise, masks, unmasked, yielded
 
 

@@ -10,10 +10,10 @@ from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import AnyOp
 from ...dialects.tiling.structured import iterator_types
 from ..passes import Pass, option, remark
-from ..rewriting import defining_op, ops_in
+from ..rewriting import Values, copy_op, defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
-from .copying import Values, copy_needed, copy_op
+from .copying import copy_needed
 from .first_maximum import shift, unmask
 from .running_maximum import Update, outermost, rescaling, rows_that, running_maxima
 

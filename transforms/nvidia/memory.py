@@ -43,6 +43,12 @@ def byte_width(element: ir.Type) -> int:
     return max(element.width // 8, 1)
 
 
+def are_aligned(kind: ir.RankedTensorType | ir.MemRefType) -> bool:
+    """Whether rows of what is dense are known to begin at multiples of 16 bytes."""
+    last = kind.shape[-1]
+    return last != ir.ShapedType.get_dynamic_size() and last * byte_width(kind.element_type) % CHUNK == 0
+
+
 @dataclass
 class Memory:
     """An argument of a kernel that is memory: its first element, a stride (i64) and a size (i32) per dimension."""

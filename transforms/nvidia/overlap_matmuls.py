@@ -9,10 +9,10 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tile import WaitMatmulsOp, layout_of
 from ..attention import is_contraction
 from ..passes import Pass, option, remark
-from ..rewriting import defining_op, is_inside, ops_in
+from ..rewriting import copy_op, defining_op, is_inside, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
-from .copying import copy_needed, copy_op
+from .copying import copy_needed
 from .registers import consumer_registers, matmul_registers
 
 ASYNC = "tile.async"

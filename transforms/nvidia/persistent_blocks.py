@@ -8,10 +8,10 @@ from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp
 from ..passes import Pass, option
-from ..rewriting import ops_in
+from ..rewriting import Values, copy_op, ops_in
 from .axes import ops_of
 from .bulk_copies import bulk_copies
-from .copying import Values, copy_needed, copy_op
+from .copying import copy_needed
 from .keep_maximum import KEPT, RETRY
 
 FLAGS = 256  # tiles of a block that share one are done again together

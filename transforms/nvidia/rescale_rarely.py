@@ -8,10 +8,9 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import AnyOfWarpOp
 from ..passes import Pass, option, remark
-from ..rewriting import defining_op, ops_in
+from ..rewriting import Values, copy_op, defining_op, ops_in
 from .axes import for_body, ops_of
 from .bulk_copies import bulk_copies
-from .copying import Values, copy_op
 from .running_maximum import Update, outermost, rescaling, rows_that, running_maxima
 
 

@@ -22,10 +22,10 @@ from ...dialects.tile import (
 )
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import defining_op, ops_in
+from ..rewriting import Values, copy_op, defining_op, ops_in
+from .architecture import HOPPER, architecture
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import BulkCopy, bulk_copies, is_read_by_threads, is_staged
-from .copying import Values, copy_op
 from .memory import byte_width
 from .overlap_matmuls import ASYNC
 from .registers import PRODUCER_REGISTERS, consumer_registers
@@ -36,7 +36,7 @@ PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have 
 SMALL_COLUMNS = 64  # of the second matmul
 SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags")
 SMALL_TILE = 4096  # bytes
-SHARED_MEMORY = 227 * 1024 - 2048  # of a block, less what aligns it and the barriers
+SHARED_MEMORY = architecture(HOPPER).shared_memory - 2048  # of a block, less what aligns it and the barriers
 
 
 @dataclass(frozen=True)

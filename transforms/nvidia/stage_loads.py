@@ -10,9 +10,9 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, layout_of
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import defining_op, is_inside, ops_in
+from ..rewriting import Values, defining_op, is_inside, ops_in
 from .axes import for_body, ops_of
-from .copying import Values, copy_needed
+from .copying import copy_needed
 from .memory import byte_width
 from .spread import inner_dim
 from .synchronisation import RESERVED

@@ -38,7 +38,9 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import Attention, contraction_loops
 from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
-from .align_rows import are_aligned, can_be_aligned, pays
+from .align_rows import can_be_aligned, pays
+from .architecture import MULTIPROCESSORS
+from .memory import are_aligned
 from .synchronisation import RESERVED
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -59,7 +61,6 @@ LEAST_KEYS = 16
 MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
 MANY = 8
-MULTIPROCESSORS = 132  # of an H200
 MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
 
