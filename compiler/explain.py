@@ -35,7 +35,12 @@ def present(record: Record, places: Sequence[Place]) -> list[Place]:
 
 
 def relocated(record: Record, places: Sequence[Place]) -> Record:
-    """An anchored record as it would be of a graph in which its ops stand at `places`, as `present` gives them."""
+    """An anchored record as it would be of a graph in which its ops stand at `places`, as `present` gives them.
+
+    As it is where there are others: the kernel was made anew since, of a source in which ops share places or do not.
+    """
+    if len(places) != len(record["anchors"]):
+        return record
     moved = {tuple(old): new for (_, old), new in zip(record["anchors"], places, strict=True)}
     record = copy.deepcopy(record)
     record["anchors"] = [[number, list(new)] for (number, _), new in zip(record["anchors"], places, strict=True)]

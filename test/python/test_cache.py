@@ -235,6 +235,18 @@ def test_a_kernel_explains_itself_with_the_places_of_its_own_source(folder, tmp_
         assert place(parse_module("\n" + ATTENTION, "c.mlir")) == (["c.mlir", line + 1], ["c.mlir", softmax + 1])
 
 
+def test_a_kernel_made_anew_of_another_source_tells_of_that(folder, tmp_path):
+    """Of a source in which ops share places there are fewer of them."""
+    (tmp_path / "a.mlir").write_text(ATTENTION)
+    first = compile(tmp_path / "a.mlir")
+    (kernel,) = folder.glob("*.kernel")
+    found = kernel_file.unpacked(kernel.read_bytes())
+    found.record["anchors"] = found.record["anchors"][:1]
+    kernel.write_bytes(kernel_file.packed(found))
+    cache.forget()
+    assert compile(tmp_path / "a.mlir").explain().splitlines()[0] == first.explain().splitlines()[0]
+
+
 def test_it_can_be_turned_off(folder, monkeypatch):
     monkeypatch.setenv("ATTN_OPT_CACHE", "0")
     assert hits(lambda: (compile(ADD), compile(ADD))) == 0
