@@ -85,7 +85,7 @@ class AttentionCall(torch.nn.Module):
 
     def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | str | None:
         """The kernel for such inputs that any graph with this structure may have made already, or why there is none."""
-        key = (self.structure, own)
+        key = (self.structure, _autocast(), own)
         if key in _kernels:
             _kernels.move_to_end(key)
             if not isinstance(_kernels[key], str):
@@ -162,6 +162,11 @@ class _Reordered(torch.nn.Module):
 
     def forward(self, *inputs: Any) -> torch.Tensor:
         return self.part(*inputs).permute(self.order).contiguous()
+
+
+def _autocast() -> tuple[torch.dtype | None, ...]:
+    """The types that torch casts operands of matmuls to, where this is called: casts that tracing writes down."""
+    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda"))
 
 
 def _shape(value: Any) -> Any:

@@ -405,6 +405,31 @@ def test_bfloat16():
     close(found, F.scaled_dot_product_attention(*map(wide, args)), torch.bfloat16)
 
 
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("inside", [False, True], ids=["around the model", "inside of it"])
+def test_autocast(inside, rest):
+    """The casts that torch makes are part of the kernel; the same attention without them has another one."""
+
+    def attention(q, k, v):
+        return ((q @ k.mT) / math.sqrt(8)).softmax(-1) @ torch.relu(v)
+
+    def cast(q, k, v):
+        with torch.autocast("cpu", torch.bfloat16):
+            return attention(q, k, v)
+
+    def fast(*args):
+        with torch.autocast("cpu", torch.bfloat16, enabled=not inside):
+            return compiled(cast if inside else attention, options={"rest": rest})(*args)
+
+    args = tensors((2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 8))
+    plain, half = attention(*args), cast(*args)
+    counts = Counts()
+    for _ in range(2):
+        torch.testing.assert_close(compiled(attention, options={"rest": rest})(*args), plain)
+        torch.testing.assert_close(fast(*args), half)
+    assert counts.kernels >= 2 and counts.left == 0
+
+
 def test_bad_options():
     for options in ({"rest": "somebody"}, {"tile": 3}):
         with pytest.raises(Exception, match=r"rest must be one of|unknown option"):
