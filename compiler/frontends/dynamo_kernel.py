@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch.export import Dim
 
 from ...dialects.diagnostic import DiagnosedError
@@ -77,7 +78,8 @@ class AttentionCall(torch.nn.Module):
             self._open_sizes(inputs)
         own = tuple(map(_key, inputs, self.dynamic))
         if own not in self._seen:
-            found = self._shared(own, inputs)
+            with compile_lock:  # dynamo's own: tracing replaces functions of torch, for all threads
+                found = self._shared(own, inputs)
             if isinstance(found, str):
                 counts.count_left(found)
             self._seen[own] = None if isinstance(found, str) else found

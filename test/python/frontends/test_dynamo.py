@@ -5,6 +5,7 @@ import copy
 import math
 import subprocess
 import sys
+import threading
 import warnings
 
 import pytest
@@ -293,6 +294,26 @@ def test_threads_are_torchs():
         CpuKernel.invoke = invoke
         torch.set_num_threads(before)
     assert seen == [1, 2, 1], "too little work is not shared"
+
+
+def test_first_calls_of_many_threads():
+    """Each traces its own size, and torch is traced in one thread at a time."""
+    fast, found = compiled(F.scaled_dot_product_attention), []
+
+    def call(length):
+        with torch.no_grad():
+            for batch in (1, 2, 3):
+                (q,) = tensors((batch, 2, length, 16))
+                found.append((fast(q, q, q), q))
+
+    threads = [threading.Thread(target=call, args=(length,)) for length in range(30, 36)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 18
+    for result, q in found:
+        close(result, F.scaled_dot_product_attention(*(q.double(),) * 3))
 
 
 def test_too_little_work():
