@@ -18,7 +18,9 @@ def is_one_tile(function: ir.Operation) -> bool:
     matmuls = [op for op in ops_in(function) if is_contraction(op)]
     shapes = [op.results[0].type.shape for op in matmuls]
     return (
-        bool(matmuls) and all(s <= ROWS for *rows, _ in shapes for s in rows) and all(n <= COLUMNS for *_, n in shapes)
+        bool(matmuls)
+        and all(0 < s <= ROWS for *rows, _ in shapes for s in rows)
+        and all(0 < n <= COLUMNS for *_, n in shapes)
     )
 
 

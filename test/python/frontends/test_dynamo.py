@@ -316,6 +316,15 @@ def test_first_calls_of_many_threads():
         close(result, F.scaled_dot_product_attention(*(q.double(),) * 3))
 
 
+@pytest.mark.parametrize(
+    "shapes", [((0, 2, 5, 8), (0, 2, 6, 8)), ((1, 2, 0, 8), (1, 2, 6, 8)), ((1, 2, 5, 8), (1, 2, 0, 8))]
+)
+def test_without_elements(shapes):
+    q, k = tensors(*shapes)
+    found, expected = compiled(F.scaled_dot_product_attention)(q, k, k), F.scaled_dot_product_attention(q, k, k)
+    torch.testing.assert_close(found, expected, check_stride=True)
+
+
 def test_too_little_work():
     fast = compiled(lambda q: F.scaled_dot_product_attention(q, q, q), options={"min_flops": 100_000})
     counts = Counts()
