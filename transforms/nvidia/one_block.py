@@ -19,8 +19,9 @@ def is_one_tile(function: ir.Operation) -> bool:
     shapes = [op.results[0].type.shape for op in matmuls]
     return (
         bool(matmuls)
-        and all(0 < s <= ROWS for *rows, _ in shapes for s in rows)
-        and all(0 < n <= COLUMNS for *_, n in shapes)
+        and all(s <= ROWS for *rows, _ in shapes for s in rows)  # the size of a tile that may be cut is below 0
+        and all(n <= COLUMNS for *_, n in shapes)
+        and not any(0 in shape for shape in shapes)
     )
 
 
