@@ -127,7 +127,8 @@ def captured_stderr() -> Iterator[Callable[[], str]]:
 
 
 class Bug(Exception):
-    """An error of ours: `what` went wrong while running `step` on the IR whose text is `ir`."""
+    """An error of ours: `what` went wrong while running `step` on the IR whose text is `ir`; without a step it is LLVM
+    IR, that LLVM did not read."""
 
     def __init__(self, what: str, step: str, ir: str):
         super().__init__(what)
@@ -147,13 +148,16 @@ def report_bug(bug: BaseException, tool: str, stream: TextIO | None = None) -> N
         frame = next((one for one in reversed(frames) if one.filename.startswith(_SOURCES)), frames[-1])
         lines.append(f"  raised at {frame.filename}:{frame.lineno} in {frame.name}")
     if isinstance(bug, Bug):
+        suffix = ".mlir" if bug.step else ".ll"
         with tempfile.NamedTemporaryFile(
-            "w", prefix="attn-opt-", suffix=".mlir", delete=False, encoding="utf-8"
+            "w", prefix="attn-opt-", suffix=suffix, delete=False, encoding="utf-8"
         ) as file:
             file.write(bug.ir)
-        command = f"attn-opt {shlex.quote(file.name)} --pass-pipeline={shlex.quote(bug.step)}"
-        lines += [f"  the IR it failed on: {file.name}", f"  to reproduce: {command}"]
-    else:
+        lines.append(f"  the IR it failed on: {file.name}")
+        if bug.step:
+            command = f"attn-opt {shlex.quote(file.name)} --pass-pipeline={shlex.quote(bug.step)}"
+            lines.append(f"  to reproduce: {command}")
+    if not isinstance(bug, Bug) or not bug.step:
         lines.append(f"  to reproduce: {shlex.join([tool, *sys.argv[1:]])}")
     lines.append("  please report this with the file; ATTN_OPT_TRACEBACK=1 shows where it comes from")
     print("\n".join(lines), file=stream)

@@ -20,12 +20,14 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from ...dialects.mlir import ir
 from ...transforms.nvidia.architecture import architecture
+from ..diagnostics import Bug
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LAYOUT = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-n16:32:64"
@@ -72,10 +74,13 @@ def readable_literals(text: str) -> str:
     lines = []
     for line in text.split("\n"):
         found = _TYPED_LINE.search(line)
-        if found and not line.lstrip().startswith((";", "!", "declare")) and " asm " not in line:
-            line = _LITERAL.sub(lambda m: f"{m[1]} {_bits(m[1], m[2])}", line)
-            kind = found[1]
-            line = _UNTYPED.sub(functools.partial(_of_kind, kind), line)
+        if found and not line.lstrip().startswith((";", "!", "declare")):
+            # What stands in quotes is no IR: the text and the constraints of assembly.
+            parts = line.split('"')
+            for i in range(0, len(parts), 2):
+                parts[i] = _LITERAL.sub(lambda m: f"{m[1]} {_bits(m[1], m[2])}", parts[i])
+                parts[i] = _UNTYPED.sub(functools.partial(_of_kind, found[1]), parts[i])
+            line = '"'.join(parts)
         lines.append(line)
     return "\n".join(lines)
 
@@ -85,6 +90,22 @@ def _convergent(text: str) -> str:
     return re.sub(r"(\bcall [^\n]*\basm sideeffect [^\n]*\))$", r"\1 convergent", text, flags=re.MULTILINE)
 
 
+def _parsed(text: str) -> Any:
+    """A module of llvmlite's; LLVM IR that it does not read is a bug of ours."""
+    import llvmlite.binding as llvm
+
+    try:
+        return llvm.parse_assembly(text)
+    except RuntimeError as error:
+        place = re.search(r"<string>:(\d+):\d+: ([^\n]*)", str(error))
+        before = text.split("\n")[: int(place[1])] if place else []
+        name = next(
+            (found[1] for line in reversed(before) if (found := re.match(r"define [^@]*@([^(]+)\(", line))), "?"
+        )
+        what = f"line {place[1]}: {place[2]}: {before[-1].strip()}" if place else str(error)
+        raise Bug(f"LLVM does not read the code of kernel '{name}': {what}", "", text) from error
+
+
 def emit_ptx(text: str, arch: str) -> str:
     """PTX of LLVM IR for an architecture such as "sm_90a"; of a newer one than those known, for the last that is."""
     import llvmlite.binding as llvm
@@ -92,7 +113,7 @@ def emit_ptx(text: str, arch: str) -> str:
     of = architecture(arch)
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(_convergent(readable_literals(text)))
+    module = _parsed(_convergent(readable_literals(text)))
     module.triple = TRIPLE
     module.data_layout = LAYOUT
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(

@@ -1,11 +1,14 @@
 """The way to PTX, without a GPU: literals, code of both kinds, what ptxas says where it is."""
 
+import io
+import pathlib
 import re
 import subprocess
 import warnings
 
 import pytest
 from attn_opt.compiler import CompileError, compile
+from attn_opt.compiler.diagnostics import Bug, report_bug
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import ptx
 from attn_opt.transforms.nvidia.architecture import architecture
@@ -48,6 +51,7 @@ def test_literals_are_readable_by_every_llvm():
             "  %3 = select i1 %c, half +qnan, half 1.5",
             "  %4 = fmul bfloat %x, 0.1",
             '  call void asm sideeffect "mov.f32 $0, 0.5;", "f"(float %3)',
+            '  %5 = call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float f0x3FB8AA3B, float %4)',
         ]
     )
     assert ptx.readable_literals(text).split("\n") == [
@@ -56,7 +60,19 @@ def test_literals_are_readable_by_every_llvm():
         "  %3 = select i1 %c, half 0xH7E00, half 0xH3E00",
         "  %4 = fmul bfloat %x, 0xR3DCD",
         '  call void asm sideeffect "mov.f32 $0, 0.5;", "f"(float %3)',
+        '  %5 = call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float 0x3FF7154760000000, float %4)',
     ]
+
+
+def test_code_that_llvm_does_not_read_names_the_kernel():
+    text = "define ptx_kernel void @first() {\n  ret void\n}\n\ndefine ptx_kernel void @second() {\n  ret novoid\n}\n"
+    with pytest.raises(Bug, match=r"does not read the code of kernel 'second': line 6: .*: ret novoid") as caught:
+        ptx.emit_ptx(text, "sm_90a")
+    assert caught.value.ir == text
+    told = io.StringIO()
+    report_bug(caught.value, "attn-opt", told)
+    (file,) = re.findall(r"the IR it failed on: (\S+\.ll)", told.getvalue())
+    assert pathlib.Path(file).read_text() == text and "pass-pipeline" not in told.getvalue()
 
 
 def test_assembly_with_effects_is_convergent():
