@@ -129,14 +129,26 @@ def _unified(match: Match, body: Expr, at: tuple[Index, ...]) -> tuple[Index, ..
 
 
 def _unify(own: Index, other: Index, known: dict[Var, Index]) -> bool:
+    """Whether `own` is `other` where its variables are what `known` says, which is found term by term: 21·b + h is
+    21·x + 7·y + z for b = x, h = 7·y + z."""
     if own.single is not None:
         known[own.single] = other
         return True
-    by_step = {c: v for v, c in other.terms}
-    if own.constant != other.constant or len(by_step) != len(other.terms) or {c for _, c in own.terms} != set(by_step):
+    if own.constant != other.constant:
         return False
-    known.update({v: Index.of(by_step[c]) for v, c in own.terms})
-    return True
+    found: dict[Var, Index] = {}
+    bound: float = math.inf  # of the steps that are left
+    for v, step in sorted(own.terms, key=lambda term: -term[1]):
+        mine = [(x, c) for x, c in other.terms if step <= c < bound]
+        if not mine or any(c % step for _, c in mine):
+            return False
+        found[v] = Index(tuple((x, c // step) for x, c in mine))
+        largest = found[v].bounds()[1]
+        if found[v].single is None and (largest is None or v.extent is None or largest >= v.extent):
+            return False
+        bound = step
+    known.update(found)
+    return all(c >= bound for _, c in other.terms)
 
 
 def _substituted(index: Index, known: dict[Var, Index]) -> Index:

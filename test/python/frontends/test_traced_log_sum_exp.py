@@ -83,6 +83,19 @@ def test_written_out(function, split_keys):
     assert ("keys are split into 3 parts" in kernel.explain()) == (split_keys == 3)
 
 
+def test_groups_of_heads_and_batch_entries():
+    """The statistics' heads are not the loops of the scores: those count through key heads and their queries."""
+
+    def function(q, k, v):
+        s = scores(q, k.repeat_interleave(2, 1))
+        return torch.softmax(s, -1) @ v.repeat_interleave(2, 1), torch.logsumexp(s, -1)
+
+    q, k, v = tensors()
+    q = torch.cat([q, q + 1], 1)
+    kernel = compile(function, (q, k, v))
+    check(kernel, kernel(q, k, v), function(q.double(), k.double(), v.double()))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_torchs_kernel(causal):
     q, k, v = tensors(21, 21)
