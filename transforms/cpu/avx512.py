@@ -13,8 +13,8 @@ import numpy as np
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, math
-from . import polynomials
-from .polynomials import EXP, LEAST_EXP, LEAST_EXP2, Numbers, ln2_parts
+from .. import polynomials
+from ..polynomials import EXP, LEAST_EXP, LEAST_EXP2, Numbers, ln2_parts
 from .target import host_features
 
 WIDTH = 512

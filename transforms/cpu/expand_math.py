@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from .. import polynomials
 from ..passes import Pass, option
+from ..polynomials import Numbers
 from ..rewriting import ops_in
-from . import avx512, polynomials
+from . import avx512
 from .pairs import is_pack
-from .polynomials import Numbers
 
 EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.exp": polynomials.exp,

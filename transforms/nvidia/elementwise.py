@@ -16,7 +16,8 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..passes import PassError
 from ..rewriting import defining_op
 from .axes import ops_of
-from .scalars import emit_scalar, times
+from .functions import times
+from .scalars import emit_scalar
 from .thread import (
     EQ,
     Registers,

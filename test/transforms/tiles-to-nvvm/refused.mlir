@@ -5,9 +5,11 @@ gpu.module @kernels {
     %x = arith.constant dense<0.0> : tensor<64x16xf32, "fragment">
     %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} outs(%x : tensor<64x16xf32, "fragment">) {
     ^bb0(%y: f32):
-      // expected-error @below {{'math.erf' on elements is not lowered for GPUs}}
-      %z = math.erf %y : f32
-      linalg.yield %z : f32
+      %w = arith.extf %y : f32 to f64
+      // expected-error @below {{'math.erf' on f64 is not lowered for GPUs}}
+      %z = math.erf %w : f64
+      %n = arith.truncf %z : f64 to f32
+      linalg.yield %n : f32
     } -> tensor<64x16xf32, "fragment">
     gpu.return
   }

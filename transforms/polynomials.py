@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...dialects.mlir import arith, ir, math
+from ..dialects.mlir import arith, ir, math
 
 # (eˢ − 1 − s)/s² with s = r or r·ln 2, interpolated at Chebyshev nodes of |r| ≤ ln2/2 and |r| ≤ 1/2.
 EXP = {
@@ -107,6 +107,9 @@ class Numbers:
     def as_number(self, x: ir.Value) -> ir.Value:
         return arith.bitcast(self.kind, x)
 
+    def divide(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        return arith.divf(a, b)
+
     def select(self, predicate: str, a: ir.Value, b: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
         """An ordered comparison, false for NaN: `otherwise` is what NaN gets."""
         return arith.select(arith.cmpf(getattr(arith.CmpFPredicate, predicate), a, b), then, otherwise)
@@ -178,7 +181,7 @@ def expm1(n: Numbers, x: ir.Value) -> ir.Value:
 
 def log(n: Numbers, x: ir.Value) -> ir.Value:
     k, m = _mantissa(n, x)
-    s = arith.divf(arith.subf(m, n.number(1.0)), arith.addf(m, n.number(1.0)))
+    s = n.divide(arith.subf(m, n.number(1.0)), arith.addf(m, n.number(1.0)))
     z = arith.mulf(s, s)
     terms = 5 if n.width == 32 else 11  # |s| ≤ 0.1716
     tail = arith.mulf(z, n.polynomial(z, [2.0 / (2 * i + 3) for i in range(terms)]))
@@ -197,7 +200,7 @@ def log1p(n: Numbers, x: ir.Value) -> ir.Value:
     one = n.number(1.0)
     u = arith.addf(one, x)
     d = arith.subf(u, one)
-    scaled = arith.mulf(log(n, u), arith.divf(x, d))
+    scaled = arith.mulf(log(n, u), n.divide(x, d))
     y = n.select("OEQ", u, one, x, scaled)
     infinity = n.number(np.inf)
     return n.select("OEQ", x, infinity, infinity, y)
@@ -235,8 +238,8 @@ def tanh(n: Numbers, x: ir.Value) -> ir.Value:
     magnitude = math.absf(x)
     magnitude = n.select("OGT", magnitude, n.number(limit), n.number(limit), magnitude)
     e = expm1(n, arith.mulf(magnitude, n.number(2.0)))
-    return math.copysign(arith.divf(e, arith.addf(e, n.number(2.0))), x)
+    return math.copysign(n.divide(e, arith.addf(e, n.number(2.0))), x)
 
 
 def rsqrt(n: Numbers, x: ir.Value) -> ir.Value:
-    return arith.divf(n.number(1.0), math.sqrt(x))
+    return n.divide(n.number(1.0), math.sqrt(x))
