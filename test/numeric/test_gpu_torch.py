@@ -77,6 +77,21 @@ def test_attention_of_compiled_functions(function, dtype):
     assert close(out, function(q.double(), k.double(), v.double()), dtype)
 
 
+def test_row_statistics_and_distances():
+    """Heads in groups, batch entries, biases by distance, and torch's log-sum-exp, which compares with an f64."""
+
+    def function(q, k, v):
+        s = q @ k.repeat_interleave(2, 1).mT / 8
+        i, j = torch.arange(q.size(-2), device=q.device)[:, None], torch.arange(k.size(-2), device=q.device)
+        s = F.gelu(s) - torch.log1p((i - j).abs().to(s.dtype))
+        return torch.softmax(s, -1) @ v.repeat_interleave(2, 1), torch.logsumexp(s, -1)
+
+    q, k, v = tensors((2, 6, 100, 64), (2, 3, 130, 64), (2, 3, 130, 64), dtype=torch.float32)
+    kernel = compile(function, (q, k, v), target="nvidia")
+    for found, right in zip(kernel(q, k, v), function(q.double(), k.double(), v.double()), strict=True):
+        assert found.is_cuda and close(found, right, torch.float32)
+
+
 SHARED = {
     "q, q, q": (lambda q, k, v: F.scaled_dot_product_attention(q, q, q)),
     "q, k, k": (lambda q, k, v: F.scaled_dot_product_attention(q, k, k)),

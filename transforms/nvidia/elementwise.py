@@ -181,6 +181,8 @@ class Elementwise:
 
     def _fused_difference(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
         """(c·s − m)·k, or one of the products alone, as one op; None where `op` is no such difference."""
+        if not is_f32(op.results[0]):
+            return None
         difference, factor = self._times_constant(op)
         if difference is None or difference.name != "arith.subf" or difference.block != self.body:
             return None
@@ -213,7 +215,7 @@ class Elementwise:
     def _found_product(self, value: ir.Value, layout: str | None, count: int) -> tuple[list[ir.Value], float] | None:
         """The factors of a result, where the body does nothing but to scale an element of that layout."""
         op = defining_op(value)
-        if op is None or op.block != self.body or op.name != "arith.mulf":
+        if op is None or op.block != self.body or op.name != "arith.mulf" or not is_f32(value):
             return None
         for element, factor in ((0, 1), (1, 0)):
             number = constant_value(op.operands[factor])
@@ -249,6 +251,8 @@ class Elementwise:
         result = self.op.results[number]
         if layout_of(result.type) not in ("row", "row_part"):
             raise PassError("only reductions over columns, to a value for each row, are lowered for GPUs", self.op)
+        if isinstance(result.type.element_type, ir.F64Type):
+            raise PassError("f64 is not reduced on GPUs: use f32, f16 or bf16", self.op)
         combiner = defining_op(value)
         accumulator = self.body.arguments[len(self.op.operands) - len(self.op.results) + number]
         if combiner is None or combiner.name not in NEUTRAL or accumulator not in combiner.operands:
@@ -291,6 +295,11 @@ class Elementwise:
     @staticmethod
     def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
         return create(combiner.name, register_type(a.type), a, b)
+
+
+def is_f32(value: ir.Value) -> bool:
+    """Whether registers hold f32 for a scalar."""
+    return isinstance(register_type(value.type), ir.F32Type)
 
 
 def whole_rows(tile: Registers) -> Registers:

@@ -10,7 +10,7 @@ of absolute errors where nothing else is said; test/numeric/test_gpu_functions.p
 | log, log2, log10 | 2^-21, and relative 2^-21 away from 1 | lg2 |
 | expm1, log1p, asinh, acosh, atanh | relative 2^-20 | `polynomials` (log1p, expm1), without cancellation |
 | tanh | 2^-21, or relative 2^-11 | 1 − 2/(1 + e^2x), or tanh.approx |
-| sin, cos | 2^-22 for |x| ≤ 10^5, 2^-20 to 10^6 | sin r of x = hπ + r, π in two parts (Cody and Waite 1980) |
+| sin, cos | 2^-22 for |x| ≤ 10^5 | sin r of x = hπ + r, π in two parts (Cody and Waite 1980) |
 | tan | relative 2^-20 for |x| ≤ 10^5 | sin / cos, each reduced to its own zeros |
 | atan, atan2, asin, acos | 2^-20 | atan of the smaller by the larger, as an odd polynomial |
 | erf, erfc | 2^-21 | an odd polynomial below 1, 1 − 2^p(x) above |
@@ -108,7 +108,8 @@ def log1p(x: ir.Value) -> ir.Value:
 
 def tanh(x: ir.Value) -> ir.Value:
     n = OnGpu()
-    return arith.subf(n.number(1.0), divide(n.number(2.0), arith.addf(n.number(1.0), exp(times(x, 2.0)))))
+    power = exp2(times(x, 2 * math.log2(math.e)))
+    return arith.subf(n.number(1.0), divide(n.number(2.0), arith.addf(n.number(1.0), power)))
 
 
 def sinh(x: ir.Value) -> ir.Value:
