@@ -129,26 +129,26 @@ def _unified(match: Match, body: Expr, at: tuple[Index, ...]) -> tuple[Index, ..
 
 
 def _unify(own: Index, other: Index, known: dict[Var, Index]) -> bool:
-    """Whether `own` is `other` where its variables are what `known` says, which is found term by term: 21·b + h is
-    21·x + 7·y + z for b = x, h = 7·y + z."""
+    """Finds what each variable of `own` is in those of `other`, where both count through one dimension; whether it can.
+
+    4·b + h and 4·b' + 2·j + g, where h < 4, j < 2, g < 2: b is b', h is 2·j + g.
+    """
     if own.single is not None:
         known[own.single] = other
         return True
     if own.constant != other.constant:
         return False
-    found: dict[Var, Index] = {}
-    bound: float = math.inf  # of the steps that are left
-    for v, step in sorted(own.terms, key=lambda term: -term[1]):
-        mine = [(x, c) for x, c in other.terms if step <= c < bound]
-        if not mine or any(c % step for _, c in mine):
+    left = dict(other.terms)
+    for v, step in own.terms:
+        end = step + 1 if v.extent is None else step * v.extent
+        part = Index()
+        for inner in [w for w, c in left.items() if step <= c < end and c % step == 0]:
+            part = part.plus(Index.of(inner), left.pop(inner) // step)
+        largest = part.bounds()[1]
+        if not part.terms or (part.single is None and (largest is None or v.extent is None or largest >= v.extent)):
             return False
-        found[v] = Index(tuple((x, c // step) for x, c in mine))
-        largest = found[v].bounds()[1]
-        if found[v].single is None and (largest is None or v.extent is None or largest >= v.extent):
-            return False
-        bound = step
-    known.update(found)
-    return all(c >= bound for _, c in other.terms)
+        known[v] = part
+    return not left
 
 
 def _substituted(index: Index, known: dict[Var, Index]) -> Index:
