@@ -125,7 +125,8 @@ def index_put(
 
 def power(x: torch.Tensor, exponent: float) -> Any:
     """aten.pow with a small whole exponent as products; other exponents are left as they are."""
-    if not x.dtype.is_floating_point or exponent not in (2, 3, 4):
+    whole = isinstance(exponent, int) and x.dtype != torch.bool
+    if not (x.dtype.is_floating_point or whole) or exponent not in (2, 3, 4):
         return NotImplemented
     square = x * x
     return {2: lambda: square, 3: lambda: square * x, 4: lambda: square * square}[int(exponent)]()
@@ -140,6 +141,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
     table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default] = flash_attention_for_cpu
     table[torch.ops.aten.pow.Tensor_Scalar] = power
+    table[torch.ops.aten.isfinite.default] = lambda x: x.abs() < float("inf")
     table[torch.ops.aten.index_copy.default] = index_copy
     table[torch.ops.aten.index_put.default] = index_put
     table[torch.ops.aten.expand.default] = torch_shapes.expand

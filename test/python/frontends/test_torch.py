@@ -138,6 +138,11 @@ def alibi(q, k, v):
     return (q @ k.mT * 0.3 + bias).softmax(-1) @ v
 
 
+def gauss(q, k, v):
+    s = q @ k.mT - 0.01 * (torch.arange(q.shape[-2])[:, None] - torch.arange(k.shape[-2])) ** 2
+    return torch.where(torch.isfinite(s), s, -1e4).softmax(-1) @ v
+
+
 def by_lse(q, k, v):
     s = q @ k.mT
     return torch.exp(s - torch.logsumexp(s, -1, keepdim=True)) @ v
@@ -151,7 +156,9 @@ def in_place(q, k, v):
 
 
 @pytest.mark.parametrize(
-    "function", [stable, reciprocal, einsums, softcap_and_window, alibi, by_lse, in_place], ids=lambda f: f.__name__
+    "function",
+    [stable, reciprocal, einsums, softcap_and_window, alibi, gauss, by_lse, in_place],
+    ids=lambda f: f.__name__,
 )
 def test_written_by_hand(function):
     check(function, tensors(*SHAPES))
