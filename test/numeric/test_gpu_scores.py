@@ -165,3 +165,58 @@ def test_against_float64(group, arch):
         if not error < 2e-5:
             wrong[name] = error
     assert not wrong
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_every_op_on_every_type_compiles(arch):
+    """LLVM ends the process where it has no code for an op."""
+    one, two = "%v{n} = {op} %v{m} : {kind}", "%v{n} = {op} %v{m}, %s{kind} : {kind}"
+    of_floats = [
+        (one, "math", "absf floor ceil trunc round roundeven sqrt exp exp2 expm1 log log2 log1p tanh rsqrt"),
+        (two, "math", "copysign"),
+        (two, "arith", "addf subf mulf divf maximumf minimumf maxnumf minnumf"),
+        (one, "arith", "negf"),
+        ("%v{n} = {op} %v{m}, %v{m}, %s{kind} : {kind}", "math", "fma"),
+    ]
+    of_integers = [
+        (one, "math", "absi ctlz cttz ctpop"),
+        (two, "arith", "addi subi muli divsi divui remsi remui floordivsi ceildivsi ceildivui andi ori xori"),
+        (two, "arith", "shli shrsi shrui minsi minui maxsi maxui"),
+        (two, "math", "ipowi"),
+        ("%v{n}, %h{n} = {op} %v{m}, %s{kind} : {kind}", "arith", "mulsi_extended mului_extended"),
+        ("%v{n}, %h{n} = {op} %v{m}, %s{kind} : {kind}, i1", "arith", "addui_extended"),
+    ]
+    body, n = ["%v0 = arith.addf %x, %half : f32"], 0
+
+    def add(line: str, **words: str) -> None:
+        nonlocal n
+        n += 1
+        body.append(line.format(n=n, m=n - 1, **words))
+
+    def add_all(ops: list[tuple[str, str, str]], kind: str) -> None:
+        for form, dialect, names in ops:
+            for name in names.split():
+                add(form, op=f"{dialect}.{name}", kind=kind)
+
+    for kind, bits, to, back in (
+        ("f64", "i64", "extf", "truncf"),
+        ("f16", "i16", "truncf", "extf"),
+        ("bf16", "i16", "truncf", "extf"),
+    ):
+        body.append(f"%s{kind} = arith.{to} %x : f32 to {kind}")
+        add("%v{n} = arith.{op} %v{m} : f32 to {kind}", op=to, kind=kind)
+        add_all(of_floats, kind)
+        add("%v{n} = arith.bitcast %v{m} : {kind} to {bits}", kind=kind, bits=bits)
+        add("%v{n} = arith.bitcast %v{m} : {bits} to {kind}", kind=kind, bits=bits)
+        add("%v{n} = arith.{op} %v{m} : {kind} to f32", op=back, kind=kind)
+    for kind in ("i8", "i16", "i32", "i64"):
+        body.append(f"%s{kind} = arith.fptosi %x : f32 to {kind}")
+        add("%v{n} = arith.fptoui %v{m} : f32 to {kind}", kind=kind)
+        add_all(of_integers, kind)
+        add("%v{n} = arith.uitofp %v{m} : {kind} to f32", kind=kind)
+    body += [f"%y = arith.addf %v{n}, %half : f32"]
+    graph = Attention(M, K, D, D, layout="nt", modify="scale", element="f32")
+    code = graph.text().replace("%y = arith.mulf %x, %half : f32", "\n".join(body))
+    kernel = compile(code, target="nvidia", arch=arch, tile_sizes=[64, 0, 16], split_keys=1)
+    assembled = ptx.assemble(kernel.ir("ptx"), arch)
+    assert assembled is None or assembled.warnings == []
