@@ -52,6 +52,7 @@ _EXP2 = {
         4.4541345544803623e-10,
     ),
 }
+MOST_PRODUCTS = 64  # a constant power up to which is computed as products
 # Arguments below which the result is 0.
 LEAST_EXP = {32: -86.6, 64: -707.7}
 LEAST_EXP2 = {32: -125.0, 64: -1021.0}
@@ -239,6 +240,19 @@ def tanh(n: Numbers, x: ir.Value) -> ir.Value:
     magnitude = n.select("OGT", magnitude, n.number(limit), n.number(limit), magnitude)
     e = expm1(n, arith.mulf(magnitude, n.number(2.0)))
     return math.copysign(n.divide(e, arith.addf(e, n.number(2.0))), x)
+
+
+def whole_power(n: Numbers, x: ir.Value, exponent: int) -> ir.Value:
+    """x to a power that is known, as products."""
+    left, result, square = abs(exponent), None, x
+    while left:
+        if left % 2:
+            result = square if result is None else arith.mulf(result, square)
+        left //= 2
+        square = arith.mulf(square, square) if left else square
+    if result is None:
+        return n.number(1.0)
+    return result if exponent > 0 else n.divide(n.number(1.0), result)
 
 
 def rsqrt(n: Numbers, x: ir.Value) -> ir.Value:

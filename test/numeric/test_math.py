@@ -85,6 +85,26 @@ def test_others_come_from_libm(op, reference, kind):
     np.testing.assert_allclose(unary(op, kind)(x, x), expected, rtol=1e-6 if kind == "f32" else 1e-14)
 
 
+@pytest.mark.parametrize("exponent", [0, 1, 3, -1, -2, 65])
+@pytest.mark.parametrize("kind", ["f16", "f32", "f64"])
+def test_whole_powers(kind, exponent):
+    x = np.concatenate([np.linspace(0.9, 1.1, 40), -np.linspace(0.9, 1.1, 40)]).astype(kind.replace("f", "float"))
+    function = kernel(f"""
+func.func @main(%x: tensor<?x{kind}>, %y: tensor<?x{kind}>) -> tensor<?x{kind}> {{
+  %n = arith.constant {exponent} : i64
+  %r = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                        iterator_types = ["parallel"]}}
+    ins(%x : tensor<?x{kind}>) outs(%y : tensor<?x{kind}>) {{
+    ^bb0(%a: {kind}, %b: {kind}):
+      %z = math.fpowi %a, %n : {kind}, i64
+      linalg.yield %z : {kind}
+  }} -> tensor<?x{kind}>
+  return %r : tensor<?x{kind}>
+}}""")
+    rtol = {"f16": 2e-3, "f32": 5e-6, "f64": 1e-13}[kind]
+    np.testing.assert_allclose(function(x, x).astype(float), x.astype(float) ** exponent, rtol=rtol)
+
+
 @pytest.mark.parametrize("op", ["math.exp", "math.tanh", "math.log"])
 def test_half_is_computed_in_f32(op):
     x = np.linspace(0.01, 5, 300).astype(np.float16)

@@ -24,3 +24,19 @@ func.func @others(%x: f32) -> f32 {
   %y = math.sin %x : f32
   return %y : f32
 }
+
+// Whole powers are products; others are powf, of any exponent.
+// CHECK-LABEL: func.func @powers
+// CHECK-SAME:  %[[X:.*]]: vector<8xf32>, %[[N:.*]]: vector<8xi64>
+// CHECK:       %[[SQUARE:.*]] = arith.mulf %[[X]], %[[X]] : vector<8xf32>
+// CHECK:       %[[CUBE:.*]] = arith.mulf %[[X]], %[[SQUARE]] : vector<8xf32>
+// CHECK:       arith.divf %{{.*}}, %[[CUBE]] : vector<8xf32>
+// CHECK:       %[[F:.*]] = arith.sitofp %[[N]] : vector<8xi64> to vector<8xf32>
+// CHECK:       math.powf %[[X]], %[[F]] : vector<8xf32>
+// CHECK-NOT:   math.fpowi
+func.func @powers(%x: vector<8xf32>, %n: vector<8xi64>) -> (vector<8xf32>, vector<8xf32>) {
+  %c = arith.constant dense<-3> : vector<8xi64>
+  %a = math.fpowi %x, %c : vector<8xf32>, vector<8xi64>
+  %b = math.fpowi %x, %n : vector<8xf32>, vector<8xi64>
+  return %a, %b : vector<8xf32>, vector<8xf32>
+}

@@ -4,11 +4,11 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...dialects.mlir import ir
+from ...dialects.mlir import arith, ir, math
 from .. import polynomials
 from ..passes import Pass, option
 from ..polynomials import Numbers
-from ..rewriting import ops_in
+from ..rewriting import defining_op, ops_in
 from . import avx512
 from .pairs import is_pack
 
@@ -40,13 +40,18 @@ class ExpandMath(Pass):
         …                                        # a polynomial of the rest, times a power of two made of bits
 
     On f32 and f64, scalars and vectors; f16 and bf16 are computed in f32. Error bounds stand with each function in
-    `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are those of `avx512`. Other
-    functions and types are left to libm, which is called per element.
+    `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are those of `avx512`. Whole powers
+    are products. Other functions and types are left to libm, which is called per element.
     """
 
     portable: bool = option("only polynomials, whatever instructions the host has", default=False)
 
     def run(self, op: ir.Operation) -> None:
+        for old in ops_in(op, "math.fpowi"):
+            with ir.InsertionPoint(old), old.location:
+                new = _power(old)
+            old.results[0].replace_all_uses_with(new)
+            old.erase()
         for old in ops_in(op, "math."):
             expansion = EXPANSIONS.get(old.name)
             kind = old.results[0].type
@@ -64,6 +69,19 @@ class ExpandMath(Pass):
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
             old.erase()
+
+
+def _power(op: ir.Operation) -> ir.Value:
+    """math.fpowi as products where the exponent is known and small, else as math.powf: LLVM's powi takes no vector of
+    exponents."""
+    x, exponent = op.operands
+    numbers, known = Numbers(x.type), defining_op(exponent)
+    value = known.attributes["value"] if known is not None and known.name == "arith.constant" else None
+    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
+        value = value.get_splat_value()
+    if isinstance(value, ir.IntegerAttr) and abs(value.value) <= polynomials.MOST_PRODUCTS:
+        return numbers.narrow(polynomials.whole_power(numbers, numbers.widen(x), value.value))
+    return math.powf(x, arith.sitofp(x.type, exponent))
 
 
 def _rounded_to(value: ir.Value) -> ir.Type | None:

@@ -29,11 +29,10 @@ from collections.abc import Callable
 from ...dialects.mlir import arith, ir
 from ...dialects.mlir import math as mlir_math
 from .. import polynomials
-from ..polynomials import Numbers
+from ..polynomials import MOST_PRODUCTS, Numbers
 from .thread import asm, constant, create, f32
 
 PRODUCTS = "contract,reassoc"  # what products by constants may become
-MOST_PRODUCTS = 64  # a constant power up to which is computed as products
 
 # sin(r) = r + r·z·p(z) for |r| ≤ π/2
 SIN = (-0.16666665673, 0.0083332397043, -0.00019822372997, 2.6335731031e-06)
@@ -251,15 +250,7 @@ def power(x: ir.Value, exponent: float) -> ir.Value | None:
         return root if exponent > 0 else divide(n.number(1.0), root)
     if not float(exponent).is_integer() or abs(exponent) > MOST_PRODUCTS:
         return None
-    left, result, square = abs(int(exponent)), None, x
-    while left:
-        if left % 2:
-            result = square if result is None else arith.mulf(result, square)
-        left //= 2
-        square = arith.mulf(square, square) if left else square
-    if result is None:
-        return n.number(1.0)
-    return result if exponent > 0 else divide(n.number(1.0), result)
+    return polynomials.whole_power(n, x, int(exponent))
 
 
 def powf(x: ir.Value, y: ir.Value) -> ir.Value:
