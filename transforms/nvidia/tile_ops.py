@@ -19,6 +19,7 @@ from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
 from .memory import GLOBAL, Access, Memory, byte_width, copy_to_shared, load_registers, store_element
 from .overlap_matmuls import ASYNC
+from .pieces import copy_piece
 from .scalars import emit_scalar
 from .storing import store_registers
 from .synchronisation import (
@@ -189,6 +190,15 @@ class Emitter:
         access = self._access(view.memory, indices, dims_of(view), tile.shape)
         aligned, inner = self._dense(view.memory.type, dims_of(view), indices)
         copy_to_shared(access, tile, self.thread, aligned if inner == tile.inner else tile.width)
+        return []
+
+    def _copy_piece(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        source, target = (self.values[v] for v in (view.memory, view.copy))
+        assert isinstance(source, Memory) and isinstance(target, Memory)
+        *places, left = (self.scalar(v) for v in view.indices)
+        rank = source.kind.rank
+        copy_piece(source, target, places[:rank], places[rank:], left, view.aligned.value)
         return []
 
     def _barriers(self, value: ir.Value) -> Barriers:
@@ -387,6 +397,7 @@ HANDLERS = {
     "tile.commit_copies": Emitter._commit,
     "tile.wait_copies": Emitter._wait,
     "tile.copy_async": Emitter._copy,
+    "tile.copy_piece": Emitter._copy_piece,
     "tile.store_shared": Emitter._store_shared,
     "tile.view": Emitter._view,
     "tile.wait_matmuls": Emitter._wait_matmuls,
