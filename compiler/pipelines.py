@@ -215,6 +215,7 @@ def nvidia(
         *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",
+        *(["outline-pads"] if copy_engine else []),
         "outline-elements",  # after it: what loops over tiles have taken along is gone
         "canonicalize",
         "cse",

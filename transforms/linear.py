@@ -1,6 +1,7 @@
 """Index values as linear forms, and constant upper bounds on them. What cannot be seen through is an atom."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 from ..dialects.build import constant_value
 from ..dialects.mlir import ir
@@ -83,3 +84,56 @@ def upper_bound(value: ir.Value | int) -> int | None:
         if len(known) == len(parts):
             bounds.append(form.const + sum(known))
     return min(bounds, default=None)
+
+
+def divisor(value: ir.Value | int) -> int:
+    """A number that divides `value`, as large as can be seen; 0 for 0. Counters of loops go by their steps.
+
+    Loops over tiles end, and others begin, where a tile ends or all do: of a minimum or maximum the multiples count.
+    """
+    if isinstance(value, int):
+        return abs(value)
+    number, op = constant_value(value), defining_op(value)
+    if isinstance(number, int):
+        return abs(number)
+    if op is None:
+        return _divisor_of_counter(value)
+    if op.name in ("affine.apply", "affine.min", "affine.max"):
+        map_ = op.attributes["map"].value
+        return _of_one(_divisor_of_expr(e, list(op.operands), map_.n_dims) for e in map_.results)
+    if op.name in ("arith.index_cast", "arith.extsi"):
+        return divisor(op.operands[0])
+    if op.name in ("arith.addi", "arith.subi"):
+        return math.gcd(*(divisor(v) for v in op.operands))
+    if op.name in ("arith.minsi", "arith.maxsi", "arith.select"):
+        return _of_one(divisor(v) for v in list(op.operands)[-2:])
+    if op.name == "arith.muli":
+        return math.prod(divisor(v) for v in op.operands)
+    return 1
+
+
+def _of_one(divisors: Iterable[int]) -> int:
+    """Of a value that is one of several."""
+    return math.gcd(*found) if (found := [n for n in divisors if n != 1]) else 1
+
+
+def _divisor_of_counter(value: ir.Value) -> int:
+    """Of an argument of a block."""
+    loop, number = value.owner.owner.operation, ir.BlockArgument(value).arg_number
+    if loop.name == "scf.for" and not number:
+        return math.gcd(*(divisor(v) for v in (loop.operands[0], loop.operands[2])))
+    if loop.name == "scf.forall" and number < len(loop.opview.staticStep):
+        bounds = loop.opview.staticLowerBound[number], loop.opview.staticStep[number]
+        return 1 if DYNAMIC in bounds else math.gcd(*bounds)
+    return 1
+
+
+def _divisor_of_expr(expr: ir.AffineExpr, operands: Sequence[ir.Value], n_dims: int) -> int:
+    if isinstance(expr, ir.AffineConstantExpr):
+        return abs(expr.value)
+    if isinstance(expr, ir.AffineDimExpr | ir.AffineSymbolExpr):
+        return divisor(operands[expr.position + (n_dims if isinstance(expr, ir.AffineSymbolExpr) else 0)])
+    if isinstance(expr, ir.AffineAddExpr | ir.AffineMulExpr | ir.AffineModExpr):
+        a, b = (_divisor_of_expr(e, operands, n_dims) for e in (expr.lhs, expr.rhs))
+        return a * b if isinstance(expr, ir.AffineMulExpr) else math.gcd(a, b)
+    return 1

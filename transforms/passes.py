@@ -73,6 +73,7 @@ PASSES = (
     "nvidia/pieces-to-elements",
     "nvidia/align-rows",
     "nvidia/outline-kernels",
+    "nvidia/outline-pads",
     "nvidia/outline-elements",
     "nvidia/assign-layouts",
     "nvidia/stage-operands",

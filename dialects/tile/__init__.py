@@ -1,7 +1,7 @@
 """The dialect ``tile``; to add an op, write it in the file of its kind and import it here."""
 
 from .dialect import LAYOUTS, Tile, dims_of, layout_of, with_layout
-from .movement import ConvertLayoutOp, LoadOp, StoreOp
+from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, StoreOp
 from .roles import (
     AnyOfWarpOp,
     AnyOp,
@@ -34,6 +34,7 @@ __all__ = [
     "ConvertLayoutOp",
     "CopyAsyncOp",
     "CopyBulkOp",
+    "CopyPieceOp",
     "InitBarriersOp",
     "InitFlagsOp",
     "LoadOp",

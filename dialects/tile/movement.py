@@ -1,4 +1,4 @@
-"""``tile.load``, ``tile.store`` and ``tile.convert_layout``.
+"""``tile.load``, ``tile.store``, ``tile.convert_layout`` and ``tile.copy_piece``.
 
     %t = tile.load(%m, %b, %i, %c0, %n, %c64) {dims = [1, 2]}
            : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, …) -> tensor<128x64xf16>
@@ -86,3 +86,44 @@ class ConvertLayoutOp(Tile.Operation, name="convert_layout", traits=[ext.Pure]):
 
     assembly_format = "$value attr-dict `:` functional-type"
     verify_invariants = staticmethod(verifier(verify_convert_layout))
+
+
+def verify_copy_piece(op: ir.OpView) -> None:
+    expect_arguments(op, 2)
+    expect_memory("the source", op.memory.type)
+    expect_memory("the target", op.copy.type)
+    memory, copy = op.memory.type, op.copy.type
+    expect(
+        memory.element_type == copy.element_type,
+        f"expects source and target to have one element type, but found {memory.element_type} and {copy.element_type}",
+    )
+    wanted, found = memory.rank + copy.rank + 1, len(op.indices)
+    expect(found == wanted, f"expects {wanted} indices (two places, how many are valid), but found {found}")
+    least, aligned = max(memory.element_type.width // 8, 1), op.aligned.value
+    expect(
+        aligned in (1, 2, 4, 8, 16) and aligned >= least,
+        f"expects an alignment of 1, 2, 4, 8 or 16 bytes, at least those of {memory.element_type}, but found {aligned}",
+    )
+
+
+class CopyPieceOp(Tile.Operation, name="copy_piece"):
+    """What one thread does: 16 bytes of a row go to another memref, to a place that is a multiple of 16 bytes::
+
+        tile.copy_piece (%m, %p, %i, %j, %i, %j, %left) {aligned = 2 : i64}
+            : (memref<?x33xf16, strided<[?, 1]>>, memref<?x40xf16>, …) -> ()
+
+    The indices are an offset for each dimension of the source, for each of the target, and how many elements are valid
+    from there on, one at least: where they are fewer than fill 16 bytes, 0 follows, and no more is read. Both have
+    dense rows; the source's place is a multiple of `aligned` bytes.
+    """
+
+    source: ext.Operand[Any]
+    target: ext.Operand[Any]
+    places: Sequence[ext.Operand[Any]]
+    aligned: ir.IntegerAttr
+
+    assembly_format = "`(` $source `,` $target `,` $places `)` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_copy_piece))
+    memory = argument(0)
+    copy = argument(1)
+    indices = arguments_from(2)

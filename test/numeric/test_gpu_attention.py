@@ -82,7 +82,7 @@ CASES = {
     "bias_transposed": Attention(304, 200, 64, 64, bias="bmk", bias_element="bf16", bias_transposed=True, scale=0.125),
     "bias_transposed_f32": Attention(304, 200, 64, 64, bias="bmk", bias_transposed=True, scale=0.125),
     "bias_dynamic": Attention(200, 304, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, dynamic=True),
-    # Those whose rows are not aligned: read by threads, or copied to aligned rows first, where heads share them.
+    # Those whose rows are not aligned: read by threads, or copied to aligned rows: masks, and what heads share.
     "bias_copied": Attention(200, 301, 64, 64, bias="mk", bias_element="bf16", scale=0.125),
     "bias_copied_causal": Attention(333, 301, 128, 128, element="f16", bias="mk", scale=0.1, causal=True),
     "bias_copied_transposed": Attention(
@@ -111,6 +111,30 @@ CASES = {
     "mask_unaligned": Attention(200, 301, 128, 128, mask=True, scale=0.1),
     "mask_staged": Attention(200, 304, 128, 128, mask=True, scale=0.1),
     "mask_staged_few_keys": Attention(200, 48, 64, 64, mask=True, scale=0.125),
+    "bias_copied_long": Attention(130, 4095, 64, 64, bias="mk", bias_element="bf16", scale=0.125),
+    "bias_copied_f32": Attention(200, 577, 64, 64, batch=(4,), bias="mk", scale=0.125),
+    "mask_copied": Attention(130, 4095, 64, 64, element="f16", mask=True, scale=0.125),
+    "mask_copied_dynamic": Attention(201, 577, 64, 64, mask=True, scale=0.125, dynamic=True),
+    # Heads whose rows are not aligned: copied to rows that are, where enough queries read them.
+    "d33": Attention(333, 401, 33, 33, batch=(2, 2), element="f16"),
+    "d36_copied": Attention(260, 300, 36, 36),
+    "d20": Attention(260, 513, 20, 20, element="f16"),
+    "d65_causal": Attention(300, 300, 65, 65, element="f16", causal=True, scale=0.125),
+    "d101_softcap": Attention(200, 333, 101, 99, element="f16", softcap=20.0, scale=0.1),
+    "d130": Attention(200, 333, 130, 130),
+    "d255_causal": Attention(150, 150, 255, 255, element="f16", causal=True, scale=0.06),
+    "d2": Attention(300, 300, 2, 2),
+    "d33_window": Attention(300, 300, 33, 33, causal=True, scale=0.125, window=70),
+    "d33_groups": Attention(150, 200, 33, 33, batch=(2, 2), groups=3, causal=True),
+    "d33_dynamic": Attention(300, 277, 33, 33, dynamic=True, causal=True),
+    "d36_dynamic": Attention(300, 277, 36, 36, element="f16", dynamic=True),
+    "d33_bias": Attention(200, 301, 33, 33, bias="mk", bias_element="bf16", scale=0.125),
+    "d33_bias_unaligned": Attention(200, 301, 33, 33, bias="bmk", bias_element="bf16", scale=0.125),
+    "d33_mask": Attention(200, 577, 33, 33, mask=True, scale=0.125),
+    "d33_values": Attention(200, 300, 64, 33),
+    "d33_keys": Attention(200, 300, 33, 64, out="f32"),
+    "d33_transposed": Attention(200, 301, 33, 33, transposed=True),
+    "d33_wide_logits": Attention(130, 600, 33, 33, scale=20.0),
     # Caps, also such that scores are far below and above the first maximum.
     "softcap_causal": Attention(200, 300, 64, 64, element="f16", softcap=20.0, causal=True, scale=0.3),
     "softcap_bf16": Attention(200, 600, 64, 64, softcap=20.0, scale=0.3),
@@ -183,10 +207,11 @@ def test_little_shared_memory(element, poisoned):
 
 
 @needs_gpu
+@pytest.mark.parametrize("d", [64, 33, 36])
 @pytest.mark.parametrize("layout", ["bhsd", "bshd", "packed"])
-def test_torch_tensors_in_place(layout):
+def test_torch_tensors_in_place(layout, d):
     torch = pytest.importorskip("torch")
-    b, h, s, d = 2, 3, 200, 64
+    b, h, s = 2, 3, 200
     kernel = compile(Attention(s, s, d, d, batch=(b, h), scale=0.125, element="f16").text(), target="nvidia")
     if layout == "bhsd":
         q, k, v = torch.randn(3, b, h, s, d, device="cuda", dtype=torch.float16)
@@ -213,6 +238,21 @@ def test_tensors_that_are_no_dense_rows():
     target = torch.full((2, 64, 70), float("nan"), device="cuda", dtype=torch.float16).transpose(1, 2)
     kernel(q, k, v, out=target)
     assert torch.equal(out, target)
+
+
+@needs_gpu
+def test_heads_that_are_parts_of_larger_ones():
+    """Rows of 33 elements from any one on, of 35 elements and of 1 · 33: in place, no byte of them from elsewhere."""
+    torch = pytest.importorskip("torch")
+    kernel = compile(Attention(170, 90, 33, 33, batch=(2,), scale=0.125, element="f16").text(), target="nvidia")
+    q = torch.randn(2, 170, 35, device="cuda", dtype=torch.float16)[:, :, 1:34]
+    k = torch.randn(2 * 90 * 33 + 1, device="cuda", dtype=torch.float16)[1:].view(2, 90, 33)
+    v = torch.randn(90, 4, 33, device="cuda", dtype=torch.float16).transpose(0, 1)[1:3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = kernel(q, k, v)
+    right = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), scale=0.125)
+    assert (out.double() - right).abs().max() / right.abs().max() < TOLERANCE["f16"]
 
 
 @needs_gpu
@@ -298,6 +338,22 @@ GRAPHS = {
     "one_length": Graph(batch=2, heads=2, queries=1, keys=300, element="bf16", lengths=(77, 300)),
     "dynamic": Graph(batch=2, heads=2, queries=120, keys=200, element="f16", dynamic=True, window=(None, 5)),
     "packed": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="3hd", input_layout="bshd"),
+    "packed_by_head": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="h3d", input_layout="bshd"),
+    "packed_unaligned": Graph(  # rows are aligned to 16 bytes, heads in them to 8
+        batch=2, heads=2, queries=90, keys=90, head_size=36, element="f16", packed="3hd", input_layout="bshd"
+    ),
+    "packed_odd": Graph(
+        batch=2, heads=3, queries=90, keys=90, head_size=33, element="f16", packed="3hd", input_layout="bshd"
+    ),
+    "odd": Graph(batch=3, heads=4, heads_kv=2, queries=300, keys=301, head_size=33, element="f16", input_layout="bshd"),
+    "odd_lengths": Graph(batch=3, heads=2, queries=270, keys=290, head_size=33, element="f16", lengths=(5, 290, 0)),
+    "odd_groups": Graph(
+        heads=2, queries=320, keys=400, head_size=20, element="f16", groups=((120, 250), (200, 150)), window=(None, 0)
+    ),
+    "odd_values_transposed": Graph(
+        batch=2, heads=3, queries=200, keys=301, element="f16", values_transposed=True, dynamic=True
+    ),
+    "odd_bias": Graph(batch=2, heads=3, queries=200, keys=301, head_size=36, element="f16", bias="hqk", dynamic=True),
     "groups": Graph(heads=2, queries=120, keys=200, element="f16", groups=((20, 50), (100, 150)), window=(None, 0)),
     "mask": Graph(batch=2, heads=2, queries=70, keys=90, element="f16", mask="qk"),
     "bias_shared": Graph(batch=2, heads=3, queries=700, keys=704, element="f16", bias="qk"),
@@ -486,17 +542,17 @@ def test_host_code(name):
     assert checking.errors(out, expected)[1] < TOLERANCE["bf16"]
 
 
-def cached(length: str) -> str:
-    """Decoding: keys and values are a part of a cache, as long as an argument says."""
-    text = Attention(1, 512, 64, 64, dynamic=True, element="f16", scale=0.125).text()
-    part = "[0, 0, 0] [2, %len, 64] [1, 1, 1] : tensor<2x512x64xf16> to tensor<2x?x64xf16>"
+def cached(length: str, d: int = 64) -> str:
+    """Keys and values are a part of a cache, as long as an argument says; the number of queries is open."""
+    text = Attention(1, 512, d, d, dynamic=True, element="f16", scale=0.125).text()
+    part = f"[0, 0, 0] [2, %len, {d}] [1, 1, 1] : tensor<2x512x{d}xf16> to tensor<2x?x{d}xf16>"
     read = ""
     if length == "tensor<i32>":
         read = "%l32 = tensor.extract %length[] : tensor<i32>\n%len = arith.index_cast %l32 : i32 to index\n"
     slices = f"%k = tensor.extract_slice %kc{part}\n%v = tensor.extract_slice %vc{part}\n"
     name = "%length" if read else "%len"
-    arguments = f"%kc: tensor<2x512x64xf16>, %vc: tensor<2x512x64xf16>, {name}: {length}"
-    head = "%k: tensor<2x?x64xf16>, %v: tensor<2x?x64xf16>"
+    arguments = f"%kc: tensor<2x512x{d}xf16>, %vc: tensor<2x512x{d}xf16>, {name}: {length}"
+    head = f"%k: tensor<2x?x{d}xf16>, %v: tensor<2x?x{d}xf16>"
     return text.replace(head, arguments).replace("{\n", f"{{\n{read}{slices}", 1)
 
 
@@ -508,10 +564,11 @@ def test_length_of_a_cache_is_a_kernels_parameter(length):
 
 @needs_gpu
 @pytest.mark.parametrize("length", ["index", "tensor<i32>"])
-def test_cache_with_a_current_length(length, poisoned):
+@pytest.mark.parametrize(("m", "d"), [(1, 64), (70, 33), (70, 36)])
+def test_cache_with_a_current_length(m, d, length, poisoned):
     rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal(s).astype(np.float16) for s in ((2, 1, 64), (2, 512, 64), (2, 512, 64)))
-    kernel = compile(cached(length), target="nvidia")
+    q, k, v = (rng.standard_normal(s).astype(np.float16) for s in ((2, m, d), (2, 512, d), (2, 512, d)))
+    kernel = compile(cached(length, d), target="nvidia")
     for n in (1, 63, 64, 65, 512):
         out = kernel(q, k, v, n if length == "index" else np.array(n, np.int32))
         scores = 0.125 * q.astype(np.float64) @ k[:, :n].astype(np.float64).transpose(0, 2, 1)
@@ -521,10 +578,11 @@ def test_cache_with_a_current_length(length, poisoned):
 
 
 @needs_gpu
-def test_cuda_graph_and_streams():
+@pytest.mark.parametrize("d", [64, 33])
+def test_cuda_graph_and_streams(d):
     torch = pytest.importorskip("torch")
-    kernel = compile(Attention(128, 192, 64, 64, batch=(2,), scale=0.125, element="f16").text(), target="nvidia")
-    q, k, v = (torch.randn(2, s, 64, device="cuda", dtype=torch.float16) for s in (128, 192, 192))
+    kernel = compile(Attention(128, 192, d, d, batch=(2,), scale=0.125, element="f16").text(), target="nvidia")
+    q, k, v = (torch.randn(2, s, d, device="cuda", dtype=torch.float16) for s in (128, 192, 192))
     out = torch.zeros_like(q)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):  # also the first call, which loads the code

@@ -471,16 +471,33 @@ def test_a_slice_beyond_its_tensor_is_an_error_of_the_call():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_rows_that_are_not_aligned_are_copied_where_heads_share_them(dynamic):
+@pytest.mark.parametrize(
+    ("other", "copied"),
+    [({"mask": "bhqk"}, True), ({"bias": "bqk"}, True), ({"bias": "bhqk"}, False)],  # a byte, two bytes an element
+    ids=str,
+)
+def test_rows_that_are_not_aligned_are_copied_where_enough_heads_share_them(other, copied, dynamic):
     sizes = {"batch": 2, "heads": 4, "queries": 100, "keys": 301, "head_size": 64, "element": "f16", "dynamic": dynamic}
-    for kind, copied in (("bqk", True), ("bhqk", False)):
-        graph = Attention(**sizes, mask=kind)
-        with fake_driver() as fake:
-            kernel = compile(graph.text(), target="nvidia", arch="sm_90a", split_keys=1)
+    graph = Attention(**sizes, **other)
+    with fake_driver() as fake:
+        kernel = compile(graph.text(), target="nvidia", arch="sm_90a", split_keys=1)
+        kernel(*graph.inputs())
+        assert [launch.kernel for launch in fake.launches] == ["attention_pad_0"] * copied + ["attention_0"]
+        assert ("tile.aligned" in kernel.ir("tiles")) == copied
+        assert ("tile.load" not in kernel.ir("scheduled")) == copied, "the copy engine brings it, too"
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_heads_whose_rows_are_not_aligned_are_copied_in_one_launch(dynamic):
+    graph = Attention(batch=2, heads=4, heads_kv=2, queries=100, keys=301, head_size=33, element="f16", dynamic=dynamic)
+    with fake_driver() as fake:
+        kernel = compile(graph.text(), target="nvidia", arch="sm_90a", split_keys=1)
+        for _ in range(2):
             kernel(*graph.inputs())
-            assert [launch.kernel for launch in fake.launches] == ["attention_elements_0"] * copied + ["attention_0"]
-            assert ("tile.aligned" in kernel.ir("tiles")) == copied
-            assert ("tile.load" not in kernel.ir("scheduled")) == copied, "the copy engine brings the mask, too"
+        assert [launch.kernel for launch in fake.launches] == ["attention_pad_0", "attention_0"] * 2
+        blocks = [-(-2 * heads * rows * 5 // 256) for heads, rows in ((4, 100), (2, 301), (2, 301))]
+        assert fake.launches[0].grid[0] == sum(blocks)
+        assert "tile.load" not in kernel.ir("scheduled")
 
 
 def test_without_ptxas_the_driver_compiles_ptx(monkeypatch, tmp_path):

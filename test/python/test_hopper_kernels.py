@@ -69,6 +69,19 @@ def test_parts_of_keys_are_merged_by_a_thread_for_each_element():
     assert sum(at < merge.index("ex2.approx") for at in loads) >= 2 * 32
 
 
+@pytest.mark.parametrize(("first", "engine", "width"), [(8, True, 16), (4, False, 8), (3, False, 2)])
+def test_columns_that_begin_anywhere_are_for_threads(first, engine, width):
+    """The engine's boxes begin at multiples of 16 bytes of a row; a thread copies as many as columns are aligned."""
+    case = Attention(batch=2, heads=2, queries=300, keys=300, head_size=64, element="f16")
+    part = f"[0, 0, 0, {first}] [2, 2, 300, 64] [1, 1, 1, 1] : tensor<2x2x300x80xf16> to tensor<2x2x300x64xf16>"
+    text = case.text().replace("%k: tensor<2x2x300x64xf16>", "%kw: tensor<2x2x300x80xf16>")
+    text = text.replace("{\n", f"{{\n%k = tensor.extract_slice %kw{part}\n", 1)
+    code = compile(text, target="nvidia", arch="sm_90a", split_keys=1).ir("ptx")
+    assert ("cp.async.bulk" in code) == engine
+    copies = set(re.findall(r"cp\.async\.c[ag]\.shared\.global \[%r\d+\], \[%rd\d+\], (\d+)", code))
+    assert engine or (str(width) in copies if width > 2 else copies == {"16"})  # two bytes are loaded, and stored
+
+
 def test_the_copy_engine_can_be_turned_off():
     case = Attention(batch=1, heads=1, queries=256, keys=256, head_size=64, element="f16")
     text = compile(case.text(), target="nvidia", arch="sm_90a", copy_engine=False).ir("ptx")

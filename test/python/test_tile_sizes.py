@@ -60,6 +60,8 @@ def test_vectors(monkeypatch):
         ({"head_size": 32}, (256, 64)),
         ({"head_size": 64}, (192, 128)),
         ({"head_size": 64, "queries": 1024}, (256, 64)),  # of 1152 in six tiles of 192, 128 would be padding
+        ({"head_size": 64, "queries": 2048, "heads": 8}, (128, 128)),  # 88 tiles of 192, 128 of 128
+        ({"head_size": 64, "queries": 1536, "heads": 8}, (192, 128)),  # 96 of 128: keys are split anyway
         ({"head_size": 64, "window": (None, 0)}, (256, 64)),
         ({"head_size": 64, "window": (None, 0), "queries": 1536}, (192, 128)),  # much of 256 on the diagonal is dead
         ({"head_size": 64, "window": (-100, 0)}, (128, 128)),
@@ -75,7 +77,18 @@ def test_vectors(monkeypatch):
         ({"head_size": 64, "bias": "qk", "heads": 4}, (128, 128)),  # too few share it
         ({"head_size": 64, "bias": "bhqk"}, (128, 128)),
         ({"head_size": 64, "queries": 1}, (1, 64)),
-        ({"head_size": 63}, (64, 64)),  # rows are not aligned
+        ({"head_size": 63}, (192, 128)),  # rows are not aligned, and copied to some that are
+        ({"head_size": 63, "queries": 100}, (100, 128)),
+        ({"head_size": 60, "queries": 200}, (128, 128)),
+        ({"head_size": 60, "queries": 100}, (64, 64)),  # too few queries read what is copied
+        ({"head_size": 63, "dynamic": True}, (192, 128)),
+        ({"head_size": 1}, (64, 64)),
+        ({"head_size": 64, "keys": 4095, "values_transposed": True}, (192, 128)),
+        ({"head_size": 60, "input_layout": "bshd", "packed": "3hd"}, (64, 64)),  # parts of rows
+        ({"head_size": 64, "input_layout": "bsdh"}, (64, 64)),  # elements of a row are of as many heads
+        ({"head_size": 64, "bias": "bhqk", "keys": 4095}, (128, 64)),  # of which each thread loads its own
+        ({"head_size": 64, "bias": "hqk", "batch": 2, "keys": 4095}, (128, 128)),  # two batch entries share it
+        ({"head_size": 64, "mask": "bhqk", "keys": 4095}, (128, 128)),
     ],
     ids=str,
 )

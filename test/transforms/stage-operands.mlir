@@ -14,7 +14,7 @@
 #out = affine_map<(i, j, d) -> (i, j)>
 #id = affine_map<(i, j) -> (i, j)>
 gpu.module @kernels {
-  gpu.func @bias(%k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1024xbf16, strided<[?, 1]>>, %i: index, %j: index) kernel {
+  gpu.func @bias(%k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1024xbf16, strided<[?, 1]>>, %i: index, %tile: index) kernel {
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
     %c64 = arith.constant 64 : index
@@ -31,6 +31,7 @@ gpu.module @kernels {
       %t = arith.addf %z, %m : f32
       linalg.yield %t : f32
     } -> tensor<64x64xf32, "fragment">
+    %j = arith.muli %tile, %c64 : index
     %b = tile.load (%bias, %i, %j, %c64, %c64) {dims = [0, 1]} : (memref<?x1024xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
     %e = tensor.empty() : tensor<64x64xf32, "fragment">
     %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
@@ -46,19 +47,22 @@ gpu.module @kernels {
 
 // -----
 
-// Rows that are not aligned to 16 bytes are left to the threads.
+// Rows that are not aligned to 16 bytes are left to the threads, and tiles that begin at any column.
 
 // CHECK-LABEL: gpu.func @unaligned
-// CHECK:         tile.load {{.*}} -> (tensor<64x64xbf16, "fragment">)
+// CHECK:         tile.load {{.*}}1023xbf16{{.*}} -> (tensor<64x64xbf16, "fragment">)
+// CHECK:         tile.load {{.*}}1024xbf16{{.*}} -> (tensor<64x64xbf16, "fragment">)
 // CHECK-NOT:     tile.convert_layout
 
 gpu.module @kernels {
-  gpu.func @unaligned(%k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1023xbf16, strided<[?, 1]>>, %i: index, %j: index) kernel {
+  gpu.func @unaligned(%k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1023xbf16, strided<[?, 1]>>,
+                      %other: memref<?x1024xbf16, strided<[?, 1]>>, %i: index, %j: index) kernel {
     %c0 = arith.constant 0 : index
     %c32 = arith.constant 32 : index
     %c64 = arith.constant 64 : index
     %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
-    %b = tile.load (%bias, %i, %j, %c64, %c64) {dims = [0, 1]} : (memref<?x1023xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
+    %b = tile.load (%bias, %i, %c64, %c64, %c64) {dims = [0, 1]} : (memref<?x1023xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
+    %o = tile.load (%other, %i, %j, %c64, %c64) {dims = [0, 1]} : (memref<?x1024xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
     gpu.return
   }
 }
@@ -71,12 +75,12 @@ gpu.module @kernels {
 // CHECK:         tile.load {{.*}} -> (tensor<64x64xbf16, "fragment">)
 
 gpu.module @kernels {
-  gpu.func @others(%k: memref<64x33xf16, strided<[?, 1]>>, %bias: memref<?x1024xbf16, strided<[?, 1]>>, %i: index, %j: index) kernel {
+  gpu.func @others(%k: memref<64x33xf16, strided<[?, 1]>>, %bias: memref<?x1024xbf16, strided<[?, 1]>>, %i: index) kernel {
     %c0 = arith.constant 0 : index
     %c33 = arith.constant 33 : index
     %c64 = arith.constant 64 : index
     %kt = tile.load (%k, %c0, %c0, %c64, %c33) {dims = [0, 1]} : (memref<64x33xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x48xf16, "shared">)
-    %b = tile.load (%bias, %i, %j, %c64, %c64) {dims = [0, 1]} : (memref<?x1024xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
+    %b = tile.load (%bias, %i, %c64, %c64, %c64) {dims = [0, 1]} : (memref<?x1024xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xbf16, "fragment">)
     gpu.return
   }
 }

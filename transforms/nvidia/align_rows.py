@@ -7,34 +7,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, tensor
+from ...dialects.mlir import arith, ir, tensor
 from ..attention import is_contraction
+from ..linear import divisor
 from ..passes import Pass, remark
 from ..rewriting import defining_op, is_inside, ops_in
-from .axes import DYNAMIC, ops_of, slice_offsets, slice_sizes
+from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets, slice_sizes
 from .memory import CHUNK, are_aligned, byte_width
+from .reshapes import RESHAPES
+from .tile_body import TileBody
 from .values import COPY
 
 COPIED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32")
-READS = 4  # measured on an H200: a copy takes 3 ps an element, loading by each thread 1 ps a read, 2.5 of i1
 LARGEST = 1 << 30  # elements: a kernel numbers them by i32
+MOST_DIMS = 5  # of what the copy engine reads
 FEW_ROWS = 64  # of a tile, which no copy engine brings
+FEW_QUERIES = 128  # which read keys and values too seldom, where copies of 8 bytes a thread can do without
 
 
 @dataclass(frozen=True)
 class AlignRows(Pass):
-    """Copies tensors that tiles of scores come together with, to memory whose rows the copy engine can read::
+    """Copies tensors whose rows the copy engine cannot read to memory whose rows are aligned to 16 bytes::
 
         %r = scf.forall (%b, %i) … {
           %t = tensor.extract_slice %bias[0, %i, %j] [1, %m, %n] … : tensor<1x4096x4095xbf16> to …
       becomes
-        %e = tensor.empty() : tensor<1x4096x4096xbf16>
-        %p = linalg.generic outs(%e) { %k < 4095 ? %bias[%h, %i, min(%k, 4094)] : 0 }
+        %p = tensor.pad %bias low[0, 0, 0] high[0, 0, 1] { yield 0 } {tile.copy} : … to tensor<1x4096x4096xbf16>
         %r = scf.forall (%b, %i) … {
           %t = tensor.extract_slice %p[0, %i, %j] [1, %m, %n] … : tensor<1x4096x4096xbf16> to …
 
-    where rows are not aligned to 16 bytes: a bias or mask for an odd number of keys. A copy has a thread for each
-    element: it pays where enough heads or batch entries share the tensor.
+    The operands of matmuls, such as heads of 33 elements: every block of queries reads keys and values, which without
+    the engine come two bytes at a time. And what tiles of scores come together with, a bias or mask for an odd number
+    of keys, where enough heads or batch entries share it. In loops over tiles of many queries, all of whose operands
+    the engine can then bring.
 
     (The engine can be pointed at any row of an unaligned array, by maps of its own for rows that are aligned alike; but
     columns too must begin at multiples of 16 bytes, or the instruction is illegal.)
@@ -43,66 +48,152 @@ class AlignRows(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
             for forall in ops_of(function.regions[0].blocks[0]):
-                if forall.name == "scf.forall" and _has_aligned_operands(forall):
+                if forall.name == "scf.forall":
                     _align(forall)
 
 
-def can_be_aligned(kind: ir.RankedTensorType) -> bool:
-    """Whether there is a way to copy such a tensor."""
+def can_be_aligned(value: ir.Value) -> bool:
+    """Whether there is a way to copy a tensor before the loops that read it: the host knows where it is in memory, and
+    its sizes."""
+    kind = value.type
     small = not kind.has_static_shape or math.prod(kind.shape) < LARGEST
-    return small and str(kind.element_type) in COPIED
+    if not small or not 2 <= kind.rank <= MOST_DIMS or str(kind.element_type) not in COPIED:
+        return False
+    op = defining_op(value)
+    while op is not None and op.name == "tensor.extract_slice":
+        places = [v for v in (*slice_offsets(op), *slice_sizes(op)) if isinstance(v, ir.Value)]
+        if (
+            any(s != 1 for s in op.opview.static_strides)
+            or kept_dims(op, value.type)[-1] != op.operands[0].type.rank - 1
+        ):
+            return False
+        if not all(_is_known(v) for v in places):
+            return False
+        value = op.operands[0]
+        op = defining_op(value)
+    while op is not None and op.name in RESHAPES:
+        if op.operands[0].type.shape[-1] != op.results[0].type.shape[-1]:
+            return False  # parts of packed rows, which loops read where they stand
+        op = defining_op(op.operands[0])
+    return op is None or op.name != "tensor.extract_slice"
 
 
-def _has_aligned_operands(forall: ir.Operation) -> bool:
-    """Whether there are matmuls, of many rows of 16-bit values, which the copy engine can read."""
-    matmuls = [op for op in ops_in(forall, "linalg") if is_contraction(op)]
-    reads = [op for op in ops_in(forall, "tensor.extract_slice") if _is_multiplied(op)]
-    narrow = all(v.type.element_type.width == 16 for op in matmuls for v in list(op.operands)[:2])
-    tall = any(n == DYNAMIC or n > FEW_ROWS for op in matmuls for n in op.results[0].type.shape[-2:-1])
-    return bool(matmuls) and tall and narrow and all(are_aligned(op.operands[0].type) for op in reads)
+def operand_can_be_aligned(value: ir.Value) -> bool:
+    """The same for an operand of a matmul, which is read as it stands in memory."""
+    op = defining_op(value)
+    read = op is None or not op.name.startswith("linalg")
+    return read and value.type.element_type.width == 16 and can_be_aligned(value)
+
+
+def _is_known(value: ir.Value) -> bool:
+    """Whether the host knows a scalar: it comes from no element of a tensor."""
+    op = defining_op(value)
+    if op is None or op.name == "tensor.dim":
+        return True
+    return op.name != "tensor.extract" and all(_is_known(v) for v in op.operands)
+
+
+def pays(kind: ir.RankedTensorType, counts: Iterable[int | None]) -> bool:
+    """Whether what scores come together with is read so often that a copy pays: by numbers of heads and batch entries
+    that share it, None if unknown.
+
+    As often as an element has bytes, as measured on an H200: a copy takes 0.5 ps a byte, what each thread loads 1 ps an
+    element, 2.5 of one byte.
+    """
+    width = byte_width(kind.element_type)
+    return math.prod(width if n is None else n for n in counts) >= width
+
+
+def operand_pays(value: ir.Value, queries: int | None) -> bool:
+    """Whether a copy of an operand of matmuls pays, for so many queries; None if unknown."""
+    last = value.type.shape[-1]
+    pieces = last != DYNAMIC and last * byte_width(value.type.element_type) % (CHUNK // 2) == 0
+    return queries is None or queries > (FEW_QUERIES if pieces else FEW_ROWS)
 
 
 def _align(forall: ir.Operation) -> None:
+    operands = _operands(forall)
+    if not operands:
+        return
+    wanted = [op for op in operands if not are_aligned(op.operands[0].type)]
+    reads = ops_in(forall, "tensor.extract_slice")
+    wanted += [op for op in reads if op not in operands and _is_wanted(op, forall)]
     copies: dict[ir.Value, ir.Value] = {}
-    for read in ops_in(forall, "tensor.extract_slice"):
+    for read in wanted:
         source = read.operands[0]
-        owner = source.owner.operation if not isinstance(source.owner, ir.Block) else source.owner.owner.operation
-        if is_inside(owner, forall) or owner == forall or not _is_wanted(read, forall):
-            continue
         if source not in copies:
             with ir.InsertionPoint(forall), read.location:
-                copies[source] = _copied(source)
-            remark(read, "copied to aligned rows, which heads or batch entries share")
+                copies[source] = _padded(source)
+            what = "for the copy engine" if read in operands else "which heads or batch entries share"
+            remark(read, f"copied to aligned rows, {what}")
         read.operands[0] = copies[source]
 
 
-def _is_wanted(read: ir.Operation, forall: ir.Operation) -> bool:
-    kind, sizes = read.operands[0].type, slice_sizes(read)
-    if kind.rank < 2 or are_aligned(kind) or not can_be_aligned(kind) or _is_multiplied(read):
+def _operands(forall: ir.Operation) -> list[ir.Operation]:
+    """The slices that are operands of matmuls, if those have many rows, of 16-bit values, and the copy engine can bring
+    all right operands, or could after copies; else none."""
+    matmuls = [op for op in ops_in(forall, "linalg") if is_contraction(op)]
+    narrow = all(v.type.element_type.width == 16 for op in matmuls for v in list(op.operands)[:2])
+    tall = any(n == DYNAMIC or n > FEW_ROWS for op in matmuls for n in op.results[0].type.shape[-2:-1])
+    if not narrow or not tall:
+        return []
+    found: dict[ir.Operation, None] = {}
+    for op in matmuls:
+        for number in (0, 1):
+            value = _moved(op.operands[number])
+            read = defining_op(value)
+            if read is not None and read.name == "tensor.extract_slice":
+                if not _comes_aligned(read, forall):
+                    return []
+                found[read] = None
+            elif number and not (_is_older(value, forall) and are_aligned(value.type)):
+                return []  # computed; a left operand may be: probabilities are
+    return list(found)
+
+
+def _moved(value: ir.Value) -> ir.Value:
+    """The slice of a tensor, or whatever else, which `value` is, or moves."""
+    op = defining_op(value)
+    while op is not None:
+        body = ops_of(op.regions[0].blocks[0]) if op.name == "linalg.generic" else []
+        if op.name not in RESHAPES and not (len(op.operands) == 2 and len(body) == 1):
+            break
+        value = op.operands[0]
+        op = defining_op(value)
+    return value
+
+
+def _comes_aligned(read: ir.Operation, forall: ir.Operation) -> bool:
+    source = read.operands[0]
+    if not _begins_aligned(read):
         return False
-    return sizes[-1] != 1 and sum(s != 1 for s in sizes) == 2 and _is_shared(read, forall)
+    aligned = are_aligned(source.type)
+    return aligned or (_is_a_tile(read) and _is_older(source, forall) and operand_can_be_aligned(source))
 
 
-def _is_multiplied(read: ir.Operation) -> bool:
-    """Whether what is read becomes an operand of a matmul: as it is, or moved, or computed by itself."""
-    for use in read.results[0].uses:
-        user = use.owner.operation
-        if is_contraction(user):
-            return True
-        inputs = len(user.operands) - len(user.results) if user.name.startswith("linalg.") else 1
-        if (
-            inputs == 1
-            and len(user.results) == 1
-            and user.name.startswith(("linalg.", "tensor."))
-            and _is_multiplied(user)
-        ):
-            return True
-    return False
+def _begins_aligned(read: ir.Operation) -> bool:
+    """Whether a slice's first column is a multiple of 16 bytes: a part of a packed row need not be."""
+    return divisor(slice_offsets(read)[-1]) * byte_width(read.operands[0].type.element_type) % CHUNK == 0
 
 
-def pays(counts: Iterable[int | None]) -> bool:
-    """Whether a tensor is read so often that a copy pays: by numbers of heads and batch entries, None if unknown."""
-    return math.prod(n or 1 for n in counts) >= READS
+def _is_older(value: ir.Value, forall: ir.Operation) -> bool:
+    """Whether a tensor is there before the loop."""
+    owner = value.owner.owner.operation if isinstance(value.owner, ir.Block) else value.owner.operation
+    return owner != forall and not is_inside(owner, forall)
+
+
+def _is_a_tile(read: ir.Operation) -> bool:
+    """Whether two dimensions of a slice have more than an element, and those of the last are side by side."""
+    sizes = slice_sizes(read)
+    return sizes[-1] != 1 and sum(s != 1 for s in sizes) == 2
+
+
+def _is_wanted(read: ir.Operation, forall: ir.Operation) -> bool:
+    """Whether what scores come together with is copied."""
+    source = read.operands[0]
+    if are_aligned(source.type) or not _is_older(source, forall) or not can_be_aligned(source):
+        return False
+    return _is_a_tile(read) and _begins_aligned(read) and TileBody.splat(source) is None and _is_shared(read, forall)
 
 
 def _is_shared(read: ir.Operation, forall: ir.Operation) -> bool:
@@ -117,31 +208,28 @@ def _is_shared(read: ir.Operation, forall: ir.Operation) -> bool:
         if is_inside(op, forall):
             pending += [v for v in op.operands if v not in used and not isinstance(v.type, ir.ShapedType)]
     bounds = zip(body.arguments, view.staticLowerBound, view.staticUpperBound, view.staticStep, strict=False)
-    return pays(None if DYNAMIC in (a, b, s) else -(-(b - a) // s) for v, a, b, s in bounds if v not in used)
+    counts = (None if DYNAMIC in (a, b, s) else -(-(b - a) // s) for v, a, b, s in bounds if v not in used)
+    return pays(read.operands[0].type, counts)
 
 
-def _copied(source: ir.Value) -> ir.Value:
+def _padded(source: ir.Value) -> ir.Value:
+    """The tensor with rows that end at a multiple of 16 bytes."""
     kind, rank = source.type, source.type.rank
-    *sizes, last = build.mixed_sizes(source)
-    end = build.index(last) if isinstance(last, int) else last
-    empty = build.empty([*sizes, _padded(last, CHUNK // byte_width(kind.element_type))], kind.element_type)
-    is_float = isinstance(kind.element_type, ir.FloatType)
-    zero = ir.FloatAttr.get(kind.element_type, 0.0) if is_float else ir.IntegerAttr.get(kind.element_type, 0)
-
-    def body(_: ir.Value) -> ir.Value:
-        places = [linalg.IndexOp(d).result for d in range(rank)]
-        inside = arith.cmpi(arith.CmpIPredicate.slt, places[-1], end)
-        nearest = arith.minsi(places[-1], arith.subi(end, build.index(1)))
-        element = tensor.extract(source, [*places[:-1], nearest])
-        return arith.select(inside, element, arith.ConstantOp(kind.element_type, zero).result)
-
-    (copy,) = build.generic([], [empty], [build.projection(rank, range(rank))], [build.PARALLEL] * rank, body)
-    copy.owner.attributes[COPY] = ir.UnitAttr.get()
-    return copy
-
-
-def _padded(size: int | ir.Value, multiple: int) -> int | ir.Value:
-    if isinstance(size, int):
-        return -(-size // multiple) * multiple
-    whole = build.index(multiple)
-    return arith.muli(arith.divui(arith.addi(size, build.index(multiple - 1)), whole), whole)
+    last, multiple = kind.shape[-1], CHUNK // byte_width(kind.element_type)
+    high: list[int | ir.Value] = [0] * rank
+    if last == DYNAMIC:
+        length, whole = tensor.dim(source, build.index(rank - 1)), build.index(multiple)
+        rounded = arith.muli(arith.divui(arith.addi(length, build.index(multiple - 1)), whole), whole)
+        high[-1] = arith.subi(rounded, length)
+    else:
+        last = -(-last // multiple) * multiple
+        high[-1] = last - kind.shape[-1]
+    result = ir.RankedTensorType.get([*kind.shape[:-1], last], kind.element_type)
+    dynamic = [v for v in high if isinstance(v, ir.Value)]
+    static = [DYNAMIC if isinstance(v, ir.Value) else v for v in high]
+    pad = tensor.PadOp(result, source, [], dynamic, [0] * rank, static)
+    block = pad.regions[0].blocks.append(*[ir.IndexType.get()] * rank)
+    with ir.InsertionPoint(block):
+        tensor.YieldOp(build.constant(kind.element_type, 0))
+    pad.operation.attributes[COPY] = ir.UnitAttr.get()
+    return pad.result

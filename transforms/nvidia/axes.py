@@ -156,8 +156,17 @@ class Axes:
         result, sizes = op.results[0], slice_sizes(op)
         for d, kept in enumerate(kept_dims(op, result.type)):
             self._sizes[(result, d)] = sizes[kept]
-            if not self.is_memory(op.operands[0]):
+            if not self.is_memory(op.operands[0]) or self._is_whole(op):
                 self._union((result, d), (op.operands[0], kept))
+
+    def _is_whole(self, op: ir.Operation) -> bool:
+        """Whether a slice is all of a view of memory that the loop makes: the two are the same tile."""
+        view = defining_op(op.operands[0])
+        if view is None or view.name != "tensor.expand_shape" or not self._is_inside(view):
+            return False
+        dynamic = iter(list(view.operands)[1:])
+        sizes = [next(dynamic) if s == DYNAMIC else s for s in view.opview.static_output_shape]
+        return sizes == slice_sizes(op) and all(isinstance(o, int) and o == 0 for o in slice_offsets(op))
 
     def _known(self, value: ir.Value, dynamic: Iterator[ir.Value]) -> None:
         for d, size in enumerate(value.type.shape):

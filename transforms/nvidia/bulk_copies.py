@@ -1,7 +1,8 @@
 """Which loads to shared memory Hopper's copy engine can do, a tile with one instruction, and from which tensor map.
 
 The engine cuts boxes out of an array in memory: rows aligned to 16 bytes, the last dimension dense, at most five of
-them; what is beyond the array's sizes becomes 0. A load fits if what it says to be valid ends where such an array does.
+them; a box begins at a multiple of 16 bytes of a row; what is beyond the array's sizes becomes 0. A load fits if what
+it says to be valid ends where such an array does.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling import Index
-from ..linear import linear, minima
+from ..linear import divisor, linear, minima
 from ..rewriting import ops_in
-from .memory import are_aligned, byte_width
+from .memory import CHUNK, are_aligned, byte_width
 from .thread import line_bytes
 from .values import ALIGNED, has_dense_rows
 
@@ -73,13 +74,15 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
     view, kind = load.opview, load.results[0].type
     memory = view.memory
     shape, rank, dims = memory.type.shape, memory.type.rank, dims_of(view)
+    width = byte_width(kind.element_type)
     fits = (
         memory in kernel.regions[0].blocks[0].arguments
         and 2 <= rank <= 5
         and has_dense_rows(memory.type)
         and _has_aligned_rows(memory, kernel)
         and (kind.element_type.width == 16 or is_read_by_threads(load))
-        and byte_width(kind.element_type) <= 4
+        and width <= 4
+        and divisor(view.indices[rank - 1]) * width % CHUNK == 0
         and kind.rank == 2
         and rank - 1 in dims
         and len(set(dims)) == 2

@@ -7,18 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, gpu, ir
+from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, is_inside, ops_in
 from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
 from .constants import constant_memory, is_constant_tensor, splat_constant
 from .copying import copy_scalar_body
+from .launching import ceil_div, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .tile_body import TileBody
-from .values import COPY
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
-STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
 @dataclass(frozen=True)
@@ -85,21 +84,19 @@ class _Outliner:
         with ir.InsertionPoint(op):
             self.sizes = [self._size(d) for d in range(len(self.kinds))]
             known = all(isinstance(s, int) for s in self.sizes)
-            if known and math.prod(self.sizes) > SLOW_STEPS and COPY not in op.attributes:
+            if known and math.prod(self.sizes) > SLOW_STEPS:
                 warn(op, f"{math.prod(self.sizes)} steps outside of attention run with a thread for each element: slow")
             outputs = [self._allocated(number) for number in range(len(op.results))]
             captured = self._captured()
             tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
             scalars = [v for v in captured if v not in tensors]
             scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in scalars]
-            buffers = [_buffer(v) for v in tensors] + [_strided(v) for v in outputs]
+            buffers = [read_buffer(v) for v in tensors] + [strided(v) for v in outputs]
         self._kernel(tensors, scalars, [v.type for v in buffers])
         with ir.InsertionPoint(op):
             self._launch([*buffers, *scalars])
             for result, output in zip(op.results, outputs, strict=True):
-                attributes = {"restrict": ir.UnitAttr.get()}
-                new = ir.Operation.create("bufferization.to_tensor", [result.type], [output], attributes)
-                result.replace_all_uses_with(new.result)
+                result.replace_all_uses_with(to_tensor(output, result.type))
         op.erase()
 
     # The host.
@@ -152,27 +149,15 @@ class _Outliner:
         (self.constants if is_constant_tensor(value) else found)[value] = None
 
     def _launch(self, arguments: list[ir.Value]) -> None:
-        one, total = build.index(1), build.index(1)
+        total = build.index(1)
         for d in self.parallel:
             total = arith.muli(total, _index(self.sizes[d]))
-        blocks = arith.divui(arith.addi(total, build.index(self.threads - 1)), build.index(self.threads))
-        module = ir.StringAttr(self.module.attributes["sym_name"]).value
-        segments = ir.DenseI32ArrayAttr.get([0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, len(arguments), 0])
-        attributes = {"kernel": ir.Attribute.parse(f"@{module}::@{self.name}"), "operandSegmentSizes": segments}
-        ir.Operation.create("gpu.launch_func", [], [blocks, one, one, one, one, one, *arguments], attributes)
+        launch(self.module, self.name, ceil_div(total, self.threads), arguments)
 
     # The kernel.
 
     def _kernel(self, tensors: list[ir.Value], scalars: list[ir.Value], kinds: list[ir.Type]) -> None:
-        arguments = [*kinds, *(v.type for v in scalars)]
-        attributes = {
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, [])),
-            "gpu.kernel": ir.UnitAttr.get(),
-            "sym_name": ir.StringAttr.get(self.name),
-        }
-        with ir.InsertionPoint(self.module.regions[0].blocks[0]):
-            kernel = ir.Operation.create("gpu.func", [], [], attributes, regions=1)
-            block = kernel.regions[0].blocks.append(*arguments, arg_locs=[self.op.location] * len(arguments))
+        block = new_kernel(self.module, self.name, [*kinds, *(v.type for v in scalars)])
         places = list(block.arguments)
         self.values.update(zip(tensors, places, strict=False))
         self.values.update(zip(scalars, places[len(kinds) :], strict=True))
@@ -181,8 +166,7 @@ class _Outliner:
             for i, value in enumerate(self.constants):
                 same = splat_constant(value)
                 self.values[value] = same or constant_memory(value, self.module, f"{self.name}_constant_{i}")
-            number = arith.muli(_gpu_id(gpu.BlockIdOp), build.index(self.threads))
-            number = arith.addi(number, _gpu_id(gpu.ThreadIdOp))
+            number = thread_number(self.threads)
             total = build.index(1)
             for d in self.parallel:
                 total = arith.muli(total, self._of(self.sizes[d]))
@@ -288,25 +272,7 @@ def _index(value: ir.Value | int) -> ir.Value:
     return build.index(value) if isinstance(value, int) else value
 
 
-def _gpu_id(op: type) -> ir.Value:
-    return op(ir.Attribute.parse("#gpu<dim x>")).result
-
-
 def _dim(value: ir.Value, d: int) -> ir.Value | int:
     if value.type.shape[d] != DYNAMIC:
         return value.type.shape[d]
     return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [value, build.index(d)]).result
-
-
-def _strided(value: ir.Value) -> ir.Value:
-    return ir.Operation.create("memref.cast", [_memref(value.type)], [value]).result if value.type.rank else value
-
-
-def _memref(kind: ir.Type) -> ir.MemRefType:
-    layout = ir.StridedLayoutAttr.get(0, [STRIDED] * kind.rank) if kind.rank else None
-    return ir.MemRefType.get(kind.shape, kind.element_type, layout)
-
-
-def _buffer(value: ir.Value) -> ir.Value:
-    attributes = {"read_only": ir.UnitAttr.get()}
-    return ir.Operation.create("bufferization.to_buffer", [_memref(value.type)], [value], attributes).result

@@ -10,6 +10,7 @@ from ..passes import Pass, PassError, option, remark, warn
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
 from .constants import constant_memory, own_constants
+from .launching import STRIDED, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .one_block import is_one_tile, one_block
 from .own_rows import own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
@@ -19,7 +20,6 @@ from .values import ALIGNED, COPY
 
 ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 BLOCK_THREADS = "tile.threads"  # of a kernel without tiles
-STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class _Outliner:
         tensors, scalars = self._captured()
         host = ir.InsertionPoint(self.forall)
         with host, self.forall.location:
-            kinds = [self._memref(v.type) for v in (*tensors, *self.outputs)]
-            kernel = self._kernel(kinds, tensors, scalars, lower, upper, step)
-            self._launch(kernel, kinds, tensors, scalars, lower, upper, step)
+            kinds = [memory_type(v.type, self.last_stride) for v in (*tensors, *self.outputs)]
+            self._kernel(kinds, tensors, scalars, lower, upper, step)
+            self._launch(tensors, scalars, lower, upper, step)
         remark(self.forall, f"outlined as kernel {self.name}")
         self.forall.erase()
 
@@ -213,27 +213,13 @@ class _Outliner:
             parent = parent.operation.parent
         return parent.operation
 
-    def _memref(self, kind: ir.RankedTensorType) -> ir.MemRefType:
-        strides = [STRIDED] * (kind.rank - 1) + [self.last_stride] * (kind.rank > 0)
-        layout = ir.StridedLayoutAttr.get(0, strides)
-        return ir.MemRefType.get(kind.shape, kind.element_type, layout if kind.rank else None)
-
     # The kernel.
 
-    def _kernel(self, kinds, tensors, scalars, lower, upper, step) -> ir.Operation:
-        with ir.InsertionPoint(self.module.regions[0].blocks[0]):
-            arguments = [*kinds, *(s.type for s in scalars)]
-            function_type = ir.TypeAttr.get(ir.FunctionType.get(arguments, []))
-            attributes = {
-                "function_type": function_type,
-                "gpu.kernel": ir.UnitAttr.get(),
-                "sym_name": ir.StringAttr.get(self.name),
-            }
-            copies = [i for i, v in enumerate(tensors) if (op := defining_op(v)) is not None and COPY in op.attributes]
-            if copies:
-                attributes[ALIGNED] = ir.DenseI64ArrayAttr.get(copies)
-            kernel = ir.Operation.create("gpu.func", [], [], attributes, regions=1)
-            block = kernel.regions[0].blocks.append(*arguments, arg_locs=[self.forall.location] * len(arguments))
+    def _kernel(self, kinds, tensors, scalars, lower, upper, step) -> None:
+        copies = [i for i, v in enumerate(tensors) if (op := defining_op(v)) is not None and COPY in op.attributes]
+        attributes = {ALIGNED: ir.DenseI64ArrayAttr.get(copies)} if copies else {}
+        block = new_kernel(self.module, self.name, [*kinds, *(s.type for s in scalars)], attributes)
+        kernel = block.owner.operation
         with ir.InsertionPoint(block):
             body = self.tile_body
             places = list(block.arguments)
@@ -257,7 +243,6 @@ class _Outliner:
                 self._grid(body, number, lower, upper, step)
                 self._tiles(body, ops)
             ir.Operation.create("gpu.return")
-        return kernel
 
     def _tiles(self, body: TileBody, ops: list[ir.Operation]) -> None:
         body.ops(ops)
@@ -284,12 +269,9 @@ class _Outliner:
 
     # The host.
 
-    def _launch(self, kernel, kinds, tensors, scalars, lower, upper, step) -> None:
+    def _launch(self, tensors, scalars, lower, upper, step) -> None:
         shared = list(self.forall.operands)[len(self.forall.operands) - len(self.outputs) :]
-        buffers = [
-            ir.Operation.create("bufferization.to_buffer", [kind], [value], {"read_only": ir.UnitAttr.get()}).result
-            for kind, value in zip(kinds, tensors, strict=False)
-        ]
+        buffers = [read_buffer(value, self.last_stride) for value in tensors]
         owned: list[tuple[ir.Value, ir.Operation | None]] = []
         for init, kind in zip(shared, (v.type for v in self.outputs), strict=True):
             reshape = only_collapse(self.forall.results[len(owned)])
@@ -297,31 +279,15 @@ class _Outliner:
             owned.append((new, reshape))
             if reshape is not None:
                 new = expanded(new, kind, _sizes(init), reshape)
-            buffers.append(ir.Operation.create("memref.cast", [self._memref(kind)], [new]).result if kind.rank else new)
+            buffers.append(strided(new, self.last_stride))
         values = [[v if isinstance(v, ir.Value) else build.index(v) for v in part] for part in (lower, upper, step)]
         blocks = build.index(self.tile_body.blocks if isinstance(self.tile_body, PointBody) else 1)
         for bounds in zip(*values, strict=True):
             blocks = _arith("muli", blocks, _block_count(*bounds))
-        one = build.index(1)
-        sizes = [blocks, one, one, one, one, one]
-        operands = [*sizes, *buffers, *scalars]
-        module = ir.StringAttr(self.module.attributes["sym_name"]).value
-        ir.Operation.create(
-            "gpu.launch_func",
-            [],
-            operands,
-            {
-                "kernel": ir.Attribute.parse(f"@{module}::@{self.name}"),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get(
-                    [0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, len(buffers) + len(scalars), 0]
-                ),
-            },
-        )
+        launch(self.module, self.name, blocks, [*buffers, *scalars])
         for result, (buffer, reshape) in zip(self.forall.results, owned, strict=True):
-            attributes = {"restrict": ir.UnitAttr.get()}
             old = result if reshape is None else reshape.results[0]
-            tensor = ir.Operation.create("bufferization.to_tensor", [old.type], [buffer], attributes)
-            old.replace_all_uses_with(tensor.result)
+            old.replace_all_uses_with(to_tensor(buffer, old.type))
             if reshape is not None:
                 reshape.erase()
 

@@ -10,14 +10,16 @@ from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
+from ..linear import divisor
 from ..passes import PassError
 from ..rewriting import defining_op, ops_in
 from . import contraction, spread
 from .axes import DYNAMIC, for_body, ops_of
 from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
-from .memory import GLOBAL, Access, Memory, copy_to_shared, load_registers, store_element
+from .memory import GLOBAL, Access, Memory, byte_width, copy_to_shared, load_registers, store_element
 from .overlap_matmuls import ASYNC
+from .pieces import copy_piece
 from .scalars import emit_scalar
 from .storing import store_registers
 from .synchronisation import (
@@ -186,11 +188,17 @@ class Emitter:
         stage, *indices = view.indices
         tile = self._stage(view.staged, self.scalar(stage))
         access = self._access(view.memory, indices, dims_of(view), tile.shape)
-        kind = view.memory.type
-        last = kind.shape[-1]
-        dense = dims_of(view)[tile.inner] == kind.rank - 1 and last != DYNAMIC and has_dense_rows(kind)
-        aligned = math.gcd(self.vector_bytes, tile.width * last) if dense else tile.width
-        copy_to_shared(access, tile, self.thread, aligned)
+        aligned, inner = self._dense(view.memory.type, dims_of(view), indices)
+        copy_to_shared(access, tile, self.thread, aligned if inner == tile.inner else tile.width)
+        return []
+
+    def _copy_piece(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        source, target = (self.values[v] for v in (view.memory, view.copy))
+        assert isinstance(source, Memory) and isinstance(target, Memory)
+        *places, left = (self.scalar(v) for v in view.indices)
+        rank = source.kind.rank
+        copy_piece(source, target, places[:rank], places[rank:], left, view.aligned.value)
         return []
 
     def _barriers(self, value: ir.Value) -> Barriers:
@@ -247,17 +255,19 @@ class Emitter:
             raise PassError("a load to shared memory is not scheduled: run stage-loads before", op)
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
         if layout_of(kind) == "spread":
-            aligned, inner = self._dense(view.memory.type, dims_of(view))
+            aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
             return [spread.loaded(access, kind.element_type, aligned, inner)]
         return [load_registers(access, kind, self.thread)]
 
-    def _dense(self, memory: ir.MemRefType, dims: list[int]) -> tuple[int, int | None]:
+    def _dense(self, memory: ir.MemRefType, dims: list[int], indices: Sequence[ir.Value]) -> tuple[int, int | None]:
         """How rows of a tile in memory are aligned, in bytes, and along which dimension its elements are dense."""
-        last, size = memory.rank - 1, max(memory.element_type.width // 8, 1)
+        last, size = memory.rank - 1, byte_width(memory.element_type)
         if last not in dims or not has_dense_rows(memory):
             return size, None
         extent = memory.shape[-1]
-        return math.gcd(self.vector_bytes, size * extent) if extent != DYNAMIC else size, dims.index(last)
+        if extent == DYNAMIC:
+            return size, dims.index(last)
+        return math.gcd(self.vector_bytes, size * extent, size * divisor(indices[last])), dims.index(last)
 
     def _store_shared(self, op: ir.Operation) -> list[Value]:
         source = self.values[op.operands[0]]
@@ -272,7 +282,7 @@ class Emitter:
         view = op.opview
         kind = view.tile.type
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
-        aligned, _ = self._dense(view.memory.type, dims_of(view))
+        aligned, _ = self._dense(view.memory.type, dims_of(view), view.indices)
         store_registers(access, self.registers(view.tile), kind, aligned, self.thread)
         return []
 
@@ -387,6 +397,7 @@ HANDLERS = {
     "tile.commit_copies": Emitter._commit,
     "tile.wait_copies": Emitter._wait,
     "tile.copy_async": Emitter._copy,
+    "tile.copy_piece": Emitter._copy_piece,
     "tile.store_shared": Emitter._store_shared,
     "tile.view": Emitter._view,
     "tile.wait_matmuls": Emitter._wait_matmuls,

@@ -16,9 +16,10 @@ with 64 keys, 256 queries: where what stands between the matmuls takes longer th
 32; up to 64 where scores go through a function such as tanh (and up to 128, three with 64 keys), or under a mask by
 position alone, of enough queries that little of the tiles on the diagonal is dead. 256 queries also where more than a
 little of 192 would be padding; 128 where all larger ones hold much that is padding or masked, or tiles of 256 would be
-fewer than multiprocessors, and under a window, both edges of which cut tiles. Where head dimensions exceed 128, shared
-memory holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where those of queries do.
-All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+fewer than multiprocessors, or tiles of 192 while of 128 there are nearly enough, and under a window, both edges of
+which cut tiles. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; 64 are better under a mask
+by position, whose tiles end where those of queries do. All that where rows are aligned to 16 bytes, or will be
+(``align-rows``), and more than 64 queries are known or possible.
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
@@ -38,7 +39,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import Attention, contraction_loops
 from ..rewriting import defining_op, ops_in
 from ..tile_sizes import extent_of, static_extents
-from .align_rows import can_be_aligned, pays
+from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
 from .architecture import MULTIPROCESSORS
 from .memory import are_aligned
 from .synchronisation import RESERVED
@@ -61,6 +62,7 @@ LEAST_KEYS = 16
 MOST_PADDING = 0.06
 ALIGNED = 8  # elements of 16 bits
 MANY = 8
+FILLED = 0.9  # of the multiprocessors
 MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
 
@@ -69,9 +71,9 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     extents = static_extents(attention.root)
-    rows = [d for value in _operands(attention) for d in value.type.shape[-1:]]
-    aligned = all(d != DYNAMIC and d % ALIGNED == 0 for d in rows)
-    few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
+    queries = extents[loops.m[-1]] if loops.m else None
+    aligned = all(_comes_aligned(op, number, queries) for op, number in _operands(attention))
+    few = queries is not None and queries <= FEW_QUERIES
     if not aligned or few:
         return _choose(attention, TILES_BY_HEAD)
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
@@ -108,12 +110,14 @@ def _choose_first(
     assert loops is not None, "an attention's matmuls are contractions"
     queries = extents[loops.m[-1]] if loops.m else 1
     rows = [extents[d] for d in loops.batch + loops.m]
-    known = [n for n in rows if n is not None]
+    known = None if None in rows else math.prod(n for n in rows if n is not None)
     for tiles in candidates:
         tile, _ = _sizes_for(_head_size(attention), tiles)
         padded = queries is not None and -queries % tile > MOST_PADDING * queries
         dead = tile >= 256 and bool(_by_place(attention)) and (queries is None or tile > most_dead * queries)
-        few = tile >= 256 and len(known) == len(rows) and math.prod(known) < MULTIPROCESSORS * tile
+        few = known is not None and known < MULTIPROCESSORS * tile
+        if tile < 256:  # a block of fewer rows each: else a split of the keys gives them all some work
+            few = few and known >= FILLED * MULTIPROCESSORS * SMALL_HOPPER_TILES_BY_HEAD[0][1]
         if not padded and not dead and not few:
             return _choose(attention, tiles)
     return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
@@ -179,15 +183,26 @@ def _is_staged(value: ir.Value, attention: Attention) -> bool:
     assert loops is not None, "an attention's matmuls are contractions"
     wide = [extents[d] for d in (loops.m[-1:] + loops.k[-1:])]
     own = next(dims for v, dims in _other_tensors(attention) if v == value)
-    shared = pays(extents[d] for d in loops.batch + loops.m[:-1] if d not in own)
+    shared = pays(kind, (extents[d] for d in loops.batch + loops.m[:-1] if d not in own))
     return all(n in wide or (n == DYNAMIC and None in wide) for n in kind.shape[-2:]) and (
-        are_aligned(kind) or (shared and can_be_aligned(kind))
+        are_aligned(kind) or (shared and can_be_aligned(value))
     )
 
 
-def _operands(attention: Attention) -> list[ir.Value]:
-    """Queries, keys and values."""
-    return [*list(attention.scores.operands)[:2], attention.root.operands[1]]
+def _operands(attention: Attention) -> list[tuple[ir.Operation, int]]:
+    """Queries, keys and values, as operands of ops."""
+    return [(attention.scores, 0), (attention.scores, 1), (attention.root, 1)]
+
+
+def _comes_aligned(op: ir.Operation, number: int, queries: int | None) -> bool:
+    """Whether tiles of an operand have rows that are aligned to 16 bytes, or will be (``align-rows``)."""
+    value, loops = op.operands[number], contraction_loops(op)
+    assert loops is not None, "an attention's matmuls are contractions"
+    last = value.type.shape[-1]
+    along = dim_position(indexing_maps(op)[number].results[-1])
+    tiled = last != 1 and along in (*loops.m[-1:], *loops.n[-1:], *loops.k[-1:])
+    aligned = last != DYNAMIC and last % ALIGNED == 0
+    return tiled and (aligned or (operand_can_be_aligned(value) and operand_pays(value, queries)))
 
 
 def choose_gpu_tile_sizes(attention: Attention, shared_memory: int) -> tuple[list[int], list[int]]:

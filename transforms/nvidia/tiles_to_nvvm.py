@@ -127,7 +127,7 @@ class _Kernel:
     def _inner_dims(self) -> dict[ir.Value, int]:
         """Per buffer, which dimension of its tiles stands side by side in memory."""
         inner: dict[ir.Value, int] = {}
-        for op in ops_in(self.kernel, "tile.copy_"):
+        for op in (*ops_in(self.kernel, "tile.copy_async"), *ops_in(self.kernel, "tile.copy_bulk")):
             view = op.opview
             dims = dims_of(view)
             last = (len(view.indices) if op.name == "tile.copy_bulk" else view.memory.type.rank) - 1

@@ -93,3 +93,27 @@ func.func @box(%m: memref<4x8xf16>, %n: index) -> !nvgpu.tensormap.descriptor<te
   %r = tile.tensor_map (%m, %n, %n) {box = [64]} : (memref<4x8xf16>, index, index) -> (!nvgpu.tensormap.descriptor<tensor = memref<4x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none>)
   return %r : !nvgpu.tensormap.descriptor<tensor = memref<4x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none>
 }
+
+// -----
+
+func.func @piece_places(%m: memref<4x33xf16>, %p: memref<4x40xf16>, %i: index) {
+  // expected-error @below {{expects 5 indices (two places, how many are valid), but found 4}}
+  tile.copy_piece (%m, %p, %i, %i, %i, %i) {aligned = 2 : i64} : (memref<4x33xf16>, memref<4x40xf16>, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @piece_element(%m: memref<4x33xf16>, %p: memref<4x40xbf16>, %i: index) {
+  // expected-error @below {{expects source and target to have one element type, but found f16 and bf16}}
+  tile.copy_piece (%m, %p, %i, %i, %i, %i, %i) {aligned = 2 : i64} : (memref<4x33xf16>, memref<4x40xbf16>, index, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @piece_alignment(%m: memref<4x33xf16>, %p: memref<4x40xf16>, %i: index) {
+  // expected-error @below {{expects an alignment of 1, 2, 4, 8 or 16 bytes, at least those of f16, but found 1}}
+  tile.copy_piece (%m, %p, %i, %i, %i, %i, %i) {aligned = 1 : i64} : (memref<4x33xf16>, memref<4x40xf16>, index, index, index, index, index) -> ()
+  return
+}

@@ -23,3 +23,10 @@ func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %i: index, %b
   tile.store (%t, %m, %i, %i, %i, %i, %i) {dims = [1, 2]} : (tensor<128x64xf16, "fragment">, memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index, index, index) -> ()
   return
 }
+
+// CHECK-LABEL: func.func @piece
+func.func @piece(%m: memref<?x33xf16, strided<[?, 1]>>, %p: memref<?x40xf16>, %i: index) {
+  // CHECK: tile.copy_piece (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {aligned = 2 : i64{{.*}}} : (memref<?x33xf16, strided<[?, 1]>>, memref<?x40xf16>, index, index, index, index, index) -> ()
+  tile.copy_piece (%m, %p, %i, %i, %i, %i, %i) {aligned = 2 : i64} : (memref<?x33xf16, strided<[?, 1]>>, memref<?x40xf16>, index, index, index, index, index) -> ()
+  return
+}
