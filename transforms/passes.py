@@ -74,6 +74,7 @@ PASSES = (
     "nvidia/align-rows",
     "nvidia/outline-kernels",
     "nvidia/outline-elements",
+    "nvidia/widen-operands",
     "nvidia/assign-layouts",
     "nvidia/stage-operands",
     "nvidia/split-scales",

@@ -18,7 +18,9 @@ position alone, of enough queries that little of the tiles on the diagonal is de
 little of 192 would be padding; 128 where all larger ones hold much that is padding or masked, or tiles of 256 would be
 fewer than multiprocessors, and under a window, both edges of which cut tiles. Where head dimensions exceed 128, shared
 memory holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where those of queries do.
-All that where rows are aligned to 16 bytes and more than 64 queries are known or possible.
+All that where rows are aligned to 16 bytes and more than 64 queries are known or possible. Values of 8 bits, of which
+each tile is summed by itself, leave no registers for a fourth warpgroup from head dimension 33 on, and have other tiles
+beyond 128 (``widen-operands``).
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
@@ -42,6 +44,7 @@ from .align_rows import can_be_aligned, pays
 from .architecture import MULTIPROCESSORS
 from .memory import are_aligned
 from .synchronisation import RESERVED
+from .widen_operands import MOST_COLUMNS
 
 Tiles = tuple[tuple[int, int, int], ...]
 
@@ -57,9 +60,10 @@ MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 FEW_QUERIES = 64
+ALIGNED = 128  # bits
 LEAST_KEYS = 16
 MOST_PADDING = 0.06
-ALIGNED = 8  # elements of 16 bits
+MOST_PADDING_OF_8_BITS = 1 / 8  # between two warpgroups and three there is more than with f16
 MANY = 8
 MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
@@ -69,10 +73,11 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     extents = static_extents(attention.root)
-    rows = [d for value in _operands(attention) for d in value.type.shape[-1:]]
-    aligned = all(d != DYNAMIC and d % ALIGNED == 0 for d in rows)
+    rows = [(v.type.shape[-1], min(v.type.element_type.width, 16)) for v in _operands(attention)]
+    aligned = all(d != DYNAMIC and d * width % ALIGNED == 0 for d, width in rows)
     few = loops.m and extents[loops.m[-1]] is not None and extents[loops.m[-1]] <= FEW_QUERIES
-    if not aligned or few:
+    eight_bits = attention.root.operands[1].type.element_type.width == 8
+    if not aligned or few or (eight_bits and _head_size(attention) > MOST_COLUMNS):
         return _choose(attention, TILES_BY_HEAD)
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
@@ -87,6 +92,8 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     if sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention)) > 1:  # both edges of a window cut tiles
         return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
+    if eight_bits:  # sums apart take the registers of a fourth warpgroup
+        return _choose_first(attention, [HOPPER_TILES_BY_HEAD], most_padding=MOST_PADDING_OF_8_BITS)
     tiles: list[Tiles]
     if _uses_functions(attention):
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD if _by_place(attention) else FUNCTION_HOPPER_TILES_BY_HEAD]
@@ -100,7 +107,10 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
 
 
 def _choose_first(
-    attention: Attention, candidates: Sequence[Tiles], most_dead: float = MOST_DEAD
+    attention: Attention,
+    candidates: Sequence[Tiles],
+    most_dead: float = MOST_DEAD,
+    most_padding: float = MOST_PADDING,
 ) -> tuple[list[int], list[int]]:
     """The first of the candidates of which not much would be padding of queries or, where four warpgroups would share a
     tile, masked, or leave multiprocessors without one; else small tiles."""
@@ -111,7 +121,7 @@ def _choose_first(
     known = [n for n in rows if n is not None]
     for tiles in candidates:
         tile, _ = _sizes_for(_head_size(attention), tiles)
-        padded = queries is not None and -queries % tile > MOST_PADDING * queries
+        padded = queries is not None and -queries % tile > most_padding * queries
         dead = tile >= 256 and bool(_by_place(attention)) and (queries is None or tile > most_dead * queries)
         few = tile >= 256 and len(known) == len(rows) and math.prod(known) < MULTIPROCESSORS * tile
         if not padded and not dead and not few:
