@@ -219,6 +219,7 @@ def nvidia(
         "outline-elements",  # after it: what loops over tiles have taken along is gone
         "canonicalize",
         "cse",
+        f"widen-operands{{native={int(copy_engine)}}}",
         f"assign-layouts{{left-columns={128 if copy_engine else 0}}}",
         "loop-invariant-code-motion",  # loads and conversions of what no iteration changes, such as Q
         "cse",

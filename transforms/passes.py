@@ -75,6 +75,7 @@ PASSES = (
     "nvidia/outline-kernels",
     "nvidia/outline-pads",
     "nvidia/outline-elements",
+    "nvidia/widen-operands",
     "nvidia/assign-layouts",
     "nvidia/stage-operands",
     "nvidia/split-scales",

@@ -55,6 +55,7 @@ class Slot:
 
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+_ML_DTYPES = {"bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 _INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
@@ -62,10 +63,10 @@ _INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 def _dtype(element: str) -> np.dtype:
     if element in _FLOATS:
         return np.dtype(_FLOATS[element])
-    if element in ("bf16", "f8E4M3FN"):
+    if element in _ML_DTYPES:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16 if element == "bf16" else ml_dtypes.float8_e4m3fn)
+        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[element]))
     if element == "i1":
         return np.dtype(np.bool_)
     if element == "index":

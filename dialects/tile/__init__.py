@@ -5,6 +5,7 @@ from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, StoreOp
 from .roles import (
     AnyOfWarpOp,
     AnyOp,
+    ArrangeOp,
     ArriveOp,
     CopyBulkOp,
     InitBarriersOp,
@@ -29,6 +30,7 @@ __all__ = [
     "LAYOUTS",
     "AnyOfWarpOp",
     "AnyOp",
+    "ArrangeOp",
     "ArriveOp",
     "CommitCopiesOp",
     "ConvertLayoutOp",

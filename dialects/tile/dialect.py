@@ -29,11 +29,13 @@ def arguments_from(position: int) -> Any:
 LAYOUTS = {
     "fragment": "m × n: registers, as the tensor cores accumulate; 16 rows a warp, a quad of threads holds a row",
     "operand_a": "m × k: registers, as the tensor cores take the left operand; 16-bit, or f32 as in a fragment",
+    "paired_a": "m × k of 8 bits: as operand_a, of 16 columns in the order 0 1 8 9 2 3 10 11 …: a thread has its own",
     "row": "m: registers, an element per row, the same in all threads of a quad",
     "row_part": "m: registers, parts of an element per row, which add up to it over the quad's threads",
     "column": "n: registers, the elements of the columns that a thread has in a fragment",
     "spread": "n × k or k × n, computed: elements are made where they are stored to shared memory, 16 bytes a thread",
     "shared": "shared memory, rows of 128 bytes with their 16-byte pieces permuted, free of bank conflicts",
+    "paired": "n × k or k × n of 8 bits: as shared, k side by side, of 16 in the order 0 1 8 9 2 3 10 11 4 5 12 13 …",
 }
 
 

@@ -9,6 +9,8 @@
     tile.wait_barrier %free[%n] {behind = 1 : i64}
     tile.copy_bulk(%map, %buffer, %ready, %n, %b, %i, %c0) {dims = [1, 2]}   # by one thread, all of a tile
 
+    tile.arrange %t, %buffer[%stage] {inner = 0 : i64}                       # warps between both: 8-bit operands
+
     tile.wait_barrier %ready[%n] {behind = 0 : i64}
     …
     tile.arrive %free[%n]                                                    # a warp is done with it
@@ -25,7 +27,7 @@ from typing import Any
 
 from ..mlir import ext, ir
 from ..verification import expect, verifier, verify_declared
-from .dialect import Tile, argument, arguments_from, dims_of, expect_arguments, expect_memory, expect_tile
+from .dialect import Tile, argument, arguments_from, dims_of, expect_arguments, expect_memory, expect_tile, layout_of
 from .staging import staged_tile
 
 MAP_TYPE = "!nvgpu.tensormap.descriptor"
@@ -159,6 +161,29 @@ class CopyBulkOp(Tile.Operation, name="copy_bulk"):
     ready = argument(2)
     use = argument(3)
     indices = arguments_from(4)
+
+
+def verify_arrange(op: ir.OpView) -> None:
+    expect_tile("the tile", op.tile.type)
+    expect_memory("the buffer", op.buffer.type)
+    expect(layout_of(op.tile.type) == "shared", f"expects a tile in shared memory, but found {op.tile.type}")
+    wanted = staged_tile(op.buffer.type)
+    expect(wanted == op.tile.type, f"expects the type of one stage, {wanted}, but found {op.tile.type}")
+    expect(op.tile.type.element_type.width == 8, f"expects elements of 8 bits, but found {op.tile.type}")
+    expect(op.inner.value in (0, 1), f"expects inner to be a dimension of the tile, but found {op.inner.value}")
+
+
+class ArrangeOp(Tile.Operation, name="arrange"):
+    """Puts a tile into a stage of a buffer in the layout "paired", the dimension `inner` side by side: transposed where
+    it was not. By the warps of the last warpgroup but its first, which then may arrive at a barrier of matmuls."""
+
+    tile: ext.Operand[Any]
+    buffer: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    inner: ir.IntegerAttr
+
+    assembly_format = "$tile `,` $buffer `[` $stage `]` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_arrange))
 
 
 class SettleOp(Tile.Operation, name="settle"):

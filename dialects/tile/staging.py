@@ -26,10 +26,10 @@ from .dialect import (
 )
 
 
-def staged_tile(kind: ir.MemRefType) -> ir.RankedTensorType:
+def staged_tile(kind: ir.MemRefType, layout: str = "shared") -> ir.RankedTensorType:
     """The type of one stage of a buffer."""
     with ir.Location.unknown(kind.context):
-        return ir.RankedTensorType.get(kind.shape[1:], kind.element_type, ir.StringAttr.get("shared"))
+        return ir.RankedTensorType.get(kind.shape[1:], kind.element_type, ir.StringAttr.get(layout))
 
 
 def verify_copy(op: ir.OpView) -> None:
@@ -109,8 +109,9 @@ class WaitMatmulsOp(Tile.Operation, name="wait_matmuls"):
 def verify_view(op: ir.OpView) -> None:
     expect_memory("the buffer", op.buffer.type)
     expect_tile("the result", op.result.type)
-    expect(layout_of(op.result.type) == "shared", f"expects a tile in shared memory, but found {op.result.type}")
-    wanted = staged_tile(op.buffer.type)
+    layout = layout_of(op.result.type)
+    expect(layout in ("shared", "paired"), f"expects a tile in shared memory, but found {op.result.type}")
+    wanted = staged_tile(op.buffer.type, layout or "shared")
     expect(wanted == op.result.type, f"expects the type of one stage, {wanted}, but found {op.result.type}")
 
 

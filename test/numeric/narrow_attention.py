@@ -15,7 +15,7 @@ class NarrowAttention:
 
     `batch`: leading dimensions. `groups`: queries per key head, as a dimension of Q after `batch` (GQA). `bias`: the
     dimensions of an added bias among "b" (batch), "g", "m" and "k"; the last two change places in memory where it is
-    `bias_transposed`. `transposed`: K is stored d × keys. `out`: the type of
+    `bias_transposed`. `transposed`: K is stored d × keys, `values_transposed`: V likewise. `out`: the type of
     the result. `stored`: the type of K and V in memory, cast to `element` before use. `key_scale`: K is multiplied by a
     factor for each key, `value_bias`: a row is added to V. `page`: K and V are in pages of so many keys, which a table
     for each entry of the batch lists.
@@ -38,6 +38,7 @@ class NarrowAttention:
     bias_transposed: bool = False
     mask: bool = False
     transposed: bool = False
+    values_transposed: bool = False
     dynamic: bool = False
     stored: str = ""
     key_scale: bool = False
@@ -216,7 +217,7 @@ class _Text:
 
     def function(self) -> str:
         g, rows = self.g, self.rows
-        q_dims, v_dims = [*rows, "d"], [*self.b, "k", "e"]
+        q_dims, v_dims = [*rows, "d"], [*self.b, *("ek" if g.values_transposed else "ke")]
         k_dims = [*self.b, "d", "k"] if g.transposed else [*self.b, "k", "d"]
         stored = g.stored or g.element
         arguments = [("q", q_dims, g.element), ("k", k_dims, stored), ("v", v_dims, stored)]

@@ -142,7 +142,36 @@ CASES = {
     "masked_rows": Attention(300, 100, 64, 64, causal=True, window=20),
 }
 
-TOLERANCE = {"f16": 5e-3, "bf16": 2e-2, "f32": 1e-5}
+# Matmuls of 8 bits: what tensor cores take as it is, and what becomes wider.
+CASES |= {
+    f"eight_bits_{name}": dataclasses.replace(case, element="f8E4M3FN", out="f16")
+    for name, case in {
+        "d128": Attention(256, 1000, 128, 128, scale=0.1),
+        "d64": Attention(500, 1000, 64, 64, batch=(70,), scale=0.125),
+        "odd": Attention(129, 75, 64, 64, scale=0.125),
+        "two_tiles": Attention(150, 200, 64, 64, scale=0.125),  # known padding: equal halves of words
+        "d32": Attention(300, 333, 32, 32),
+        "head_sizes_differ": Attention(200, 333, 48, 80),
+        "causal": Attention(300, 300, 128, 128, batch=(50,), causal=True, scale=0.1),
+        "causal_cross": Attention(300, 200, 64, 64, causal=True, scale=0.125),
+        "window": Attention(300, 300, 64, 64, causal=True, scale=0.125, window=70),
+        "gqa": Attention(150, 200, 64, 64, batch=(2, 2), groups=3, causal=True, scale=0.125),
+        "softcap": Attention(200, 300, 128, 128, softcap=20.0, scale=0.3),
+        "bias": Attention(200, 304, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
+        "mask": Attention(200, 304, 64, 64, mask=True, scale=0.125),
+        "dynamic": Attention(300, 277, 64, 64, dynamic=True, causal=True, scale=0.125),
+        "wide_logits": Attention(200, 600, 64, 64, batch=(70,), scale=2.0),
+        "values_transposed": Attention(150, 336, 64, 64, values_transposed=True, scale=0.125),
+        "values_transposed_causal": Attention(300, 304, 128, 128, values_transposed=True, causal=True, scale=0.1),
+        "keys_transposed": Attention(150, 208, 64, 64, transposed=True, scale=0.125),
+        "d36": Attention(77, 133, 36, 36),
+        "d256": Attention(130, 150, 256, 256, scale=0.06),
+        "one_query": Attention(1, 300, 64, 64, scale=0.125),
+    }.items()
+}
+CASES["five_bits_of_exponent"] = Attention(300, 333, 64, 64, element="f8E5M2", out="f16", scale=0.125)
+
+TOLERANCE = {"f16": 5e-3, "bf16": 2e-2, "f32": 1e-5, "f8E4M3FN": 8e-2, "f8E5M2": 1e-1}
 
 
 def have_gpu() -> bool:
@@ -194,6 +223,20 @@ def test_against_float64(name, arch, poisoned):
         absolute, relative = checking.errors(out, expected)
         assert relative < TOLERANCE[case.element], (absolute, relative)
         np.testing.assert_array_equal(np.asarray(out).view(np.uint8), np.asarray(kernel(*inputs)).view(np.uint8))
+
+
+@pytest.mark.skipif(ptx.find_tool("ptxas") is None, reason="no ptxas")
+@pytest.mark.parametrize("values_transposed", [False, True])
+@pytest.mark.parametrize("head_size", [32, 64, 128])
+def test_matmuls_of_8_bits(head_size, values_transposed):
+    """Of what each thread has throughout, some words are kept in memory that is its own; no matmul is serialised."""
+    case = Attention(4096, 4096, head_size, head_size, batch=(64,), element="f8E4M3FN", out="f16")
+    case = dataclasses.replace(case, values_transposed=values_transposed)
+    text = compile(case.text(), target="nvidia", arch="sm_90a").ir("ptx")
+    assert "e4m3.e4m3" in text and "f16.f16" not in text and "cp.async.bulk.tensor" in text
+    made = ptx.assemble(text, "sm_90a")
+    assert made is not None and made.spills <= 64, made
+    assert not [line for line in made.warnings if "C75" in line], made.log
 
 
 @needs_gpu

@@ -39,7 +39,8 @@ class AssignLayouts(Pass):
     takes its left operand from registers and its right one from shared memory; where that is computed (a cast or scale
     of keys or values), its elements are "spread" over the threads, and so is all that they are computed from. On Hopper
     a left operand can stay in shared memory, too: where it is wide, and half as wide ones where the registers are
-    wanted for tiles that are loaded and for functions of scores; or where other tiles leave it none.
+    wanted for tiles that are loaded and for functions of scores; or where other tiles leave it none; or has 8 bits. A
+    left operand of 8 bits that is computed is "paired_a", since a thread has pairs of columns, the right one "paired".
     """
 
     left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)
@@ -122,7 +123,7 @@ class _Assigner:
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
 
     def _operands(self, op: ir.Operation) -> None:
-        wanted = {0: self._left(op), 1: "shared"} if is_contraction(op) else {}
+        wanted = dict(enumerate(self._matmul(op))) if is_contraction(op) else {}
         if layout_of(op.results[0].type) == "spread":
             wanted = dict.fromkeys(range(len(op.operands)), "spread")
         for number, operand in enumerate(op.operands):
@@ -131,15 +132,17 @@ class _Assigner:
                     self._check_order(op, number)
                 self._operand(op, number, wanted.get(number))
 
-    def _left(self, matmul: ir.Operation) -> str:
-        """The layout of a matmul's left operand."""
+    def _matmul(self, matmul: ir.Operation) -> tuple[str, str]:
+        """The layouts of a matmul's operands."""
         operand = matmul.operands[0]
-        load = defining_op(operand)
-        if not self.left_columns or load is None or load.name != "tile.load" or operand.type.element_type.width != 16:
-            return "operand_a"
+        load, width = defining_op(operand), operand.type.element_type.width
+        if load is None or load.name != "tile.load":
+            return ("paired_a", "paired") if width == 8 else ("operand_a", "shared")
+        if not self.left_columns or width > 16:
+            return "operand_a", "shared"
         dense = dims_of(load.opview)[-1] == load.opview.memory.type.rank - 1
-        wide = operand.type.shape[1] > self.left_columns or not _fits(matmul)
-        return "shared" if dense and wide else "operand_a"
+        wide = operand.type.shape[1] > self.left_columns or not _fits(matmul) or width == 8
+        return "shared" if dense and wide else "operand_a", "shared"
 
     def _operand(self, op: ir.Operation, number: int, layout: str | None) -> None:
         operand = op.operands[number]
@@ -153,7 +156,7 @@ class _Assigner:
             return
         if load is not None and load.name == "tile.load":
             with ir.InsertionPoint(load), load.location:
-                direct = layout if layout == "spread" else "shared"
+                direct = layout if layout in ("spread", "paired") else "shared"
                 view, kind = load.opview, with_layout(operand.type, direct)
                 operand = LoadOp(view.memory, view.indices, load.attributes["dims"], result=kind).result
                 if layout != direct:

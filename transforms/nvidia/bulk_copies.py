@@ -15,7 +15,7 @@ from ...dialects.tiling import Index
 from ..linear import divisor, linear, minima
 from ..rewriting import ops_in
 from .memory import CHUNK, are_aligned, byte_width
-from .thread import line_bytes
+from .thread import EIGHT_BITS, line_bytes
 from .values import ALIGNED, has_dense_rows
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -24,7 +24,7 @@ LARGEST_BOX = 256
 
 def is_staged(op: ir.Operation) -> bool:
     """Whether `op` loads a tile to shared memory."""
-    return op.name == "tile.load" and layout_of(op.results[0].type) == "shared"
+    return op.name == "tile.load" and layout_of(op.results[0].type) in ("shared", "paired")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         and 2 <= rank <= 5
         and has_dense_rows(memory.type)
         and _has_aligned_rows(memory, kernel)
-        and (kind.element_type.width == 16 or is_read_by_threads(load))
+        and (kind.element_type.width == 16 or isinstance(kind.element_type, EIGHT_BITS) or is_read_by_threads(load))
         and width <= 4
         and divisor(view.indices[rank - 1]) * width % CHUNK == 0
         and kind.rank == 2

@@ -1,8 +1,11 @@
 """Emits matmuls: A in registers ("operand_a"), B in shared memory, the accumulator a fragment.
 
 Hopper's wgmma reads B by a descriptor of its place in shared memory. Everywhere else mma.sync takes B from registers,
-which ldmatrix fills. Layouts: PTX ISA, "Asynchronous warpgroup level matrix shared memory layout" and
-"Warp-level matrix instructions".
+which ldmatrix fills. Layouts: PTX ISA, "Asynchronous warpgroup level matrix shared memory layout" and "Warp-level
+matrix instructions".
+
+Hopper cuts products of 8 bits off, each by itself, 13 bits or so below the largest one or the sum so far. What a tile
+adds to a sum is therefore summed from zero, and added by the threads.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from ...dialects.mlir import ir
 from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, i64, mul, places, rem
 
 ELEMENTS = ("f16", "bf16", "f32")  # of operands
+EIGHT_BITS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}  # of wgmma's, too, and what PTX calls them
+STEP = 32  # bytes of k that an instruction takes
+SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row in shared memory
 BLOCKS_AT_ONCE = 4  # of eight columns, each a chain of products
 
 
@@ -22,12 +28,12 @@ def wgmma(
     k_dim: int,
     accumulator: Registers | None,
     n: int,
-    element: str,
+    elements: tuple[str, str],
     wait: bool,
     thread: Thread,
 ) -> list[ir.Value]:
     """accumulator + A·B of a warpgroup's 64 rows. `k_dim`: B's dimension that is summed over. A in shared memory has
-    its columns side by side.
+    its columns side by side; so has B of 8 bits the elements of `k_dim`. `elements`: the types of A and B.
 
     Without `wait` the registers must not be touched until `wait_matmuls`.
 
@@ -38,7 +44,8 @@ def wgmma(
     registers = [f"${i}" for i in range(count)]
     first_a = count * (1 if accumulator is None else 2)
     of_a = a.values if isinstance(a, Registers) else [_rows_descriptor(a, thread)]
-    steps = a.shape[1] // 16
+    steps = a.shape[1] * b.width // STEP
+    kind = f"m64n{n}k{STEP // b.width}.f32.{'.'.join(EIGHT_BITS.get(e, e) for e in elements)}"
     descriptor = f"${first_a + len(of_a)}"
     lines = ["{", ".reg .b64 d, e;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
     for step in range(steps):
@@ -49,11 +56,8 @@ def wgmma(
         else:
             lines.append(f"add.s64 e, ${first_a}, {_descriptor_step(a, step, True)};")
             operand = "e"
-        orders = f"{'' if isinstance(a, Registers) else '0, '}{0 if k_major else 1}"
-        lines.append(
-            f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} "
-            f"{{{', '.join(registers)}}}, {operand}, d, p, 1, 1, {orders};"
-        )
+        orders = f"{'' if isinstance(a, Registers) else ', 0'}, {0 if k_major else 1}" if b.width == 2 else ""
+        lines.append(f"wgmma.mma_async.sync.aligned.{kind} {{{', '.join(registers)}}}, {operand}, d, p, 1, 1{orders};")
     lines.append("wgmma.commit_group.sync.aligned;")
     if wait:
         lines.append("wgmma.wait_group.sync.aligned 0;")
@@ -73,7 +77,7 @@ def wait_matmuls(values: Sequence[ir.Value], pending: int) -> list[ir.Value]:
 
 
 def _descriptor(b: Shared, k_major: bool) -> ir.Value:
-    """The matrix descriptor of a tile with 128-byte swizzle: 8 rows of 128 bytes are a unit, the next is 1024 on.
+    """The matrix descriptor of a tile whose rows are swizzled: 8 of them are a unit, the next is 8 rows on.
 
     K-major: the leading offset is not used. Else it is the distance of the next 64 columns.
     """
@@ -82,20 +86,22 @@ def _descriptor(b: Shared, k_major: bool) -> ir.Value:
         "arith.shrui", i64(), create("arith.andi", i64(), address, constant(i64(), 0x3FFFF)), constant(i64(), 4)
     )
     leading = 1 if k_major else b.outer_size * 8
-    return create("arith.ori", i64(), place, constant(i64(), leading << 16 | 64 << 32 | 1 << 62))
+    form = leading << 16 | b.line // 2 << 32 | SWIZZLES[b.line] << 62
+    return create("arith.ori", i64(), place, constant(i64(), form - (form >> 63 << 64)))
 
 
 def _rows_descriptor(a: Shared, thread: Thread) -> ir.Value:
     """The descriptor of a warpgroup's 64 rows of a tile."""
-    mine = Shared(add(a.address, mul(div(thread.warp, 4), 64 * 128)), a.shape, a.inner)
+    mine = Shared(add(a.address, mul(div(thread.warp, 4), 64 * a.line)), a.shape, a.inner, a.width)
     return _descriptor(mine, k_major=True)
 
 
 def _descriptor_step(b: Shared, step: int, k_major: bool) -> int:
-    """How far 16 k are, in units of 16 bytes."""
+    """How far so many steps of k are, in units of 16 bytes."""
     if not k_major:
         return step * 16 * 8
-    return (step // 4) * b.outer_size * 8 + (step % 4) * 2
+    of_line = b.line // STEP
+    return ((step // of_line) * b.outer_size * b.line + (step % of_line) * STEP) // 16
 
 
 def mma_sync(
@@ -156,9 +162,11 @@ def mma_tf32(
                         effects=False,
                     )
         values += [x for block in product for x in block]
-    if accumulator is None:
-        return values
-    return [create("arith.addf", f32(), a, x) for a, x in zip(accumulator.values, values, strict=True)]
+    return values if accumulator is None else added(accumulator.values, values)
+
+
+def added(values: Sequence[ir.Value], others: Sequence[ir.Value]) -> list[ir.Value]:
+    return [create("arith.addf", f32(), a, b) for a, b in zip(values, others, strict=True)]
 
 
 def _split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -202,9 +210,9 @@ def ldmatrix_b(b: Shared, k_dim: int, step: int, pair: int, thread: Thread) -> l
 
 
 def ldmatrix_a(a: Shared, m_dim: int, step: int, thread: Thread) -> list[ir.Value]:
-    """A of a warp's 16 rows and 16 k."""
+    """A of a warp's 16 rows and 32 bytes of k."""
     matrix, row = div(thread.lane, 8), rem(thread.lane, 8)
-    m_half, k_half = mul(rem(matrix, 2), 8), add(mul(div(matrix, 2), 8), 16 * step)
+    m_half, k_half = mul(rem(matrix, 2), 8), add(mul(div(matrix, 2), a.per_piece), 2 * a.per_piece * step)
     first = add(mul(thread.warp, 16), m_half)
     if a.inner != m_dim:
         return ldmatrix(a.piece(add(first, row), k_half), transposed=False)
@@ -226,3 +234,24 @@ def pack(fragment: Registers, element: str) -> Registers:
         for i in range(0, len(fragment.values), 2)
     ]
     return Registers("operand_a", fragment.shape, values)
+
+
+def pack_pairs(fragment: Registers, element: str, some_are_equal: bool) -> Registers:
+    """A fragment as the left operand "paired_a", four elements a register. Of 16 columns a thread has a pair in the
+    first eight and one in the others; the operand wants four side by side, and takes these. What is too large becomes
+    the largest number.
+
+    `some_are_equal`: of columns that are known to be padding. Where two halves of words are, ptxas 12.8 takes another
+    register for one (13.0 does not): three more instructions keep it from putting halves together itself.
+    """
+    convert = f"cvt.rn.satfinite.{EIGHT_BITS[element]}x2.f32"
+    join = "mov.b32 $0, {a, b};"
+    if some_are_equal:
+        join = "{ .reg .b32 c, d; cvt.u32.u16 c, a; cvt.u32.u16 d, b; prmt.b32 $0, c, d, 0x5410; }"
+    text = f"{{ .reg .b16 a, b; {convert} a, $2, $1; {convert} b, $4, $3; {join} }}"
+    values = []
+    for first in range(0, len(fragment.values), 8):
+        for row in (0, 2):
+            four = [fragment.values[first + row + i] for i in (0, 1, 4, 5)]
+            values += asm(text, "=r,f,f,f,f", four, [i32()], effects=False)
+    return Registers("paired_a", fragment.shape, values)

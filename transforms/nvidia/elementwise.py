@@ -7,6 +7,7 @@ c·s − m is one instruction.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from ...dialects.build import constant_value
@@ -28,6 +29,8 @@ from .thread import (
     constant,
     create,
     f32,
+    i1,
+    i64,
     places,
     register_type,
     select,
@@ -50,6 +53,9 @@ NEUTRAL = {
 QUAD = (1, 2)  # by which bits of their numbers the threads of a quad differ
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
+
+LIMIT = "tile.limit"  # of a sum over rows: infinite where a part of it, of a thread's columns, is not below that
+OLT = 4  # arith's predicate "ordered and less than"
 
 Place = tuple[int | None, int | None]
 
@@ -273,15 +279,26 @@ class Elementwise:
             chains = [read(row, c) for c in range(min(4, columns))]
             for c in range(len(chains), columns):
                 chains[c % 4] = self._combine(combiner, chains[c % 4], read(row, c))
+            within = self._within_limit(combiner, chains)
             while len(chains) > 1:
                 chains = [self._combine(combiner, a, b) for a, b in zip(chains[::2], chains[1::2], strict=True)]
             total = chains[0]
+            if within is not None:
+                total = select(within, total, constant(f32(), float("inf")))
             for distance in QUAD if layout_of(result.type) == "row" else ():
                 total = self._combine(combiner, total, shuffled(total, "bfly", distance))
             if product:
                 total = create("arith.mulf", f32(), total, constant(f32(), product[1]))
             values.append(self._combine(combiner, init.values[row], total))
         return Registers(layout_of(result.type) or "", tuple(result.type.shape), values)
+
+    def _within_limit(self, combiner: ir.Operation, parts: Sequence[ir.Value]) -> ir.Value | None:
+        """Whether all parts of a sum are below its limit, if it has one."""
+        if LIMIT not in self.op.attributes or combiner.name != "arith.addf":
+            return None
+        largest = functools.reduce(lambda a, b: create("arith.maximumf", f32(), a, b), parts)
+        limit = constant(f32(), ir.FloatAttr(self.op.attributes[LIMIT]).value)
+        return create("arith.cmpf", i1(), largest, limit, predicate=ir.IntegerAttr.get(i64(), OLT))
 
     def _columns(self) -> int:
         """How many columns a thread has."""

@@ -12,7 +12,7 @@ from .axes import DYNAMIC, ops_of
 from .values import has_dense_rows
 
 ENCODE = "mgpuTensorMapEncodeWords"  # of runtime.nvidia_host
-ELEMENTS = ("f16", "bf16", "f32", "i1", "i8", "f8E4M3FN", "i16", "i32")
+ELEMENTS = ("f16", "bf16", "f32", "i1", "i8", "f8E4M3FN", "f8E5M2", "i16", "i32")
 MAP_WORDS = 16  # of 8 bytes, in a tensor map
 
 

@@ -14,8 +14,17 @@ from ..rewriting import Values, copy_op, defining_op, ops_in
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .copying import copy_needed
+from .elementwise import LIMIT
 from .first_maximum import shift, unmask
-from .running_maximum import Update, outermost, rescaling, rows_that, running_maxima
+from .running_maximum import (
+    Update,
+    first_update,
+    outermost,
+    probability_types,
+    rescaling,
+    rows_that,
+    running_maxima,
+)
 
 KEPT = ("arith.constant", "gpu.block_id")
 RETRY = "tile.retry"  # of a scf.if that computes a tile again
@@ -26,21 +35,24 @@ class _Range:
     """Of probabilities in a type, scaled down by 2^`shift`: between which sums of a row all is well.
 
     Below `most` each can be represented, and products with values can be summed in f32. What is rounded below the
-    normal numbers is off by at most half of the `least` number; of `count` keys together, that is less than 2⁻⁸ of the
-    sum where this is at least 2⁷ · `least` · `count`.
+    normal numbers is off by at most half of the least number; of n keys together, that is less than 2⁻⁸ of the sum (of
+    8 bits, which round others by up to 2⁻⁴ or 2⁻³ each: by up to 2⁻³) where this is at least n · `of_key`. `limit`: of
+    what a thread adds up, where `most` is more than numbers can be.
     """
 
     shift: int
-    least: float
+    of_key: float
     most: float
-
-    @property
-    def least_of_key(self) -> float:
-        return 2.0**7 * self.least
+    limit: float | None = None
 
 
 # By the type of a matmul's left operand. Exponentials of f32 below the normal numbers are 0.
-RANGES = {"f16": _Range(3, 2.0**-24, 65504.0), "bf16": _Range(0, 2.0**-125, 2.0**32)}
+RANGES = {
+    "f16": _Range(3, 2.0**-17, 65504.0),
+    "bf16": _Range(0, 2.0**-118, 2.0**32),
+    "f8E4M3FN": _Range(-5, 2.0**-7, 2.0**32, 448.0),
+    "f8E5M2": _Range(-7, 2.0**-14, 2.0**32, 57344.0),
+}
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,12 @@ class KeepMaximum(Pass):
     most their sum l: where that is below the limit, none has overflowed; where it is large enough, rounding the
     smallest ones has changed little. For loops whose first iteration stands before them (``overlap-matmuls``), and
     whose maximum nothing else reads.
+
+    Numbers of 8 bits have less room. There sums become infinite where what a thread adds up of a row of a tile, in some
+    parts, is not below the largest number::
+
+        %t = rowsum(%p) {tile.limit = 448.0}                      // of e4m3
+        %l1 = %l + %t
     """
 
     masked: bool = option("also in loops with a branch around a mask", True)
@@ -87,6 +105,7 @@ class _Plan:
     update: Update
     first: Update  # of the first iteration
     rescale: list[ir.Operation]
+    sum: int  # its number among what the loop carries
     total: ir.Value  # the sum, after the loop
     element: str
 
@@ -96,35 +115,21 @@ class _Plan:
         if update is None:
             return None
         body = for_body(loop)
-        first = _first_update(for_inits(loop)[number])
+        first = first_update(for_inits(loop)[number])
         rescale = rescaling(update)
         sums = [s for s in update.sums.values() if s in body.arguments]
-        elements = {
-            str(o.operands[0].type.element_type)
-            for o in ops_of(body)
-            if o.name == "linalg.generic" and str(o.operands[0].type).endswith('"operand_a">')
-        }
+        elements = probability_types(body)
         if first is None or rescale is None or len(sums) != 1 or len(elements) != 1:
             return None
         (element,) = elements
-        total = outermost(loop.results[list(body.arguments).index(sums[0]) - 1])
+        of_sum = list(body.arguments).index(sums[0]) - 1
+        total = outermost(loop.results[of_sum])
         unread = not list(outermost(loop.results[number]).uses)
-        return _Plan(loop, update, first, rescale, total, element) if unread and element in RANGES else None
-
-
-def _first_update(maximum: ir.Value) -> Update | None:
-    """What gives the maximum of the first iteration, which starts with −inf."""
-    op = defining_op(maximum)
-    olds = [v for v in op.operands if _is_constant_tile(v, float("-inf"))] if op is not None else []
-    return Update.of(op, olds[0]) if op is not None and olds else None
-
-
-def _is_constant_tile(value: ir.Value, number: float) -> bool:
-    op = defining_op(value)
-    if op is None or op.name != "arith.constant" or not isinstance(value.type, ir.RankedTensorType):
-        return False
-    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == number
+        if not unread or element not in RANGES:
+            return None
+        if RANGES[element].limit is not None and _tile_sum(loop, of_sum) is None:
+            return None
+        return _Plan(loop, update, first, rescale, of_sum, total, element)
 
 
 def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
@@ -136,7 +141,7 @@ def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
     range_ = RANGES[plan.element]
     keys = _keys(plan.loop, block)
     with ir.InsertionPoint(ops_of(block)[-1]):
-        least = arith.mulf(keys, build.constant(keys.type, range_.least_of_key))
+        least = arith.mulf(keys, build.constant(keys.type, range_.of_key))
         bad = AnyOp(_out_of_range(plan.total, store, least, range_.most), result=ir.IntegerType.get_signless(1)).result
         branch = ir.Operation.create("scf.if", [], [bad], {RETRY: ir.UnitAttr.get()}, regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
@@ -146,6 +151,10 @@ def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
             ir.Operation.create("scf.yield")
     _choose_first(plan, range_.shift * plan.update.unit)
     _keep(plan)
+    if range_.limit is not None:
+        tile_sum = _tile_sum(plan.loop, plan.sum)
+        assert tile_sum is not None, "a plan for numbers of 8 bits has it"
+        tile_sum.attributes[LIMIT] = ir.FloatAttr.get(ir.F32Type.get(), range_.limit)
     remark(kernel, "the first maximum is kept; a tile whose sums leave the range is computed again")
 
 
@@ -204,3 +213,11 @@ def _keep(plan: _Plan) -> None:
     for i, operand in update.sums.items():
         update.op.results[i].replace_all_uses_with(operand)
     update.op.erase()
+
+
+def _tile_sum(loop: ir.Operation, number: int) -> ir.Operation | None:
+    """The op that sums up the rows of a tile, which are added to what the loop carries."""
+    added = defining_op(ops_of(for_body(loop))[-1].operands[number])
+    makers = [defining_op(v) for v in added.operands] if added is not None else []
+    found = [o for o in makers if o is not None and o.name == "linalg.generic" and "reduction" in iterator_types(o)]
+    return found[0] if len(found) == 1 else None

@@ -226,6 +226,8 @@ def to_register(value: ir.Value, element: ir.Type) -> ir.Value:
         return create("arith.cmpi", i1(), value, zero, predicate=ir.IntegerAttr.get(i64(), 1))
     if isinstance(element, ir.Float8E4M3FNType):
         return _from_e4m3(value)
+    if isinstance(element, ir.Float8E5M2Type):
+        return _from_e5m2(value)
     target = register_type(element)
     return value if value.type == target else create("arith.extf", target, value)
 
@@ -240,6 +242,13 @@ def _from_e4m3(bits: ir.Value) -> ir.Value:
     value = create("arith.extf", f32(), create("arith.bitcast", ir.F16Type.get(), packed))
     nan = compare(EQ, magnitude, constant(half, 0x7F))
     return select(nan, constant(f32(), float("nan")), create("arith.mulf", f32(), value, constant(f32(), 256.0)))
+
+
+def _from_e5m2(bits: ir.Value) -> ir.Value:
+    """A float of 8 bits, e5m2, as f32: its bits are the upper ones of an f16."""
+    half = ir.IntegerType.get_signless(16)
+    word = create("arith.shli", half, create("arith.extui", half, bits), constant(half, 8))
+    return create("arith.extf", f32(), create("arith.bitcast", ir.F16Type.get(), word))
 
 
 def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:

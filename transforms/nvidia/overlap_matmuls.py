@@ -17,6 +17,7 @@ from .registers import consumer_registers, matmul_registers
 
 ASYNC = "tile.async"
 REGISTERS, OTHER_REGISTERS = 255, 60
+OTHER_REGISTERS_OF_8_BITS = 40  # since their left operands stay in shared memory
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class _Plan:
         matmuls = [o for o in ops if is_contraction(o)]
         if len(matmuls) != 2 or any(len(o.regions) and o.name not in ("linalg.generic", "scf.if") for o in ops):
             return None
-        if any(o.operands[0].type.element_type.width != 16 for o in matmuls):  # wgmma's; others are not asynchronous
+        if any(o.operands[0].type.element_type.width > 16 for o in matmuls):  # wgmma's; others are not asynchronous
             return None
         first, second = matmuls
         right = defining_op(second.operands[1])
@@ -121,7 +122,8 @@ class _Plan:
     @property
     def registers(self) -> int:
         """Of a thread: what the matmuls work on, and a guess of the rest."""
-        return matmul_registers([self.first, self.second]) + OTHER_REGISTERS
+        other = OTHER_REGISTERS_OF_8_BITS if self.first.operands[0].type.element_type.width == 8 else OTHER_REGISTERS
+        return matmul_registers([self.first, self.second]) + other
 
     @property
     def available(self) -> int:

@@ -17,20 +17,19 @@ from ..rewriting import defining_op
 from .axes import BATCH, COLUMN, Axis, ops_of
 from .elementwise import NEUTRAL
 
-COLUMN_MULTIPLE = 16  # the tensor cores' k for 16-bit operands
-
 
 @dataclass
 class Padding:
-    """Rows are padded to a multiple of `rows`. `index`: a size as a value of the kernel."""
+    """Rows are padded to a multiple of `rows`, columns of `columns`. `index`: a size as a value of the kernel."""
 
     rows: int
+    columns: int
     index: Callable[[ir.Value | int], ir.Value]
     # Tiles whose padding along an axis is known to be 0.
     zero_padded: set[tuple[ir.Value, int]] = field(default_factory=set)
 
     def padded(self, axis: Axis) -> int:
-        multiple = COLUMN_MULTIPLE if axis.role == COLUMN else self.rows
+        multiple = self.columns if axis.role == COLUMN else self.rows
         return -(-axis.extent // multiple) * multiple
 
     def has_padding(self, axis: Axis) -> bool:

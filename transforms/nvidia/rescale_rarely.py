@@ -8,10 +8,22 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import AnyOfWarpOp
 from ..passes import Pass, option, remark
-from ..rewriting import Values, copy_op, defining_op, ops_in
-from .axes import for_body, ops_of
+from ..rewriting import Values, copy_op, ops_in
+from .axes import for_body, for_inits
 from .bulk_copies import bulk_copies
-from .running_maximum import Update, outermost, rescaling, rows_that, running_maxima
+from .running_maximum import (
+    Update,
+    first_update,
+    is_lowest,
+    outermost,
+    probability_types,
+    rescaling,
+    rows_that,
+    running_maxima,
+)
+
+# By the type of probabilities: by how many powers of 2 the largest one of a tile is made larger, and may be exceeded.
+RANGES = {"f8E4M3FN": (5, 3), "f8E5M2": (7, 8)}
 
 
 @dataclass(frozen=True)
@@ -30,37 +42,55 @@ class RescaleRarely(Pass):
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m. Exponentials are at most 2⁸ then: f16 holds them, and they are
     as exact as smaller ones. (FlashAttention-4 has this.) For loops whose maximum nothing else reads, in kernels whose
     loads the copy engine does.
+
+    Where they are rounded to 8 bits, the maximum of each tile is first made smaller by some powers of 2, so that more
+    of the exponentials are normal numbers: between 2⁻⁶ and 448 (e4m3), or 2⁻¹⁴ and 57344 (e5m2).
     """
 
-    bits: int = option("by how many powers of 2 exponentials may exceed 1", 8)
+    bits: int = option("by how many powers of 2 exponentials of 16 bits may exceed 1", 8)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
             if bulk_copies(kernel):
                 for loop in ops_in(kernel, "scf.for"):
                     found = _update(loop)
-                    if found is not None:
-                        with loop.location:
-                            _stay(*found, self.bits)
-                            for rescale in rescaling(found[0]) or []:
-                                _only_if_changed(rescale, found[0])
-                        remark(loop, "what was summed is rescaled only where the maximum has grown by much")
+                    if found is None:
+                        continue
+                    update, number = found
+                    shift, bits = RANGES.get("".join(probability_types(for_body(loop))), (0, self.bits))
+                    init = for_inits(loop)[number]
+                    first = first_update(init)
+                    with loop.location:
+                        if shift and (first is not None or is_lowest(init)):
+                            for each in filter(None, (update, first)):
+                                _make_smaller(each, shift)
+                        _stay(update, for_body(loop).arguments[1 + number], bits)
+                        for rescale in rescaling(update) or []:
+                            _only_if_changed(rescale, update)
+                    remark(loop, "what was summed is rescaled only where the maximum has grown by much")
 
 
-def _update(loop: ir.Operation) -> tuple[Update, ir.Value] | None:
-    """What brings the maximum that a loop carries up to date, and the maximum before."""
+def _update(loop: ir.Operation) -> tuple[Update, int] | None:
+    """What brings the maximum that a loop carries up to date, and which of its results that is."""
     for update, number in running_maxima(loop):
         if rescaling(update) is not None:
-            is_read = list(outermost(loop.results[number]).uses)
-            return None if is_read else (update, for_body(loop).arguments[1 + number])
+            return None if list(outermost(loop.results[number]).uses) else (update, number)
     return None
+
+
+def _make_smaller(update: Update, powers: int) -> None:
+    """Divides what exponentials are divided by, the largest one of a tile, by powers of 2."""
+    larger, inputs = update.larger, len(update.op.operands) - len(update.op.results)
+    (number,) = [i for i, v in enumerate(larger.operands) if v.arg_number < inputs]
+    value = larger.operands[number]
+    with ir.InsertionPoint(larger), larger.location:
+        larger.operands[number] = arith.subf(value, build.constant(value.type, powers * update.unit))
 
 
 def _stay(update: Update, before: ir.Value, bits: int) -> None:
     """The new maximum is the old one unless that is exceeded by much."""
-    block = update.op.regions[0].blocks[0]
+    block, larger = update.op.regions[0].blocks[0], update.larger
     old = block.arguments[list(update.op.operands).index(before)]
-    larger = defining_op(ops_of(block)[-1].operands[update.maximum])
     (new,) = [v for v in larger.operands if v != old]
     with ir.InsertionPoint(larger):
         limit = arith.addf(old, build.constant(old.type, bits * update.unit))

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import with_layout
+from ..attention import is_contraction
 from ..rewriting import defining_op
 from .axes import for_body, ops_of
 from .mask_padding import MAXIMA, scaled
+from .registers import adds
 
 EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent
 
@@ -26,6 +28,11 @@ class Update:
     sums: dict[int, ir.Value]  # result → the operand that it multiplies
     factors: list[int]
     unit: float
+
+    @property
+    def larger(self) -> ir.Operation:
+        """The scalar op that makes the maximum."""
+        return defining_op(ops_of(self.op.regions[0].blocks[0])[-1].operands[self.maximum])
 
     @staticmethod
     def of(op: ir.Operation, old: ir.Value) -> Update | None:
@@ -80,6 +87,27 @@ def running_maxima(loop: ir.Operation) -> Iterator[tuple[Update, int]]:
             update = Update.of(op, argument)
             if update is not None and yielded[number] == op.results[update.maximum]:
                 yield update, number
+
+
+def first_update(maximum: ir.Value) -> Update | None:
+    """What gives the maximum of the first iteration, which starts with −inf."""
+    op = defining_op(maximum)
+    olds = [v for v in op.operands if is_lowest(v)] if op is not None else []
+    return Update.of(op, olds[0]) if op is not None and olds else None
+
+
+def is_lowest(value: ir.Value) -> bool:
+    """Whether a tile is −inf everywhere, which is known."""
+    op = defining_op(value)
+    if op is None or op.name != "arith.constant" or not isinstance(value.type, ir.RankedTensorType):
+        return False
+    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == float("-inf")
+
+
+def probability_types(body: ir.Block) -> set[str]:
+    """The element types of the left operands of matmuls in a loop's body that add to what it carries."""
+    return {str(op.operands[0].type.element_type) for op in ops_of(body) if is_contraction(op) and adds(op)}
 
 
 def rows_that(value: ir.Value, check: Callable[[ir.Value], ir.Value]) -> ir.Value:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import (
+    ArrangeOp,
     ArriveOp,
     CopyBulkOp,
     InitBarriersOp,
@@ -19,8 +20,10 @@ from ...dialects.tile import (
     WaitBarrierOp,
     WarpOp,
     layout_of,
+    with_layout,
 )
-from ..attention import is_contraction
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import contraction_loops, is_contraction
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import Values, copy_op, defining_op, ops_in
 from .architecture import HOPPER, architecture
@@ -28,7 +31,8 @@ from .axes import for_body, for_inits, ops_of
 from .bulk_copies import BulkCopy, bulk_copies, is_read_by_threads, is_staged
 from .memory import byte_width
 from .overlap_matmuls import ASYNC
-from .registers import PRODUCER_REGISTERS, consumer_registers
+from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
+from .synchronisation import ALL_WARPS, ARRANGERS
 from .tensor_maps import pass_tensor_maps
 from .thread import Shared
 
@@ -74,8 +78,20 @@ class SpecializeWarps(Pass):
     matmuls are under way. Where they are small, and biases or masks come from shared memory meanwhile, one of two
     warpgroups keeps it until the first one is done: in step, both would read at once, and then wait for scores.
     Buffers for right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others
-    one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one.
+    one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one, or
+    of 8 bits.
     Kernels with a load that the copy engine cannot do stay as they are.
+
+    Right operands that are "paired" go on from where they were copied to another buffer: by three more warps beside the
+    one that copies, which have loops of their own::
+
+        scf.for %j = … iter_args(%n = …) {
+          tile.wait_barrier %copied[%n]
+          tile.wait_barrier %free[%n] {behind = 1}
+          %v = tile.view %landing[%n mod 2]
+          tile.arrange %v, %buffer[%n mod 2] {inner = 0}
+          tile.arrive %ready[%n]
+          tile.arrive %left[%n]
     """
 
     stages: int = option("stages of buffers for right operands of matmuls (0: by the size of their tiles)", 0)
@@ -90,21 +106,59 @@ class SpecializeWarps(Pass):
 
 
 @dataclass
+class Stages:
+    """A buffer and its barriers, one of each kind for each stage."""
+
+    buffer: ir.Value
+    ready: ir.Value
+    free: ir.Value
+
+    @staticmethod
+    def make(count: int, kind: ir.RankedTensorType, writers: int, readers: int) -> Stages:
+        """`writers`, `readers`: how many arrivals say that a tile is there, and that it was read."""
+        buffer = _workgroup_memory([count, *kind.shape], kind.element_type)
+        barrier = ir.IntegerType.get_signless(64)
+        ready, free = _workgroup_memory([count], barrier), _workgroup_memory([count], barrier)
+        InitBarriersOp(ready, _i64(writers))
+        InitBarriersOp(free, _i64(readers))
+        return Stages(buffer, ready, free)
+
+
+@dataclass
 class Ring:
-    """A buffer of stages with its barriers, and the loads that use it."""
+    """What some loads of a tile go through: where copies of it land, and where it is read, which is the same but for
+    tiles that are "paired"."""
 
     copy: BulkCopy
     map: ir.Value
     loads: list[ir.Operation] = field(default_factory=list)
     stages: int = 1
-    buffer: ir.Value | None = None
-    ready: ir.Value | None = None
-    free: ir.Value | None = None
+    landing: Stages | None = None
+    reading: Stages | None = None
 
     @property
     def bytes(self) -> int:
         shape, inner = self.copy.kind.shape, self.copy.inner
-        return self.stages * Shared.bytes(shape[1 - inner], shape[inner], byte_width(self.copy.kind.element_type))
+        width = byte_width(self.copy.kind.element_type)
+        found = Shared.bytes(shape[1 - inner], shape[inner], width)
+        if self.is_paired:
+            found += Shared.bytes(shape[1 - self.summed], shape[self.summed], width)
+        return self.stages * found
+
+    @property
+    def is_paired(self) -> bool:
+        return layout_of(self.copy.kind) == "paired"
+
+    @property
+    def summed(self) -> int:
+        """The dimension of a right operand that its matmul sums over."""
+        matmul = next(iter(self.loads[0].results[0].uses)).owner.operation
+        loops = contraction_loops(matmul)
+        assert loops is not None, "a matmul is a contraction"
+        return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])
+
+    def stage(self, use: ir.Value) -> ir.Value:
+        return arith.remui(use, build.index(self.stages))
 
 
 class _Specializer:
@@ -116,7 +170,11 @@ class _Specializer:
         warpgroups = _rows(self.kernel) // 64
         maps = pass_tensor_maps(self.kernel, self.top, self.copies)
         rings = self._rings(maps)
+        arranges = any(ring.is_paired for ring in rings)
         body = [o for o in ops_of(self.block)[:-1] if o.name not in SHARED_BY_ROLES]
+        kept = ARRANGER_REGISTERS if arranges else PRODUCER_REGISTERS
+        for meeting in ops_in(self.kernel, "tile.meet") if arranges else []:
+            meeting.attributes[ALL_WARPS] = ir.UnitAttr.get()
         with ir.InsertionPoint(ops_of(self.block)[-1]):
             for ring in rings:
                 self._allocate(ring, warpgroups)
@@ -125,7 +183,7 @@ class _Specializer:
             computes = arith.cmpi(arith.CmpIPredicate.ult, warp, build.index(4 * warpgroups))
             roles = ir.Operation.create("scf.if", [], [computes], regions=2)
             with ir.InsertionPoint(roles.regions[0].blocks.append()):
-                SetRegistersOp(_i64(consumer_registers(warpgroups)))
+                SetRegistersOp(_i64(consumer_registers(warpgroups, kept)))
                 taking_turns = warpgroups if self.options.turns and warpgroups > 1 else 0
                 if taking_turns:
                     StartTurnsOp(_i64(warpgroups))
@@ -133,12 +191,16 @@ class _Specializer:
                 Consumer(rings, taking_turns, long).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
-                SetRegistersOp(_i64(PRODUCER_REGISTERS))
+                SetRegistersOp(_i64(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))
                 first = arith.cmpi(arith.CmpIPredicate.eq, warp, build.index(4 * warpgroups))
                 one = ir.Operation.create("scf.if", [], [first], regions=2)
                 with ir.InsertionPoint(one.regions[0].blocks.append()):
                     Producer(rings).start(body)
                     ir.Operation.create("scf.yield")
+                if arranges:
+                    with ir.InsertionPoint(one.regions[1].blocks.append()):
+                        Arranger(rings).start(body)
+                        ir.Operation.create("scf.yield")
                 ir.Operation.create("scf.yield")
         for op in reversed(body):
             op.erase()
@@ -151,7 +213,8 @@ class _Specializer:
             ring = rings.setdefault(copy, Ring(copy, maps[copy]))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or _right_operand(load):
-                ring.stages = self.options.stages or (3 if ring.bytes // ring.stages <= SMALL_TILE else 2)
+                small = ring.bytes // ring.stages <= SMALL_TILE or copy.kind.element_type.width == 8
+                ring.stages = self.options.stages or (3 if small else 2)
         deep = [r for r in rings.values() if r.stages > 1]
         while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
             # What goes to registers is read at once, and its place free for the next one when that is not waited for.
@@ -168,13 +231,9 @@ class _Specializer:
         return small and any(is_read_by_threads(load) for ring in rings for load in ring.loads)
 
     def _allocate(self, ring: Ring, warpgroups: int) -> None:
-        kind = ring.copy.kind
-        ring.buffer = _workgroup_memory([ring.stages, *kind.shape], kind.element_type)
-        barrier = ir.IntegerType.get_signless(64)
-        ring.ready = _workgroup_memory([ring.stages], barrier)
-        ring.free = _workgroup_memory([ring.stages], barrier)
-        InitBarriersOp(ring.ready, _i64(1))
-        InitBarriersOp(ring.free, _i64(4 * warpgroups))
+        kind, warps = ring.copy.kind, 4 * warpgroups
+        ring.landing = Stages.make(ring.stages, kind, 1, ARRANGERS if ring.is_paired else warps)
+        ring.reading = Stages.make(ring.stages, kind, ARRANGERS, warps) if ring.is_paired else ring.landing
 
 
 def _right_operand(load: ir.Operation) -> bool:
@@ -326,9 +385,9 @@ class Producer(Role):
         return [v for v in values if not isinstance(v.type, ir.ShapedType)]
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
-        WaitBarrierOp(ring.free, use, _i64(1))
+        WaitBarrierOp(ring.landing.free, use, _i64(1))
         offsets = [self.value(v) for v in op.opview.indices[: ring.copy.memory.type.rank]]
-        CopyBulkOp(ring.map, ring.buffer, ring.ready, use, offsets, op.attributes["dims"])
+        CopyBulkOp(ring.map, ring.landing.buffer, ring.landing.ready, use, offsets, op.attributes["dims"])
 
     def plain(self, op: ir.Operation) -> None:
         tiles = any(isinstance(v.type, ir.ShapedType) for v in (*op.results, *op.operands))
@@ -341,6 +400,25 @@ class Producer(Role):
         if value in self.left_out:
             raise PassError("loads depend on this, which the warp that copies does not compute", defining_op(value))
         return super().value(value)
+
+
+class Arranger(Producer):
+    """The warps between that one and those that compute, for tiles that are "paired"."""
+
+    def _waits_long(self, load: ir.Operation) -> bool:
+        return False
+
+    def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
+        if not ring.is_paired:
+            return
+        source, target = ring.landing, ring.reading
+        WaitBarrierOp(source.ready, use, _i64(0))
+        WaitBarrierOp(target.free, use, _i64(1))
+        stage = ring.stage(use)
+        tile = ViewOp(source.buffer, stage, result=with_layout(op.results[0].type, "shared")).result
+        ArrangeOp(tile, target.buffer, stage, _i64(ring.summed))
+        ArriveOp(target.ready, use)
+        ArriveOp(source.free, use)
 
 
 class Consumer(Role):
@@ -358,9 +436,8 @@ class Consumer(Role):
         return values
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
-        WaitBarrierOp(ring.ready, use, _i64(0))
-        stage = arith.remui(use, build.index(ring.stages))
-        self.values[op.results[0]] = ViewOp(ring.buffer, stage, result=op.results[0].type).result
+        WaitBarrierOp(ring.reading.ready, use, _i64(0))
+        self.values[op.results[0]] = ViewOp(ring.reading.buffer, ring.stage(use), result=op.results[0].type).result
         self.uses[op.results[0]] = (ring, use)
         self.releases.setdefault(_last_reader(op), []).append((ring, use))
 
@@ -378,7 +455,7 @@ class Consumer(Role):
             # computed meanwhile and used after it.
             matmul = defining_op(op.operands[0])
             ring, use = self.uses[matmul.operands[1]]
-            WaitBarrierOp(ring.ready, use, _i64(0))
+            WaitBarrierOp(ring.reading.ready, use, _i64(0))
         copy_op(op, self.values)
         if self.turns and op == self.turns[-1]:
             PassTurnOp(_i64(self.warpgroups))
@@ -388,7 +465,7 @@ class Consumer(Role):
         if waiting and op.name == "tile.convert_layout":
             SettleOp(self.values[op.results[0]])
         for ring, use in waiting:
-            ArriveOp(ring.free, use)
+            ArriveOp(ring.reading.free, use)
 
 
 def _last_reader(load: ir.Operation) -> ir.Operation:

@@ -32,6 +32,8 @@ BARRIER = 8  # bytes
 FLAG = 4
 RESERVED = 1024  # bytes of shared memory before a block's own
 MEETING = 15  # a named barrier
+ALL_WARPS = "tile.all_warps"  # of a meeting: also those of the last warpgroup that do not copy
+ARRANGERS = 3  # warps, beside the one that copies, that put 8-bit operands in order
 FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
 
 
@@ -126,9 +128,9 @@ def any_of_warp(conditions: Sequence[ir.Value]) -> ir.Value:
     return compare(EQ, word, constant(i32(), 1))
 
 
-def meet(thread: Thread) -> None:
-    """All but the producer's other warps."""
-    asm(f"bar.sync {MEETING}, {thread.threads - 96};", "", [])
+def meet(thread: Thread, all_warps: bool) -> None:
+    """All, or all but the producer's other warps."""
+    asm(f"bar.sync {MEETING}, {thread.threads - (0 if all_warps else 96)};", "", [])
 
 
 def copy_bulk(

@@ -40,7 +40,8 @@ def pointer(space: int) -> ir.Type:
     return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
 
 
-NARROW = (ir.F16Type, ir.BF16Type, ir.Float8E4M3FNType)
+EIGHT_BITS = (ir.Float8E4M3FNType, ir.Float8E5M2Type)
+NARROW = (ir.F16Type, ir.BF16Type, *EIGHT_BITS)
 
 
 def register_type(kind: ir.Type) -> ir.Type:
@@ -136,7 +137,8 @@ class Registers:
     """A tile in the registers of a thread, in one of the layouts of the module's docstring.
 
     `product`: the factors where the values are another tile times a positive constant: what reads the tile may take
-    them instead, and the products may turn out not to be needed. `loaded`: one word of what each load brought.
+    them instead, and the products may turn out not to be needed. `loaded`: one word of what each load brought. `start`:
+    what is to be added to a matmul's result, once that is there.
     """
 
     layout: str
@@ -144,6 +146,7 @@ class Registers:
     values: list[ir.Value]
     product: tuple[list[ir.Value], float] | None = None
     loaded: list[ir.Value] | None = None
+    start: list[ir.Value] | None = None
 
     @staticmethod
     def count(kind: ir.RankedTensorType) -> int:
@@ -151,7 +154,7 @@ class Registers:
         layout = layout_of(kind)
         if layout == "fragment":
             return kind.shape[1] // 2
-        if layout == "operand_a":
+        if layout in ("operand_a", "paired_a"):
             return kind.shape[1] * kind.element_type.width // 64
         if layout == "column":
             return kind.shape[0] // 4

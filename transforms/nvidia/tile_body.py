@@ -14,11 +14,13 @@ from ...dialects.tile import LoadOp, StoreOp
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import is_contraction
 from ..passes import PassError
-from ..rewriting import defining_op
+from ..rewriting import defining_op, ops_in
 from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, slice_offsets
 from .copying import copy_scalar_body
 from .padding import Padding
 from .reshapes import RESHAPES, source_dims
+
+COLUMNS = 16  # of 16 bits: the tensor cores' k
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,11 @@ class TileBody:
     memories: dict[ir.Value, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.padding = Padding(self.rows, self.index)
+        eight_bits = any(v.type.element_type.width == 8 for op in self._contractions() for v in list(op.operands)[:2])
+        self.padding = Padding(self.rows, 2 * COLUMNS if eight_bits else COLUMNS, self.index)
+
+    def _contractions(self) -> list[ir.Operation]:
+        return [op for op in ops_in(self.axes.forall) if is_contraction(op)]
 
     # Scalars.
 

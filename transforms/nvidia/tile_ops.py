@@ -14,6 +14,7 @@ from ..linear import divisor
 from ..passes import PassError
 from ..rewriting import defining_op, ops_in
 from . import contraction, spread
+from .arranging import arrange
 from .axes import DYNAMIC, for_body, ops_of
 from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
@@ -23,6 +24,8 @@ from .pieces import copy_piece
 from .scalars import emit_scalar
 from .storing import store_registers
 from .synchronisation import (
+    ALL_WARPS,
+    ARRANGERS,
     Barriers,
     Flags,
     any_of_warp,
@@ -201,6 +204,13 @@ class Emitter:
         copy_piece(source, target, places[:rank], places[rank:], left, view.aligned.value)
         return []
 
+    def _arrange(self, op: ir.Operation) -> list[Value]:
+        source = self.values[op.operands[0]]
+        assert isinstance(source, Shared), "what is arranged is shared memory"
+        target = self._stage(op.operands[1], self.scalar(op.operands[2]))
+        arrange(source, target, ARRANGERS, self.thread)
+        return []
+
     def _barriers(self, value: ir.Value) -> Barriers:
         found = self.values[value]
         assert isinstance(found, Barriers), "barriers are shared memory"
@@ -232,7 +242,7 @@ class Emitter:
         elif op.name == "tile.raise":
             self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
         elif op.name == "tile.meet":
-            meet(thread)
+            meet(thread, ALL_WARPS in op.attributes)
         elif op.name == "tile.settle":
             tile = self.registers(op.operands[0])
             settle(tile.loaded or tile.values)
@@ -304,11 +314,13 @@ class Emitter:
         if layout == "operand_a" and isinstance(source, Shared):
             # Rows are dimension 0 of the tile.
             values = []
-            for step in range(kind.shape[1] // 16):
+            for step in range(kind.shape[1] * source.width // contraction.STEP):
                 values += contraction.ldmatrix_a(source, 0, step, self.thread)
             return [Registers("operand_a", tuple(kind.shape), values)]
         if layout == "operand_a" and isinstance(source, Registers) and element in ("f16", "bf16"):
             return [contraction.pack(source, element)]
+        if layout == "paired_a" and isinstance(source, Registers):
+            return [contraction.pack_pairs(source, element, _has_known_padding(op))]
         raise PassError(f"no way from {op.operands[0].type} to {kind}", op)
 
     def _generic(self, op: ir.Operation) -> list[Value]:
@@ -335,15 +347,22 @@ class Emitter:
         fresh = zero is not None and zero.name == "arith.constant" and is_zero(zero)
         accumulator = None if fresh else self.registers(op.operands[2])
         kind = op.results[0].type
-        element = str(op.operands[0].type.element_type)
-        if element not in contraction.ELEMENTS or str(op.operands[1].type.element_type) != element:
+        element, other = (str(v.type.element_type) for v in list(op.operands)[:2])
+        eight_bits = self.hopper and {element, other} <= set(contraction.EIGHT_BITS) and b.inner == k_dim
+        if not eight_bits and (element not in contraction.ELEMENTS or other != element):
             known = ", ".join(contraction.ELEMENTS)
             raise PassError(f"the operands of matmuls on tensor cores must be of one type among {known}", op)
         n = kind.shape[1]
         if element == "f32":
             values = contraction.mma_tf32(self.registers(op.operands[0]), b, k_dim, accumulator, n, self.thread)
         elif self.hopper:
-            values = contraction.wgmma(a, b, k_dim, accumulator, n, element, ASYNC not in op.attributes, self.thread)
+            wait = ASYNC not in op.attributes
+            start = accumulator.values if eight_bits and accumulator is not None else None
+            inner = None if start else accumulator
+            values = contraction.wgmma(a, b, k_dim, inner, n, (element, other), wait, self.thread)
+            if start and wait:
+                values = contraction.added(start, values)
+            return Registers("fragment", tuple(kind.shape), values, start=None if wait else start)
         else:
             left = self.registers(op.operands[0])
             values = contraction.mma_sync(left, b, k_dim, accumulator, n, element, self.thread)
@@ -354,7 +373,16 @@ class Emitter:
         if not self.hopper:
             return [tile]
         values = contraction.wait_matmuls(tile.values, op.opview.pending.value)
-        return [Registers(tile.layout, tile.shape, values)]
+        return [Registers(tile.layout, tile.shape, contraction.added(tile.start, values) if tile.start else values)]
+
+
+def _has_known_padding(op: ir.Operation) -> bool:
+    """Whether anything in the kernel of `op` asks if an element's place is before or behind a known one."""
+    while op.name != "gpu.func":
+        op = op.parent.operation
+    bodies = (ops_of(generic.regions[0].blocks[0]) for generic in ops_in(op, "linalg.generic"))
+    compared = (o for body in bodies for o in body if o.name == "arith.cmpi")
+    return any(constant_value(v) is not None for o in compared for v in o.operands)
 
 
 def _goes_round(loop: ir.Operation) -> bool:
@@ -375,6 +403,7 @@ HANDLERS = {
     "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
     "tile.warp": lambda self, op: [self.thread.warp],
     "tile.copy_bulk": Emitter._copy_bulk,
+    "tile.arrange": Emitter._arrange,
     "tile.any_of_warp": lambda self, op: [any_of_warp(self.registers(op.operands[0]).values)],
     "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
     **dict.fromkeys(

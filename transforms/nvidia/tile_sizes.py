@@ -19,7 +19,9 @@ little of 192 would be padding; 128 where all larger ones hold much that is padd
 fewer than multiprocessors, or tiles of 192 while of 128 there are nearly enough, and under a window, both edges of
 which cut tiles. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; 64 are better under a mask
 by position, whose tiles end where those of queries do. All that where rows are aligned to 16 bytes, or will be
-(``align-rows``), and more than 64 queries are known or possible.
+(``align-rows``), and more than 64 queries are known or possible. Values of 8 bits, of which each tile is summed by
+itself, leave no registers for a fourth warpgroup from head dimension 33 on, and have other tiles beyond 128
+(``widen-operands``).
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
@@ -43,6 +45,7 @@ from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pa
 from .architecture import MULTIPROCESSORS
 from .memory import are_aligned
 from .synchronisation import RESERVED
+from .widen_operands import MOST_COLUMNS
 
 Tiles = tuple[tuple[int, int, int], ...]
 
@@ -58,9 +61,10 @@ MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 FEW_QUERIES = 64
+ALIGNED = 128  # bits
 LEAST_KEYS = 16
 MOST_PADDING = 0.06
-ALIGNED = 8  # elements of 16 bits
+MOST_PADDING_OF_8_BITS = 1 / 8  # between two warpgroups and three there is more than with f16
 MANY = 8
 FILLED = 0.9  # of the multiprocessors
 MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
@@ -74,7 +78,8 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     queries = extents[loops.m[-1]] if loops.m else None
     aligned = all(_comes_aligned(op, number, queries) for op, number in _operands(attention))
     few = queries is not None and queries <= FEW_QUERIES
-    if not aligned or few:
+    eight_bits = attention.root.operands[1].type.element_type.width == 8
+    if not aligned or few or (eight_bits and _head_size(attention) > MOST_COLUMNS):
         return _choose(attention, TILES_BY_HEAD)
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
@@ -89,6 +94,8 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     if sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention)) > 1:  # both edges of a window cut tiles
         return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
+    if eight_bits:  # sums apart take the registers of a fourth warpgroup
+        return _choose_first(attention, [HOPPER_TILES_BY_HEAD], most_padding=MOST_PADDING_OF_8_BITS)
     tiles: list[Tiles]
     if _uses_functions(attention):
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD if _by_place(attention) else FUNCTION_HOPPER_TILES_BY_HEAD]
@@ -102,7 +109,10 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
 
 
 def _choose_first(
-    attention: Attention, candidates: Sequence[Tiles], most_dead: float = MOST_DEAD
+    attention: Attention,
+    candidates: Sequence[Tiles],
+    most_dead: float = MOST_DEAD,
+    most_padding: float = MOST_PADDING,
 ) -> tuple[list[int], list[int]]:
     """The first of the candidates of which not much would be padding of queries or, where four warpgroups would share a
     tile, masked, or leave multiprocessors without one; else small tiles."""
@@ -113,7 +123,7 @@ def _choose_first(
     known = None if None in rows else math.prod(n for n in rows if n is not None)
     for tiles in candidates:
         tile, _ = _sizes_for(_head_size(attention), tiles)
-        padded = queries is not None and -queries % tile > MOST_PADDING * queries
+        padded = queries is not None and -queries % tile > most_padding * queries
         dead = tile >= 256 and bool(_by_place(attention)) and (queries is None or tile > most_dead * queries)
         few = known is not None and known < MULTIPROCESSORS * tile
         if tile < 256:  # a block of fewer rows each: else a split of the keys gives them all some work
@@ -201,7 +211,8 @@ def _comes_aligned(op: ir.Operation, number: int, queries: int | None) -> bool:
     last = value.type.shape[-1]
     along = dim_position(indexing_maps(op)[number].results[-1])
     tiled = last != 1 and along in (*loops.m[-1:], *loops.n[-1:], *loops.k[-1:])
-    aligned = last != DYNAMIC and last % ALIGNED == 0
+    width = min(value.type.element_type.width, 16)
+    aligned = last != DYNAMIC and last * width % ALIGNED == 0
     return tiled and (aligned or (operand_can_be_aligned(value) and operand_pays(value, queries)))
 
 

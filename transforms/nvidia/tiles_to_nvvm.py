@@ -60,7 +60,7 @@ class _Kernel:
         self.block = kernel.regions[0].blocks[0]
         self.name = ir.StringAttr(kernel.attributes["sym_name"]).value
         self.inner = self._inner_dims()
-        if all(o.operands[0].type.element_type.width == 16 for o in ops_in(kernel) if is_contraction(o)):
+        if all(o.operands[0].type.element_type.width <= 16 for o in ops_in(kernel) if is_contraction(o)):
             for op in ops_in(kernel, "math.tanh"):  # scores are no better than their operands
                 op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<afn>")
 
@@ -134,6 +134,8 @@ class _Kernel:
             found = dims.index(last) if last in dims else 1
             if inner.setdefault(view.staged, found) != found:
                 raise PassError("one buffer takes tiles of different orders in memory", op)
+        for op in ops_in(self.kernel, "tile.arrange"):
+            inner[op.operands[1]] = op.opview.inner.value
         for op in ops_in(self.kernel, "tile.store_shared"):
             inner[op.operands[1]] = inner_dim(op.operands[0])
         return inner
@@ -190,14 +192,15 @@ class _Kernel:
                 self.values[value] = of(add(address, offset), stages)
                 offset += stages * width
                 continue
-            if str(kind.element_type) not in contraction.ELEMENTS and not _is_read_by_threads(value):
-                known = ", ".join(contraction.ELEMENTS)
+            types = (*contraction.ELEMENTS, *contraction.EIGHT_BITS)
+            if str(kind.element_type) not in types and not _is_read_by_threads(value):
+                known = ", ".join(types)
                 raise PassError(
                     f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
                 )
             inner = self.inner.get(value, 1)
             self.values[value] = Shared(add(address, offset), tuple(shape), inner, width)
-            offset += stages * Shared.bytes(shape[1 - inner], shape[inner], width)
+            offset += -(-stages * Shared.bytes(shape[1 - inner], shape[inner], width) // ALIGNMENT) * ALIGNMENT
         return offset + ALIGNMENT
 
     def _update_launches(self, threads: int, shared: int) -> None:

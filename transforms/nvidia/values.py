@@ -52,7 +52,7 @@ def register_types(kind: ir.Type) -> list[ir.Type]:
     """The types of the scalars that a thread has of a value."""
     if not isinstance(kind, ir.RankedTensorType):
         return [register_type(kind)]
-    packed = layout_of(kind) == "operand_a" and kind.element_type.width == 16
+    packed = layout_of(kind) in ("operand_a", "paired_a") and kind.element_type.width <= 16
     element = i32() if packed else register_type(kind.element_type)
     return [element] * Registers.count(kind)
 

@@ -25,7 +25,7 @@ func.func @element(%m: memref<4x8xf16>, %i: index) {
 // -----
 
 func.func @layout(%t: tensor<4x8xf16>) {
-  // expected-error @below {{expects the layout of the result to be one of fragment, operand_a, row, row_part, column, spread, shared, but found "frgment"}}
+  // expected-error @below {{expects the layout of the result to be one of fragment, operand_a, paired_a, row, row_part, column, spread, shared, paired, but found "frgment"}}
   %r = tile.convert_layout %t : (tensor<4x8xf16>) -> (tensor<4x8xf16, "frgment">)
   return
 }
@@ -51,6 +51,14 @@ func.func @store_shared(%b: memref<2x128x64xf16>, %i: index, %t: tensor<64x64xf1
 func.func @store_layout(%b: memref<2x128x64xf16>, %i: index, %t: tensor<128x64xf16, "fragment">) {
   // expected-error @below {{expects a tile that is spread over the threads, but found tensor<128x64xf16, "fragment">}}
   tile.store_shared %t, %b [%i] : (tensor<128x64xf16, "fragment">, memref<2x128x64xf16>, index) -> ()
+  return
+}
+
+// -----
+
+func.func @arrange(%b: memref<2x128x64xf16>, %i: index, %t: tensor<128x64xf16, "shared">) {
+  // expected-error @below {{expects elements of 8 bits, but found tensor<128x64xf16, "shared">}}
+  tile.arrange %t, %b [%i] {inner = 0 : i64} : (tensor<128x64xf16, "shared">, memref<2x128x64xf16>, index) -> ()
   return
 }
 

@@ -37,6 +37,13 @@ func.func @roles(%map: !map, %ready: !barriers, %buffer: !buffer, %n: index) {
   return
 }
 
+// CHECK-LABEL: func.func @arrange
+func.func @arrange(%t: tensor<128x64xf8E4M3FN, "shared">, %b: memref<2x128x64xf8E4M3FN, #gpu.address_space<workgroup>>, %n: index) {
+  // CHECK: tile.arrange %{{.*}}, %{{.*}} [%{{.*}}] {inner = 0 : i64}
+  tile.arrange %t, %b [%n] {inner = 0 : i64} : (tensor<128x64xf8E4M3FN, "shared">, memref<2x128x64xf8E4M3FN, #gpu.address_space<workgroup>>, index) -> ()
+  return
+}
+
 // CHECK-LABEL: func.func @flags
 func.func @flags(%bad: tensor<128xi1, "row">, %flags: !flags, %n: index) -> (i1, i1) {
   // CHECK: tile.init_flags %[[F:.*]] :
