@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .graphs import FLOAT8
+
 if TYPE_CHECKING:
     from .graphs import Attention
 
@@ -130,14 +132,16 @@ class Writer:
         )
         probabilities = "%p#0"
         if element != acc:
-            self.cast("p_cast", "%p#0", scores)
+            self.cast("p_cast", "%p#0", scores, element, g.scale_p)
             probabilities = "%p_cast"
         self.filled("o_init", "%zero", out)
         loops = f"b{self.heads}men"
         self.contraction("o", loops, (probabilities, scores, element), ("%v", v, element), out)
-        if element != acc:
-            self.cast("o_cast", "%o", out)
-        results = [self.joined("%o" if element == acc else "%o_cast", out, element)]
+        result = "%o"
+        if g.output_element != acc or g.scale_o != 1.0:
+            self.cast("o_cast", "%o", out, g.output_element, g.scale_o, FLOAT8.get(g.output_element))
+            result = "%o_cast"
+        results = [self.joined(result, out, g.output_element)]
         if g.lse:
             self.generic(
                 "lse",
@@ -252,10 +256,26 @@ class Writer:
         ins = [(f"%{places}_q", "w", "i32"), (f"%{places}_{side}", "w", "i32")]
         self.generic(name, "mw", "w", ins, (f"%{name}_init", "m", "i32"), body)
 
-    def cast(self, name: str, value: str, dims: str) -> None:
-        self.empty(name, dims, self.g.element)
-        body = [f"%t = arith.truncf %in0 : {self.acc} to {self.g.element}", f"linalg.yield %t : {self.g.element}"]
-        self.generic(name, dims, "", [(value, dims, self.acc)], (f"%{name}_empty", dims, self.g.element), body)
+    def cast(
+        self, name: str, value: str, dims: str, element: str, scale: float = 1.0, most: float | None = None
+    ) -> None:
+        """Multiplied by `scale`, kept from −most to most, and rounded."""
+        acc, last, body = self.acc, "%in0", []
+        for step, operation, number in (
+            ("scaled", "mulf", None if scale == 1.0 else scale),
+            ("below", "minimumf", most),
+            ("inside", "maximumf", None if most is None else -most),
+        ):
+            if number is not None:
+                self.lines.append(f"%{name}_{step} = arith.constant {_literal(number)} : {acc}")
+                body.append(f"%{step} = arith.{operation} {last}, %{name}_{step} : {acc}")
+                last = f"%{step}"
+        if element != acc:
+            body.append(f"%rounded = arith.truncf {last} : {acc} to {element}")
+            last = "%rounded"
+        body.append(f"linalg.yield {last} : {element}")
+        self.empty(name, dims, element)
+        self.generic(name, dims, "", [(value, dims, acc)], (f"%{name}_empty", dims, element), body)
 
     def split(self, value: str, dims: str, element: str) -> str:
         """Heads [h·g] as [h, g]: no data moves."""
@@ -355,9 +375,9 @@ class Writer:
             ]
             last = "%sloped"
         if g.bias:
-            value = operand(*self.broadcast("%bias", g.bias, g.element))
-            if g.element != acc:
-                body.append(f"%wide_bias = arith.extf {value} : {g.element} to {acc}")
+            value = operand(*self.broadcast("%bias", g.bias, g.bias_element))
+            if g.bias_element != acc:
+                body.append(f"%wide_bias = arith.extf {value} : {g.bias_element} to {acc}")
                 value = "%wide_bias"
             body.append(f"%biased = arith.addf {last}, {value} : {acc}")
             last = "%biased"

@@ -8,6 +8,9 @@ The text has two contractions as ``linalg.generic``, whose indexing maps say whe
 which queries share a head of keys: nothing is transposed or repeated. A mask is computed from indices, from lengths,
 or loaded. Scores, statistics and sums are f32, or f64 for f64; probabilities are rounded to the inputs' type for the
 second contraction.
+
+With inputs of 8 bits (f8) probabilities are multiplied by `scale_p` before they are rounded, the output by `scale_o`; a
+bias is f32. An output of 8 bits is kept within the range of its type.
 """
 
 import dataclasses
@@ -16,8 +19,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-ELEMENTS = ("f16", "bf16", "f32", "f64")
-INITS = ("integers", "uniform", "trigonometric", "normal integers", "normal")
+FLOAT8 = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}  # and the largest number
+ELEMENTS = ("f16", "bf16", "f32", "f64", *FLOAT8)
+BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i1": 1, **dict.fromkeys(FLOAT8, 1)}
+INITS = ("integers", "uniform", "trigonometric", "normal integers", "normal", "quantized")
 PACKINGS = ("", "3hd", "h3d")
 MASK_BLOCK = 64  # made-up masks have dead blocks of this many queries and keys
 
@@ -44,7 +49,10 @@ class Attention:
     head_size: int = 64
     value_size: int = 0  # 0: as head_size
     element: str = "f32"
+    output: str = ""  # the output's element; "": that of the inputs
     scale: float | None = None  # None: 1/√head_size
+    scale_p: float = 1.0  # of probabilities, before they are rounded to 8 bits
+    scale_o: float = 1.0  # of the output
     window: tuple[int | None, int | None] = (None, None)
     bottom_right: bool = False
     bias: str = ""  # one more argument, that is added: which of b, h, q and k it has, the others are of size 1
@@ -69,6 +77,10 @@ class Attention:
             raise ValueError(f"heads must be a multiple of heads_kv, but {self.heads} is not one of {self.heads_kv}")
         if self.element not in ELEMENTS:
             raise ValueError(f"element must be one of {', '.join(ELEMENTS)}, but is {self.element}")
+        if self.output not in ("", *ELEMENTS) or (self.element == "f64") != (self.output_element == "f64"):
+            raise ValueError(f"the output of inputs of {self.element} cannot be {self.output}")
+        if self.element not in FLOAT8 and (self.scale_p, self.scale_o) != (1.0, 1.0):
+            raise ValueError(f"probabilities and outputs of inputs of {self.element} have no scale")
         for layout in (self.input_layout, self.output_layout):
             if sorted(layout) != sorted("bhsd"):
                 raise ValueError(f"a layout is the letters b, h, s and d in some order, but found {layout}")
@@ -118,6 +130,10 @@ class Attention:
         return self.scale if self.scale is not None else 1 / math.sqrt(self.head_size)
 
     @property
+    def output_element(self) -> str:
+        return self.output or self.element
+
+    @property
     def value_layout(self) -> str:
         swapped = str.maketrans("sd", "ds") if self.values_transposed else {}
         return self.input_layout.translate(swapped)
@@ -135,7 +151,7 @@ class Attention:
                 "v": (_ordered(self.value_layout, b, kv, self.keys, self.d_v), e),
             }
         sizes = {"b": b, "h": h, "q": self.queries, "k": self.keys}
-        for name, letters, kind in (("bias", self.bias, e), ("mask", self.mask, "i1")):
+        for name, letters, kind in (("bias", self.bias, self.bias_element), ("mask", self.mask, "i1")):
             if letters:
                 found[name] = tuple(sizes[c] if c in letters else 1 for c in "bhqk"), kind
         if self.lengths:
@@ -143,6 +159,10 @@ class Attention:
         if self.groups:
             found |= {name: ((len(self.groups) + 1,), "i32") for name in ("seqstart_q", "seqstart_k")}
         return found
+
+    @property
+    def bias_element(self) -> str:
+        return "f32" if self.element in FLOAT8 else self.element
 
     def text(self) -> str:
         """The graph, a module with one function ``@attention``."""
@@ -183,21 +203,26 @@ class Attention:
 
     def bytes(self) -> int:
         """What must be read and written at least once."""
-        size = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i1": 1}
-        total = sum(size[kind] * math.prod(shape) for shape, kind in self.arguments().values())
+        total = sum(BYTES[kind] * math.prod(shape) for shape, kind in self.arguments().values())
         if self.lengths:  # of keys and values only those that are there
             unread = self.batch * self.keys - sum(self.lengths)
-            total -= size[self.element] * unread * self.kv * (self.head_size + self.d_v)
+            total -= BYTES[self.element] * unread * self.kv * (self.head_size + self.d_v)
         out = self.batch * self.heads * self.queries
-        return total + size[self.element] * out * self.d_v + 4 * self.lse * out
+        return total + BYTES[self.output_element] * out * self.d_v + 4 * self.lse * out
 
     # Numbers.
     def inputs(self, init: str = "uniform", seed: int = 0, spans: dict[str, tuple[float, float]] | None = None) -> list:
         """The arguments, made up in one of the ways of INITS; lengths as they are.
 
-        Integers are from −3 to 3, numbers from 0 to 1, or cosines; normal ones have variance 1. `spans` gives Q, K, V
-        or the bias another range than 0 to 1. A mask is dead in some blocks and some elements.
+        Integers are from −3 to 3, numbers from 0 to 1, or cosines; normal ones have variance 1; quantized ones use all
+        of the range of 8 bits. `spans` gives Q, K, V or the bias another range than 0 to 1. A mask is dead in some
+        blocks and some elements.
         """
+        if init == "quantized":
+            if self.element not in FLOAT8:
+                raise ValueError(f"inputs of {self.element} are not quantized")
+            most = FLOAT8[self.element]
+            spans = dict.fromkeys(("q", "k", "v", "qkv"), (-most, most)) | (spans or {})
         rng, made = np.random.default_rng(seed), []
         for name, (shape, kind) in self.arguments().items():
             if kind == "i1":
@@ -205,18 +230,18 @@ class Attention:
             elif kind == "i32":
                 made.append(self._offsets(name))
             elif init == "integers":
-                made.append(rng.integers(-3, 4, shape, dtype=np.int8).astype(self.dtype))
+                made.append(rng.integers(-3, 4, shape, dtype=np.int8).astype(dtype_of(kind)))
             elif init.startswith("normal"):
                 x = rng.standard_normal(shape, dtype=np.float32)
-                made.append((np.rint(x) if init == "normal integers" else x).astype(self.dtype))
-            elif init == "uniform":
+                made.append((np.rint(x) if init == "normal integers" else x).astype(dtype_of(kind)))
+            elif init in ("uniform", "quantized"):
                 x = rng.random(shape, dtype=np.float32)
                 low, high = (spans or {}).get(name, (0.0, 1.0))
                 x = x if (low, high) == (0.0, 1.0) else x * np.float32(high - low) + np.float32(low)
-                made.append(x.astype(self.dtype, copy=False))
+                made.append(x.astype(dtype_of(kind), copy=False))
             else:
                 count = np.arange(math.prod(shape), dtype=np.float64)
-                made.append(np.cos(count).astype(self.dtype).reshape(shape))
+                made.append(np.cos(count).astype(dtype_of(kind)).reshape(shape))
         return made
 
     def _offsets(self, name: str) -> np.ndarray:
@@ -226,11 +251,7 @@ class Attention:
 
     @property
     def dtype(self) -> np.dtype:
-        if self.element == "bf16":
-            import ml_dtypes
-
-            return np.dtype(ml_dtypes.bfloat16)
-        return np.dtype({"f16": np.float16, "f32": np.float32, "f64": np.float64}[self.element])
+        return dtype_of(self.element)
 
     def reference(self, inputs: Sequence[np.ndarray], rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The output of the queries `rows`, by default of all, [batch, heads, rows, d_v], and its lse, in float64."""
@@ -260,6 +281,9 @@ class Attention:
                 out[b, h, start : start + 256] = p @ v / np.where(total == 0, 1, total)
                 with np.errstate(divide="ignore"):
                     lse[b, h, start : start + 256] = (m + np.log(total))[:, 0]
+        if self.element in FLOAT8:
+            most = FLOAT8.get(self.output_element, np.inf)
+            out = np.clip(out * (self.scale_p * self.scale_o), -most, most)
         return out, lse
 
     def places(self) -> np.ndarray:
@@ -301,6 +325,13 @@ class Attention:
 
     def canonical_output(self, output: np.ndarray) -> np.ndarray:
         return output.transpose([self.output_layout.index(c) for c in "bhsd"])
+
+
+def dtype_of(element: str) -> np.dtype:
+    """What numpy has for an element type."""
+    from .runtime.signature import Slot
+
+    return Slot(element, ()).dtype
 
 
 def _ordered(layout: str, b: int, h: int, s: int, d: int) -> tuple[int, ...]:

@@ -152,6 +152,7 @@ def cpu(
         "canonicalize",
         "cse",
         "loop-invariant-code-motion",
+        f"expand-float8{{{'tables=no' if 0 < vector_bytes < 64 else ''}}}",  # tells expand-math what is rounded
         "expand-math",  # after hoisting: a function of a row is computed once per row
         f"expand-bf16{{vector-bytes={vector_bytes}}}",
         "canonicalize",

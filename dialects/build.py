@@ -9,6 +9,7 @@ All of them insert at the current insertion point and take the current location:
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .float8 import float8
 from .mlir import arith, ir, linalg, tensor
 
 PARALLEL = "parallel"
@@ -30,12 +31,21 @@ def is_float(kind: ir.Type) -> bool:
 
 
 def is_narrow(kind: ir.Type) -> bool:
-    """True for the floats that are stored but not computed with: f16 and bf16."""
-    return isinstance(kind, ir.F16Type | ir.BF16Type)
+    """True for the floats that are stored but not computed with: f16, bf16, and those of 8 bits."""
+    return isinstance(kind, ir.F16Type | ir.BF16Type) or is_float8(kind)
+
+
+def is_float8(kind: ir.Type) -> bool:
+    return float8(kind) is not None
+
+
+def is_in_bf16(kind: ir.Type) -> bool:
+    """True if all numbers of this type are exactly numbers of bf16."""
+    return isinstance(kind, ir.BF16Type) or is_float8(kind)
 
 
 def compute_type(kind: ir.Type) -> ir.Type:
-    """The type to compute in: f32 for f16 and bf16, else the type itself."""
+    """The type to compute in: f32 for narrow floats, else the type itself."""
     return ir.F32Type.get() if is_narrow(kind) else kind
 
 
@@ -44,7 +54,7 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
     if value.type == kind:
         return value
     wider = ir.FloatType(kind).width > ir.FloatType(value.type).width
-    if not wider and ir.FloatType(kind).width == ir.FloatType(value.type).width:  # between f16 and bf16
+    if not wider and ir.FloatType(kind).width == ir.FloatType(value.type).width:  # as between f16 and bf16
         return arith.truncf(kind, arith.extf(ir.F32Type.get(), value))
     return arith.extf(kind, value) if wider else arith.truncf(kind, value)
 

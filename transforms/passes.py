@@ -60,6 +60,7 @@ PASSES = (
     "cpu/share-scratch",
     "cpu/stream-rows",
     "cpu/vectorize-linalg",
+    "cpu/expand-float8",
     "cpu/expand-math",
     "cpu/expand-bf16",
     "cpu/lower-pair-views",

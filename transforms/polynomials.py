@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..dialects import build
 from ..dialects.mlir import arith, ir, math
 
 # (eˢ − 1 − s)/s² with s = r or r·ln 2, interpolated at Chebyshev nodes of |r| ≤ ln2/2 and |r| ≤ 1/2.
@@ -53,19 +54,21 @@ _EXP2 = {
     ),
 }
 MOST_PRODUCTS = 64  # a constant power up to which is computed as products
+# On an op: the narrow type that its result is rounded to, and whatever else is done with it is to sum it up.
+ROUNDED = "rounded"
 # Arguments below which the result is 0.
 LEAST_EXP = {32: -86.6, 64: -707.7}
 LEAST_EXP2 = {32: -125.0, 64: -1021.0}
 
 
 class Numbers:
-    """Constants and operations of one type: f32 or f64, scalar or vector. f16 and bf16 are widened to f32."""
+    """Constants and operations of one type: f32 or f64, scalar or vector. narrow floats are widened to f32."""
 
     def __init__(self, kind: ir.Type):
         self.outer = kind
         shape = list(kind.shape) if isinstance(kind, ir.VectorType) else None
         element = kind.element_type if shape else kind
-        self.is_narrow = isinstance(element, ir.F16Type | ir.BF16Type)
+        self.is_narrow = build.is_narrow(element)
         self.element = ir.F32Type.get() if self.is_narrow else element
         self.width = self.element.width
         self.bits_element = ir.IntegerType.get_signless(self.width)

@@ -38,9 +38,9 @@ class RaiseAttention(Pass):
         %o   = linalg.generic ins(%p#0, %v : …) { Σ p·v }
 
     Every element is traced back to the scalar expression that computes it, so that the order of ops, named or generic
-    forms, layouts, reshapes, broadcasts and casts make no difference; see ``transforms/raising``. Uniform factors of
-    queries and keys become one of the scores, keys and values repeated for groups of queries are read as they are.
-    Ops marked ``__root__`` are not touched.
+    forms, layouts, reshapes, broadcasts and casts, but those to 8 bits, make no difference; see ``transforms/raising``.
+    Uniform factors of queries and keys become one of the scores, keys and values repeated for groups of queries are
+    read as they are. Ops marked ``__root__`` are not touched.
     What is almost attention is left alone, with a remark that says why.
     """
 

@@ -19,8 +19,9 @@ def on_gpu(array: np.ndarray) -> Any:
     """A tensor of torch with the array's elements and strides."""
     import torch
 
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
+    if array.dtype.type.__module__ != "numpy":  # ml_dtypes has torch's names
+        bits = array.view(f"i{array.itemsize}")
+        return torch.from_numpy(bits).cuda().view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array).cuda()
 
 

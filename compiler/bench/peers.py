@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graphs import Attention
+from ..graphs import FLOAT8, Attention
 from ..helper import REASON
 
 Contender = tuple[Callable[[], Any], Callable[[Any], list[np.ndarray]]]
@@ -35,7 +35,8 @@ def refusal(error: Exception) -> dict[str, str]:
 
 
 def refuse(peer: str, graph: Attention, **lacks: bool) -> None:
-    for what, there in {**lacks, "sequences_one_after_the_other": bool(graph.groups)}.items():
+    of_all = {"sequences_one_after_the_other": bool(graph.groups), "floats_of_8_bits": graph.element in FLOAT8}
+    for what, there in {**lacks, **of_all}.items():
         if there:
             raise Unsupported(f"{peer} has no {what.replace('_', ' ')}")
 

@@ -4,7 +4,8 @@
     reading:       eight vector sums over an array, split over the threads in blocks
 
 They are MLIR modules that take the same way to machine code as attention does. Narrow types
-have the roof of what the host has for them: dot products of pairs (AVX512-BF16), tiles (AMX), and else f32's.
+have the roof of what the host has for them, those of 8 bits that of bf16: dot products of pairs (AVX512-BF16), tiles
+(AMX), and else f32's.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from ...dialects.assembly import parse_module
 from ...dialects.reference.evaluator import find_function
 from ...transforms.host import host_features, tiles_allowed
 from .. import pass_manager, pipelines
-from ..graphs import Attention
+from ..graphs import FLOAT8, Attention
 from ..runtime import cpu
 from ..runtime.signature import Dimensions, Signature, Slot
 
@@ -48,6 +49,8 @@ def _vector_bytes() -> int:
 def kinds(element: str) -> list[str]:
     """The ways to multiply and add inputs of that type that this CPU has."""
     found = ["f64 FMA" if element == "f64" else "f32 FMA"]
+    if element in FLOAT8:  # which are multiplied as bf16
+        element = "bf16"
     if element == "bf16" and "avx512_bf16" in host_features():
         found.append("bf16 dot")
     if TILE_FEATURES.get(element) in host_features() and tiles_allowed():

@@ -25,6 +25,7 @@ from . import onnx_contrib
 from .constants import compute_constants, pattern
 from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
+from .onnx_float8 import lower_casts
 from .onnx_functions import has_function
 from .onnx_graph import prepared
 from .sequential import to_loops
@@ -40,6 +41,7 @@ ELEMENTS = frozenset(
     onnx.TensorProto.DataType.Value(name)
     for name in (
         *("UNDEFINED", "BOOL", "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"),
+        *("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"),
         *("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"),
     )
 )
@@ -86,6 +88,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
         inputs, outputs = list(ready.graph.input), list(ready.graph.output)
         weights = _hoisted(ready.graph)
         module = _imported(ready)
+        lower_casts(module)
         try:
             _to_torch(module, ready)
             break

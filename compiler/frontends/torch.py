@@ -13,7 +13,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch.export import ExportedProgram
@@ -21,12 +20,10 @@ from torch.export.graph_signature import OutputKind
 
 from ..api import Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.signature import Slot
+from ..runtime.signature import Slot, as_numpy
 from ..traced_kernel import TracedKernel
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
-
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def trace(
@@ -152,15 +149,13 @@ def as_array(value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
         return value
     value = value.detach().contiguous()
-    if value.dtype is torch.bfloat16:
-        return value.view(torch.uint16).numpy().view(_BFLOAT16)
-    return value.numpy()
+    return as_numpy(value)
 
 
 def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:
     """A tensor on the array's memory; what a kernel on a GPU gave is one."""
     if isinstance(array, torch.Tensor):
         return array
-    if array.dtype == _BFLOAT16:
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    if array.dtype.type.__module__ != "numpy":  # ml_dtypes has torch's names
+        return torch.from_numpy(array.view(f"u{array.itemsize}")).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)

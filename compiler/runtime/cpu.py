@@ -266,7 +266,7 @@ class _Result:
     @classmethod
     def of(cls, slot: Slot, position: int, offset: int) -> _Result:
         offset += WORD * position
-        typestr = "<V2" if slot.element == "bf16" else slot.dtype.str
+        typestr = slot.dtype.str if slot.dtype.type.__module__ == "numpy" else f"|V{slot.dtype.itemsize}"
         return cls(slot, slot.dtype, offset, offset // WORD, len(slot.shape or ()), typestr)
 
     def read(self, block: Any, base: int, owners: dict[int, Any]) -> Any:
@@ -286,4 +286,4 @@ class _Result:
         memory = _Memory(interface, 0 if owner is not None else allocated, owner)
         owners.setdefault(allocated, memory)
         array = np.asarray(memory)
-        return array.view(self.dtype) if self.slot.element == "bf16" else array
+        return array if array.dtype is self.dtype else array.view(self.dtype)

@@ -15,6 +15,8 @@ CPU, CUDA = 1, 2
 # (type code, bits) of element types.
 CODES = {"f16": (2, 16), "f32": (2, 32), "f64": (2, 64), "bf16": (4, 16), "i1": (6, 8)}
 CODES |= {f"i{bits}": (0, bits) for bits in (8, 16, 32, 64)}
+CODES |= {"f8E3M4": (7, 8), "f8E4M3": (8, 8), "f8E4M3B11FNUZ": (9, 8), "f8E4M3FN": (10, 8), "f8E4M3FNUZ": (11, 8)}
+CODES |= {"f8E5M2": (12, 8), "f8E5M2FNUZ": (13, 8)}
 ELEMENTS = {code: element for element, code in CODES.items()} | {(1, bits): f"ui{bits}" for bits in (8, 16, 32, 64)}
 
 

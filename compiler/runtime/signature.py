@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError
+from ...dialects.float8 import FORMATS
 from ...dialects.mlir import ir
 from ...transforms.formulas import evaluated, leaves
 from ..diagnostics import diagnostic, user_error
@@ -55,7 +56,6 @@ class Slot:
 
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-_ML_DTYPES = {"bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 _INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
@@ -63,10 +63,10 @@ _INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 def _dtype(element: str) -> np.dtype:
     if element in _FLOATS:
         return np.dtype(_FLOATS[element])
-    if element in _ML_DTYPES:
+    if element == "bf16" or element in FORMATS:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[element]))
+        return np.dtype(ml_dtypes.bfloat16 if element == "bf16" else getattr(ml_dtypes, FORMATS[element].numpy))
     if element == "i1":
         return np.dtype(np.bool_)
     if element == "index":
@@ -76,7 +76,8 @@ def _dtype(element: str) -> np.dtype:
         kind = np.dtype(_INTEGERS[int(width)])
         return np.dtype(f"u{kind.name}") if element.startswith("u") else kind
     raise TypeError(
-        f"element type {element} has no numpy type; use f16, bf16, f32, f64, i1, i8, i16, i32, i64 or index"
+        f"element type {element} has no numpy type; use f16, bf16, f32, f64, f8E4M3FN, f8E5M2, "
+        "i1, i8, i16, i32, i64 or index"
     )
 
 
@@ -290,6 +291,17 @@ def _checked(i: int, value: Any, slot: Slot) -> np.ndarray:
     return array
 
 
+def of_torch(dtype: Any) -> np.dtype | None:
+    """The type of ml_dtypes, of which numpy knows by it alone, that one of torch's is; None for others."""
+    name = str(dtype)
+    if not name.startswith(("torch.bfloat", "torch.float8")):
+        return None
+    import ml_dtypes
+
+    found = getattr(ml_dtypes, name.removeprefix("torch."), None)
+    return None if found is None else np.dtype(found)
+
+
 def as_numpy(value: Any) -> np.ndarray:
     """A numpy array on the memory of `value`: an array, a tensor of any library with DLPack, a scalar."""
     if isinstance(value, np.ndarray):
@@ -297,11 +309,11 @@ def as_numpy(value: Any) -> np.ndarray:
     kind = type(value).__name__
     if hasattr(value, "detach"):  # torch's tensors that need gradients export nothing
         value = value.detach()
-    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-        import ml_dtypes
+    dtype = of_torch(getattr(value, "dtype", None))
+    if dtype is not None:
         import torch  # it made the value
 
-        return value.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+        return value.view(getattr(torch, f"uint{8 * dtype.itemsize}")).numpy().view(dtype)
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import ml_dtypes
 import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
@@ -11,7 +10,6 @@ from ..runtime.signature import Signature, Slot
 
 # Sizes of dynamic dimensions: odd, so that tiles do not divide them, and different, so that mix-ups show.
 SIZES = (67, 45, 83, 29, 51, 37, 75, 21)
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed: int) -> list[np.ndarray]:
@@ -57,6 +55,11 @@ def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Genera
     return made.astype(kind.dtype, copy=False)
 
 
+def _is_numpys(dtype: np.dtype) -> bool:
+    """False for what numpy knows by ml_dtypes alone: bf16, floats of 8 bits."""
+    return dtype.type.__module__ == "numpy"
+
+
 def describe(signature: Signature, arrays: Sequence[np.ndarray], seed: int | None) -> str:
     """One line on what is run on what."""
     shapes = ", ".join(
@@ -66,7 +69,7 @@ def describe(signature: Signature, arrays: Sequence[np.ndarray], seed: int | Non
 
 
 def read(files: Sequence[str], signature: Signature) -> list[np.ndarray]:
-    """The arrays of .npy files, one per argument; bf16 from its bits in uint16 (or in numpy's ``V2``)."""
+    """The arrays of .npy files, one per argument; bf16 and floats of 8 bits from their bits in uint16 and uint8."""
     if len(files) != len(signature.arguments):
         raise user_error(
             f"'{signature.name}' takes {len(signature.arguments)} arguments, but --inputs has {len(files)}"
@@ -78,12 +81,16 @@ def read(files: Sequence[str], signature: Signature) -> list[np.ndarray]:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise DiagnosedError([Diagnostic("error", file, 0, 0, f"cannot be read: {reason}")]) from None
-        except (ValueError, EOFError):
-            raise DiagnosedError([Diagnostic("error", file, 0, 0, "is no array in numpy's .npy format")]) from None
+        except (ValueError, EOFError) as error:
+            # What numpy writes of ml_dtypes' float8_e5m2 it cannot read.
+            way_out = "; save the bits of floats of 8 bits, array.view('uint8')" if "'<f1'" in str(error) else ""
+            problem = f"is no array in numpy's .npy format{way_out}"
+            raise DiagnosedError([Diagnostic("error", file, 0, 0, problem)]) from None
         if not isinstance(array, np.ndarray):
             raise DiagnosedError([Diagnostic("error", file, 0, 0, "holds several arrays; expects a .npy file of one")])
-        if kind.dtype == BFLOAT16 and (array.dtype == np.uint16 or array.dtype.str.lstrip("|<") == "V2"):
-            array = array.view(BFLOAT16)
+        size = kind.dtype.itemsize
+        if not _is_numpys(kind.dtype) and array.dtype.str.lstrip("|<") in (f"u{size}", f"V{size}"):
+            array = array.view(kind.dtype)
         arrays.append(array)
     return arrays
 
@@ -95,11 +102,11 @@ def check_outputs(files: Sequence[str], signature: Signature) -> None:
 
 
 def write(files: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
-    """Writes results to .npy files, in order; bf16 as its bits in uint16."""
+    """Writes results to .npy files, in order; bf16 and floats of 8 bits as their bits in uint16 and uint8."""
     for file, array in zip(files, arrays, strict=True):
         try:
             with open(file, "wb") as stream:
-                np.save(stream, array.view(np.uint16) if array.dtype == BFLOAT16 else array)
+                np.save(stream, array if _is_numpys(array.dtype) else array.view(f"u{array.itemsize}"))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise DiagnosedError([Diagnostic("error", file, 0, 0, f"cannot be written: {reason}")]) from None

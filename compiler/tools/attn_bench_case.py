@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..diagnostics import user_error
-from ..graphs import Attention
+from ..graphs import FLOAT8, Attention
 
 PRECISIONS = {
     "fp16": "f16",
@@ -19,7 +19,11 @@ PRECISIONS = {
     "f32": "f32",
     "f64": "f64",
 }
-NARROW = ("fp8", "bf8")
+# Inputs of 8 bits, and what may be the output instead.
+PRECISIONS |= {"fp8": "f8E4M3FN", "bf8": "f8E5M2"}
+OUTPUTS = {"": "", "fp16": "f16", "bf16": "bf16", "fp32": "f32"}
+NARROW = {narrow + output for narrow in ("fp8", "bf8") for output in OUTPUTS}
+RANGES = {"q": 16.0, "k": 16.0, "v": 16.0, "p": 1.0, "o": 16.0}  # of static quantization, by default
 # Newer versions of the executable have names in place of numbers.
 INITIAL = {
     "0": "integers",
@@ -30,6 +34,9 @@ INITIAL = {
     "tf": "trigonometric",
     "ni": "normal integers",
     "nf": "normal",
+    "3": "quantized",
+    "ufq": "quantized",
+    "uf:q": "quantized",
 }
 BIASES = {"0": "", "n": "", "1": "bhqk", "e": "qk", "e:1": "hqk", "e:2": "bhqk", "a": "", "a:1": "", "2": ""}
 ALIBI = ("a", "a:1", "2")
@@ -107,12 +114,33 @@ def window(text: str) -> tuple[tuple[int | None, int | None], bool]:
     return (None if left < 0 else -left, None if right < 0 else right), kind in ("b", "xb")
 
 
-def element(text: str, target: str) -> str:
-    if text in NARROW:
-        raise user_error(f"argument -prec: {text} is not supported on {target}; use fp16, bf16, fp32 or fp64")
-    if text not in PRECISIONS:
+def elements(text: str) -> tuple[str, str]:
+    """The type of the inputs, and that of the output, empty if it is the same."""
+    if text not in PRECISIONS and text not in NARROW:
         raise user_error(f"argument -prec: expects fp16, bf16, fp32, fp64, fp8 or bf8, but found '{text}'")
-    return PRECISIONS[text]
+    return (PRECISIONS[text[:3]], OUTPUTS[text[3:]]) if text in NARROW else (PRECISIONS[text], "")
+
+
+def scales(found: argparse.Namespace, element: str, output: str) -> dict[str, Any]:
+    """The factors of scores, probabilities and output.
+
+    With static quantization the ranges of numbers are those of their types: an input, or the output, of 8 bits is
+    its type's largest number where the number that it stands for is the range.
+    """
+    given = {name: getattr(found, f"range_{name}") for name in RANGES}
+    is_quantized = found.squant == "1" or (found.squant == "auto" and element in FLOAT8)
+    if is_quantized and element not in FLOAT8:
+        raise user_error(f"argument -squant: static quantization is of fp8 and bf8, not of {found.prec}")
+    for name, value in given.items():
+        if value is not None and not is_quantized:
+            raise user_error(f"argument -range_{name}: ranges are of static quantization, -squant=1 with fp8 or bf8")
+    if not is_quantized:
+        return {"scale": found.scale or None}
+    most = FLOAT8[element]
+    unit = {name: (default if (value := given[name]) is None else value) / most for name, default in RANGES.items()}
+    scale = (found.scale or 1 / math.sqrt(found.d)) * unit["q"] * unit["k"]
+    scale_o = unit["p"] * unit["v"] * (1.0 if output else 1 / unit["o"])
+    return {"scale": scale, "scale_p": 1 / unit["p"], "scale_o": scale_o}
 
 
 # The graph.
@@ -127,6 +155,9 @@ def case_of(found: argparse.Namespace) -> Attention:
         raise user_error("argument --packed: packed inputs have the layout b s h d; leave -iperm=1 out")
     if found.bias in ("1", "e", "e:1", "e:2") and found.mode == "1":
         raise user_error("argument -bias: group mode has no bias for each score; use -bias=a, or -mode=0")
+    element, output = elements(found.prec)
+    if INITIAL[found.init] == "quantized" and element not in FLOAT8:
+        raise user_error(f"argument -init: {found.init} fills the range of fp8 or bf8, not that of {found.prec}")
     try:
         return Attention(
             **sizes,
@@ -134,8 +165,9 @@ def case_of(found: argparse.Namespace) -> Attention:
             heads_kv=found.h_k,
             head_size=found.d,
             value_size=found.d_v,
-            element=element(found.prec, found.target),
-            scale=found.scale or None,
+            element=element,
+            output=output,
+            **scales(found, element, output),
             window=live,
             bottom_right=bottom_right,
             bias=BIASES[found.bias],

@@ -16,6 +16,7 @@ from ..options import options_of_text
 from .attn_bench_case import (
     BIASES,
     INITIAL,
+    RANGES,
     case_of,
     choice,
     finite,
@@ -42,7 +43,12 @@ masks: a query i and a key j count from 0.
   g:y,x      generic coordinates: i − y < j < i + x
 
 bias: 0 or n: none; 1 or e:2: a number for each score, of b h s s_k; e:1: of 1 h s s_k; e: of 1 1 s s_k; a or 2: ALiBi.
-init: 0 or ui: random integers; 1 or uf: random numbers; 2 or tf: cosines; ni, nf: normally distributed.
+init: 0 or ui: random integers; 1 or uf: random numbers; 2 or tf: cosines; ni, nf: normally distributed; 3, ufq:
+numbers of all of the range of fp8 or bf8.
+
+static quantization: numbers of fp8 and bf8 (f8E4M3FN, f8E5M2) stand for others, the largest one for range_q, and so on:
+scores are scaled by range_q/max·range_k/max, probabilities by max/range_p before they are rounded, the output by the
+rest. fp8fp16, fp8bf16, fp8fp32: the output is of that type, and stands for itself.
 
 FLOPs count both matmuls, and where a mask stands live scores alone.
 
@@ -64,7 +70,6 @@ SWEPT = (
     *("softcap", "packed", "lengths"),
 )
 DEFAULT_SWEEP = ("s=512,1024,2048,4096", "d=64,128")
-RANGES = ("range_q", "range_k", "range_v", "range_p", "range_o")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +139,7 @@ def _parser() -> _Parser:
     add("iperm", "1", flag, "layout of the inputs, 1: b h s d, 0: b s h d (default: 1)")
     add("operm", "1", flag, "layout of the output (default: 1)")
     add("bias", "0", choice(*BIASES), "see below (default: 0)")
-    add("prec", "fp16", str, "fp16, bf16, fp32 or fp64 (default: fp16)")
+    add("prec", "fp16", str, "fp16, bf16, fp32, fp64, fp8 or bf8 (default: fp16); fp8fp16, …: with such an output")
     add("mask", "0", str, "see below (default: 0)")
     add("vlayout", "r", choice("r", "c"), "values by rows, s d, or columns, d s (default: r)")
     add("lse", "0", flag, "1: store the log-sum-exp of each row of scores (default: 0)")
@@ -144,9 +149,9 @@ def _parser() -> _Parser:
     add("warmup", None, natural, "calls before each round (default: one if they are short)")
     add("repeat", None, positive, "calls in each round (default: as many as take --seconds)")
     add("timer", "cpu", choice("cpu", "gpu"), "the clock: the CPU's; gpu is of --target nvidia (default: cpu)")
-    add("squant", "auto", choice("0", "1", "auto"), "static quantization, of fp8 only: 0 or auto (default: auto)")
-    for name in RANGES:
-        case.add_argument(f"-{name}", f"--{name}", dest=name, help=argparse.SUPPRESS)
+    add("squant", "auto", choice("0", "1", "auto"), "static quantization; auto: with fp8 and bf8 (default: auto)")
+    for name, default in RANGES.items():
+        add(f"range_{name}", None, positive_number, f"the largest {name.upper()}, quantized (default: {default:g})")
     more = parser.add_argument_group("more")
     option = more.add_argument
     option("-?", "--help", action="help", help="show this help")
@@ -193,11 +198,6 @@ def parse_options(arguments: Sequence[str]) -> Options:
             parser.error(f"argument --compare: knows no '{name}' for the target {found.target}; the peers are: {peers}")
     if found.timer == "gpu" and found.target == "cpu":
         parser.error("argument -timer: the clock of a GPU times what runs on one, with --target nvidia; use cpu")
-    if found.squant == "1":
-        parser.error(f"argument -squant: static quantization is of fp8, which is not supported on {found.target}")
-    ranges = [name for name in RANGES if getattr(found, name) is not None]
-    if ranges:
-        parser.error(f"argument -{ranges[0]}: ranges are of fp8, which is not supported on {found.target}")
     if found.plot is not None and found.plot.suffix not in (".png", ".svg", ".pdf"):
         parser.error(f"argument --plot: expects a file named .png, .svg or .pdf, but found '{found.plot}'")
     for file in (found.plot, found.json if found.json != "-" else None):

@@ -18,10 +18,11 @@ integers from 0 to 9, i1 true with probability 3/4; the same for the same --seed
 Dynamic dimensions that the graph makes equal get one size; by default 67, 45, 83, 29, 51, … in order of the arguments.
 
 tolerance: the largest error over the largest magnitude of a result: 1e-5 for f32, 1e-12 for f64, 5e-3 for f16, 3e-2 for
-bf16, or more where a plain evaluation in these types does not keep it either (softmax of large logits, say).
+bf16, 2e-1 for f8E4M3FN, 4e-1 for f8E5M2, or more where a plain evaluation in these types does not keep it either
+(softmax of large logits, say).
 
-arrays: .npy files in the order of the arguments and results. numpy has no bf16: such arrays are stored as uint16, the
-bits of the elements (ml_dtypes: array.view("uint16")).
+arrays: .npy files in the order of the arguments and results. numpy has no bf16 and no floats of 8 bits: such arrays are
+stored as uint16 and uint8, the bits of the elements (ml_dtypes: array.view("uint16")).
 
 examples:
   attn-run examples/attention.mlir

@@ -38,7 +38,7 @@ def verify_batch_matmul(op: ir.OpView) -> None:
         a.element_type == b.element_type,
         f"expects lhs and rhs to share one element type, but found {a.element_type} and {b.element_type}",
     )
-    narrow = isinstance(a.element_type, ir.F16Type | ir.BF16Type)
+    narrow = build.is_narrow(a.element_type)
     expect(
         c.element_type == a.element_type or (narrow and isinstance(c.element_type, ir.F32Type)),
         f"expects output to have element type {a.element_type}{' or f32' if narrow else ''}, "

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..build import is_narrow
 from ..mlir import ext, ir
 from ..verification import expect
 
@@ -11,14 +12,14 @@ class LinalgExt(ext.Dialect, name="linalg_ext"):
 
 
 def expect_tensors(op: ir.OpView, operands: dict[str, ir.Value]) -> None:
-    """Checks that every operand is a ranked tensor of f16, bf16, f32 or f64."""
-    floats = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)
+    """Checks that every operand is a ranked tensor of floats."""
+    floats = (ir.F32Type, ir.F64Type)
     for name, value in operands.items():
         kind = value.type
         expect(isinstance(kind, ir.RankedTensorType), f"expects {name} to be a ranked tensor, but found {kind}")
         expect(
-            isinstance(kind.element_type, floats),
-            f"expects {name} to have element type f16, bf16, f32 or f64, but found {kind.element_type}",
+            is_narrow(kind.element_type) or isinstance(kind.element_type, floats),
+            f"expects {name} to have element type f16, bf16, f32, f64 or one of 8 bits, but found {kind.element_type}",
         )
 
 

@@ -47,7 +47,7 @@ def verify_softmax(op: ir.OpView) -> None:
     )
     row_shape = [s for i, s in enumerate(x.shape) if i != d]
     row_type = op.max.type.element_type
-    narrow = isinstance(x.element_type, ir.F16Type | ir.BF16Type)
+    narrow = build.is_narrow(x.element_type)
     expect(
         row_type == x.element_type or (narrow and isinstance(row_type, ir.F32Type)),
         f"expects statistics of the input's element type {x.element_type}"

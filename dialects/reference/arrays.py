@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..float8 import FORMATS
 from ..mlir import ir
 
 _FLOATS: dict[str, Any] = {
@@ -16,8 +17,7 @@ _FLOATS: dict[str, Any] = {
     "f32": np.float32,
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
-    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-    "f8E5M2": ml_dtypes.float8_e5m2,
+    **{name: getattr(ml_dtypes, kind.numpy) for name, kind in FORMATS.items()},
 }
 _INTEGERS: dict[str, Any] = {
     "index": np.int64,

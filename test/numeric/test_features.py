@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from attn_opt.compiler import compile, pass_manager
-from attn_opt.compiler.graphs import ELEMENTS, Attention
+from attn_opt.compiler.graphs import ELEMENTS, FLOAT8, Attention
 from attn_opt.compiler.pipelines import cpu
 from attn_opt.compiler.runtime import signature
 from attn_opt.compiler.runtime.cpu import CpuKernel
@@ -17,7 +17,7 @@ from harness import CONTEXT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-TOLERANCES = {"f16": 4e-3, "bf16": 3e-2, "f32": 2e-5, "f64": 1e-12}
+TOLERANCES = {"f16": 4e-3, "bf16": 3e-2, "f32": 2e-5, "f64": 1e-12, "f8E4M3FN": 1e-1, "f8E5M2": 2e-1}
 SPANS = {"q": (-2, 2), "k": (-2, 2), "v": (-1, 1), "qkv": (-2, 2), "bias": (-2, 2)}
 WINDOWS = st.tuples(st.none() | st.integers(-70, 5), st.none() | st.integers(-5, 70))
 LETTERS = st.sets(st.sampled_from("bhqk"), max_size=4).map(lambda letters: "".join(sorted(letters)))
@@ -45,6 +45,10 @@ def attentions(draw):
         "dynamic": draw(st.booleans()),
         "lse": draw(st.booleans()),
     }
+    if fields["element"] in FLOAT8:
+        fields["output"] = draw(st.sampled_from(["", "f32", "bf16"]))
+        fields["scale_p"] = draw(st.sampled_from([1.0, 16.0, 448.0]))
+        fields["scale_o"] = 1 / fields["scale_p"]
     fields["heads"] = fields["heads_kv"] * draw(st.sampled_from([1, 1, 2, 4]))
     kind = draw(st.sampled_from(["plain", "packed", "groups", "lengths"]))
     if kind == "packed":

@@ -128,9 +128,13 @@ def test_several_results_come_as_a_tuple():
     assert scalar == 2.5
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+TYPES = {np.float64: "f64", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}
+TYPES |= {ml_dtypes.float8_e4m3fn: "f8E4M3FN", ml_dtypes.float8_e5m2: "f8E5M2"}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 def test_element_types(dtype):
-    name = {np.float64: "f64", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}[dtype]
+    name = TYPES[dtype]
     a, b = normal((4, 5), (4, 5), dtype=dtype)
     found = compile(ADD.replace("f32", name), fuse=False)(a, b)
     assert found.dtype == dtype

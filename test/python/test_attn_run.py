@@ -67,21 +67,35 @@ def test_dynamic_sizes_are_made_up_or_given():
     assert "(33x48xfloat32, 33x48xfloat32" in attn_run(CAUSAL, "--dim", "33").stdout
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16", "i32"])
+KINDS = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32}
+KINDS |= {"f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_arrays_from_and_to_files(tmp_path, kind):
-    dtype = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32}[kind]
+    dtype = KINDS[kind]
     array = np.arange(12).reshape(3, 4).astype(dtype)
-    stored = array.view(np.uint16) if kind == "bf16" else array
+    is_numpys = kind not in ("bf16", "f8E4M3FN", "f8E5M2")
+    stored = array if is_numpys else array.view(f"u{array.itemsize}")
     source, given, result = tmp_path / "double.mlir", tmp_path / "a.npy", tmp_path / "o.npy"
     source.write_text(DOUBLE.replace("KIND", kind) if kind != "i32" else DOUBLE.replace("KIND", "i32"))
     np.save(given, stored)
     done = attn_run(source, "--inputs", given, "--outputs", result)
     assert done.returncode == 0, done.stderr
     found = np.load(result)
-    if kind == "bf16":
-        found = found.view(ml_dtypes.bfloat16)
+    if not is_numpys:
+        found = found.view(dtype)
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, array + array)
+
+
+def test_what_numpy_cannot_read_of_8_bits(tmp_path):
+    source, given = tmp_path / "double.mlir", tmp_path / "a.npy"
+    source.write_text(DOUBLE.replace("KIND", "f8E5M2"))
+    np.save(given, np.ones((3, 4), ml_dtypes.float8_e5m2))
+    done = attn_run(source, "--inputs", given)
+    assert done.returncode == 1
+    assert "is no array in numpy's .npy format; save the bits of floats of 8 bits, array.view('uint8')" in done.stderr
 
 
 def test_the_same_seed_gives_the_same_result(tmp_path):

@@ -20,3 +20,12 @@ func.func @words(%m: memref<?x64xbf16, strided<[?, 1], offset: ?>>, %i: index) -
   %x = memref.load %w[%i, %i] : memref<?x32xi32, strided<[?, 1]>>
   return %x : i32
 }
+
+// CHECK-LABEL: func.func @halves
+// CHECK:       %{{.*}}, %[[OFFSET:.*]], %{{.*}}:2, %{{.*}}:2 = memref.extract_strided_metadata %arg0
+// CHECK:       arith.muli %[[OFFSET]], %c1
+func.func @halves(%m: memref<8x64xf8E5M2, strided<[64, 1], offset: ?>>, %i: index) -> i16 {
+  %w = pair.view %m : (memref<8x64xf8E5M2, strided<[64, 1], offset: ?>>) -> (memref<8x32xi16, strided<[32, 1]>>)
+  %x = memref.load %w[%i, %i] : memref<8x32xi16, strided<[32, 1]>>
+  return %x : i16
+}

@@ -139,3 +139,27 @@ func.func @few_rows(%q: memref<1x32xbf16>, %k: memref<64x32xbf16>, %s: memref<1x
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Floats of 8 bits become bf16 in panels.
+// CHECK-LABEL: func.func @narrow
+// CHECK:       memref.alloca() {alignment = 64 : i64} : memref<4x1x16x32xbf16>
+// CHECK:       arith.extf %{{.*}} : vector<32xf8E4M3FN> to vector<32xbf16>
+// TILES:       x86.amx.tile_mulf {{.*}} : !x86.amx.tile<16x32xbf16>, !x86.amx.tile<16x32xbf16>, !x86.amx.tile<16x16xf32>
+func.func @narrow(%q: memref<32x32xf8E4M3FN>, %k: memref<64x32xf8E4M3FN>, %s: memref<32x64xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : memref<32x32xf8E4M3FN>, memref<64x32xf8E4M3FN>) outs(%s : memref<32x64xf32>) {
+  ^bb0(%a: f8E4M3FN, %b: f8E4M3FN, %c: f32):
+    %0 = arith.extf %a : f8E4M3FN to f32
+    %1 = arith.extf %b : f8E4M3FN to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}

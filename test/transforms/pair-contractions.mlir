@@ -225,3 +225,55 @@ func.func @packed(%x: memref<1x64x96xbf16>, %h: index, %s: memref<64x64xf32>) {
   }
   return
 }
+
+// -----
+
+#dm = affine_map<(n, m, d) -> (m, d)>
+#nd = affine_map<(n, m, d) -> (n, d)>
+#nm = affine_map<(n, m, d) -> (n, m)>
+
+// Keys of 8 bits that are used often become bf16 in a panel.
+// CHECK-LABEL: func.func @narrow
+// CHECK:       arith.extf %{{.*}} : vector<32xf8E4M3FN> to vector<32xbf16>
+// CHECK:       linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : memref<16x64xi32>, memref<32x16xi32>)
+// CHECK:         pair.product
+func.func @narrow(%q: memref<64x32xbf16>, %k: memref<32x32xf8E4M3FN>, %s: memref<32x64xf32>) {
+  linalg.generic {indexing_maps = [#dm, #nd, #nm], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : memref<64x32xbf16>, memref<32x32xf8E4M3FN>) outs(%s : memref<32x64xf32>) {
+  ^bb0(%a: bf16, %b: f8E4M3FN, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : f8E4M3FN to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+
+// -----
+
+#md = affine_map<(m, n, d) -> (m, d)>
+#nd = affine_map<(m, n, d) -> (n, d)>
+#mn = affine_map<(m, n, d) -> (m, n)>
+
+// Where they are used by few rows they become that in registers.
+// CHECK-LABEL: func.func @narrow_for_few_rows
+// CHECK:       %[[K:.*]] = pair.view %arg1 : (memref<256x128xf8E5M2>) -> (memref<256x64xi16, strided<[64, 1]>>)
+// CHECK:       linalg.generic {{.*}} ins(%{{.*}}, %[[K]] : {{.*}}, memref<256x64xi16, strided<[64, 1]>>)
+// CHECK:         %[[W:.*]] = pair.widen %{{.*}} {element = f8E5M2} : (i16) -> (i32)
+// CHECK:         pair.product %{{.*}}, %[[W]]
+// VECTORS-LABEL: func.func @narrow_for_few_rows
+// VECTORS:     vector.bitcast %{{.*}} : vector<16xi16> to vector<32xf8E5M2>
+// VECTORS:     arith.extf %{{.*}} : vector<32xf8E5M2> to vector<32xbf16>
+func.func @narrow_for_few_rows(%q: memref<4x128xbf16>, %k: memref<256x128xf8E5M2>, %s: memref<4x256xf32>) {
+  linalg.generic {indexing_maps = [#md, #nd, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : memref<4x128xbf16>, memref<256x128xf8E5M2>) outs(%s : memref<4x256xf32>) {
+  ^bb0(%a: bf16, %b: f8E5M2, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : f8E5M2 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}

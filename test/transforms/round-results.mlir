@@ -60,3 +60,37 @@ func.func @sums(%a: tensor<4x4xf32>, %c: tensor<4x4xf32>) -> tensor<4x4xbf16> {
   } -> tensor<4x4xbf16>
   return %r : tensor<4x4xbf16>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+
+// With a scale before, and with what is rounded to 8 bits and kept in a wider type.
+// CHECK-LABEL: func.func @scaled
+// CHECK:       linalg.generic {{.*}} outs(%{{.*}} : tensor<4x8xbf16>)
+// CHECK-NEXT:  ^bb0(%[[X:.*]]: f32, %{{.*}}: bf16):
+// CHECK-NEXT:    %[[Y:.*]] = math.exp2 %[[X]]
+// CHECK-NEXT:    %[[M:.*]] = arith.mulf %[[Y]]
+// CHECK-NEXT:    %[[R:.*]] = arith.truncf %[[M]] : f32 to f8E4M3FN
+// CHECK-NEXT:    %[[W:.*]] = arith.extf %[[R]] : f8E4M3FN to bf16
+// CHECK-NEXT:    linalg.yield %[[W]]
+// CHECK-NOT:   linalg.generic
+func.func @scaled(%s: tensor<4x8xf32>) -> tensor<4x8xbf16> {
+  %c = arith.constant 256.0 : f32
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]}
+      outs(%s : tensor<4x8xf32>) {
+  ^bb0(%x: f32):
+    %y = math.exp2 %x : f32
+    linalg.yield %y : f32
+  } -> tensor<4x8xf32>
+  %e = tensor.empty() : tensor<4x8xbf16>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<4x8xf32>) outs(%e : tensor<4x8xbf16>) {
+  ^bb0(%x: f32, %y: bf16):
+    %m = arith.mulf %x, %c : f32
+    %t = arith.truncf %m : f32 to f8E4M3FN
+    %z = arith.extf %t : f8E4M3FN to bf16
+    linalg.yield %z : bf16
+  } -> tensor<4x8xbf16>
+  return %r : tensor<4x8xbf16>
+}

@@ -43,7 +43,7 @@ _EXP = {
     32: (0.9999997019767761, 0.4999915063381195, 0.1666763573884964, 0.04189793020486832, 0.008290312252938747),
     64: (1.0, *EXP[64]),
 }
-# The same for f32 that is rounded right away, to 8 bits of bf16 (9e-5), to 11 of f16 (3e-6).
+# The same for f32 that is rounded right away, to 8 bits of bf16 or fewer (9e-5), to 11 of f16 (3e-6).
 _ROUGH_EXP2 = {
     "bf16": (0.6951168179512024, 0.22764495015144348, 0.07706708461046219),
     "f16": (0.6930448412895203, 0.2412802129983902, 0.0522424653172493, 0.013426689431071281),
@@ -74,8 +74,8 @@ def exp2(n: Numbers, x: ir.Value) -> ir.Value:
 
 
 def rough_exp2(n: Numbers, x: ir.Value, kind: ir.Type, is_flushed: bool = False) -> ir.Value:
-    """For f32 that is rounded to `kind`, f16 or bf16. `is_flushed`: by an instruction that takes subnormals for 0."""
-    return _exp2(n, x, _ROUGH_EXP2[str(kind)], is_flushed)
+    """For f32 that is rounded to the narrow `kind`. `is_flushed`: by an instruction that takes subnormals for 0."""
+    return _exp2(n, x, _ROUGH_EXP2["f16" if isinstance(kind, ir.F16Type) else "bf16"], is_flushed)
 
 
 def _exp2(n: Numbers, x: ir.Value, coefficients: tuple[float, ...], is_flushed: bool = False) -> ir.Value:

@@ -14,7 +14,7 @@ ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpF
 
 
 def register_type(kind: ir.Type) -> ir.Type:
-    """What an element is while it is computed with: f32 for f16 and bf16."""
+    """What an element is while it is computed with: f32 for narrow floats."""
     return build.compute_type(kind)
 
 
@@ -22,7 +22,8 @@ class BodyEvaluator:
     """Clones a body with vectors in place of those scalars that vary along the lanes.
 
     Multiply-add becomes a fused one, of pairs one dot product. Conversions between a narrow float and f32 disappear:
-    the values stay f32, which rounds less often than the body says, never more.
+    the values stay f32, which rounds less often than the body says, never more. To 8 bits they are rounded wherever the
+    body says so: what has 3 bits is meant to.
     """
 
     def __init__(self, op: Structured, lanes: int, from_numbers: Sequence[ir.Value] = ()):
@@ -87,6 +88,8 @@ class BodyEvaluator:
         if negate:
             operands[2] = arith.negf(operands[2])
         if name in ("arith.extf", "arith.truncf"):
+            if name == "arith.truncf" and build.is_float8(inner.results[0].type):
+                return self.to_register(arith.truncf(_like(operands[0], inner.results[0].type), operands[0]))
             source = operands[0].type.element_type if _is_vector(operands[0]) else operands[0].type
             if source == result:
                 return operands[0]
@@ -98,6 +101,8 @@ class BodyEvaluator:
             result = ir.VectorType.get([self.lanes], result)
         if name in PAIRED:
             return PAIRED[name](*operands)
+        if name == "pair.widen":
+            return pairs.widen(operands[0], inner.attributes["element"].value)
         attributes = (
             {} if name == "math.fma" and name != inner.name else {a: inner.attributes[a] for a in inner.attributes}
         )

@@ -21,7 +21,7 @@ from ..rewriting import defining_op
 LOW, ZERO = "−∞", "0"
 Known: TypeAlias = str | int | None  # LOW, ZERO, the number of an operand that is as it was, or nothing
 
-_CONVERSIONS = ("arith.extf", "arith.truncf")
+_CONVERSIONS = ("arith.extf", "arith.truncf", "pair.widen")
 _NEUTRAL = {"arith.maxnumf": LOW, "arith.maximumf": LOW, "arith.addf": ZERO}
 
 

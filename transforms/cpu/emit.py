@@ -8,7 +8,7 @@ One mechanism serves contractions, element-wise ops and reductions:
   stays in registers (`operand_access`).
 - Accumulators are loaded before the reduction loops, carried through them, and stored after them (`accumulators`).
 - The scalar body is evaluated per point of the register tile; a value is a scalar until it meets a vector (`body`).
-- f16 and bf16 are f32 in registers.
+- Narrow floats are f32 in registers.
 """
 
 import functools

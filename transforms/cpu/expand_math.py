@@ -4,10 +4,11 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import arith, ir, math
 from .. import polynomials
 from ..passes import Pass, option
-from ..polynomials import Numbers
+from ..polynomials import ROUNDED, Numbers
 from ..rewriting import defining_op, ops_in
 from . import avx512
 from .pairs import is_pack
@@ -39,7 +40,7 @@ class ExpandMath(Pass):
         %t = math.fma %x, … : vector<16xf32>     # the nearest integer, in the low bits
         …                                        # a polynomial of the rest, times a power of two made of bits
 
-    On f32 and f64, scalars and vectors; f16 and bf16 are computed in f32. Error bounds stand with each function in
+    On f32 and f64, scalars and vectors; narrow floats are computed in f32. Error bounds stand with each function in
     `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are those of `avx512`. Whole powers
     are products. Other functions and types are left to libm, which is called per element.
     """
@@ -56,15 +57,16 @@ class ExpandMath(Pass):
             expansion = EXPANSIONS.get(old.name)
             kind = old.results[0].type
             element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-            if expansion is None or not isinstance(element, ir.F16Type | ir.BF16Type | ir.F32Type | ir.F64Type):
+            if expansion is None or not (build.is_narrow(element) or isinstance(element, ir.F32Type | ir.F64Type)):
                 continue
             with ir.InsertionPoint(old), old.location:
                 numbers = Numbers(kind)
                 if not self.portable and old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
                     expansion = WIDE_EXPANSIONS[old.name]
-                    rounded = _rounded_to(old.results[0])
+                    rounded = _rounded_to(old)
                     if old.name == "math.exp2" and rounded is not None:
-                        flushed = any(is_pack(use.owner.operation) for use in old.results[0].uses)
+                        packed = any(is_pack(use.owner.operation) for use in old.results[0].uses)
+                        flushed = packed or build.is_float8(rounded)
                         expansion = functools.partial(avx512.rough_exp2, kind=rounded, is_flushed=flushed)
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
@@ -84,9 +86,11 @@ def _power(op: ir.Operation) -> ir.Value:
     return math.powf(x, arith.sitofp(x.type, exponent))
 
 
-def _rounded_to(value: ir.Value) -> ir.Type | None:
+def _rounded_to(op: ir.Operation) -> ir.Type | None:
     """The narrow type that a vector of f32 is rounded to, if all else that is done with it is to sum it up."""
-    users = [use.owner.operation for use in value.uses]
+    if ROUNDED in op.attributes:
+        return op.attributes[ROUNDED].value
+    users = [use.owner.operation for use in op.results[0].uses]
     rounding = [user for user in users if user.name == "arith.truncf" or is_pack(user)]
     narrow = {user.results[0].type.element_type for user in rounding}
     only = all(user.name == "arith.addf" or user in rounding for user in users)

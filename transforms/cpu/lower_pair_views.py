@@ -44,7 +44,8 @@ def _words(source: ir.Value, kind: ir.MemRefType) -> ir.Value:
     meta = memref.ExtractStridedMetadataOp(source)
     offset, sizes, strides = meta.results[1], list(meta.results)[2 : 2 + rank], list(meta.results)[2 + rank :]
     start = memref.extract_aligned_pointer_as_index(source)
-    address = number(arith.addi(start, arith.muli(offset, build.index(2))))
+    width = source.type.element_type.width // 8
+    address = number(arith.addi(start, arith.muli(offset, build.index(width))))
     pointer = llvm.inttoptr(pointer_type, address)
     static, _ = kind.get_strides_and_offset()
     descriptor = llvm.UndefOp(descriptor_type).result

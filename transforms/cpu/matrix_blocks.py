@@ -81,7 +81,8 @@ class BlockedProduct:
         self.op, self.roles, self.from_zero, self.prepacking = op, roles, from_zero, prepacking
         self.f32 = ir.F32Type.get()
         own = roles.a.element
-        self.kind = own if own == roles.b.element and is_native(unit, own) else ir.BF16Type.get()
+        is_one = own == roles.b.element and is_native(unit, own) and not build.is_float8(own)
+        self.kind = own if is_one else ir.BF16Type.get()
         self.parts = parts_of(own, self.kind)
         self.unit: Callable[[Block], None] = amx.Tiles(self.kind).emit
 
@@ -159,7 +160,8 @@ class BlockedProduct:
 
     def _is_natural(self, operand: Operand, k: int, rows: int | None) -> bool:
         """True if tiles of A can be loaded from where it stands."""
-        return self.parts == 1 and operand.stride_kind(k) == "unit" and rows is not None and rows % ROWS == 0
+        is_read = operand.element == self.kind and operand.stride_kind(k) == "unit"
+        return is_read and rows is not None and rows % ROWS == 0
 
     def _in_frame(self, frame: ir.Operation, shape: Sequence[int], element: ir.Type) -> ir.Value:
         with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]):

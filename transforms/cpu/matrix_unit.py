@@ -54,15 +54,15 @@ def product_of(generic: ir.Operation) -> Product | None:
 
 
 def is_native(unit: str, element: ir.Type) -> bool:
-    """True if the unit multiplies numbers of this type as they are."""
-    return isinstance(element, ir.BF16Type) or (unit == "amx-fp16" and isinstance(element, ir.F16Type))
+    """True if the unit multiplies numbers of this type as they are, or as the bf16 that they are, too."""
+    return build.is_in_bf16(element) or (unit == "amx-fp16" and isinstance(element, ir.F16Type))
 
 
 def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
     """True if the unit multiplies numbers of these types, as they are or in parts."""
     if unit == "none":
         return False
-    if first == second and is_native(unit, first):
+    if (first == second and is_native(unit, first)) or (build.is_in_bf16(first) and build.is_in_bf16(second)):
         return True
     # In parts; P of P·V, which is not rounded before, is f32. By dot products that would take longer than in f32.
     return (

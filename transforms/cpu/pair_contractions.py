@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, memref
-from ...dialects.pair import PackOp, ProductOp, ViewOp
+from ...dialects.pair import PackOp, ProductOp, ViewOp, WidenOp
 from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, defining_op, ops_in
@@ -40,8 +40,9 @@ class PairContractions(Pass):
 
     Half the steps and half the loads. An operand that is contiguous along another loop than the sum has its rows
     interleaved: by the op that computes it (P, `pair_producers`); into a panel, before the tasks if they share it (V,
-    `pair_panels`), else in them; or, where it is read too seldom for that, in registers, as it is multiplied. What
-    cannot be paired stays for `vectorize-linalg`, in f32.
+    `pair_panels`), else in them; or, where it is read too seldom for that, in registers, as it is multiplied. In the
+    same places floats of 8 bits become bf16, which all of them are. What cannot be paired stays for `vectorize-linalg`,
+    in f32.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
@@ -66,7 +67,7 @@ class PairContractions(Pass):
 
 def _is_of_bf16(generic: ir.Operation) -> bool:
     first, second, out = (v.type.element_type for v in generic.operands)
-    return all(isinstance(e, ir.BF16Type) for e in (first, second)) and isinstance(out, ir.F32Type)
+    return build.is_in_bf16(first) and build.is_in_bf16(second) and isinstance(out, ir.F32Type)
 
 
 class _Pairing:
@@ -123,7 +124,12 @@ class _Pairing:
             raise Unsupported("a factor whose size has no bound")
 
     def _is_in_place(self, operand: Operand) -> bool:
-        """True if pairs stand side by side, each in a word of the buffer."""
+        """True if pairs stand side by side, each in a word of the buffer, and are read there.
+
+        Floats of 8 bits that are used often are better copied: then they become bf16 once.
+        """
+        if build.is_float8(operand.element) and pays_to_copy(self.op, operand):
+            return False
         kind = operand.value.type
         if operand.dims[-1] != self.k or kind.is_dynamic_dim(kind.rank - 1) or kind.get_dim_size(kind.rank - 1) % 2:
             return False
@@ -237,9 +243,14 @@ class _Pairing:
         with ir.InsertionPoint(block):
             *arguments, total = block.arguments
             words = []
-            for parts, _ in factors:
+            for operand, (parts, _) in zip(self.op.operands, factors, strict=False):
                 own, arguments = arguments[: len(parts)], arguments[len(parts) :]
-                words.append(own[0] if len(own) == 1 else PackOp(*(arith.extf(f32, x) for x in own), word=i32).result)
+                if len(own) == 2:
+                    words.append(PackOp(*(arith.extf(f32, x) for x in own), word=i32).result)
+                elif own[0].type != i32:
+                    words.append(WidenOp(ir.TypeAttr.get(operand.element), own[0], word=i32).result)
+                else:
+                    words.append(own[0])
             linalg.YieldOp([arith.addf(total, ProductOp(*words, sum=f32).result)])
 
 
@@ -264,4 +275,5 @@ def _words_type(kind: ir.MemRefType) -> ir.MemRefType:
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     halved = [s if s == dynamic else s // 2 for s in strides[:-1]] + [1]
     shape = [*kind.shape[:-1], kind.shape[-1] // 2]
-    return ir.MemRefType.get(shape, ir.IntegerType.get_signless(32), ir.StridedLayoutAttr.get(0, halved))
+    word = ir.IntegerType.get_signless(2 * kind.element_type.width)
+    return ir.MemRefType.get(shape, word, ir.StridedLayoutAttr.get(0, halved))

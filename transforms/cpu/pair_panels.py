@@ -1,8 +1,9 @@
 """Copies operands of contractions into panels of words: pairs of bf16 that are neighbours along the sum.
 
 An operand whose rows are contiguous along another dimension has two rows interleaved, one whose rows are contiguous
-along the sum is copied only where it has an odd number of elements there. A panel has the operand's dimensions, that of
-the sum halved; what lies beyond an odd end is zero, and rows are padded to whole vectors.
+along the sum is copied only where it has an odd number of elements there, or floats of 8 bits, which become bf16. A
+panel has the operand's dimensions, that of the sum halved; what lies beyond an odd end is zero, and rows are padded to
+whole vectors.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from .blocks import subview
 from .places import SharedPart, shared_part
 from .prepack import after
 from .scratch import ALIGNMENT
-from .tile_panels import Extent, for_each, plus, tiles_of, value_of
+from .tile_panels import Extent, for_each, like, plus, tiles_of, value_of
 
 WORDS = 16  # of a vector
 CHUNK = 64  # pairs, or rows, that a task packs
@@ -48,9 +49,11 @@ class Source:
             for x, start in zip(at, self.starts, strict=True)
         ]
         if mask is None:
-            return vector.LoadOp(kind, self.value, place).result
-        zero = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0))
-        return vector.MaskedLoadOp(kind, self.value, place, mask, arith.ConstantOp(kind, zero)).result
+            read = vector.LoadOp(kind, self.value, place).result
+        else:
+            zero = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0))
+            read = vector.MaskedLoadOp(kind, self.value, place, mask, arith.ConstantOp(kind, zero)).result
+        return arith.extf(like(read, ir.BF16Type.get()), read) if build.is_float8(kind.element_type) else read
 
     def pack_row(self, at: Sequence[ir.Value], panel: ir.Value) -> None:
         """The words panel[*at, …]."""

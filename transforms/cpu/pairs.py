@@ -34,9 +34,9 @@ def half(words: ir.Value, low: bool) -> ir.Value:
 def pack(low: ir.Value, high: ir.Value) -> ir.Value:
     """f32 of the lower and of the upper half, rounded to bf16, as words."""
     bf16 = ir.BF16Type.get()
-    stored = [_stored(x) for x in (low, high)]
-    if isinstance(low.type, ir.VectorType) and all(x is not None for x in stored):
-        return vector.bitcast(like(low, ir.IntegerType.get_signless(32)), vector.interleave(*stored))
+    first, second = (_stored(x) for x in (low, high))
+    if first is not None and second is not None and first.type == second.type:
+        return _as_words(vector.interleave(first, second))
     if isinstance(low.type, ir.VectorType) and low.type.shape[0] == PACKED_LANES:
         kind = ir.VectorType.get([2 * PACKED_LANES], bf16)
         both = llvm.call_intrinsic(kind, PACK, [high, low], [], [])
@@ -51,12 +51,30 @@ def pack(low: ir.Value, high: ir.Value) -> ir.Value:
     return arith.ori(bits[0], arith.shli(bits[1], number(i32, 16)))
 
 
+def widen(halves: ir.Value, element: ir.Type) -> ir.Value:
+    """Words of two floats of 8 bits as words of bf16."""
+    if not isinstance(halves.type, ir.VectorType):
+        one = vector.broadcast(ir.VectorType.get([1], halves.type), halves)
+        return vector.extract(widen(one, element), [], [0])
+    return _as_words(vector.bitcast(ir.VectorType.get([2 * halves.type.shape[0]], element), halves))
+
+
+def _as_words(numbers: ir.Value) -> ir.Value:
+    """Neighbours of bf16, or exactly extended to it, as words."""
+    bf16, words = ir.BF16Type.get(), ir.VectorType.get([numbers.type.shape[0] // 2], ir.IntegerType.get_signless(32))
+    if numbers.type.element_type != bf16:
+        numbers = arith.extf(like(numbers, bf16), numbers)
+    return vector.bitcast(words, numbers)
+
+
 def _stored(value: ir.Value) -> ir.Value | None:
-    """What was loaded as bf16, and extended since."""
+    """A vector that was loaded in a type whose numbers bf16 has exactly, and extended since."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if op is None or op.name != "arith.extf" or op.operands[0].type != like(value, ir.BF16Type.get()):
+    if op is None or op.name != "arith.extf" or not isinstance(value.type, ir.VectorType):
         return None
-    return op.operands[0]
+    source = op.operands[0]
+    is_computed = not isinstance(source.owner, ir.Block) and source.owner.operation.name == "arith.truncf"
+    return source if build.is_in_bf16(source.type.element_type) and not is_computed else None
 
 
 def is_pack(op: ir.Operation) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg
+from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in
@@ -19,7 +19,8 @@ class RoundResults(Pass):
     becomes
         %r, %l = linalg.generic … ins(%m, %s) outs(%0, %sum : tensor<64x128xbf16>, …) { … yield truncf %e, %a }
 
-    One write and one read of the tile less: of the probabilities, whose sum is still of what they were before.
+    One write and one read of the tile less: of the probabilities, whose sum is still of what they were before. So with
+    other arithmetic on single elements before the truncation, as by a scale.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -30,13 +31,17 @@ class RoundResults(Pass):
 
 
 def _producer(rounding: ir.Operation) -> ir.Operation | None:
-    """The op whose result this one only rounds."""
+    """The op whose result this one only rounds, perhaps with arithmetic before."""
     if len(rounding.operands) != 2 or len(rounding.results) != 1:
         return None
-    body = [o.operation for o in rounding.regions[0].blocks[0].operations]
-    if [o.name for o in body] != ["arith.truncf", "linalg.yield"] or len(set(indexing_maps(rounding))) != 1:
+    block = rounding.regions[0].blocks[0]
+    *body, _ = [o.operation for o in block.operations]
+    wide, narrow = (a.type for a in block.arguments)
+    if not isinstance(wide, ir.FloatType) or not build.is_narrow(narrow) or narrow.width >= wide.width:
         return None
-    if body[0].operands[0] != rounding.regions[0].blocks[0].arguments[0]:
+    if not all(o.name.startswith("arith.") for o in body) or list(block.arguments[1].uses):
+        return None
+    if len(set(indexing_maps(rounding))) != 1 or not isinstance(rounding.operands[0].type, ir.ShapedType):
         return None
     made = defining_op(rounding.operands[0])
     if made is None or made.name != "linalg.generic" or made.block != rounding.block:
@@ -76,7 +81,8 @@ def _fuse(producer: ir.Operation, rounding: ir.Operation) -> None:
         values = {a: b for a, b in zip(old, body.arguments, strict=True) if a is not None}
         with ir.InsertionPoint(body):
             results = clone_body(block, values)
-            results[number] = arith.truncf(element, results[number])
+            rounded = rounding.regions[0].blocks[0]
+            (results[number],) = clone_body(rounded, {rounded.arguments[0]: results[number]})
             linalg.YieldOp(results)
     for i, result in enumerate(producer.results):
         if i != number:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
 from ..rewriting import ancestors, defining_op, is_inside
 from .combiners import combiner
@@ -43,7 +44,7 @@ class Schedule:
 
 
 def lane_bytes(op: Structured) -> int:
-    """The size of the largest element that the body computes with; f16 and bf16 are computed with in f32.
+    """The size of the largest element that the body computes with; narrow floats are computed with in f32.
 
     Less than 4 bytes only where all are truth values: masks that are looked at.
     """
@@ -234,7 +235,7 @@ def check_body(op: Structured) -> None:
         if dialect not in ("arith", "math", "pair") or len(inner.results) != 1 or inner.regions:
             raise Unsupported(f"'{inner.name}' in its body")
         kinds = [v.type for v in [*inner.operands, *inner.results]]
-        if inner.name == "arith.bitcast" and any(isinstance(k, ir.F16Type | ir.BF16Type) for k in kinds):
-            raise Unsupported(f"'{inner.name}' of f16 or bf16 in its body")
+        if inner.name == "arith.bitcast" and any(build.is_narrow(k) for k in kinds):
+            raise Unsupported(f"'{inner.name}' of narrow floats in its body")
         if any(isinstance(k, ir.ShapedType | ir.ComplexType) for k in kinds):
             raise Unsupported(f"'{inner.name}' on {kinds[-1]} in its body")

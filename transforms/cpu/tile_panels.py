@@ -4,9 +4,9 @@
     pairs     [n tiles][k tiles · parts][16][32]    the second factor: row j of a tile has the elements 2j and 2j + 1
                                                     of the sum of each of 16 columns side by side (VNNI)
 
-What the unit multiplies has one part. Else a number is the sum of two parts of bf16: of f16 its upper 8 significant
-bits and the other 3, exactly, both in the range of bf16; of f32 they keep 16 bits. The tiles of the parts follow one
-another.
+What the unit multiplies has one part, and so have floats of 8 bits, which become bf16. Else a number is the sum of two
+parts of bf16: of f16 its upper 8 significant bits and the other 3, exactly, both in the range of bf16; of f32 they keep
+16 bits. The tiles of the parts follow one another.
 
 An operand is read along whichever of its dimensions is contiguous: pairs that stand side by side move as 32 bits and
 are transposed in registers, others are interleaved.
@@ -26,14 +26,16 @@ Extent: TypeAlias = int | ir.Value
 
 def parts_of(element: ir.Type, kind: ir.Type) -> int:
     """How many numbers of the type `kind`, which the unit multiplies, stand for one of the element type."""
-    return 1 if element == kind else 2
+    return 1 if element == kind or build.is_float8(element) else 2
 
 
 def split(value: ir.Value, kind: ir.Type) -> list[ir.Value]:
-    """A scalar or vector as its parts: itself, or two of bf16 for f16 or f32."""
+    """A scalar or vector as its parts: itself, as bf16 if it has 8 bits, or two of bf16 for f16 or f32."""
     element = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
     if element == kind:
         return [value]
+    if build.is_float8(element):
+        return [arith.extf(like(value, kind), value)]
     number = value if isinstance(element, ir.F32Type) else arith.extf(like(value, ir.F32Type.get()), value)
     bits = arith.bitcast(like(value, ir.IntegerType.get_signless(32)), number)
     upper = arith.bitcast(number.type, arith.andi(bits, _constant(bits.type, -(1 << 16))))

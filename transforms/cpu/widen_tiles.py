@@ -14,7 +14,7 @@ from .tile_values import CARRYING, before, can_change, carried_pairs, carried_us
 
 @dataclass(frozen=True)
 class WidenTiles(Pass):
-    """Keeps in f32 what a parallel loop computes in tiles of f16 or bf16, statistics and accumulators included::
+    """Keeps in f32 what a parallel loop computes in tiles of narrow floats, statistics and accumulators included::
 
         %s = linalg.generic … ins(%q, %k : tensor<64x64xbf16>, …) outs(%0 : tensor<64x128xbf16>) {
         ^bb0(%a: bf16, %b: bf16, %c: bf16): … %r = arith.truncf %sum : f32 to bf16   yield %r }
@@ -24,6 +24,9 @@ class WidenTiles(Pass):
 
     What comes from outside of the loop stays as it is, what leaves it is rounded there, once. Factors that a matrix
     unit multiplies stay narrow: P of P·V is rounded to the type that the graph gives it.
+
+    Floats of 8 bits are rounded wherever the graph says so, and kept in f32 all the same; as factors, in bf16, which
+    all of them are.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
@@ -39,8 +42,13 @@ class WidenTiles(Pass):
 class _Widening:
     def __init__(self, loop: ir.Operation, unit: str):
         self.loop = loop
-        narrow = {v for v in tile_values(loop) if can_change(v, loop) and build.is_narrow(v.type.element_type)}
-        self.wide = {v for v in narrow if not _is_factor(v, unit)}
+        self.wide: dict[ir.Value, ir.Type] = {}  # what changes, and the new element type
+        for value in tile_values(loop):
+            if can_change(value, loop) and build.is_narrow(value.type.element_type):
+                if not _is_factor(value, unit):
+                    self.wide[value] = ir.F32Type.get(loop.context)
+                elif build.is_float8(value.type.element_type):
+                    self.wide[value] = ir.BF16Type.get(loop.context)
 
     def apply(self) -> None:
         for op in ops_in(self.loop):
@@ -49,18 +57,22 @@ class _Widening:
             elif op.name in ("tensor.extract_slice", "tensor.insert_slice"):
                 tensors = 2 if op.name == "tensor.insert_slice" else 1
                 for number in range(tensors):
-                    op.operands[number] = self._as(op.operands[number], op.results[0] in self.wide, op)
+                    op.operands[number] = self._as(op.operands[number], self._element(op.results[0]), op)
             elif op.name in CARRYING:
                 for result, other in carried_pairs(op):
-                    if (result in self.wide) != (other in self.wide):
+                    if self._element(result) != self._element(other):
                         for user, number in carried_uses(op, result, other):
-                            user.operands[number] = self._as(other, result in self.wide, user)
+                            user.operands[number] = self._as(other, self._element(result), user)
             elif op.name not in ("scf.yield", "tensor.dim", "tensor.empty"):
                 for number, operand in enumerate(op.operands):
                     if operand in self.wide:
-                        op.operands[number] = self._as(operand, False, op)
-        for value in self.wide:
-            value.set_type(wide_type(value.type))
+                        op.operands[number] = self._as(operand, operand.type.element_type, op)
+        for value, element in self.wide.items():
+            value.set_type(ir.RankedTensorType.get(value.type.shape, element, value.type.encoding))
+
+    def _element(self, value: ir.Value) -> ir.Type:
+        """The element type that `value` gets, or keeps."""
+        return self.wide.get(value, value.type.element_type if isinstance(value.type, ir.ShapedType) else value.type)
 
     def _generic(self, op: ir.Operation) -> None:
         n_inputs = len(op.operands) - len(op.results)
@@ -72,21 +84,19 @@ class _Widening:
                     widen_argument(op, number)
             elif number < n_inputs:
                 if operand in self.wide:
-                    widen_argument(op, number)
+                    widen_argument(op, number, self.wide[operand])
             else:
-                wide = op.results[number - n_inputs] in self.wide
+                result = op.results[number - n_inputs]
                 is_read = bool(list(op.regions[0].blocks[0].arguments[number].uses))
-                op.operands[number] = self._as(operand, wide, op, is_read)
-                if wide:
-                    widen_argument(op, number)
-                    widen_yield(op, number - n_inputs)
+                op.operands[number] = self._as(operand, self._element(result), op, is_read)
+                if result in self.wide:
+                    widen_argument(op, number, self.wide[result])
+                    widen_yield(op, number - n_inputs, self.wide[result])
 
-    def _as(self, value: ir.Value, wide: bool, user: ir.Operation, is_read: bool = True) -> ir.Value:
-        """`value` in f32, or in its own type; converted in front of `user` if it is not."""
-        if (value in self.wide) == wide or not build.is_narrow(value.type.element_type):
+    def _as(self, value: ir.Value, element: ir.Type, user: ir.Operation, is_read: bool = True) -> ir.Value:
+        """`value` with this element type; converted in front of `user` if it has another one."""
+        if self._element(value) == element:
             return value
-        kind = value.type
-        element = ir.F32Type.get() if wide else kind.element_type
         with ir.InsertionPoint(before(user)), user.location:
             init = build.empty(known_sizes(value), element)
             if not is_read:
@@ -100,7 +110,7 @@ class _Widening:
         copy = build.generic([value], [init], maps, [build.PARALLEL] * n, lambda x, _: build.convert(x, element))
         if value in self.wide:  # its type changes at the end: so far the op yields what it reads
             op = copy[0].owner.operation
-            widen_argument(op, 0)
+            widen_argument(op, 0, self.wide[value])
         return copy
 
 
@@ -117,19 +127,20 @@ def _is_factor(value: ir.Value, unit: str) -> bool:
     )
 
 
-def widen_argument(generic: ir.Operation, number: int) -> None:
-    """Makes the body take f32 for a narrow argument."""
+def widen_argument(generic: ir.Operation, number: int, element: ir.Type | None = None) -> None:
+    """Makes the body take `element`, by default f32, for a narrow argument."""
     argument = generic.regions[0].blocks[0].arguments[number]
-    narrow, f32 = argument.type, ir.F32Type.get(generic.context)
+    narrow, wide = argument.type, element or ir.F32Type.get(generic.context)
     if not build.is_narrow(narrow):
         return
     uses = [(u.owner.operation, u.operand_number) for u in argument.uses]
-    argument.set_type(f32)
+    argument.set_type(wide)
     rounded = None
     for user, position in uses:
-        if user.name == "arith.extf" and user.results[0].type == f32:
-            user.results[0].replace_all_uses_with(argument)
-            user.erase()
+        if user.name == "arith.extf" and user.results[0].type.width >= wide.width:
+            if user.results[0].type == wide:
+                user.results[0].replace_all_uses_with(argument)
+                user.erase()
             continue
         if rounded is None:
             with ir.InsertionPoint.at_block_begin(generic.regions[0].blocks[0]), generic.location:
@@ -137,21 +148,17 @@ def widen_argument(generic: ir.Operation, number: int) -> None:
         user.operands[position] = rounded
 
 
-def widen_yield(generic: ir.Operation, number: int) -> None:
-    """Makes the body yield f32 for a narrow result."""
+def widen_yield(generic: ir.Operation, number: int, wide: ir.Type) -> None:
+    """Makes the body yield `wide` for a narrow result; one of 8 bits is rounded to them all the same."""
     block = generic.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
-    value, f32 = end.operands[number], ir.F32Type.get(generic.context)
+    value = end.operands[number]
     if not build.is_narrow(value.type):
         return
-    made = defining_op(value)
-    if made is not None and made.name == "arith.truncf" and made.operands[0].type == f32:
+    made, is_rounded = defining_op(value), build.is_float8(value.type)
+    if made is not None and made.name == "arith.truncf" and made.operands[0].type == wide and not is_rounded:
         end.operands[number] = made.operands[0]
         erase_if_unused(made)
     else:
         with ir.InsertionPoint(end), generic.location:
-            end.operands[number] = arith.extf(f32, value)
-
-
-def wide_type(kind: ir.RankedTensorType) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(kind.shape, ir.F32Type.get(kind.context), kind.encoding)
+            end.operands[number] = arith.extf(wide, value)

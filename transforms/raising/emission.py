@@ -14,7 +14,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ..online_accumulation import RESHAPES
 from ..rewriting import defining_op
-from .expressions import REAL, Expr
+from .expressions import REAL, ROUND, Expr
 from .indices import Index, Var, mixed_radix
 from .tracing import DYNAMIC, Tracer, extents
 
@@ -196,6 +196,9 @@ class Region:
             return build.convert(expr.payload, kind) if expr.type == REAL else expr.payload
         if expr.kind == "index":
             return self._index(expr.payload)
+        if expr.name == ROUND:
+            (rounded,) = expr.args
+            return build.convert(build.convert(self.value(rounded), expr.attribute("type").value), kind)
         op = ir.Operation.create(
             expr.name,
             results=[kind],

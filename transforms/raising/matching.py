@@ -9,9 +9,10 @@ from ...dialects.tiling.structured import is_structured, iterator_types
 from ..graph import ancestor_in, is_pure
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
-from .expressions import REAL, Expr
+from .expressions import REAL, ROUND, Expr
 from .indices import Index, SplitNeeded, Var
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
+from .rounding import Rounding, split_rounding
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 
@@ -33,6 +34,7 @@ class Match:
     product: Contraction
     probabilities: Expr  # the element of the second matmul's operand, as it was
     values: Operand
+    rounding: Rounding | None = None
 
 
 def match_attention(op: ir.Operation) -> Match | None:
@@ -86,7 +88,8 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: 
     around = Quotient()
     if product is None:
         # An element-wise op that ends it: the division after the second matmul.
-        whole = quotient(tracer, tracer.expand(element))
+        expanded = tracer.expand(element)
+        whole = quotient(tracer, expanded.args[0] if expanded.name == ROUND else expanded)
         for factor in whole.num:
             product = product or (contraction_at(tracer, factor) if factor.kind == "element" else None)
         if product is None:
@@ -108,9 +111,11 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: 
             missed = missed or miss
             continue
         if found is not None:
-            softmax, scores, queries, keys = found
+            softmax, scores, queries, keys, rounding = found
             value = peel(tracer, values)
-            return Match(tracer, op.results[0], at, k, softmax, scores, queries, keys, product, probabilities, value)
+            return Match(
+                tracer, op.results[0], at, k, softmax, scores, queries, keys, product, probabilities, value, rounding
+            )
     if missed is not None:
         raise missed
     return None
@@ -118,9 +123,8 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: 
 
 def _match_operands(
     tracer: Tracer, product: Contraction, k: Keys, around: Quotient, probabilities: Expr
-) -> tuple[Softmax, Contraction, Operand, Operand] | None:
-    whole = tracer.expand(probabilities)
-    q = quotient(tracer, whole)
+) -> tuple[Softmax, Contraction, Operand, Operand, Rounding | None] | None:
+    q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities)), k)
     q = Quotient([*q.num, *around.num, *(tracer.expand(f) for f in product.factors)], [*q.den, *around.den])
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
     softmaxes = [n for n in inside if n.kind == "element" and _is_softmax(defining_op(n.payload[0]))]
@@ -141,7 +145,9 @@ def _match_operands(
 
         softmax = match_softmax(tracer, q, k, is_statistic)
         if softmax is not None and scores.element in set(softmax.scores.nodes()):
-            return softmax, scores, queries, keys
+            if rounding is not None:
+                rounding.check(softmax)
+            return softmax, scores, queries, keys, rounding
     return None
 
 

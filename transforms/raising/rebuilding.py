@@ -1,9 +1,9 @@
 """The attention in its normal form, in place of the op that ends it::
 
 %s   = linalg.generic  // Q·Kᵀ over [batch…, m, k, d]: products summed
-%x   = linalg.generic  // what stands between: element-wise, in f32 for f16 and bf16
+%x   = linalg.generic  // what stands between: element-wise, in f32 for narrow floats
 %p:4 = linalg_ext.softmax dimension(…) ins(%x) outs(…, %minus_inf, %zero, …)
-%pc  = linalg.generic  // the cast to the second matmul's type, if there is one
+%pc  = linalg.generic  // the cast to the second matmul's type, if there is one, or to 8 bits, with a scale
 %o   = linalg.generic  // P·V over [batch…, m, n, k]
 """
 
@@ -91,10 +91,20 @@ class _Rebuilder:
         softmax = self._softmax(x_value, rows)
         self.rows, self.maximum, self.sum = rows, softmax.new_max, softmax.new_accum
         self._keep_share()
-        p = build.convert_elements(softmax.result, match.probabilities.payload[0].type.element_type)
+        p = self._rounded(softmax.result, dims)
         output, root = self._output(p, dims, values)
         output = self._finished(output, value_factors)
         return self._shaped(output, self.out_groups, self.match.result.type), root
+
+    def _rounded(self, p: ir.Value, dims: Sequence[Var]) -> ir.Value:
+        """The probabilities as the second matmul has them; of 8 bits, with the factors that they are rounded with."""
+        rounding = self.match.rounding
+        if rounding is None:
+            return build.convert_elements(p, self.match.probabilities.payload[0].type.element_type)
+        scaled = self.make.element(p, tuple(Index.of(v) for v in dims))
+        for factor in rounding.factors:
+            scaled = self.make.mul(scaled, factor)
+        return self.emit.elementwise(scaled, dims, rounding.element)
 
     def _choose(self, operand: Operand, role: str) -> tuple[Access, tuple[Expr, ...]]:
         """The tensor to read, and the factors that it lacks."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...dialects.build import constant_value
+from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..rewriting import defining_op
-from .expressions import REAL, Expr, Expressions, scalar_type
+from .expressions import REAL, ROUND, Expr, Expressions, scalar_type
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize, mixed_radix
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -147,7 +147,7 @@ class Tracer:
         if number is not None:
             return self.make.const(number, scalar_type(value.type))
         op = defining_op(value)
-        if op is not None and op.name in ("arith.extf", "arith.truncf"):
+        if op is not None and op.name in ("arith.extf", "arith.truncf") and not is_float8(value.type):
             return self.captured(op.operands[0])
         return self.make.scalar(value)
 
@@ -270,6 +270,8 @@ class Body:
         kind = scalar_type(value.type)
         if isinstance(value.type, ir.ShapedType) or op.name == "arith.bitcast":
             raise Opaque(f"'{op.name}' in a region")
+        if op.name == "arith.truncf" and is_float8(value.type):
+            return make.op(ROUND, (self.value(op.operands[0]),), REAL, (("type", ir.TypeAttr.get(value.type)),))
         attributes = tuple(sorted(((a.name, a.attr) for a in _named(op)), key=lambda pair: pair[0]))
         return make.op(op.name, tuple(self.value(v) for v in op.operands), kind, attributes)
 

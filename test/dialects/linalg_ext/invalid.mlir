@@ -33,7 +33,7 @@ func.func @statistics_type(%x: tensor<6x10xf32>, %m: tensor<6xf16>) {
 // -----
 
 func.func @element_type(%x: tensor<6x10xi32>, %m: tensor<6xi32>) {
-  // expected-error @+1 {{expects input to have element type f16, bf16, f32 or f64, but found i32}}
+  // expected-error @+1 {{expects input to have element type f16, bf16, f32, f64 or one of 8 bits, but found i32}}
   linalg_ext.softmax dimension(1) ins(%x : tensor<6x10xi32>) outs(%x, %m, %m, %m : tensor<6x10xi32>, tensor<6xi32>, tensor<6xi32>, tensor<6xi32>)
   return
 }

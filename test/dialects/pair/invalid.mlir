@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --split-input-file --verify-diagnostics
 
 func.func @element(%m: memref<8x64xf16>) {
-  // expected-error @+1 {{'pair.view' op expects a source of bf16, but found f16}}
+  // expected-error @+1 {{'pair.view' op expects a source of bf16 or floats of 8 bits, but found f16}}
   %w = pair.view %m : (memref<8x64xf16>) -> (memref<8x32xi32>)
   return
 }
@@ -43,5 +43,21 @@ func.func @pack(%x: bf16) {
 func.func @product(%x: i32) {
   // expected-error @+1 {{'pair.product' op expects the result to be f32, but found bf16}}
   %p = pair.product %x, %x : (i32, i32) -> (bf16)
+  return
+}
+
+// -----
+
+func.func @half(%m: memref<8x64xf8E5M2>) {
+  // expected-error @+1 {{expects the result's element to be i16, two floats of 8 bits, but found i32}}
+  %w = pair.view %m : (memref<8x64xf8E5M2>) -> (memref<8x32xi32>)
+  return
+}
+
+// -----
+
+func.func @widen(%x: i16) {
+  // expected-error @+1 {{'pair.widen' op expects element to be a float of 8 bits, but found f16}}
+  %p = pair.widen %x {element = f16} : (i16) -> (i32)
   return
 }

@@ -254,6 +254,22 @@ def test_arrays_of_jax_are_not_copied(dtype):
         assert array.ctypes.data == given.unsafe_buffer_pointer()
 
 
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2])
+def test_floats_of_8_bits(dtype):
+    def attend(q, k, v):
+        scores = jnp.einsum("btnh,bsnh->bnts", q, k, preferred_element_type=jnp.float32) * 0.2
+        p = (jax.nn.softmax(scores, axis=-1) * 256).astype(dtype)
+        return (jnp.einsum("bnts,bsnh->btnh", p, v, preferred_element_type=jnp.float32) / 256).astype(dtype)
+
+    q, k, v = (jnp.asarray(x).astype(dtype) for x in qkv())
+    kernel = compile(attend, (q, k, v))
+    assert kernel.ir("raised").count("linalg_ext.softmax") == 1
+    found, expected = (np.asarray(x) for x in (kernel(q, k, v), attend(q, k, v)))
+    assert found.dtype == expected.dtype
+    error = np.abs(found.astype(np.float64) - expected.astype(np.float64)).max()
+    assert error < 0.2 * np.abs(expected.astype(np.float64)).max()
+
+
 def test_shapes_without_values():
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in qkv()]
     np.testing.assert_allclose(compile(by_hand, shapes)(*qkv()), by_hand(*qkv()), rtol=1e-4, atol=1e-5)

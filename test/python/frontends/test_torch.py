@@ -231,6 +231,31 @@ def test_flex_attention_without_a_given_block_mask(function):
     check(function, tensors(*SHAPES))
 
 
+def in_8_bits(q, k, v, kind):
+    p = torch.softmax(q.float() @ k.float().mT * 0.2, -1)
+    o = (p * 256).to(kind).float() @ v.float() / 256
+    return o.to(kind)
+
+
+def cached(q, k, v, kind):
+    return F.scaled_dot_product_attention(q, k.to(q.dtype) * 0.5, v.to(q.dtype))
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+@pytest.mark.parametrize("function", [in_8_bits, cached])
+def test_floats_of_8_bits(function, kind):
+    q, k, v = (x.to(kind) for x in tensors(*SHAPES))
+    q = q if function is in_8_bits else q.float()
+    kernel = compile(lambda q, k, v: function(q, k, v, kind), (q, k, v))
+    assert kernel.ir("raised").count("linalg_ext.softmax") == 1
+    found, expected = kernel(q, k, v), function(q, k, v, kind)
+    assert found.dtype == expected.dtype
+    error = (found.double() - expected.double()).abs().max() / expected.double().abs().max()
+    assert error < (0.2 if function is in_8_bits else 1e-5)
+    model = torch.compile(lambda q, k, v: function(q, k, v, kind), backend="attn_opt")
+    torch.testing.assert_close(model(q, k, v).double(), found.double())
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_dynamic_sizes(causal):
     batch, queries, keys = Dim("batch"), Dim("queries"), Dim("keys")

@@ -64,3 +64,32 @@ func.func @no_softmax(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4
   %o2 = linalg.matmul ins(%t, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o, %o2 : tensor<6x4xf32>, tensor<6x4xf32>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+
+// A clamp that the largest probability, scaled, is beyond.
+func.func @clamped(%q: tensor<5x8xf32>, %k: tensor<8x7xf32>, %v: tensor<7x8xf32>) -> tensor<5x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %se = tensor.empty() : tensor<5x7xf32>
+  %s0 = linalg.fill ins(%zero : f32) outs(%se : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<5x8xf32>, tensor<8x7xf32>) outs(%s0 : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<5x7xf32>) outs(%se : tensor<5x7xf32>) -> tensor<5x7xf32>
+  %pw = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p : tensor<5x7xf32>) outs(%se : tensor<5x7xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %scale = arith.constant 1024.0 : f32
+    %high = arith.constant 448.0 : f32
+    %0 = arith.mulf %a, %scale : f32
+    %1 = arith.minimumf %0, %high : f32
+    %2 = arith.truncf %1 : f32 to f8E4M3FN
+    %3 = arith.extf %2 : f8E4M3FN to f32
+    linalg.yield %3 : f32
+  } -> tensor<5x7xf32>
+  %oe = tensor.empty() : tensor<5x8xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%oe : tensor<5x8xf32>) -> tensor<5x8xf32>
+  // expected-remark @+1 {{but its result is clamped, which may be more than rounding it to 8 bits}}
+  %o = linalg.matmul ins(%pw, %v : tensor<5x7xf32>, tensor<7x8xf32>) outs(%o0 : tensor<5x8xf32>) -> tensor<5x8xf32>
+  return %o : tensor<5x8xf32>
+}

@@ -1,0 +1,127 @@
+"""Floats of 8 bits in ONNX graphs: conversions in steps that are lowered to linalg.
+
+    Y = QuantizeLinear(X, S) : f8E4M3FN;  Z = DequantizeLinear(Y, S)
+  becomes
+    Y = Cast(Min(448, Max(-448, Div(X, S)))) : f8E4M3FN;  Z = Mul(Cast(Y), S)
+
+A Cast to 8 bits saturates, unless it has ``saturate = 0``. In torch's dialect casts are ``aten.to.dtype``.
+"""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+
+from ...dialects.mlir import ir
+
+# By ONNX's number of the type: what ml_dtypes calls it, torch's number.
+TYPES = {
+    TensorProto.FLOAT8E4M3FN: ("float8_e4m3fn", 24),
+    TensorProto.FLOAT8E4M3FNUZ: ("float8_e4m3fnuz", 26),
+    TensorProto.FLOAT8E5M2: ("float8_e5m2", 23),
+    TensorProto.FLOAT8E5M2FNUZ: ("float8_e5m2fnuz", 25),
+}
+
+
+def in_steps(model: ModelProto) -> bool:
+    """Writes the conversions of a model whose types were inferred in steps; whether there are any."""
+    graph = model.graph
+    types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
+    for t in graph.initializer:
+        types[t.name] = helper.make_tensor_type_proto(t.data_type, list(t.dims)).tensor_type
+    steps = _Steps(types)
+    for node in graph.node:
+        steps.add(node)
+    if len(steps.nodes) == len(graph.node):
+        return False
+    del graph.node[:]
+    graph.node.extend(steps.nodes)
+    graph.initializer.extend(steps.constants)
+    return True
+
+
+class _Steps:
+    """The nodes of a graph, some of them in steps."""
+
+    def __init__(self, types: dict[str, TypeProto.Tensor]):
+        self.types = types
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
+
+    def add(self, node: NodeProto) -> None:
+        given: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        source, result = (names[0] if names else "" for names in (node.input, node.output))
+        of_8_bits = self._element(source) in TYPES
+        to: int = given["to"] if node.op_type == "Cast" else self._element(result)
+        if node.op_type == "Cast" and to in TYPES and given.get("saturate", 1):
+            self._rounded(node, source, to)
+        elif node.op_type == "QuantizeLinear" and to in TYPES and not given.get("block_size"):
+            scale = self._scale(node, given.get("axis", 1))
+            self._rounded(node, self._step(node, "Div", [source, scale], self._element(source)), to)
+        elif node.op_type == "DequantizeLinear" and of_8_bits and not given.get("block_size"):
+            element = self._element(node.input[1])
+            wide = self._step(node, "Cast", [source], element, to=element)
+            self._step(node, "Mul", [wide, self._scale(node, given.get("axis", 1))], element, result)
+        else:
+            self.nodes.append(node)
+
+    def _rounded(self, node: NodeProto, source: str, to: int) -> None:
+        element = self._element(source)
+        most = float(ml_dtypes.finfo(TYPES[to][0]).max)
+        dtype = helper.tensor_dtype_to_np_dtype(element)
+        for operator, limit in (("Max", -most), ("Min", most)):  # in this order of inputs NaN is lowered to NaN
+            source = self._step(node, operator, [self._constant(node, limit, dtype), source], element)
+        self._step(node, "Cast", [source], to, node.output[0], to=to, saturate=0)
+
+    def _scale(self, node: NodeProto, axis: int) -> str:
+        """The node's scale in a shape that goes with its input's."""
+        scale, rank = node.input[1], len(self.types[node.input[0]].shape.dim)
+        if len(self.types[scale].shape.dim) != 1 or rank < 2:
+            return scale
+        axes = [d for d in range(rank) if d != axis % rank]
+        return self._step(node, "Unsqueeze", [scale, self._constant(node, axes, np.int64)], self._element(scale))
+
+    def _step(self, node: NodeProto, operator: str, inputs: list[str], element: int, name: str = "", **given) -> str:
+        name = name or f"{node.output[0]} ({len(self.nodes)})"
+        self.nodes.append(helper.make_node(operator, inputs, [name], node.name or node.output[0], **given))
+        if name not in self.types:
+            self.types[name] = helper.make_tensor_type_proto(element, None).tensor_type
+        return name
+
+    def _constant(self, node: NodeProto, value: float | list[int], dtype: np.dtype | type) -> str:
+        name = f"{node.output[0]} ({len(self.nodes)}.{len(self.constants)})"
+        self.constants.append(numpy_helper.from_array(np.array(value, dtype), name))
+        return name
+
+    def _element(self, name: str) -> int:
+        return self.types[name].elem_type if name in self.types else TensorProto.UNDEFINED
+
+
+def lower_casts(module: ir.Module) -> None:
+    """Casts to floats of 8 bits, of which the lowering of ONNX's operators knows nothing, in torch's dialect."""
+    found: list[ir.Operation] = []
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        is_cast = op.name == "torch.operator" and op.attributes["name"].value == "onnx.Cast"
+        if is_cast and ir.IntegerAttr(op.attributes["torch.onnx.to"]).value in TYPES:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    for op in found:
+        _, number = TYPES[ir.IntegerAttr(op.attributes["torch.onnx.to"]).value]
+        with ir.InsertionPoint(op), op.location:
+            i64, i1 = (ir.IntegerType.get_signless(n) for n in (64, 1))
+            dtype = _constant("int", value=ir.IntegerAttr.get(i64, number))
+            no = _constant("bool", value=ir.IntegerAttr.get(i1, 0))
+            operands = [op.operands[0], dtype, no, no, _constant("none")]
+            kind = op.results[0].type
+            new = ir.Operation.create("torch.aten.to.dtype", results=[kind], operands=operands)
+            op.results[0].replace_all_uses_with(new.result)
+        op.erase()
+
+
+def _constant(kind: str, **attributes: ir.Attribute) -> ir.Value:
+    type_ = ir.Type.parse(f"!torch.{kind}")
+    return ir.Operation.create(f"torch.constant.{kind}", results=[type_], attributes=attributes).result

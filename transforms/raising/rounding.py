@@ -1,0 +1,89 @@
+"""Probabilities that are rounded to 8 bits: with the scale that makes use of their range, without clamps to it.
+
+    round(min(448, max(-448, p·256)))·x   is   round(p·256)·x:
+
+a probability is at most 1. The scale stays before the rounding, where all other uniform factors are taken out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from .expressions import ROUND, Expr
+from .quotients import Keys, NearMiss, Quotient, predicate, quotient, varies
+from .softmax import Softmax
+from .tracing import Tracer
+
+LARGER = {"arith.maximumf", "arith.maxnumf"}
+SMALLER = {"arith.minimumf", "arith.minnumf"}
+GREATER, LESS = (2, 3, 9, 10), (4, 5, 11, 12)  # arith.cmpf's predicates
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """To which type, with which factors before; `rest` is what else divides before; `limits` are those of a clamp."""
+
+    element: ir.Type
+    factors: tuple[Expr, ...]
+    rest: tuple[Expr, ...]
+    limits: tuple[float, float]
+
+    def check(self, softmax: Softmax) -> None:
+        """NearMiss if something is clamped that may be beyond the limits, or else not a probability times factors."""
+        if any(f in self.rest for f in (*softmax.num, *softmax.den)):
+            raise NearMiss("its result is scaled by something of each row before it is rounded to 8 bits")
+        low, high = self.limits
+        scale = math.prod(math.nan if f.number is None else f.number for f in self.factors)
+        if self.limits != (-math.inf, math.inf) and not (low <= 0 < scale <= high):
+            raise NearMiss("its result is clamped, which may be more than rounding it to 8 bits")
+
+
+def split_rounding(tracer: Tracer, q: Quotient, k: Keys) -> tuple[Quotient, Rounding | None]:
+    """The quotient without a rounding to 8 bits of what varies along the keys, and that."""
+    found = next((f for f in q.num if f.name == ROUND and varies(f, k)), None)
+    if found is None:
+        return q, None
+    body, limits = _unclamped(found.args[0])
+    inner = quotient(tracer, body)
+    one = tracer.make.const(1.0)
+    factors = [f for f in inner.num if _is_given(f)]
+    factors += [tracer.make.op("arith.divf", (one, f)) for f in inner.den if _is_given(f)]
+    num, den = ([f for f in part if not _is_given(f)] for part in (inner.num, inner.den))
+    rest = tuple(f for f in (*num, *den) if not varies(f, k))
+    rounding = Rounding(found.attribute("type").value, tuple(factors), rest, limits)
+    return Quotient([*(f for f in q.num if f is not found), *num], [*q.den, *den]), rounding
+
+
+def _is_given(factor: Expr) -> bool:
+    """Whether it is a number that does not come from scores: a constant, or an argument."""
+    is_argument = factor.kind == "element" and not factor.vars and isinstance(factor.payload[0].owner, ir.Block)
+    return factor.kind in ("const", "scalar") or is_argument
+
+
+def _unclamped(expr: Expr) -> tuple[Expr, tuple[float, float]]:
+    """What is clamped, and to which numbers."""
+    low, high = -math.inf, math.inf
+    while True:
+        kind, args = _extremum(expr)
+        bound = next((a.number for a in args if a.number is not None), None)
+        if not kind or bound is None:
+            return expr, (low, high)
+        low, high = (max(low, bound), high) if kind == "max" else (low, min(high, bound))
+        expr = next(a for a in args if a.number is None)
+
+
+def _extremum(expr: Expr) -> tuple[str, tuple[Expr, ...]]:
+    """Whether the larger or the smaller of two is taken, which must not both be numbers."""
+    if expr.name in LARGER | SMALLER:
+        return "max" if expr.name in LARGER else "min", expr.args
+    if expr.name != "arith.select" or expr.args[0].name != "arith.cmpf":
+        return "", ()
+    test, *chosen = expr.args
+    if test.args not in (tuple(chosen), tuple(chosen[::-1])) or all(a.number is not None for a in chosen):
+        return "", ()
+    is_greater = predicate(test) in GREATER
+    if not is_greater and predicate(test) not in LESS:
+        return "", ()
+    return "max" if is_greater == (test.args[0] is chosen[0]) else "min", tuple(chosen)
