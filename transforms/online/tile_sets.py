@@ -42,7 +42,7 @@ class TileSets:
 
     @property
     def supported(self) -> bool:
-        """Whether the loop starts at a number. Sets are right of others too, which no one has needed but for one tile."""
+        """Whether the loop starts at a number. Of others sets are right too, but so far only asked for of one tile."""
         return isinstance(self.low, int) and isinstance(self.step, int) and self.step > 0
 
     @property
