@@ -35,9 +35,14 @@ class Stage:
     @property
     def text(self) -> str:
         """The stage as a whole pipeline."""
+        return f"builtin.module({self.item})"
+
+    @property
+    def item(self) -> str:
+        """The stage as a part of a pipeline."""
         options = options_text(self.ours) if self.ours else self.options
         text = self.name + (f"{{{options}}}" if options else "")
-        for anchor in reversed(("builtin.module", *self.anchors)):
+        for anchor in reversed(self.anchors):
             text = f"{anchor}({text})"
         return text
 
@@ -158,17 +163,20 @@ def run(
             listener(found)
 
     with operation.context, operation.location, listening(operation.context, tell):
+        known = _Known(operation)
         for stage in stages:
             check = verify if isinstance(verify, bool) else stage.name in verify
+            known.before(stage)
             for hook in hooks:
                 hook.before(stage, operation)
             failed = True
             try:
                 if stage.ours:
-                    _run_ours(stage, stage.ours, operation, tell, errors, check)
+                    _run_ours(stage, stage.ours, operation, tell, errors, check, known)
                 else:
                     _run_upstream(stage, operation, check)
                 failed = False
+                known.is_checked = check
             except ir.MLIRError:
                 if errors and "unable to schedule pass" in errors[-1].message and not stage.anchors:
                     text = f'--pass-pipeline="builtin.module(func.func({stage.name}))"'
@@ -187,10 +195,35 @@ def _run_upstream(stage: Stage, module: ir.Operation, verify: bool) -> None:
     manager.run(module)
 
 
+class _Known:
+    """The module as it was before a pass of ours and, where not all are verified, those since the last that was."""
+
+    def __init__(self, module: ir.Operation):
+        self.module = module
+        self.is_checked = True
+        self._copy: ir.Operation | None = None
+        self._stages: list[Stage] = []
+
+    def before(self, stage: Stage) -> None:
+        if stage.ours and (self._copy is None or self.is_checked):  # a copy takes as long as a pass
+            self._copy, self._stages = self.module.clone().operation, []
+        self._stages.append(stage)
+
+    def bug(self, what: str) -> Bug:
+        """That the last stage failed: with the IR that was copied, and what to run on it."""
+        text = _text(self._copy) if self._copy is not None else ""
+        return Bug(what, f"builtin.module({','.join(stage.item for stage in self._stages)})", text)
+
+
 def _run_ours(
-    stage: Stage, pass_: Pass, module: ir.Operation, tell: Listener, errors: list[Diagnostic], verify: bool
+    stage: Stage,
+    pass_: Pass,
+    module: ir.Operation,
+    tell: Listener,
+    errors: list[Diagnostic],
+    verify: bool,
+    known: _Known,
 ) -> None:
-    before = module.clone()
     try:
         for op in _anchored(module, stage.anchors):
             pass_.run(op)
@@ -205,7 +238,7 @@ def _run_ours(
         raise  # what it says came through the diagnostic handler
     except Exception as error:
         what = f"pass '{stage.name}' raised {type(error).__name__}: {error}"
-        raise Bug(what, stage.text, _text(before)) from error
+        raise known.bug(what) from error
     if verify:
         before_check = len(errors)
         try:
@@ -214,7 +247,7 @@ def _run_ours(
             valid = False
         if not valid:
             told = "; ".join(str(one) for one in errors[before_check:])
-            raise Bug(f"pass '{stage.name}' made invalid IR: {told}", stage.text, _text(before))
+            raise known.bug(f"pass '{stage.name}' made invalid IR: {told}")
 
 
 def _anchored(module: ir.Operation, anchors: tuple[str, ...]) -> Iterator[ir.Operation]:

@@ -4,6 +4,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from ..transforms.cpu.matrix_unit import has_tiles, matrix_unit
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
 from .pass_options import option_values
 from .runtime.cpu import openmp_library
@@ -30,15 +31,22 @@ FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and v
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
 
-def online(parts: int = 0, workers: int = 1, from_data: bool = True, together: int = 2, few_rows: int = 0) -> list[str]:
+def online(
+    parts: int = 0,
+    workers: int = 1,
+    from_data: bool = True,
+    together: int = 2,
+    few_rows: int = 0,
+    whole_tiles: bool = False,
+) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`, `together`: see `split-keys`. `few_rows`: see it, and `split-masked-tiles`. `from_data`: loop
-    bounds may come from data.
+    `parts`, `workers`, `together`: see `split-keys`. `few_rows`: see it, and `split-masked-tiles`, `whole_tiles` too.
+    `from_data`: loop bounds may come from data.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} together={together}}}",
-        "split-masked-tiles": f"{{from-data={int(from_data)} few-rows={few_rows}}}",
+        "split-masked-tiles": f"{{from-data={int(from_data)} few-rows={few_rows} whole-tiles={int(whole_tiles)}}}",
     }
     return [name + options.get(name, "") for name in ONLINE]
 
@@ -101,8 +109,9 @@ def cpu(
     if 0 < vector_bytes < 64:
         matrix = matrix or "none"  # CPUs with narrower vectors have none
     of_matrix = f"matrix={matrix}" if matrix else ""
+    workers = TASKS_PER_THREAD * threads if threads > 1 and parallel else 1
     return [
-        *online(parts, TASKS_PER_THREAD * threads if threads > 1 and parallel else 1, few_rows=FEW_ROWS),
+        *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=not has_tiles(matrix_unit(matrix))),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles

@@ -115,7 +115,7 @@ def counting() -> Iterator[Counting]:
 
 
 class Snapshots(Hook):
-    """Keeps the text of the module after the passes that end a stage."""
+    """Keeps the text of the module after the passes that end a stage, which it is verified after."""
 
     def __init__(self, stage_after: dict[str, str], texts: dict[str, str]):
         self.stage_after = stage_after
@@ -125,4 +125,4 @@ class Snapshots(Hook):
         name = self.stage_after.get(stage.name)
         if name is not None and not failed:
             self.texts.pop(name, None)  # the last pass of the name counts, also for the order
-            self.texts[name] = print_module(module)
+            self.texts[name] = print_module(module, verified=True)

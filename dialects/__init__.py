@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .mlir import ir
+from .mlir import ir, register
 
 
 def make_context() -> ir.Context:
@@ -14,8 +14,7 @@ def make_context() -> ir.Context:
 
     context = ir.Context()
     with context:
-        LinalgExt.load()
-        Pair.load()
-        Tile.load()
-        TransformExt.load()
+        for dialect in (LinalgExt, Pair, Tile, TransformExt):
+            dialect.load()
+            register(dialect)
     return context

@@ -13,6 +13,7 @@ compiled before is found, loaded and called without.
 import importlib
 import importlib.util
 import os
+import sys
 import types
 from typing import Any
 
@@ -46,6 +47,12 @@ def __getattr__(name: str) -> Any:
     module: types.ModuleType = _Late(path) if name in _LATE else importlib.import_module(f"{PACKAGE}.{path}")
     globals()[name] = module
     return module
+
+
+def register(dialect: Any) -> None:
+    """Lets the bindings find the module of a dialect of ours. They look for it each time that they show an op of it,
+    also where its class is known: an import that fails takes longer than most passes do with an op."""
+    sys.modules.setdefault(f"{PACKAGE}.dialects.{dialect.DIALECT_NAMESPACE}", sys.modules[dialect.__module__])
 
 
 def identity() -> str:

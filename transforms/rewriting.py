@@ -12,11 +12,14 @@ def ops_in(op: ir.Operation, prefix: str = "") -> list[ir.Operation]:
     found: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        if inner.name.startswith(prefix) and inner != op.operation:
+        if inner.name.startswith(prefix):
             found.append(inner.operation)
-        return ir.WalkResult.ADVANCE
+        return advance
 
-    op.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    op, advance = op.operation, ir.WalkResult.ADVANCE
+    op.walk(visit, ir.WalkOrder.POST_ORDER)
+    if op.name.startswith(prefix):
+        found.pop()  # itself, which comes last
     return found
 
 

@@ -4,8 +4,7 @@
     ptx  = emit_ptx(text, "sm_90a")       # by llvmlite's NVPTX backend
     cubin, report = assemble(ptx, "sm_90a")
 
-The bindings' LLVM has no NVPTX backend, llvmlite's has; it is some releases older and does not read the newest way to
-write floating-point constants, which are rewritten to their bits.
+The bindings' LLVM has no NVPTX backend, llvmlite's has.
 """
 
 from __future__ import annotations
@@ -15,32 +14,19 @@ import functools
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import sysconfig
 import tempfile
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
 from ...dialects.mlir import ir
 from ...transforms.nvidia.architecture import architecture
 from ..diagnostics import Bug
+from .llvm_text import readable_literals
 
 TRIPLE = "nvptx64-nvidia-cuda"
 LAYOUT = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:16:16-n16:32:64"
-
-_SCALARS = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
-_SPECIAL = {"+inf": "inf", "-inf": "-inf", "inf": "inf", "+qnan": "nan", "-qnan": "nan", "qnan": "nan"}
-_LITERAL = re.compile(
-    r"\b(half|bfloat|float|double) "
-    r"([+-]?(?:inf|qnan)\b|[+-]?nan\(0x[0-9A-Fa-f]+\)|f0x[0-9A-Fa-f]+|[-+]?\d+\.\d*(?:e[-+]?\d+)?)"
-)
-# A constant in a place without its type: operands after the first one, and a phi's values.
-_TYPED_LINE = re.compile(r"\b(half|bfloat|float|double)\b")
-_UNTYPED = re.compile(r"(?<=[\s,\[(<])([+-]?(?:inf|qnan)\b|f0x[0-9A-Fa-f]+|[+-]?\d+\.\d+(?:e[-+]?\d+)?)(?=[\s,\])>]|$)")
 
 
 def llvm_ir(module: ir.Operation) -> str:
@@ -48,41 +34,6 @@ def llvm_ir(module: ir.Operation) -> str:
     from ...dialects.mlir import llvm
 
     return llvm.translate_module_to_llvmir(module.operation)
-
-
-def _bits(kind: str, literal: str) -> str:
-    """A literal as the bits that LLVM of every release reads: 0x of the double, 0xH of half, 0xR of bfloat."""
-    dtype = np.dtype(_SCALARS[kind])
-    if literal.startswith("f0x"):
-        number = np.array(int(literal[3:], 16), dtype=f"u{dtype.itemsize}").view(dtype)
-    else:
-        text = "nan" if "nan(" in literal else _SPECIAL.get(literal, literal)
-        number = np.array(float(text), dtype=np.float64).astype(dtype)
-    if kind == "half":
-        return f"0xH{int(number.view(np.uint16)):04X}"
-    if kind == "bfloat":
-        return f"0xR{int(number.view(np.uint16)):04X}"
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
-
-
-def _of_kind(kind: str, found: re.Match[str]) -> str:
-    return _bits(kind, found[1])
-
-
-def readable_literals(text: str) -> str:
-    """LLVM IR with every floating-point constant as its bits."""
-    lines = []
-    for line in text.split("\n"):
-        found = _TYPED_LINE.search(line)
-        if found and not line.lstrip().startswith((";", "!", "declare")):
-            # What stands in quotes is no IR: the text and the constraints of assembly.
-            parts = line.split('"')
-            for i in range(0, len(parts), 2):
-                parts[i] = _LITERAL.sub(lambda m: f"{m[1]} {_bits(m[1], m[2])}", parts[i])
-                parts[i] = _UNTYPED.sub(functools.partial(_of_kind, found[1]), parts[i])
-            line = '"'.join(parts)
-        lines.append(line)
-    return "\n".join(lines)
 
 
 def _convergent(text: str) -> str:

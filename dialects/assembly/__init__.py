@@ -74,17 +74,20 @@ def print_module(
     debug_info: bool = False,
     local_scope: bool = False,
     elide_larger_than: int | None = None,
+    verified: bool = False,
 ) -> str:
     """The text of a module (or of any op), in custom form unless `generic`.
 
     With locations if `debug_info`; without aliases if `local_scope`; constants of more elements than
-    `elide_larger_than` are left out (and then the text cannot be parsed).
+    `elide_larger_than` are left out (and then the text cannot be parsed). Upstream verifies what it prints, which takes
+    half of the time, unless it is known to be `verified`.
     """
     text = op.operation.get_asm(
         print_generic_op_form=generic,
         enable_debug_info=debug_info,
         use_local_scope=local_scope,
         large_elements_limit=elide_larger_than,
+        assume_verified=verified,
     )
     return text if generic else write(text, forms())
 

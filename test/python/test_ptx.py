@@ -11,6 +11,7 @@ from attn_opt.compiler import CompileError, compile
 from attn_opt.compiler.diagnostics import Bug, report_bug
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import ptx
+from attn_opt.compiler.runtime.llvm_text import readable_literals
 from attn_opt.transforms.nvidia.architecture import architecture
 
 ATTENTION = """
@@ -54,7 +55,7 @@ def test_literals_are_readable_by_every_llvm():
             '  %5 = call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float f0x3FB8AA3B, float %4)',
         ]
     )
-    assert ptx.readable_literals(text).split("\n") == [
+    assert readable_literals(text).split("\n") == [
         "  %1 = fadd float 0x3FF0000000000000, %2",
         "  %2 = phi float [ %10, %9 ], [ 0xFFF0000000000000, %2 ]",
         "  %3 = select i1 %c, half 0xH7E00, half 0xH3E00",

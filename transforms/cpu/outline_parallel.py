@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import func, ir
 from ..passes import Pass
-from ..rewriting import ancestors, is_inside, ops_in
+from ..rewriting import ancestors, defining_op, ops_in
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,17 @@ class OutlineParallel(Pass):
 def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
     body = loop.regions[0].blocks[0]
     *moved, end = [o.operation for o in body.operations]
+    inside = [inner for top in moved for inner in (top, *ops_in(top))]
+    own = {*body.arguments}
+    for op in inside:
+        own.update(op.results)
+        own.update(argument for region in op.regions for block in region.blocks for argument in block.arguments)
     captured: list[ir.Value] = []
     constants: list[ir.Value] = []
-
-    def capture(value: ir.Value) -> None:
-        owner = value.owner
-        inside = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
-        if inside == loop or is_inside(inside, loop):
-            return
-        is_constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
-        target = constants if is_constant else captured
-        if value not in target:
-            target.append(value)
-
-    for top in moved:
-        for inner in [top, *ops_in(top)]:
-            for operand in inner.operands:
-                capture(operand)
+    for operand in dict.fromkeys(operand for op in inside for operand in op.operands):
+        if operand not in own:
+            made = defining_op(operand)
+            (constants if made is not None and made.name == "arith.constant" else captured).append(operand)
 
     ivs = list(body.arguments)
     arguments = [*ivs, *captured]
@@ -66,10 +60,9 @@ def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
         for value in constants:
             clones[value] = value.owner.operation.clone().results[0]
     replacements = dict(zip(arguments, entry.arguments, strict=True)) | clones
-    for top in moved:
-        for inner in [top, *ops_in(top)]:
-            for number, operand in enumerate(inner.operands):
-                if operand in replacements:
-                    inner.operands[number] = replacements[operand]
+    for op in inside:
+        for number, operand in enumerate(op.operands):
+            if operand in replacements:
+                op.operands[number] = replacements[operand]
     with ir.InsertionPoint(end), loop.location:
         func.CallOp([], ir.FlatSymbolRefAttr.get(name), arguments)

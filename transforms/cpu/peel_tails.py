@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling import Index
-from ..linear import linear, minima
-from ..online.tile_forms import is_never_negative
+from ..online.cut_tiles import cut_sizes, is_of_narrow
 from ..passes import Pass, option
-from ..rewriting import defining_op, ops_in
+from ..rewriting import ops_in
 from .matrix_unit import MATRIX_OPTION, has_tiles, matrix_unit
 
 
@@ -27,8 +25,8 @@ class PeelTails(Pass):
 
     All tiles but one have sizes that are seen to be constant: no edge has to be looked for, and rows make pairs. For
     f16 and bf16 alone, whose operands are copied and paired, is that worth the time to compile a second body. Where
-    only a call tells whether a tile is cut, tiles under a mask of indices are left: there are few. Tiles of a matrix
-    unit (AMX) make the distinction by themselves.
+    only a call tells whether a tile is cut, a loop under a mask of indices is left: of loops that a mask makes of one,
+    `split-masked-tiles` has peeled it. Tiles of a matrix unit (AMX) make the distinction by themselves.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
@@ -37,14 +35,8 @@ class PeelTails(Pass):
         if has_tiles(matrix_unit(self.matrix)):
             return
         for loop in ops_in(op, "scf.for"):
-            if loop.name == "scf.for" and _is_of_narrow(loop):  # not scf.forall
+            if loop.name == "scf.for" and is_of_narrow(loop):  # not scf.forall
                 _peel(loop)
-
-
-def _is_of_narrow(loop: ir.Operation) -> bool:
-    """True if tensors of f16 or bf16 are made, or read, in the loop."""
-    kinds = [v.type for o in ops_in(loop) for v in o.results if isinstance(v.type, ir.RankedTensorType)]
-    return any(build.is_narrow(kind.element_type) for kind in kinds)
 
 
 def _is_masked(loop: ir.Operation) -> bool:
@@ -57,7 +49,7 @@ def _peel(loop: ir.Operation) -> None:
     lower, upper, step = (build.constant_value(v) for v in list(loop.operands)[:3])
     if step is None or step <= 0:
         return
-    cuts = _cuts(loop, step)
+    cuts = cut_sizes(loop, step)
     split = None if lower is None or upper is None else upper - (upper - lower) % step
     if not cuts or (_is_masked(loop) if split is None else not lower < split < upper):
         return
@@ -82,38 +74,3 @@ def _whole_tiles(lower: ir.Value, upper: ir.Value, step: int) -> ir.Value:
     ends = [ir.AffineExpr.get_floor_div(high - low, step) * step + low, low]
     map_ = ir.AffineMapAttr.get(ir.AffineMap.get(0, 2, ends))
     return ir.Operation.create("affine.max", [ir.IndexType.get()], [lower, upper], {"map": map_}).result
-
-
-def _cuts(loop: ir.Operation, step: int) -> list[ir.Operation]:
-    """The sizes of tiles: min(step, n − i), with an n that the loop does not go beyond."""
-    iv = loop.regions[0].blocks[0].arguments[0]
-    found = []
-    for cut in {use.owner.operation for use in iv.uses if use.owner.operation.name == "affine.min"}:
-        forms = minima(cut.results[0])
-        rest = [form for form in forms if form.static is None]
-        if len(rest) != 1 or len(forms) != 2 or Index(step) not in forms or rest[0].coefficient(iv) != -1:
-            continue
-        if _is_at_most(loop.operands[1], rest[0].without(iv)):
-            found.append(cut)
-    return found
-
-
-def _is_at_most(value: ir.Value, bound: Index) -> bool:
-    """Whether `value`, which minima and maxima are taken of, is seen to be `bound` at most."""
-    difference = (bound - linear(value)).static
-    if difference is not None:
-        return difference >= 0
-    if linear(value).static == 0 and is_never_negative(bound):
-        return True
-    op = defining_op(value)
-    if op is not None and op.name == "arith.select":
-        return all(_is_at_most(x, bound) for x in list(op.operands)[1:])
-    if op is None or op.name not in ("affine.min", "affine.max"):
-        return False
-    map_ = op.attributes["map"].value
-    known = []
-    for e in map_.results:
-        is_operand = isinstance(e, ir.AffineDimExpr | ir.AffineSymbolExpr)
-        at = e.position + (map_.n_dims if isinstance(e, ir.AffineSymbolExpr) else 0) if is_operand else 0
-        known.append(is_operand and _is_at_most(op.operands[at], bound))
-    return any(known) if op.name == "affine.min" else all(known)

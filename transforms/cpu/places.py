@@ -276,7 +276,10 @@ def _end_of(part: ir.Value, d: int, unit: int, root: ir.Value, offset: Extent, t
     if not part.type.is_dynamic_dim(d):
         if part.type.get_dim_size(d) % unit != 0:
             return None
-        return memref.dim(root, build.index(d)) if root.type.is_dynamic_dim(d) else whole
+        if not root.type.is_dynamic_dim(d):
+            return whole
+        cut = _end_of_cut(offset)  # with it, one copy serves whole tiles and the one that is cut
+        return cut if cut is not None and _is_outside(cut, task) else memref.dim(root, build.index(d))
     size = size_of(part, d)
     for form in minima(size) if size is not None else ():
         end = form + linear(offset)
@@ -286,6 +289,46 @@ def _end_of(part: ir.Value, d: int, unit: int, root: ir.Value, offset: Extent, t
             ((term, factor),) = end.terms
             if factor == 1 and _is_outside(term, task):
                 return term
+    return None
+
+
+def _end_of_cut(offset: Extent) -> ir.Value | None:
+    """The end of a loop over tiles before its last, cut one was taken off; `offset` is the loop's variable.
+
+    The loop goes to (end floordiv tile)·tile, or stops before.
+    """
+    if isinstance(offset, int) or not isinstance(offset.owner, ir.Block):
+        return None
+    loop = offset.owner.owner.operation
+    ends = _rounded_ends(loop.operands[1]) if loop.name == "scf.for" else None
+    return next(iter(ends)) if ends is not None and len(ends) == 1 else None
+
+
+def _rounded_ends(bound: ir.Value) -> set[ir.Value] | None:
+    """Numbers, rounded down to tiles, of which `bound` is at most the greatest; None: unknown."""
+    op = defining_op(bound)
+    if op is not None and op.name == "arith.select":
+        found = [_rounded_ends(x) for x in list(op.operands)[1:]]
+        return None if None in found else {end for ends in found for end in ends or ()}
+    if constant_value(bound) == 0:
+        return set()
+    found = [_of_choice(choice) for choice in _choices(bound)]
+    if op is not None and op.name == "affine.min":
+        return next((ends for ends in found if ends is not None), None)
+    return {end for ends in found for end in ends or ()} if found and None not in found else None
+
+
+def _of_choice(choice: _Choice) -> set[ir.Value] | None:
+    e = choice.expression
+    if choice.value is not None:
+        return _rounded_ends(choice.value)
+    if isinstance(e, ir.AffineConstantExpr) and e.value == 0:
+        return set()
+    if isinstance(e, ir.AffineMulExpr):
+        rounded, tile = choice.of(e.lhs).expression, choice.of(e.rhs).expression
+        if isinstance(rounded, ir.AffineFloorDivExpr) and choice.of(rounded.rhs).expression == tile:
+            end = choice.of(rounded.lhs).value
+            return None if end is None else {end}
     return None
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..extents import extent
 from ..index_formulas import formula
@@ -13,6 +15,7 @@ from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in
 from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
+from .cut_tiles import cut_sizes, is_of_narrow
 from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .masks import TileMasks
 from .specialise import DECIDED, DECIDED_BY_TEST, mark, specialise, unmark
@@ -20,6 +23,7 @@ from .tile_guards import Guard, put_guard
 from .tile_sets import Bound, Tiles, TileSets
 
 MAX_LOOPS = 6  # in place of one: each is a copy of the body
+Part: TypeAlias = tuple[Bound, Bound, bool]  # of the tiles: from, to, whether all are live
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class SplitMaskedTiles(Pass):
     Tiles of less than `few-rows` rows (decoding) keep a mask that is computed: one loop is compiled sooner, and is as
     fast.
 
+    With `whole-tiles` loops over f16 and bf16 end where the last whole tile does, and one more, with the mask, has the
+    cut one: sizes are constants in all but that (`cpu/peel_tails.py` says what for).
+
     Of a mask that is loaded, an array of i1, or one of floats that is added, each tile is looked at when the loop comes
     to it: it is skipped where all of it is dead, and computed without the mask of i1 where none is (tile_guards.py). To
     see that all of what is added is 0 would take as long as to add it.
@@ -60,37 +67,41 @@ class SplitMaskedTiles(Pass):
         "what is computed may depend on data: numbers and masks that are loaded, low finite masks", True
     )
     few_rows: int = option("tiles of fewer rows, by dimension, keep a mask that is computed", 0)
+    whole_tiles: bool = option("of f16 and bf16, the last, cut tile has a loop of its own", False)
 
     def run(self, op: ir.Operation) -> None:
         for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
             loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
             unknown: list[ir.Operation] = []
-            if (
-                loops
-                and not any(_split(loop, softmax, unknown, self.from_data, self.few_rows) for loop in loops)
-                and unknown
-            ):
+            if loops and not any(_split(loop, softmax, unknown, self) for loop in loops) and unknown:
                 remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
 
 
 def _split(
-    loop: ir.Operation, softmax: ir.Operation, unknown: list[ir.Operation], from_data: bool, few_rows: int
+    loop: ir.Operation,
+    softmax: ir.Operation,
+    unknown: list[ir.Operation],
+    options: SplitMaskedTiles,
+    is_peeled: bool = False,
 ) -> bool:
-    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones."""
+    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones.
+
+    `is_peeled`: its last tile was taken off it, and dead ones may be skipped, as was seen before that.
+    """
     sets = TileSets(loop)
     if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
         return False
-    masks = TileMasks(sets, softmax.operands[0], from_data)
+    masks = TileMasks(sets, softmax.operands[0], options.from_data)
     where = masks.dead(masks.scores)
-    late = _Late.of(loop, softmax, masks, where.tiles) if from_data else None
+    late = _Late.of(loop, softmax, masks, where.tiles) if options.from_data else None
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
     known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
-    live = sets.all if decided and not (known and _has_fewer_rows(softmax, few_rows)) else sets.none
+    live = sets.all if decided and not (known and _has_fewer_rows(softmax, options.few_rows)) else sets.none
     for one in known:
         live = sets.intersection(live, one.where.tiles)
     dead, tests = where.tiles, where.tests
-    reason = _why_not_skipped(loop, softmax) if where or late is not None else None
+    reason = _why_not_skipped(loop, softmax) if (where or late is not None) and not is_peeled else None
     if reason:
         remark(softmax, f"tiles that the mask makes dead are computed: {reason}")
         dead, tests, late = sets.none, (), None
@@ -101,6 +112,14 @@ def _split(
     if guard is None and parts == [(*sets.all[0], False)]:
         sets.erase_unused()
         return False
+    is_simple = len(parts) > 1 and late is None and guard is None and not reason
+    if options.whole_tiles and is_simple and is_of_narrow(loop):
+        cuts = cut_sizes(loop, sets.step)
+        if cuts:
+            tail = _peel(loop, sets, cuts)
+            sets.erase_unused()
+            _skip_dead(tail, options)
+            return _split(loop, softmax, unknown, options, is_peeled=True) or True
     location = softmax.location
     schedule = [
         {"from": formula(low), "to": formula(high), "masked": not is_live or guard is not None}
@@ -177,7 +196,7 @@ def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:
     return None
 
 
-def _parts(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bound, bool]]:
+def _parts(sets: TileSets, alive: Tiles, live: Tiles) -> list[Part]:
     """The loops in order: their bounds, and whether all of their tiles are live. As fine as MAX_LOOPS allow."""
     hull = [(alive[0][0], alive[-1][1])] if alive else []
     for some_alive, some_live in ((alive, live), (hull, live), (alive, []), (hull, [])):
@@ -187,9 +206,9 @@ def _parts(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bound
     return parts
 
 
-def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bound, bool]]:
+def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[Part]:
     paired = len(alive) == len(live)
-    parts: list[tuple[Bound, Bound, bool]] = []
+    parts: list[Part] = []
 
     def add(low: Bound, high: Bound, is_live: bool) -> None:
         parts.extend((*tiles, is_live) for tiles in sets.interval(low, high))
@@ -204,9 +223,39 @@ def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[tuple[Bound, Bo
     return parts
 
 
-def _emit(
-    loop: ir.Operation, sets: TileSets, parts: list[tuple[Bound, Bound, bool]], late: _Late | None, guard: Guard | None
-) -> None:
+def _peel(loop: ir.Operation, sets: TileSets, cuts: list[ir.Operation]) -> ir.Operation:
+    """Takes the tile that the loop's end cuts, of these sizes, off the loop: the loop that has it, after this one."""
+    whole = sets.value(sets.end_of_whole())
+    with ir.InsertionPoint.after(loop):
+        tail = loop.clone().operation
+    for old, new in zip(loop.results, tail.results, strict=True):
+        old.replace_all_uses_with(new)
+    loop.operands[1] = tail.operands[0] = whole
+    for i, result in enumerate(loop.results):
+        tail.operands[3 + i] = result
+    for cut in cuts:
+        with ir.InsertionPoint(cut), cut.location:
+            cut.results[0].replace_all_uses_with(build.index(sets.step))
+        cut.erase()
+    return tail
+
+
+def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
+    """Leaves the one tile of the loop out if it is dead."""
+    (softmax,) = (o for o in ops_in(tail, "linalg_ext.") if o.name in SOFTMAXES)
+    sets = TileSets(tail)
+    masks = TileMasks(sets, softmax.operands[0], options.from_data)
+    dead = masks.dead(masks.scores).tiles
+    alive = sets.complement(dead)
+    if dead:
+        low, high = (sets.value(bound) for bound in (alive[0][0], alive[-1][1])) if alive else (tail.operands[0],) * 2
+        with ir.InsertionPoint(tail), tail.location:
+            is_alive = arith.cmpi(arith.CmpIPredicate.slt, low, high)
+            tail.operands[1] = arith.select(is_alive, tail.operands[1], tail.operands[0])
+    sets.erase_unused()
+
+
+def _emit(loop: ir.Operation, sets: TileSets, parts: list[Part], late: _Late | None, guard: Guard | None) -> None:
     current = list(loop.operands)[3:]
     for low, high, is_live in parts:
         current = _copy(loop, sets.value(low), sets.value(high), current, is_live, guard)

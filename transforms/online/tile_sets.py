@@ -27,15 +27,14 @@ Tiles = list[tuple[Bound, Bound]]
 
 
 class TileSets:
-    """Builds sets of the iterations of `loop`, an scf.for with constant lower bound and step."""
+    """Builds sets of the iterations of `loop`, an scf.for with a constant step."""
 
     def __init__(self, loop: ir.Operation):
         self.loop = loop
         self.variable = loop.regions[0].blocks[0].arguments[0]
         lower, upper, step = list(loop.operands)[:3]
-        self.low, self.step = build.constant_value(lower), build.constant_value(step)
-        known = build.constant_value(upper)
-        self.high: Bound = upper if known is None else int(known)
+        self.step = build.constant_value(step)
+        self.low, self.high = (_bound(value) for value in (lower, upper))
         self.none: Tiles = []
         self._built: list[ir.Operation] = []
         self._clamped: set[ir.Value] = set()  # bounds known to lie between the loop's
@@ -43,11 +42,31 @@ class TileSets:
 
     @property
     def supported(self) -> bool:
+        """Whether the loop starts at a number. Of others sets are right too, but so far only asked for of one tile."""
         return isinstance(self.low, int) and isinstance(self.step, int) and self.step > 0
 
     @property
     def all(self) -> Tiles:
         return [(self.low, self.high)]
+
+    def end_of_whole(self) -> Bound:
+        """Where the last tile ends that the loop's end does not cut."""
+        if isinstance(self.high, int) and isinstance(self.low, int):
+            return self.low + max(0, self.high - self.low) // self.step * self.step
+        with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
+            operands: list[ir.Value] = []
+            high, low = self._term(self.high, operands), self._term(self.low, operands)
+            whole = ir.AffineExpr.get_floor_div(high - low, self.step) * self.step + low
+            found = self._affine("affine.max", operands, [whole, low])
+        self._clamped.add(found)
+        return found
+
+    def _term(self, bound: Bound, operands: list[ir.Value]) -> ir.AffineExpr:
+        """A bound as an affine expression; one that is no number becomes one more of the operands."""
+        if isinstance(bound, int):
+            return ir.AffineExpr.get_constant(bound)
+        operands.append(bound)
+        return ir.AffineExpr.get_dim(len(operands) - 1)
 
     def visible(self, value: ir.Value) -> bool:
         """Whether `value` may be used right before the loop."""
@@ -80,27 +99,27 @@ class TileSets:
     def _tile_at(self, form: Index, divisor: int, exclusive: bool) -> Bound:
         """The first tile at or after form / divisor; with `exclusive`, the first one after it."""
 
-        def first(e: ir.AffineExpr) -> list[ir.AffineExpr]:
+        def first(e: ir.AffineExpr, low: ir.AffineExpr) -> list[ir.AffineExpr]:
             if exclusive:
                 start = ir.AffineExpr.get_floor_div(e, divisor) + 1 if divisor > 1 else e + 1
             else:
                 start = ir.AffineExpr.get_ceil_div(e, divisor) if divisor > 1 else e
-            tile = ir.AffineExpr.get_ceil_div(start - self.low, self.step) * self.step + self.low
-            return [tile, ir.AffineExpr.get_constant(self.low)]
+            tile = ir.AffineExpr.get_ceil_div(start - low, self.step) * self.step + low
+            return [tile, low]
 
-        if form.static is not None:
+        if form.static is not None and isinstance(self.low, int):
             at = form.static // divisor + 1 if exclusive else -(-form.static // divisor)
             at = max(self.low, -(-(at - self.low) // self.step) * self.step + self.low)
             return self.minimum(at, self.high)
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            at = self._apply(form, first)
+            at = self._apply(form, first, self.low)
         return self.minimum(at, self.high)
 
-    def _apply(self, form: Index, results: Callable[[ir.AffineExpr], list[ir.AffineExpr]]) -> ir.Value:
-        """The one result for the expression of `form`, or the maximum of several."""
+    def _apply(self, form: Index, results: Callable[..., list[ir.AffineExpr]], *bounds: Bound) -> ir.Value:
+        """The one result for the expressions of `form` and of the bounds, or the maximum of several."""
         atoms = [v for v, _ in form.terms]
         values = [v if v.type == ir.IndexType.get() else self._cast(v) for v in atoms]
-        found = results(affine_expression(form, atoms))
+        found = results(affine_expression(form, atoms), *[self._term(bound, values) for bound in bounds])
         return self._affine("affine.apply" if len(found) == 1 else "affine.max", values, found)
 
     def _cast(self, value: ir.Value) -> ir.Value:
@@ -242,6 +261,11 @@ class TileSets:
             if not any(True for r in op.results for _ in r.uses):
                 op.erase()
         self._built = []
+
+
+def _bound(value: ir.Value) -> Bound:
+    known = build.constant_value(value)
+    return value if known is None else int(known)
 
 
 def _same(a: Bound, b: Bound) -> bool:

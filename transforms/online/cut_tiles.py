@@ -1,0 +1,49 @@
+"""Sizes of tiles that the end of a loop may cut."""
+
+from ...dialects import build
+from ...dialects.mlir import ir
+from ...dialects.tiling import Index
+from ..linear import linear, minima
+from ..rewriting import defining_op, ops_in
+from .tile_forms import is_never_negative
+
+
+def is_of_narrow(loop: ir.Operation) -> bool:
+    """True if tensors of f16 or bf16 are made, or read, in the loop."""
+    kinds = [v.type for o in ops_in(loop) for v in o.results if isinstance(v.type, ir.RankedTensorType)]
+    return any(build.is_narrow(kind.element_type) for kind in kinds)
+
+
+def cut_sizes(loop: ir.Operation, step: int) -> list[ir.Operation]:
+    """The sizes of tiles: min(step, n − i), with an n that the loop does not go beyond."""
+    iv = loop.regions[0].blocks[0].arguments[0]
+    found = []
+    for cut in {use.owner.operation for use in iv.uses if use.owner.operation.name == "affine.min"}:
+        forms = minima(cut.results[0])
+        rest = [form for form in forms if form.static is None]
+        if len(rest) != 1 or len(forms) != 2 or Index(step) not in forms or rest[0].coefficient(iv) != -1:
+            continue
+        if _is_at_most(loop.operands[1], rest[0].without(iv)):
+            found.append(cut)
+    return found
+
+
+def _is_at_most(value: ir.Value, bound: Index) -> bool:
+    """Whether `value`, which minima and maxima are taken of, is seen to be `bound` at most."""
+    difference = (bound - linear(value)).static
+    if difference is not None:
+        return difference >= 0
+    if linear(value).static == 0 and is_never_negative(bound):
+        return True
+    op = defining_op(value)
+    if op is not None and op.name == "arith.select":
+        return all(_is_at_most(x, bound) for x in list(op.operands)[1:])
+    if op is None or op.name not in ("affine.min", "affine.max"):
+        return False
+    map_ = op.attributes["map"].value
+    known = []
+    for e in map_.results:
+        is_operand = isinstance(e, ir.AffineDimExpr | ir.AffineSymbolExpr)
+        at = e.position + (map_.n_dims if isinstance(e, ir.AffineSymbolExpr) else 0) if is_operand else 0
+        known.append(is_operand and _is_at_most(op.operands[at], bound))
+    return any(known) if op.name == "affine.min" else all(known)
