@@ -1,6 +1,6 @@
 """The dialect ``pair``."""
 
 from .dialect import Pair
-from .ops import PackOp, ProductOp, ViewOp
+from .ops import Exp2Op, PackOp, ProductOp, ViewOp
 
-__all__ = ["PackOp", "Pair", "ProductOp", "ViewOp"]
+__all__ = ["Exp2Op", "PackOp", "Pair", "ProductOp", "ViewOp"]

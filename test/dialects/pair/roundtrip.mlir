@@ -8,6 +8,8 @@ func.func @pairs(%m: memref<?x64xbf16, strided<[64, 1], offset: ?>>, %x: f32, %y
   %w = pair.view %m : (memref<?x64xbf16, strided<[64, 1], offset: ?>>) -> (memref<?x32xi32, strided<[32, 1]>>)
   // CHECK: %[[WORD:.*]] = pair.pack %{{.*}}, %{{.*}} : (f32, f32) -> (i32)
   %word = pair.pack %x, %y : (f32, f32) -> (i32)
+  // CHECK: pair.exp2 %{{.*}}, %{{.*}} : (f32, f32) -> (i32)
+  %powers = pair.exp2 %x, %y : (f32, f32) -> (i32)
   // CHECK: pair.product %[[WORD]], %[[WORD]] : (i32, i32) -> (f32)
   %p = pair.product %word, %word : (i32, i32) -> (f32)
   return %p : f32
