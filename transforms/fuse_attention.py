@@ -14,7 +14,7 @@ from .graph import backward_slice
 from .nvidia.architecture import architecture
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
-from .passes import Pass, PassError, option, warn
+from .passes import Pass, PassError, option, remark, warn
 from .schedule import Schedule
 from .tile_and_fuse import tile_and_fuse
 from .tile_sizes import choose_tile_sizes
@@ -56,8 +56,12 @@ class FuseAttention(Pass):
     def run(self, op: ir.Operation) -> None:
         choice = _choice(self.machine or "cpu", op)
         marked = marked_ops(op, ROOT)
-        found = [attention_at(root) for root in marked] if marked else find_attention(op)
+        everywhere = find_attention(op)
+        found = [attention_at(root) for root in marked] if marked else [a for a in everywhere if not _is_empty(a)]
         roots = marked or [a.root for a in found if a is not None]
+        if not roots and everywhere:
+            remark(everywhere[0].root, "attention is left as it is: it has no elements")
+            return
         if not roots:
             if self.tile_sizes:
                 raise PassError(
@@ -92,6 +96,11 @@ class FuseAttention(Pass):
             sizes, chosen = choice(attention)
             order = order or chosen
         return sizes, order
+
+
+def _is_empty(attention: Attention) -> bool:
+    """Whether it has no query, no key or no head, whatever is passed."""
+    return any(0 in v.type.shape for v in (*attention.scores.operands, *attention.root.operands))
 
 
 def _choice(machine: str, op: ir.Operation) -> Choice:

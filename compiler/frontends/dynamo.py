@@ -87,8 +87,6 @@ def _why_not(region: Region) -> str | None:
         return f"its tensors are on {', '.join(sorted(devices))}"
     if devices == {"cuda"} and torch.version.hip:
         return "its tensors are on a GPU that is not NVIDIA's"
-    if any(map(torch.is_autocast_enabled, devices)):
-        return "autocast is on"
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch.export import Dim
 
 from ...dialects.diagnostic import DiagnosedError
@@ -52,6 +53,8 @@ class AttentionCall(torch.nn.Module):
 
     def forward(self, *inputs: Any) -> torch.Tensor:
         work = self.flops(inputs)
+        if work == 0 and any(isinstance(v, torch.Tensor) and v.numel() == 0 for v in inputs):
+            return self.part(*inputs)
         if work < self.least:
             if not self.told:
                 counts.count_left(f"its {work} operations are fewer than min_flops, which is {self.least}")
@@ -77,7 +80,8 @@ class AttentionCall(torch.nn.Module):
             self._open_sizes(inputs)
         own = tuple(map(_key, inputs, self.dynamic))
         if own not in self._seen:
-            found = self._shared(own, inputs)
+            with compile_lock:  # dynamo's own: tracing replaces functions of torch, for all threads
+                found = self._shared(own, inputs)
             if isinstance(found, str):
                 counts.count_left(found)
             self._seen[own] = None if isinstance(found, str) else found
@@ -85,7 +89,7 @@ class AttentionCall(torch.nn.Module):
 
     def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | str | None:
         """The kernel for such inputs that any graph with this structure may have made already, or why there is none."""
-        key = (self.structure, own)
+        key = (self.structure, _autocast(), own)
         if key in _kernels:
             _kernels.move_to_end(key)
             if not isinstance(_kernels[key], str):
@@ -162,6 +166,11 @@ class _Reordered(torch.nn.Module):
 
     def forward(self, *inputs: Any) -> torch.Tensor:
         return self.part(*inputs).permute(self.order).contiguous()
+
+
+def _autocast() -> tuple[torch.dtype | None, ...]:
+    """The types that torch casts operands of matmuls to, where this is called: casts that tracing writes down."""
+    return tuple(torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda"))
 
 
 def _shape(value: Any) -> Any:

@@ -9,6 +9,7 @@ What is called is inference: results carry no gradient. A model whose other ops 
 ``torch.compile(model, backend="attn_opt")`` instead, which leaves them to torch.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -75,6 +76,11 @@ class _Function(torch.nn.Module):
 
     def __init__(self, function: Callable):
         super().__init__()
+        try:
+            inspect.signature(function)
+        except ValueError:  # of functions that are not written in Python, such as scaled_dot_product_attention
+            self.forward = lambda *args, **kwargs: function(*args, **kwargs)
+            return
         self.forward = function
         # torch keeps the lines of functions named forward, and of those that it is told of.
         getattr(torch.fx.proxy, "_register_stack_trace_anchor", lambda _: None)(function)

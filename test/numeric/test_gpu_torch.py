@@ -77,6 +77,52 @@ def test_attention_of_compiled_functions(function, dtype):
     assert close(out, function(q.double(), k.double(), v.double()), dtype)
 
 
+SHARED = {
+    "q, q, q": (lambda q, k, v: F.scaled_dot_product_attention(q, q, q)),
+    "q, k, k": (lambda q, k, v: F.scaled_dot_product_attention(q, k, k)),
+    "tanh(v), tanh(v), v": (lambda q, k, v: (v.tanh() @ v.tanh().mT / 8).softmax(-1) @ v),
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("length", [64, 100, 300])
+@pytest.mark.parametrize("name", SHARED)
+def test_one_tensor_as_queries_and_keys(name, length, dtype):
+    q, k, v = tensors(*[(1, 2, length, 64)] * 3, dtype=dtype)
+    out = compile(SHARED[name], (q, k, v), target="nvidia")(q, k, v)
+    assert close(out, SHARED[name](q.double(), k.double(), v.double()), dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("keys", [2, 77, 1000])
+@pytest.mark.parametrize("batch", [(1, 4), (3, 4), ()], ids=str)
+def test_one_query(batch, keys, dtype):
+    """Without heads in groups: nothing but the query itself is a row."""
+    q, k, v = tensors((*batch, 1, 64), (*batch, keys, 64), (*batch, keys, 80), dtype=dtype)
+    out = compile(F.scaled_dot_product_attention, (q, k, v), target="nvidia")(q, k, v)
+    assert close(out, F.scaled_dot_product_attention(q.double(), k.double(), v.double()), dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_without_elements(dtype):
+    torch.compiler.reset()
+    q, k = tensors((0, 4, 100, 64), (0, 4, 77, 64), dtype=dtype)
+    out = torch.compile(F.scaled_dot_product_attention, backend="attn_opt")(q, k, k)
+    assert out.shape == q.shape and out.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_autocast(dtype):
+    """The casts that torch makes are in the kernel."""
+    q, k, v = tensors(*[(2, 4, 200, 64)] * 3, dtype=torch.float32)
+    torch.compiler.reset()
+    before = kernels()
+    with torch.autocast("cuda", dtype):
+        out = torch.compile(written_out, backend="attn_opt")(q, k, v)
+    assert kernels() > before and out.dtype == dtype
+    assert close(out, written_out(q.double(), k.double(), v.double()), dtype)
+
+
 class Block(torch.nn.Module):
     """Self-attention between projections, heads split and merged by views."""
 

@@ -12,6 +12,7 @@ from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, ops_in
 from .axes import COLUMN, ROW, Axes, ops_of
 from .constants import own_constants
+from .own_rows import own_rows
 from .registers import consumer_registers, matmul_registers
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
@@ -76,6 +77,7 @@ class _Assigner:
 
     def run(self) -> None:
         own_constants(self.kernel)  # uses may want different layouts
+        own_rows(self.kernel)
         axes = Axes(self.kernel)
         ops = ops_in(self.kernel)
         types: dict[ir.Value, ir.Type] = {}

@@ -18,7 +18,10 @@ def is_one_tile(function: ir.Operation) -> bool:
     matmuls = [op for op in ops_in(function) if is_contraction(op)]
     shapes = [op.results[0].type.shape for op in matmuls]
     return (
-        bool(matmuls) and all(s <= ROWS for *rows, _ in shapes for s in rows) and all(n <= COLUMNS for *_, n in shapes)
+        bool(matmuls)
+        and all(s <= ROWS for *rows, _ in shapes for s in rows)  # the size of a tile that may be cut is below 0
+        and all(n <= COLUMNS for *_, n in shapes)
+        and not any(0 in shape for shape in shapes)
     )
 
 

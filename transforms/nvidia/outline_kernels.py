@@ -11,6 +11,7 @@ from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
 from .constants import constant_memory, own_constants
 from .one_block import is_one_tile, one_block
+from .own_rows import own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
 from .tile_body import Memory, TileBody
@@ -91,6 +92,7 @@ class _Outliner:
     def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, options: OutlineKernels):
         self.forall, self.module, self.name = forall, module, name
         own_constants(forall)  # tiles of equal sizes may be rows here and columns there
+        own_rows(forall)
         self.axes = Axes(forall)
         self.rows = options.rows
         self.constants: list[ir.Value] = []

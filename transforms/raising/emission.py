@@ -80,6 +80,13 @@ def best_access(elements: Sequence[Expr]) -> Access | None:
     return best
 
 
+def with_unit(found: Access, unit: Var) -> Access:
+    """The same with `unit` as a dimension: one of size 1 that is not counted through, else a part of the first one."""
+    last = max((d for d, group in enumerate(found.dims) if not group), default=0)
+    group = (unit, *found.dims[last])
+    return Access(found.tensor, (*found.dims[:last], group, *found.dims[last + 1 :]))
+
+
 class Emitter:
     """Emits tensors over variables at the current insertion point. `compute` is the float type to compute in."""
 

@@ -16,7 +16,7 @@ from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir, tensor
 from .contraction import Operand
-from .emission import Access, Emitter, Unreadable, best_access, reshape
+from .emission import Access, Emitter, Unreadable, best_access, reshape, with_unit
 from .expressions import REAL, Expr
 from .indices import Index, Var, mixed_radix
 from .joining import joined
@@ -72,7 +72,13 @@ class _Rebuilder:
         values, value_factors = self._choose(match.values, "values")
         for found in (queries, keys, values):
             self.emit.know_sizes(found)
-        rows = self._ordered([v for v in self.out if v in match.softmax.scores.vars], queries, keys)
+        rows = [v for v in self.out if v in match.softmax.scores.vars]
+        if not set(queries.vars).difference(keys.vars, match.scores.loops):
+            query = Var(1)
+            queries = with_unit(queries, query)
+            self._return_unit(query, rows)
+            rows.append(query)
+        rows = self._ordered(rows, queries, keys)
         self._check(rows, queries, keys, values)
 
         scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
@@ -98,6 +104,15 @@ class _Rebuilder:
             if found is not None:
                 return found, factors
         raise Unreadable(f"a reshape of the {role} cannot be taken apart")
+
+    def _return_unit(self, query: Var, rows: Sequence[Var]) -> None:
+        """Gives the output the dimension of a single query: one of its own of size 1, else a part of the one before."""
+        last = max((i for i, g in enumerate(self.out_groups) if not g), default=None)
+        if last is None:
+            last = max((i for i, g in enumerate(self.out_groups) if set(g) & set(rows)), default=0)
+        group = self.out_groups[last]
+        self.out_groups[last] = [*(v for v in group if v in rows), query, *(v for v in group if v not in rows)]
+        self.out = [v for g in self.out_groups for v in g]
 
     def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
         match = self.match
@@ -217,7 +232,7 @@ class _Rebuilder:
     def statistic(self, wanted: Statistic) -> ir.Value:
         """A statistic of the softmax, as the tensor that it stands for."""
         groups = [self._group(i, s) for i, s in zip(wanted.at, wanted.value.type.shape, strict=True)]
-        at = tuple(Index.of(v) for v in self.rows)
+        at = tuple(Index.of(v) if v in self.match.softmax.scores.vars else Index() for v in self.rows)
         maximum, total = self.make.element(self.maximum, at), self.make.element(self.sum, at)
         if wanted.kind in ("masked", "live"):
             equal = arith.CmpFPredicate.OEQ if wanted.kind == "masked" else arith.CmpFPredicate.UNE

@@ -129,14 +129,26 @@ def _unified(match: Match, body: Expr, at: tuple[Index, ...]) -> tuple[Index, ..
 
 
 def _unify(own: Index, other: Index, known: dict[Var, Index]) -> bool:
+    """Finds what each variable of `own` is in those of `other`, where both count through one dimension; whether it can.
+
+    4·b + h and 4·b' + 2·j + g, where h < 4, j < 2, g < 2: b is b', h is 2·j + g.
+    """
     if own.single is not None:
         known[own.single] = other
         return True
-    by_step = {c: v for v, c in other.terms}
-    if own.constant != other.constant or len(by_step) != len(other.terms) or {c for _, c in own.terms} != set(by_step):
+    if own.constant != other.constant:
         return False
-    known.update({v: Index.of(by_step[c]) for v, c in own.terms})
-    return True
+    left = dict(other.terms)
+    for v, step in own.terms:
+        end = step + 1 if v.extent is None else step * v.extent
+        part = Index()
+        for inner in [w for w, c in left.items() if step <= c < end and c % step == 0]:
+            part = part.plus(Index.of(inner), left.pop(inner) // step)
+        largest = part.bounds()[1]
+        if not part.terms or (part.single is None and (largest is None or v.extent is None or largest >= v.extent)):
+            return False
+        known[v] = part
+    return not left
 
 
 def _substituted(index: Index, known: dict[Var, Index]) -> Index:

@@ -5,6 +5,7 @@ import copy
 import math
 import subprocess
 import sys
+import threading
 import warnings
 
 import pytest
@@ -295,6 +296,35 @@ def test_threads_are_torchs():
     assert seen == [1, 2, 1], "too little work is not shared"
 
 
+def test_first_calls_of_many_threads():
+    """Each traces its own size, and torch is traced in one thread at a time."""
+    fast, found = compiled(F.scaled_dot_product_attention), []
+
+    def call(length):
+        with torch.no_grad():
+            for batch in (1, 2, 3):
+                (q,) = tensors((batch, 2, length, 16))
+                found.append((fast(q, q, q), q))
+
+    threads = [threading.Thread(target=call, args=(length,)) for length in range(30, 36)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 18
+    for result, q in found:
+        close(result, F.scaled_dot_product_attention(*(q.double(),) * 3))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((0, 2, 5, 8), (0, 2, 6, 8)), ((1, 2, 0, 8), (1, 2, 6, 8)), ((1, 2, 5, 8), (1, 2, 0, 8))]
+)
+def test_without_elements(shapes):
+    q, k = tensors(*shapes)
+    found, expected = compiled(F.scaled_dot_product_attention)(q, k, k), F.scaled_dot_product_attention(q, k, k)
+    torch.testing.assert_close(found, expected, check_stride=True)
+
+
 def test_too_little_work():
     fast = compiled(lambda q: F.scaled_dot_product_attention(q, q, q), options={"min_flops": 100_000})
     counts = Counts()
@@ -403,6 +433,31 @@ def test_bfloat16():
     args = tensors((2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 8), dtype=torch.bfloat16)
     found = compiled(F.scaled_dot_product_attention)(*args)
     close(found, F.scaled_dot_product_attention(*map(wide, args)), torch.bfloat16)
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("inside", [False, True], ids=["around the model", "inside of it"])
+def test_autocast(inside, rest):
+    """The casts that torch makes are part of the kernel; the same attention without them has another one."""
+
+    def attention(q, k, v):
+        return ((q @ k.mT) / math.sqrt(8)).softmax(-1) @ torch.relu(v)
+
+    def cast(q, k, v):
+        with torch.autocast("cpu", torch.bfloat16):
+            return attention(q, k, v)
+
+    def fast(*args):
+        with torch.autocast("cpu", torch.bfloat16, enabled=not inside):
+            return compiled(cast if inside else attention, options={"rest": rest})(*args)
+
+    args = tensors((2, 3, 9, 8), (2, 3, 9, 8), (2, 3, 9, 8))
+    plain, half = attention(*args), cast(*args)
+    counts = Counts()
+    for _ in range(2):
+        torch.testing.assert_close(compiled(attention, options={"rest": rest})(*args), plain)
+        torch.testing.assert_close(fast(*args), half)
+    assert counts.kernels >= 2 and counts.left == 0
 
 
 def test_bad_options():

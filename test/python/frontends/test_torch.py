@@ -49,6 +49,18 @@ def sdpa(**keywords):
     return lambda q, k, v, *mask: F.scaled_dot_product_attention(q, k, v, *mask, **keywords)
 
 
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+@pytest.mark.parametrize("keys", [2, 300])
+@pytest.mark.parametrize("shape", [(2, 4, 1, 16), (1, 4, 1, 16), (4, 1, 16), (1, 16)], ids=str)
+def test_one_query(shape, keys, target):
+    """The query is a row of the scores, also where torch.export takes its dimension away."""
+    q, k, v = tensors(shape, (*shape[:-2], keys, 16), (*shape[:-2], keys, 24), dtype=torch.float16)
+    if target == "cpu":
+        check(sdpa(), (q, k, v))
+    else:
+        assert "tile.load" in compile(sdpa(), (q, k, v), target="nvidia").ir("tiles")
+
+
 SHAPES = ((2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 6))
 
 
@@ -56,6 +68,10 @@ SHAPES = ((2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 6))
 @pytest.mark.parametrize("keywords", [{}, {"is_causal": True}, {"scale": 0.3}], ids=str)
 def test_sdpa(keywords, dtype):
     check(sdpa(**keywords), tensors(*SHAPES, dtype=dtype))
+
+
+def test_a_function_that_is_not_pythons():
+    check(F.scaled_dot_product_attention, tensors(*SHAPES))
 
 
 @pytest.mark.parametrize("shape", [(9, 13), (1, 13), (2, 1, 9, 13), (1, 4, 1, 13), (2, 4, 9, 13)], ids=str)

@@ -83,6 +83,20 @@ def test_written_out(function, split_keys):
     assert ("keys are split into 3 parts" in kernel.explain()) == (split_keys == 3)
 
 
+@pytest.mark.parametrize("batch, heads, group", [(1, 2, 2), (2, 1, 2), (2, 2, 3), (2, 3, 4)])
+def test_heads_in_groups(batch, heads, group):
+    """The statistics have one dimension for the heads, the scores one for batch, heads and groups."""
+
+    def attention(q, k, v):
+        return besides_softmax(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((batch, heads * group, 21, 8), (batch, heads, 29, 8), (batch, heads, 29, 8))
+    q, k, v = (torch.randn(s, generator=generator) for s in shapes)
+    kernel = compile(attention, (q, k, v))
+    check(kernel, kernel(q, k, v), attention(q.double(), k.double(), v.double()))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_torchs_kernel(causal):
     q, k, v = tensors(21, 21)

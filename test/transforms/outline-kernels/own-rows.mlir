@@ -1,0 +1,31 @@
+// RUN: attn-opt %s --linalg-generalize-named-ops --outline-kernels | FileCheck %s
+// RUN: attn-opt %s --linalg-generalize-named-ops --outline-kernels --cse --assign-layouts | FileCheck %s --check-prefix=LAYOUTS
+
+// What is rows of a matmul and columns of the same one is loaded once for each: loads that cse merges are two again.
+// CHECK-LABEL: gpu.func @gram_0
+// CHECK:         %[[ROWS:.*]] = tile.load {{.*}} -> (tensor<128x64xf16>
+// CHECK:         %[[COLUMNS:.*]] = tile.load {{.*}} -> (tensor<128x64xf16>
+// CHECK:         linalg.generic {{.*}} ins(%[[ROWS]], %[[COLUMNS]]
+// LAYOUTS-LABEL: gpu.func @gram_0
+// LAYOUTS:         %[[LOADED:.*]] = tile.load {{.*}} -> (tensor<128x64xf16, "shared">
+// LAYOUTS:         %[[ROWS:.*]] = tile.convert_layout {{.*}}%[[LOADED]]
+// LAYOUTS:         %[[COLUMNS:.*]] = tile.load {{.*}} -> (tensor<128x64xf16, "shared">
+// LAYOUTS:         linalg.generic {{.*}} ins(%[[ROWS]], %[[COLUMNS]]
+#rows = affine_map<(i, j, d) -> (i, d)>
+#columns = affine_map<(i, j, d) -> (j, d)>
+#out = affine_map<(i, j, d) -> (i, j)>
+func.func @gram(%x: tensor<128x64xf16>) -> tensor<128x128xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x128xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<128x128xf32>) -> tensor<128x128xf32>
+  %s = linalg.generic {indexing_maps = [#rows, #columns, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %x : tensor<128x64xf16>, tensor<128x64xf16>) outs(%z : tensor<128x128xf32>) {
+  ^bb0(%a: f16, %b: f16, %o: f32):
+    %0 = arith.extf %a : f16 to f32
+    %1 = arith.extf %b : f16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<128x128xf32>
+  return %s : tensor<128x128xf32>
+}

@@ -1,0 +1,65 @@
+"""Left operands of matmuls that others use as well: rows of one matmul may be columns of another, as in x · xᵀ."""
+
+from __future__ import annotations
+
+from ...dialects.mlir import ir
+from ..attention import is_contraction, is_elementwise
+from ..rewriting import defining_op, is_inside, ops_in
+
+
+def own_rows(op: ir.Operation) -> None:
+    """Gives each matmul in `op` a left operand that no one else uses, if it comes from memory::
+
+        %x = tensor.extract_slice %arg0[%i, 0] [100, 64] [1, 1] : …
+        %s = linalg.generic … ins(%x, %x) …
+    becomes
+        %rows = tensor.extract_slice %arg0[%i, 0] [100, 64] [1, 1] : …
+        %x = tensor.extract_slice %arg0[%i, 0] [100, 64] [1, 1] : …
+        %s = linalg.generic … ins(%rows, %x) …
+
+    Views and element-wise ops between memory and the matmul are copied with it.
+    """
+    for matmul in filter(is_contraction, ops_in(op)):
+        if _is_loaded(matmul.operands[0], op):
+            _own(matmul, 0, op)
+
+
+def _is_loaded(value: ir.Value, within: ir.Operation) -> bool:
+    """Whether only views and element-wise ops stand between memory and `value`, a tile."""
+    op = defining_op(value)
+    if not isinstance(value.type, ir.RankedTensorType) or op is None or not is_inside(op, within):
+        return True
+    if op.name not in ("tensor.extract_slice", "tensor.empty", "tile.load") and not is_elementwise(op):
+        return False
+    return all(_is_loaded(operand, within) for operand in op.operands)
+
+
+def _own(user: ir.Operation, number: int, within: ir.Operation) -> None:
+    value = user.operands[number]
+    if not isinstance(value.type, ir.RankedTensorType):
+        return
+    op = defining_op(value)
+    if op is None or not is_inside(op, within):
+        if user.name != "tensor.extract_slice" and value.type.has_static_shape:
+            user.operands[number] = _whole(value, user)
+        return
+    if sum(len(list(result.uses)) for result in op.results) > 1:
+        with ir.InsertionPoint(op):
+            copy = op.clone().operation
+        user.operands[number] = copy.results[list(op.results).index(value)]
+        op = copy
+    for i in range(len(op.operands)):
+        _own(op, i, within)
+
+
+def _whole(value: ir.Value, user: ir.Operation) -> ir.Value:
+    """A slice of memory that is all of it, for this user alone."""
+    shape = list(value.type.shape)
+    attributes = {
+        "static_offsets": ir.DenseI64ArrayAttr.get([0] * len(shape)),
+        "static_sizes": ir.DenseI64ArrayAttr.get(shape),
+        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(shape)),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
+    }
+    with ir.InsertionPoint(user), user.location:
+        return ir.Operation.create("tensor.extract_slice", [value.type], [value], attributes).result
