@@ -74,3 +74,13 @@ def test_limits():
     for half in halves(powers()(nan, nan, zeros, np.zeros(48, np.int32))):
         assert not np.isfinite(half).any()
         assert not (half == np.inf).any()
+
+
+def test_beyond_one():
+    """What rounding of very large scores leads to: words that are finite, and grow on the whole."""
+    x = np.linspace(0, 240, 4801, dtype=np.float32)
+    zeros = np.zeros_like(x)
+    for half in halves(powers()(x, x, zeros, np.zeros(x.shape, np.int32))):
+        assert np.isfinite(half).all()
+        assert (half >= np.exp2(x / 2 - 1)).all()
+        assert (half <= np.exp2(x / 2 + 2)).all()
