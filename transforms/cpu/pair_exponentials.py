@@ -27,7 +27,7 @@ class PairExponentials(Pass):
         %r = pair.product %w, (1, 1)
         %t = arith.addf %sum, %r
 
-    The word is made in integers of 16 bits, 32 at a time (`pair_powers`): half the instructions. What probabilities are
+    The word is made in integers of 16 bits, 32 at a time (`pair_powers`), by fewer instructions. What probabilities are
     divided by is then the sum of those that are multiplied by values. Where a logarithm is taken, as of that sum for a
     result of its own, it stays that of the exact ones.
     """
