@@ -212,6 +212,7 @@ def nvidia(
         "fuse-consumers",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
+        "pieces-to-elements",
         *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",

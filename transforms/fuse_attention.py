@@ -10,13 +10,14 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import Attention, attention_at, find_attention
 from .extents import read_sizes
-from .graph import backward_slice
+from .graph import ancestor_in, backward_slice
 from .nvidia.architecture import architecture
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_loops import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
+from .rewriting import defining_op
 from .schedule import Schedule
-from .tile_and_fuse import tile_and_fuse
+from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
 from .tile_sizes import choose_tile_sizes
 
 Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
@@ -41,8 +42,8 @@ class FuseAttention(Pass):
 
     Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found. Producers
     from ops marked ``__stop__`` on stay outside. Where sizes or roots are chosen here, so do matmuls and reductions
-    that feed queries, keys and values, which would be computed again in every tile. Outer parallel loops are marked
-    ``__byteir_parallel__``.
+    that feed queries, keys and values, which would be computed again in every tile, and what others use as well. Outer
+    parallel loops are marked ``__byteir_parallel__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
@@ -78,7 +79,7 @@ class FuseAttention(Pass):
         for root, attention in zip(roots, found, strict=True):
             schedule = Schedule.of(root)
             sizes, order = self._chosen(root, attention, choice)
-            outside = [] if attention is None or (marked and self.tile_sizes) else expensive_producers(attention)
+            outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
             schedule.tell(tiled, sizes, order)
@@ -129,14 +130,29 @@ def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:
     return found
 
 
-def expensive_producers(attention: Attention) -> list[ir.Operation]:
-    """What feeds the attention and would be computed again in every tile at a cost: reductions of any kind."""
+def producers_outside(attention: Attention) -> list[ir.Operation]:
+    """What feeds the attention and is better computed once, before it: reductions of any kind, which would be computed
+    again in every tile at a cost, and what others use as well, such as keys that are returned for a cache: the loops
+    would have to put it together, each of their iterations a part."""
     own = {attention.scores, attention.softmax, attention.root}
+    producers = backward_slice(attention.root)
+    within = set(producers)
+    after = {attention.scores}  # what stands between the matmuls, which is fused or the attention is not
+    for op in producers:
+        if any(defining_op(v) in after for v in op.operands):
+            after.add(op)
     return [
         op
-        for op in backward_slice(attention.root)
-        if op not in own and not op.name.startswith("tensor.") and not _is_cheap(op)
+        for op in producers
+        if op not in own
+        and not op.name.startswith("tensor.")
+        and (not _is_cheap(op) or (op not in after and op.name not in MADE_AGAIN and _is_used_elsewhere(op, within)))
     ]
+
+
+def _is_used_elsewhere(op: ir.Operation, within: set[ir.Operation]) -> bool:
+    users = (ancestor_in(use.owner.operation, op.block) for result in op.results for use in result.uses)
+    return any(user not in within for user in users)
 
 
 def _is_cheap(op: ir.Operation) -> bool:

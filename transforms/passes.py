@@ -71,6 +71,7 @@ PASSES = (
     "cpu/check-lowered",
     "nvidia/round-probabilities",
     "nvidia/fuse-consumers",
+    "nvidia/pieces-to-elements",
     "nvidia/align-rows",
     "nvidia/outline-kernels",
     "nvidia/outline-elements",

@@ -36,7 +36,8 @@ from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
 from .tiled_results import erase_dead, fold_whole_slices, replace_by_results
 
-MADE_AGAIN = ("tensor.empty", "linalg.fill")  # whoever else uses them goes on using the ones before the loops
+# Whoever else uses them goes on using the ones before the loops: fills are cheap, reshapes are views.
+MADE_AGAIN = ("tensor.empty", "linalg.fill", "tensor.expand_shape", "tensor.collapse_shape")
 
 
 @dataclass

@@ -11,7 +11,7 @@ from ..dialects.tiling import Index
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops, find_attention, is_elementwise
 from .extents import extent, known_sizes
-from .fuse_attention import expensive_producers
+from .fuse_attention import producers_outside
 from .graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
 from .linear import DYNAMIC
 from .online.few_keys import see_few_keys
@@ -97,7 +97,7 @@ class _Versions:
 
     def __init__(self, attention: Attention):
         self.root, self.block = attention.root, attention.root.block
-        self.outside = set(expensive_producers(attention))
+        self.outside = set(producers_outside(attention))
         self.ops = self._needed([self.root], self.outside)
         self.core = self._after(attention.scores)
 

@@ -93,6 +93,28 @@ def test_one_tensor_as_queries_and_keys(name, length, dtype):
     assert close(out, SHARED[name](q.double(), k.double(), v.double()), dtype)
 
 
+def sdpa(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+AROUND = {
+    "two that share all": lambda q, k, v: torch.stack([sdpa(q, k, v), sdpa(q + 1, k, v)]),
+    "one after the other": lambda q, k, v: sdpa(sdpa(q, k, v), k, v),
+    "keys that are returned": lambda q, k, v: torch.cat([sdpa(q, k.tanh(), v), k.tanh()], -1),
+    "a cache that grows": lambda q, k, v: sdpa(q, torch.cat([k, q[:, :, -1:]], 2), torch.cat([v, q[:, :, :1]], 2)),
+    "padded": lambda q, k, v: F.pad(sdpa(q, k, v), (0, 0, 2, 5)),
+    "a part": lambda q, k, v: sdpa(q, k, v)[:, :, 3:10],
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", AROUND)
+def test_what_stands_around(name, dtype):
+    q, k, v = tensors(*[(1, 2, 200, 64)] * 3, dtype=dtype)
+    out = compile(AROUND[name], (q, k, v), target="nvidia")(q, k, v)
+    assert close(out, AROUND[name](q.double(), k.double(), v.double()), dtype)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("keys", [2, 77, 1000])
 @pytest.mark.parametrize("batch", [(1, 4), (3, 4), ()], ids=str)

@@ -95,3 +95,38 @@ module attributes {gpu.container_module} {
     return %r : tensor<2x8xf32>
   }
 }
+
+// -----
+
+// What branches read is passed to the kernel as well.
+module attributes {gpu.container_module} {
+  gpu.module @joined_kernels {
+    // CHECK-LABEL: gpu.func @joined_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<3xf32, strided<[?]>>, %[[B:.*]]: memref<5xf32, strided<[?]>>, %[[OUT:.*]]: memref<8xf32
+    // CHECK: scf.if
+    // CHECK: %[[X:.*]] = scf.if %{{.*}} -> (f32) {
+    // CHECK: memref.load %[[A]]
+    // CHECK: } else {
+    // CHECK: memref.load %[[B]]
+    // CHECK: memref.store %[[X]], %[[OUT]]
+  }
+  func.func @joined(%a: tensor<3xf32>, %b: tensor<5xf32>) -> tensor<8xf32> {
+    %c3 = arith.constant 3 : index
+    %e = tensor.empty() : tensor<8xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%e : tensor<8xf32>) {
+    ^bb0(%old: f32):
+      %i = linalg.index 0 : index
+      %first = arith.cmpi slt, %i, %c3 : index
+      %x = scf.if %first -> (f32) {
+        %y = tensor.extract %a[%i] : tensor<3xf32>
+        scf.yield %y : f32
+      } else {
+        %j = arith.subi %i, %c3 : index
+        %y = tensor.extract %b[%j] : tensor<5xf32>
+        scf.yield %y : f32
+      }
+      linalg.yield %x : f32
+    } -> tensor<8xf32>
+    return %r : tensor<8xf32>
+  }
+}

@@ -55,15 +55,16 @@ def slice_offsets(op: ir.Operation) -> list[ir.Value | int]:
     return [next(offsets) if s == DYNAMIC else s for s in op.opview.static_offsets]
 
 
-def kept_dims(op: ir.Operation, small: ir.RankedTensorType) -> list[int]:
-    """The sliced tensor's dimension behind each dimension of the `small` side of a slice, which may drop unit ones."""
+def kept_dims(op: ir.Operation, small: ir.RankedTensorType, steps: bool = False) -> list[int]:
+    """The sliced tensor's dimension behind each dimension of the `small` side of a slice, which may drop unit ones.
+    `steps`: strides are allowed."""
     sizes = list(op.opview.static_sizes)
     kept: list[int] = []
     for d, size in enumerate(sizes):
         left = small.rank - len(kept)
         if left and (size != 1 or small.shape[len(kept)] == 1 or len(sizes) - d == left):
             kept.append(d)
-    if len(kept) != small.rank or any(s != 1 for s in op.opview.static_strides):
+    if len(kept) != small.rank or (not steps and any(s != 1 for s in op.opview.static_strides)):
         raise PassError("a slice with strides, or whose dropped dimensions cannot be told, is not lowered", op)
     return kept
 

@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import Pass, PassError, option, warn
-from ..rewriting import defining_op, ops_in
+from ..rewriting import defining_op, is_inside, ops_in
 from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
 from .constants import constant_memory, is_constant_tensor, splat_constant
 from .copying import copy_scalar_body
@@ -124,14 +124,13 @@ class _Outliner:
     def _captured(self) -> list[ir.Value]:
         """What the kernel reads: tensors whole where a slice is read, and scalars that are no constants."""
         found: dict[ir.Value, None] = {}
-        body = self.op.regions[0].blocks[0]
-        inner = [v for o in ops_of(body) for v in o.operands]
         for number, value in enumerate(self.op.operands):
             if number < self.first_init or self._is_read(number):
                 self._capture(value, found)
-        for value in inner:
-            owner = defining_op(value)
-            if (owner is None and value.owner != body) or (owner is not None and owner.block != body):
+        for value in [v for o in ops_in(self.op) for v in o.operands]:
+            owner = value.owner
+            outer = owner.owner if isinstance(owner, ir.Block) else owner
+            if outer.operation != self.op and not is_inside(outer, self.op):
                 self._capture(value, found)
         return list(found)
 

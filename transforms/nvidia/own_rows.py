@@ -8,7 +8,7 @@ from ..rewriting import defining_op, is_inside, ops_in
 
 
 def own_rows(op: ir.Operation) -> None:
-    """Gives each matmul in `op` a left operand that no one else uses, if it comes from memory::
+    """Gives each matmul in `op` a left operand that is no right one, if it comes from memory::
 
         %x = tensor.extract_slice %arg0[%i, 0] [100, 64] [1, 1] : …
         %s = linalg.generic … ins(%x, %x) …
@@ -19,9 +19,24 @@ def own_rows(op: ir.Operation) -> None:
 
     Views and element-wise ops between memory and the matmul are copied with it.
     """
-    for matmul in filter(is_contraction, ops_in(op)):
+    matmuls = list(filter(is_contraction, ops_in(op)))
+    columns: set[ir.Value] = set()
+    for matmul in matmuls:
+        _collect(matmul.operands[1], op, columns)
+    for matmul in matmuls:
         if _is_loaded(matmul.operands[0], op):
-            _own(matmul, 0, op)
+            _own(matmul, 0, op, columns)
+
+
+def _collect(value: ir.Value, within: ir.Operation, found: set[ir.Value]) -> None:
+    """Adds `value`, and what views and element-wise ops make it of."""
+    op = defining_op(value)
+    if value in found or not isinstance(value.type, ir.RankedTensorType):
+        return
+    found.add(value)
+    if op is not None and is_inside(op, within) and _is_loaded(value, within):
+        for operand in op.operands:
+            _collect(operand, within, found)
 
 
 def _is_loaded(value: ir.Value, within: ir.Operation) -> bool:
@@ -34,22 +49,22 @@ def _is_loaded(value: ir.Value, within: ir.Operation) -> bool:
     return all(_is_loaded(operand, within) for operand in op.operands)
 
 
-def _own(user: ir.Operation, number: int, within: ir.Operation) -> None:
+def _own(user: ir.Operation, number: int, within: ir.Operation, columns: set[ir.Value]) -> None:
     value = user.operands[number]
     if not isinstance(value.type, ir.RankedTensorType):
         return
     op = defining_op(value)
     if op is None or not is_inside(op, within):
-        if user.name != "tensor.extract_slice" and value.type.has_static_shape:
+        if value in columns and user.name != "tensor.extract_slice" and value.type.has_static_shape:
             user.operands[number] = _whole(value, user)
         return
-    if sum(len(list(result.uses)) for result in op.results) > 1:
+    if value in columns:
         with ir.InsertionPoint(op):
             copy = op.clone().operation
         user.operands[number] = copy.results[list(op.results).index(value)]
         op = copy
     for i in range(len(op.operands)):
-        _own(op, i, within)
+        _own(op, i, within, columns)
 
 
 def _whole(value: ir.Value, user: ir.Operation) -> ir.Value:

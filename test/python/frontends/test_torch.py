@@ -61,6 +61,31 @@ def test_one_query(shape, keys, target):
         assert "tile.load" in compile(sdpa(), (q, k, v), target="nvidia").ir("tiles")
 
 
+AROUND = {
+    "two that share all": lambda q, k, v: torch.stack([sdpa()(q, k, v), sdpa()(q + 1, k, v)]),
+    "one after the other": lambda q, k, v: sdpa()(sdpa()(q, k, v), k, v),
+    "keys that are returned": lambda q, k, v: (sdpa()(q, k.tanh(), v), k.tanh()),
+    "a cache that grows": lambda q, k, v: sdpa()(q, torch.cat([k, q[:, :, -1:]], 2), torch.cat([v, q[:, :, :1]], 2)),
+    "padded": lambda q, k, v: F.pad(sdpa()(q, k, v), (0, 0, 2, 5)),
+    "a part": lambda q, k, v: sdpa()(q, k, v)[:, :, 3:10],
+    "q, q, q": lambda q, k, v: sdpa()(q, q, q),
+    "tanh(v), tanh(v), v": lambda q, k, v: (v.tanh() @ v.tanh().mT / 8).softmax(-1) @ v,
+}
+
+
+@pytest.mark.parametrize("arch", ["", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", AROUND)
+def test_what_stands_around(name, arch):
+    q, k, v = tensors(*[(1, 2, 100, 16)] * 3, dtype=torch.float16)
+    if arch:
+        assert compile(AROUND[name], (q, k, v), target="nvidia", arch=arch).ir("ptx")
+        return
+    kernel = compile(AROUND[name], (q, k, v))
+    results = [r if isinstance(r, tuple) else (r,) for r in (kernel(q, k, v), AROUND[name](*map(wide, (q, k, v))))]
+    for found, expected in zip(*results, strict=True):
+        close(found, expected, torch.float16)
+
+
 SHAPES = ((2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 6))
 
 

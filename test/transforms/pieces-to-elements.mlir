@@ -1,0 +1,68 @@
+// RUN: attn-opt %s --pieces-to-elements --canonicalize | FileCheck %s
+
+// CHECK-LABEL: func.func @grown
+// CHECK-SAME:    %[[OLD:.*]]: tensor<?x8xf16>, %[[NEW:.*]]: tensor<3x8xf16>
+// CHECK:         %[[N:.*]] = tensor.dim %[[OLD]]
+// CHECK:         %[[ALL:.*]] = arith.addi %[[N]], %c3
+// CHECK:         %[[EMPTY:.*]] = tensor.empty(%[[ALL]]) : tensor<?x8xf16>
+// CHECK:         linalg.generic {{.*}} outs(%[[EMPTY]]
+// CHECK:           %[[I:.*]] = linalg.index 0
+// CHECK:           %[[FIRST:.*]] = arith.cmpi slt, %[[I]], %[[N]]
+// CHECK:           scf.if %[[FIRST]] -> (f16) {
+// CHECK:             tensor.extract %[[OLD]][%[[I]]
+// CHECK:           } else {
+// CHECK:             %[[AT:.*]] = arith.subi %[[I]], %[[N]]
+// CHECK:             tensor.extract %[[NEW]][%[[AT]]
+func.func @grown(%old: tensor<?x8xf16>, %new: tensor<3x8xf16>) -> tensor<?x8xf16> {
+  %r = tensor.concat dim(0) %old, %new : (tensor<?x8xf16>, tensor<3x8xf16>) -> tensor<?x8xf16>
+  return %r : tensor<?x8xf16>
+}
+
+// CHECK-LABEL: func.func @padded
+// CHECK-SAME:    %[[A:.*]]: tensor<5x8xf32>
+// CHECK:         linalg.generic {{.*}} outs(%{{.*}} : tensor<8x8xf32>)
+// CHECK:           arith.cmpi ult
+// CHECK:           scf.if
+// CHECK:             tensor.extract %[[A]]
+// CHECK:           } else {
+// CHECK:             scf.yield %cst
+func.func @padded(%a: tensor<5x8xf32>) -> tensor<8x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %r = tensor.pad %a low[1, 0] high[2, 0] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %zero : f32
+  } : tensor<5x8xf32> to tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
+}
+
+// CHECK-LABEL: func.func @written
+// CHECK-SAME:    %[[CACHE:.*]]: tensor<16x8xf32>, %[[NEW:.*]]: tensor<2x8xf32>, %[[AT:.*]]: index
+// CHECK:         linalg.generic
+// CHECK:           %[[I:.*]] = linalg.index 0
+// CHECK:           arith.subi %[[I]], %[[AT]]
+// CHECK:             tensor.extract %[[NEW]]
+// CHECK:             tensor.extract %[[CACHE]]
+func.func @written(%cache: tensor<16x8xf32>, %new: tensor<2x8xf32>, %at: index) -> tensor<16x8xf32> {
+  %r = tensor.insert_slice %new into %cache[%at, 0] [2, 8] [1, 1] : tensor<2x8xf32> into tensor<16x8xf32>
+  return %r : tensor<16x8xf32>
+}
+
+// A slice that is a result; one that is read stays.
+// CHECK-LABEL: func.func @parts
+// CHECK-SAME:    %[[A:.*]]: tensor<16x8xf32>
+// CHECK:         %[[R:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4xf32>)
+// CHECK:         %[[READ:.*]] = tensor.extract_slice %[[A]][1, 0] [2, 8] [1, 1]
+// CHECK:         %[[S:.*]] = linalg.generic {{.*}} ins(%[[READ]]
+// CHECK:         return %[[R]], %[[S]]
+func.func @parts(%a: tensor<16x8xf32>) -> (tensor<4xf32>, tensor<2x8xf32>) {
+  %r = tensor.extract_slice %a[3, 2] [4, 1] [2, 1] : tensor<16x8xf32> to tensor<4xf32>
+  %read = tensor.extract_slice %a[1, 0] [2, 8] [1, 1] : tensor<16x8xf32> to tensor<2x8xf32>
+  %e = tensor.empty() : tensor<2x8xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%read : tensor<2x8xf32>) outs(%e : tensor<2x8xf32>) {
+  ^bb0(%x: f32, %_: f32):
+    %y = arith.mulf %x, %x : f32
+    linalg.yield %y : f32
+  } -> tensor<2x8xf32>
+  return %r, %s : tensor<4xf32>, tensor<2x8xf32>
+}

@@ -1,0 +1,181 @@
+"""The pass ``pieces-to-elements``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, linalg, scf, tensor
+from ..passes import Pass
+from ..rewriting import ops_in
+from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets, slice_sizes
+from .reshapes import RESHAPES
+
+Size: TypeAlias = "ir.Value | int"
+Indices: TypeAlias = Sequence[ir.Value]
+
+
+@dataclass(frozen=True)
+class PiecesToElements(Pass):
+    """Around the loops over tiles, turns ops that put tensors together into one that says where an element is from::
+
+        %r = tensor.concat dim(0) %a, %b : (tensor<3x8xf16>, tensor<5x8xf16>) -> tensor<8x8xf16>
+    becomes
+        %r = linalg.generic … outs(%empty) {
+          %i = linalg.index 0
+          %first = arith.cmpi slt, %i, %c3
+          %x = scf.if %first { %y = tensor.extract %a[%i, %j] } else { %y = tensor.extract %b[%i − 3, %j] }
+          linalg.yield %x
+        } -> tensor<8x8xf16>
+
+    tensor.pad and tensor.insert_slice alike: a cache with new keys behind the old ones, or written at some place. So is
+    tensor.extract_slice where a result is made of it; other slices are read where they stand.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for function in ops_in(op, "func.func"):
+            for inner in ops_of(function.regions[0].blocks[0]) if len(function.regions[0].blocks) else []:
+                if inner.name not in _REWRITES:
+                    continue
+                with ir.InsertionPoint(inner), inner.location:
+                    result = _REWRITES[inner.name](inner)
+                    if result is None:
+                        continue
+                    if result.type != inner.results[0].type:
+                        result = tensor.cast(inner.results[0].type, result)
+                inner.results[0].replace_all_uses_with(result)
+                inner.erase()
+
+
+def _concatenated(op: ir.Operation) -> ir.Value:
+    sources = list(op.operands)
+    along = ir.IntegerAttr(op.attributes["dim"]).value
+    ends: list[Size] = []
+    for source in sources:
+        ends.append(_sum(ends[-1] if ends else 0, build.mixed_sizes(source)[along]))
+    sizes = build.mixed_sizes(sources[0])
+    sizes[along] = ends[-1]
+
+    kind = op.results[0].type.element_type
+
+    def element(at: Indices, number: int = 0) -> ir.Value:
+        here = list(at)
+        if number:
+            here[along] = arith.subi(at[along], _value(ends[number - 1]))
+        if number == len(sources) - 1:
+            return tensor.extract(sources[number], here)
+        inside = arith.cmpi(arith.CmpIPredicate.slt, at[along], _value(ends[number]))
+        return _either(inside, kind, lambda: tensor.extract(sources[number], here), lambda: element(at, number + 1))
+
+    return _generic(sizes, kind, element)
+
+
+def _padded(op: ir.Operation) -> ir.Value | None:
+    (padding,) = ops_of(op.regions[0].blocks[0])[-1].operands
+    if padding.owner == op.regions[0].blocks[0]:
+        return None  # it differs from place to place
+    maker = None if isinstance(padding.owner, ir.Block) else padding.owner.operation
+    if maker is not None and maker.block == op.regions[0].blocks[0]:
+        if maker.name != "arith.constant":
+            return None
+        padding = maker.clone().operation.results[0]
+    source = op.operands[0]
+    low, high = _mixed(op.opview.low, op.opview.static_low), _mixed(op.opview.high, op.opview.static_high)
+    inner = build.mixed_sizes(source)
+    sizes = [_sum(_sum(a, b), c) for a, b, c in zip(low, inner, high, strict=True)]
+
+    kind = op.results[0].type.element_type
+
+    def element(at: Indices) -> ir.Value:
+        inside, here = _within(at, low, inner)
+        return _either(inside, kind, lambda: tensor.extract(source, here), lambda: padding)
+
+    return _generic(sizes, kind, element)
+
+
+def _inserted(op: ir.Operation) -> ir.Value | None:
+    source, target = op.operands[:2]
+    if any(s != 1 for s in op.opview.static_strides) or source.type.rank != target.type.rank:
+        return None
+    offsets, sizes = slice_offsets(op), slice_sizes(op)
+
+    kind = op.results[0].type.element_type
+
+    def element(at: Indices) -> ir.Value:
+        inside, here = _within(at, offsets, sizes)
+        return _either(inside, kind, lambda: tensor.extract(source, here), lambda: tensor.extract(target, list(at)))
+
+    return _generic(build.mixed_sizes(target), kind, element)
+
+
+def _sliced(op: ir.Operation) -> ir.Value | None:
+    if not any(use.owner.operation.name in ("func.return", *RESHAPES) for use in op.results[0].uses):
+        return None  # whoever reads it reads where it stands
+    source, kind = op.operands[0], op.results[0].type
+    offsets, sizes, strides = slice_offsets(op), slice_sizes(op), _mixed(op.opview.strides, op.opview.static_strides)
+    kept = kept_dims(op, kind, steps=True)
+
+    def element(at: Indices) -> ir.Value:
+        place = dict(zip(kept, at, strict=True))
+        here = []
+        for d, (offset, stride) in enumerate(zip(offsets, strides, strict=True)):
+            steps = arith.muli(place[d], _value(stride)) if d in place else build.index(0)
+            here.append(arith.addi(steps, _value(offset)))
+        return tensor.extract(source, here)
+
+    return _generic([sizes[d] for d in kept], kind.element_type, element)
+
+
+_REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
+    "tensor.concat": _concatenated,
+    "tensor.pad": _padded,
+    "tensor.insert_slice": _inserted,
+    "tensor.extract_slice": _sliced,
+}
+
+
+def _generic(sizes: Sequence[Size], element: ir.Type, body: Callable[[Indices], ir.Value]) -> ir.Value:
+    rank = len(sizes)
+    (result,) = build.generic(
+        [],
+        [build.empty(sizes, element)],
+        [build.projection(rank, range(rank))],
+        [build.PARALLEL] * rank,
+        lambda _: body([linalg.IndexOp(d).result for d in range(rank)]),
+    )
+    return result
+
+
+def _either(inside: ir.Value, kind: ir.Type, then: Callable[[], ir.Value], other: Callable[[], ir.Value]) -> ir.Value:
+    choice = scf.IfOp(inside, [kind], has_else=True)
+    for block, value in ((choice.then_block, then), (choice.else_block, other)):
+        with ir.InsertionPoint(block):
+            scf.YieldOp([value()])
+    return choice.results[0]
+
+
+def _within(at: Indices, offsets: Sequence[Size], sizes: Sequence[Size]) -> tuple[ir.Value, list[ir.Value]]:
+    """Whether an element is in the piece at these offsets, and which of the piece it is then."""
+    inside = build.constant(ir.IntegerType.get_signless(1), 1)
+    here = []
+    for i, offset, size in zip(at, offsets, sizes, strict=True):
+        place = arith.subi(i, _value(offset))
+        # A place before the piece is beyond its end as an unsigned number.
+        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, place, _value(size)))
+        here.append(place)
+    return inside, here
+
+
+def _mixed(dynamic: Sequence[ir.Value], static: Sequence[int]) -> list[Size]:
+    rest = iter(dynamic)
+    return [next(rest) if s == DYNAMIC else s for s in static]
+
+
+def _sum(a: Size, b: Size) -> Size:
+    return a + b if isinstance(a, int) and isinstance(b, int) else arith.addi(_value(a), _value(b))
+
+
+def _value(size: Size) -> ir.Value:
+    return build.index(size) if isinstance(size, int) else size
