@@ -55,6 +55,7 @@ PASSES = (
     "cpu/parallelize-linalg",
     "cpu/matrix-contractions",
     "cpu/pair-contractions",
+    "cpu/pair-exponentials",
     "cpu/pack-contractions",
     "cpu/trim-masked-tiles",
     "cpu/share-scratch",

@@ -25,6 +25,7 @@ from ..verification import expect, verifier
 from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensors
 
 EXP2 = "exp2"
+NOT_POSITIVE = "linalg_ext.not_positive"  # on an exponential: what is known of its argument, but for rounding
 SOFTMAX_INITS = ("output", "max", "accum", "scale")
 SOFTMAX_FORMAT = (
     "attr-dict `dimension` `(` $dimension `)` `ins` `(` $input `:` type($input) `)` "
@@ -119,6 +120,7 @@ def decompose_statistics(op: ir.OpView) -> tuple[ir.Value, ir.Value, ir.Value, i
 
     def exponential(xi: ir.Value, mi: ir.Value, li: ir.Value) -> list[ir.Value]:
         p = exp(arith.subf(build.convert(xi, compute), shift(mi)))
+        p.owner.operation.attributes[NOT_POSITIVE] = ir.UnitAttr.get()
         return [p, arith.addf(li, p)]
 
     sums = build.fill(zero, build.empty(row_sizes, compute))

@@ -1,6 +1,6 @@
 """The dialect ``pair``."""
 
 from .dialect import Pair
-from .ops import PackOp, ProductOp, ViewOp, WidenOp
+from .ops import Exp2Op, PackOp, ProductOp, ViewOp, WidenOp
 
-__all__ = ["PackOp", "Pair", "ProductOp", "ViewOp", "WidenOp"]
+__all__ = ["Exp2Op", "PackOp", "Pair", "ProductOp", "ViewOp", "WidenOp"]

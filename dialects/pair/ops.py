@@ -1,8 +1,9 @@
-"""``pair.view``, ``pair.pack``, ``pair.widen`` and ``pair.product``.
+"""``pair.view``, ``pair.pack``, ``pair.widen``, ``pair.exp2`` and ``pair.product``.
 
 %w = pair.view %m : (memref<8x64xbf16, strided<[64, 1], offset: ?>>) -> (memref<8x32xi32, strided<[32, 1]>>)
 %w = pair.pack %x, %y : (f32, f32) -> (i32)          # both rounded to bf16; %x is the lower half
 %w = pair.widen %h {element = f8E4M3FN} : (i16) -> (i32)   # two floats of 8 bits, as bf16
+%w = pair.exp2 %x, %y : (f32, f32) -> (i32)          # 2ˣ and 2ʸ as bf16, of numbers below 1
 %p = pair.product %a, %b : (i32, i32) -> (f32)       # of the lower halves, plus that of the upper ones
 """
 
@@ -79,6 +80,20 @@ class WidenOp(Pair.Operation, name="widen", traits=[ext.Pure]):
 
     assembly_format = "$half attr-dict `:` functional-type"
     verify_invariants = staticmethod(verifier(verify_widen))
+
+
+class Exp2Op(Pair.Operation, name="exp2", traits=[ext.Pure]):
+    """Powers of two of numbers below 1, as a word: to bf16's accuracy, 0 where they are subnormal.
+
+    What is no number gives −∞ or NaN, so that a sum that it is part of is no number.
+    """
+
+    low: ext.Operand[Any]
+    high: ext.Operand[Any]
+    word: ext.Result[Any]
+
+    assembly_format = "$low `,` $high attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_pack))
 
 
 def verify_product(op: ir.OpView) -> None:

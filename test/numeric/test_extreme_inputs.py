@@ -70,3 +70,19 @@ def test_infinite_values(element, shape):
     assert infinite.sum() == 2 * graph.queries
     np.testing.assert_array_equal(found[infinite], exact[infinite])
     assert relative_error(found[~infinite], exact[~infinite]) < TOLERANCE[element]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_no_numbers(element, shape, sign):
+    """A query or key that is no number makes no number of what it is part of, and of nothing else."""
+    graph = Attention(heads=2, element=element, **shape)
+    q, k, v = made_up(graph)
+    nan = np.copysign(np.nan, sign)
+    q[:, 0, graph.queries // 2, 3], k[:, 1, graph.keys // 3, 5] = nan, nan
+    found = graph.canonical_output(np.asarray(compile(graph.text())(q, k, v))).astype(np.float64)
+    exact = expected(graph, [q, k, v])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
+    assert np.isnan(exact).any()
+    numbers = ~np.isnan(exact)
+    assert relative_error(found[numbers], exact[numbers]) < TOLERANCE[element]

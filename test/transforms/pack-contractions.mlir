@@ -61,3 +61,39 @@ func.func @few_queries(%q: memref<4x64xf16>, %keys: memref<256x64xf16>, %x: memr
   }
   return
 }
+
+#p = affine_map<(v, m, n) -> (n, m)>
+#nv = affine_map<(v, m, n) -> (n, v)>
+#o = affine_map<(v, m, n) -> (v, m)>
+#vm = affine_map<(v, m) -> (v, m)>
+#m = affine_map<(v, m) -> (m)>
+
+// What sums start from stays next to them, so that it is computed when they are: values are converted before it.
+// CHECK-LABEL: func.func @rescaled
+// CHECK: linalg.generic {{.*}} ins(%arg1 : memref<64x64xf16>)
+// CHECK: arith.extf
+// CHECK: linalg.generic {{.*}} ins(%arg2 : memref<32xf32>) outs(%[[O:.*]] : memref<64x32xf32>)
+// CHECK: arith.mulf
+// CHECK: linalg.generic {{.*}} ins(%arg0, %{{.*}} : {{.*}}) outs(%[[O]] : memref<64x32xf32>)
+func.func @rescaled(%p: memref<64x32xf32>, %values: memref<64x64xf16>, %scale: memref<32xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %out = memref.alloca() : memref<64x32xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    linalg.generic {indexing_maps = [#m, #vm], iterator_types = ["parallel", "parallel"]}
+        ins(%scale : memref<32xf32>) outs(%out : memref<64x32xf32>) {
+    ^bb0(%a: f32, %x: f32):
+      %0 = arith.mulf %a, %x : f32
+      linalg.yield %0 : f32
+    }
+    linalg.generic {indexing_maps = [#p, #nv, #o], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%p, %values : memref<64x32xf32>, memref<64x64xf16>) outs(%out : memref<64x32xf32>) {
+    ^bb0(%a: f32, %b: f16, %x: f32):
+      %e = arith.extf %b : f16 to f32
+      %0 = arith.mulf %a, %e : f32
+      %1 = arith.addf %x, %0 : f32
+      linalg.yield %1 : f32
+    }
+  }
+  return
+}

@@ -4,12 +4,16 @@ from collections.abc import Callable, Sequence
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
-from . import pairs
+from . import pair_powers, pairs
 from .structured import Structured
 
 Point = tuple[int, ...]
 FUSED = {("arith.addf", 0), ("arith.addf", 1), ("arith.subf", 0)}  # users of a product, and which operand it is
-PAIRED: dict[str, Callable[..., ir.Value]] = {"pair.product": pairs.multiply_add, "pair.pack": pairs.pack}
+PAIRED: dict[str, Callable[..., ir.Value]] = {
+    "pair.product": pairs.multiply_add,
+    "pair.pack": pairs.pack,
+    "pair.exp2": pair_powers.exp2,
+}
 ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpFPredicate.OLT}
 
 

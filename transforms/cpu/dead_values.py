@@ -42,6 +42,8 @@ def _of(op: ir.Operation, values: dict[ir.Value, Known]) -> Known:
         return operands[0]
     if op.name in ("math.exp", "math.exp2"):
         return ZERO if operands[0] == LOW else None
+    if op.name == "pair.exp2":
+        return ZERO if all(what == LOW for what in operands) else None
     if op.name == "pair.pack":
         return ZERO if all(what == ZERO for what in operands) else None
     if op.name in ("arith.mulf", "pair.product"):

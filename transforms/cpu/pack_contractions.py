@@ -10,6 +10,7 @@ from ...dialects.mlir import ir, memref
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
 from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
+from .initial_values import find_starts
 from .schedule import LIKELY_SIZE, LINE, Schedule, choose, pays_to_copy, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
@@ -54,6 +55,7 @@ class PackContractions(Pass):
             except Unsupported:
                 continue
             schedule = choose(structured, target)
+            starts = find_starts(structured).values()
             copied = _copying(structured, schedule)
             if copied is not None:
                 with ir.InsertionPoint(generic), generic.location:
@@ -64,8 +66,12 @@ class PackContractions(Pass):
             if packing is not None:
                 generic = structured.op
                 with ir.InsertionPoint(generic), generic.location:
-                    self._pack(structured, packing, schedule)
+                    new = self._pack(structured, packing, schedule)
                 generic.erase()
+                structured = Structured(new)
+            for start in starts:  # right before the sums that start from it, after what is copied
+                if start.block == structured.op.block:
+                    start.move_before(structured.op)
 
     def _copy(self, op: Structured, copied: Operand) -> ir.Operation:
         """Copies blocks of an operand whose elements are broadcast, in their order, with lines apart in the cache."""
@@ -94,7 +100,7 @@ class PackContractions(Pass):
             _retype(op, copied, element)
             return with_operands(op, values, maps).operation
 
-    def _pack(self, op: Structured, packed: Operand, schedule: Schedule) -> None:
+    def _pack(self, op: Structured, packed: Operand, schedule: Schedule) -> ir.Operation:
         v = schedule.vector_loop
         width = schedule.unroll.get(v, 1) * schedule.lanes
         summed = [d for d in packed.dims if d != NO_LOOP and not op.is_parallel(d)]
@@ -137,7 +143,7 @@ class PackContractions(Pass):
             maps = indexing_maps(op)
             maps[packed.number] = build.projection(op.n_loops, [k, v])
             _retype(op, packed, element)
-            with_operands(op, values, maps)
+            return with_operands(op, values, maps).operation
 
     def _panel(self, op: ir.Operation, shape: list[int], element: ir.Type, role: str) -> ir.Value:
         """A buffer on the stack of the function or parallel task around `op`; those of a role take turns in it."""

@@ -82,7 +82,7 @@ def is_pack(op: ir.Operation) -> bool:
     return op.name == "llvm.call_intrinsic" and ir.StringAttr(op.attributes["intrin"]).value == PACK
 
 
-def number(kind: ir.Type, value: int) -> ir.Value:
+def number(kind: ir.Type, value: float) -> ir.Value:
     """A constant scalar, or one in every lane."""
     if not isinstance(kind, ir.VectorType):
         return build.constant(kind, value)

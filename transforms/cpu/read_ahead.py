@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..rewriting import defining_op
-from .initial_values import origin_of
-from .schedule import LIKELY_SIZE, pays_to_copy
+from .schedule import LIKELY_SIZE, is_scratch, pays_to_copy
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
@@ -35,7 +33,7 @@ class Ahead:
 
 def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
     """How a streamed operand is read ahead; None for others."""
-    if operand.is_output or operand.is_scalar or pays_to_copy(op, operand) or _is_scratch(operand):
+    if operand.is_output or operand.is_scalar or pays_to_copy(op, operand) or is_scratch(operand):
         return None
     if not operand.dims or all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
         return None
@@ -64,12 +62,6 @@ def block_of_rows(op: Structured, operand: Operand) -> tuple[int, int] | None:
         return None
     count = ROWS_BYTES // row_bytes(op, operand, real[0]) // AT_ONCE * AT_ONCE
     return (real[0], count) if count else None
-
-
-def _is_scratch(operand: Operand) -> bool:
-    """True for what the task itself has written."""
-    made = defining_op(origin_of(operand.value))
-    return made is not None and made.name == "memref.alloca"
 
 
 def row_bytes(op: Structured, operand: Operand, position: int) -> int:

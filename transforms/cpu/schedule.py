@@ -7,6 +7,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ..rewriting import ancestors, defining_op, is_inside
 from .combiners import combiner
+from .initial_values import origin_of
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 
@@ -153,7 +154,13 @@ def _is_read_anew(op: Structured, operand: Operand) -> bool:
     """True if each iteration of the loop around reads another part of memory, as of keys and values."""
     loop = next((a for a in ancestors(op.op) if a.name == "scf.for"), None)
     made = defining_op(operand.value)
-    return loop is not None and made is not None and is_inside(made, loop)
+    return loop is not None and made is not None and is_inside(made, loop) and not is_scratch(operand)
+
+
+def is_scratch(operand: Operand) -> bool:
+    """True for what the task itself has written."""
+    made = defining_op(origin_of(operand.value))
+    return made is not None and made.name == "memref.alloca"
 
 
 def _can_be_lanes(op: Structured, loop: int) -> bool:

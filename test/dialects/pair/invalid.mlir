@@ -40,6 +40,14 @@ func.func @pack(%x: bf16) {
 
 // -----
 
+func.func @exp2(%x: f32) {
+  // expected-error @+1 {{'pair.exp2' op expects the result to be i32, two numbers of bf16, but found i16}}
+  %w = pair.exp2 %x, %x : (f32, f32) -> (i16)
+  return
+}
+
+// -----
+
 func.func @product(%x: i32) {
   // expected-error @+1 {{'pair.product' op expects the result to be f32, but found bf16}}
   %p = pair.product %x, %x : (i32, i32) -> (bf16)

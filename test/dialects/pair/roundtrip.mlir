@@ -13,6 +13,8 @@ func.func @pairs(%m: memref<?x64xbf16, strided<[64, 1], offset: ?>>, %x: f32, %y
   %word = pair.pack %x, %y : (f32, f32) -> (i32)
   // CHECK: pair.widen %{{.*}} {element = f8E4M3FN} : (i16) -> (i32)
   %wide = pair.widen %h {element = f8E4M3FN} : (i16) -> (i32)
+  // CHECK: pair.exp2 %{{.*}}, %{{.*}} : (f32, f32) -> (i32)
+  %powers = pair.exp2 %x, %y : (f32, f32) -> (i32)
   // CHECK: pair.product %[[WORD]], %[[WORD]] : (i32, i32) -> (f32)
   %p = pair.product %word, %word : (i32, i32) -> (f32)
   return %p : f32
