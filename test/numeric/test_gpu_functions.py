@@ -2,12 +2,15 @@
 approximate as badly as the PTX ISA allows."""
 
 import math
+from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
+from attn_opt.transforms.nvidia.eight_bits import to_eight_bits
 from attn_opt.transforms.nvidia.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
@@ -47,6 +50,7 @@ PLAIN = {
     "arith.divui": unsigned(np.floor_divide),
     "arith.remui": unsigned(np.remainder),
     "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,
     "arith.shli": np.left_shift,
     "arith.shrui": unsigned(np.right_shift),
@@ -86,8 +90,11 @@ def approximate(text: str, error: float):
     raise AssertionError(text)
 
 
-def evaluated(name: str, *arguments: np.ndarray | float, result: str = "", error: float = 0.0) -> np.ndarray:
-    """The op `name` of the arguments, as a thread computes it; a number is a constant of the first one's type."""
+def evaluated(
+    name: str, *arguments: np.ndarray | float, result: str = "", error: float = 0.0, emit: Callable = emit_scalar
+) -> np.ndarray:
+    """The op `name` of the arguments, as a thread computes it; a number is a constant of the first one's type. `emit`
+    emits its results."""
     kinds = [str(a.dtype).replace("float", "f").replace("int", "i") for a in arguments if isinstance(a, np.ndarray)]
     kinds += [kinds[0]] * (len(arguments) - len(kinds))
     parameters, made, used = [], "", []
@@ -105,7 +112,7 @@ def evaluated(name: str, *arguments: np.ndarray | float, result: str = "", error
         (op,) = ops_in(module.operation, name)
         values = dict(zip(op.block.arguments, [a for a in arguments if isinstance(a, np.ndarray)], strict=True))
         with ir.InsertionPoint(op), op.location:
-            (found,) = emit_scalar(op, list(op.operands))
+            (found,) = emit(op, list(op.operands))
         for each in op.block.operations:
             if each.operation == op:
                 return values[found]
@@ -182,6 +189,28 @@ def test_error_bound(name, error):
     off = np.abs(found - expected) / np.maximum(absolute, relative * np.abs(expected) + 1e-45)
     worst = int(np.argmax(off))
     assert off[worst] <= 1, f"{name}({x[worst]}) = {found[worst]}, {off[worst]:.2f} times the bound off"
+
+
+@pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2"])
+def test_floats_of_8_bits(element):
+    """Every number that the type has, those half way to the next one and beside these, and others."""
+    dtype = np.dtype({"f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2}[element])
+    numbers = np.sort(np.arange(256, dtype=np.uint8).view(dtype).astype(F32))
+    numbers = numbers[np.isfinite(numbers)]
+    half = np.append((numbers[1:] + numbers[:-1]) / 2, [464, 480, 61440, 65536]).astype(F32)
+    around = [np.nextafter(half, -np.inf), half, np.nextafter(half, np.inf)]
+    special = np.array([np.inf, -np.inf, np.nan, 1e-40, 3e38, -0.0], F32)
+    x = np.concatenate([numbers, *around, special, np.geomspace(1e-12, 1e6, 10_001).astype(F32)])
+    x = np.concatenate([x, -x])
+
+    def emit(op, operands):
+        return [to_eight_bits(*operands, ir.Type.parse(element))]
+
+    found = evaluated("math.absf", x, emit=emit).astype(np.uint8).view(dtype)
+    with np.errstate(all="ignore"):
+        expected = x.astype(dtype)
+    np.testing.assert_array_equal(found.astype(F32), expected.astype(F32))
+    np.testing.assert_array_equal(np.signbit(found.astype(F32)), np.signbit(expected.astype(F32)))
 
 
 inf, nan = np.inf, np.nan

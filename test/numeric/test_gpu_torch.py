@@ -212,3 +212,14 @@ def test_a_kernel_of_the_cpu_says_where_its_arguments_are():
     kernel = compile(causal, (q.cpu(), k.cpu(), v.cpu()))
     with pytest.raises(CompileError, match="nvidia"):
         kernel(q, k, v)
+
+
+@pytest.mark.parametrize("precision", ["fp8", "bf8"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_floats_of_8_bits_as_attn_bench_has_them(arch, precision, capsys):
+    """Inputs, probabilities and results of 8 bits, checked against float64."""
+    from attn_opt.compiler.tools.attn_bench import main
+
+    shape = ["-b=1", "-h=2", "-s=500", "-d=64", "-mask=1", "-warmup=1", "-repeat=2"]
+    assert main([*shape, f"-prec={precision}", "--target=nvidia", "--options", f"arch={arch}"]) == 0
+    assert "PASS" in capsys.readouterr().out

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
+from .eight_bits import to_eight_bits
 from .thread import (
+    EIGHT_BITS,
     EQ,
     Registers,
     Shared,
@@ -253,7 +255,9 @@ def _from_e5m2(bits: ir.Value) -> ir.Value:
 
 def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:
     """One element, of any type."""
-    if memory.stored != value.type:
+    if isinstance(memory.element, EIGHT_BITS):
+        value = create("arith.trunci", memory.stored, to_eight_bits(value, memory.element))
+    elif memory.stored != value.type:
         narrow = isinstance(memory.stored, ir.FloatType)
         value = create("arith.truncf" if narrow else "arith.extui", memory.stored, value)
     ir.Operation.create("llvm.store", [], [value, memory.address(memory.base(indices))])

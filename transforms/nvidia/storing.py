@@ -20,8 +20,10 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
+from .eight_bits import to_eight_bits
 from .memory import Access, positions_of
 from .thread import (
+    EIGHT_BITS,
     EQ,
     Registers,
     Thread,
@@ -52,7 +54,7 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
     layout, element = layout_of(kind), access.memory.element
     if layout not in ("fragment", "row"):
         raise PassError("only tiles of rows are stored to memory", None)
-    if str(element) not in ("f16", "bf16", "f32"):
+    if str(element) not in ("f16", "bf16", "f32") and not isinstance(element, EIGHT_BITS):
         raise PassError(f"results of type {element} are not stored by kernels: use f16, bf16 or f32", None)
     if layout == "fragment" and aligned == 2 * PIECE == access.memory.bytes * PIECE and _together(access, PIECE):
         _store_pieces(access, tile, thread)
@@ -130,6 +132,11 @@ def _store(address: ir.Value, values: Sequence[ir.Value], element: ir.Type, vali
     if name == "f32":
         instruction = f"st.global{'.v2' if len(values) == 2 else ''}.f32"
         _predicated(instruction, "{$2, $3}" if len(values) == 2 else "$2", address, values, "f", valid)
+    elif isinstance(element, EIGHT_BITS):
+        bits = [to_eight_bits(value, element) for value in values]
+        for upper in bits[1:]:
+            bits = [create("arith.ori", i32(), bits[0], mul(upper, 256))]
+        _predicated(f"st.global.b{8 * len(values)}", "$2", address, bits, "r", valid)
     elif len(values) == 2:
         _predicated("st.global.b32", "$2", address, [_packed(values, name)], "r", valid)
     else:
