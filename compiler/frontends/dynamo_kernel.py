@@ -66,25 +66,28 @@ class AttentionCall(torch.nn.Module):
         try:
             arrays = kernel.bind(kernel.program.arguments(inputs))
             (result,) = kernel.run(arrays, 1 if work < FLOPS_TO_SHARE else None)
-        except CompileError:
+        except DiagnosedError as error:
             if not any(self.dynamic):
-                raise
+                raise CompileError(error.diagnostics) from None
             # Sizes that were equal at the first call, and were taken to be so always.
-            self._fix_sizes(inputs)
+            with compile_lock:
+                self._fix_sizes(inputs)
             return self.forward(*inputs)
         return as_torch(result).permute(self.inverse)
 
     def kernel(self, inputs: Sequence[Any]) -> TorchKernel | None:
         """The kernel for such inputs; None if they stay with torch."""
-        if self.first is not None:
-            self._open_sizes(inputs)
         own = tuple(map(_key, inputs, self.dynamic))
         if own not in self._seen:
             with compile_lock:  # dynamo's own: tracing replaces functions of torch, for all threads
-                found = self._shared(own, inputs)
-            if isinstance(found, str):
-                counts.count_left(found)
-            self._seen[own] = None if isinstance(found, str) else found
+                if self.first is not None:
+                    self._open_sizes(inputs)
+                own = tuple(map(_key, inputs, self.dynamic))
+                if own not in self._seen:
+                    found = self._shared(own, inputs)
+                    if isinstance(found, str):
+                        counts.count_left(found)
+                    self._seen[own] = None if isinstance(found, str) else found
         return self._seen[own]
 
     def _shared(self, own: Any, inputs: Sequence[Any]) -> TorchKernel | str | None:

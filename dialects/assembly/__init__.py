@@ -4,6 +4,7 @@ Parsing rewrites custom forms to generic form in the text and hands that to upst
 reverse with what upstream prints. The forms are declared by the ops (see `formats`); one engine serves all of them.
 """
 
+import re
 from collections.abc import Callable
 
 from ..diagnostic import AssemblyError, Diagnostic
@@ -47,7 +48,7 @@ def parse_module(
     try:
         module = ir.Module.parse(generic, context=context)
     except ir.MLIRError:
-        raise AssemblyError(list(dict.fromkeys(told))) from None
+        raise AssemblyError(list(dict.fromkeys(told)) or [_unsaid(generic, filename, places)]) from None
     finally:
         handler.detach()
         context.emit_error_diagnostics = emits
@@ -56,6 +57,17 @@ def parse_module(
         for found in dict.fromkeys(told):  # upstream may say things twice, as it verifies twice
             listener(found)
     return module
+
+
+def _unsaid(generic: str, filename: str, places: SourceMap) -> Diagnostic:
+    """What upstream's parser does not say: it knows our ops, but has no custom forms for those left in the text."""
+    names = "|".join(re.escape(name) for name in forms())
+    for number, line in enumerate(generic.split("\n"), 1):
+        found = re.search(rf"(?<![\w.\"])({names})(?![\w.])", line.partition("//")[0])
+        if found:
+            place = places.place(number, len(line[: found.start()].encode()) + 1)
+            return Diagnostic("error", filename, *place, f"'{found[1]}' is not followed by what its form asks for")
+    return Diagnostic("error", filename, 0, 0, "cannot be parsed")
 
 
 def _moved(found: Diagnostic, filename: str, places: SourceMap) -> Diagnostic:

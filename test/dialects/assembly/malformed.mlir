@@ -113,3 +113,12 @@ func.func @never_closed_string(%a: tensor<5x5xf32>) {
   %0 = linalg_ext.batch_matmul ins(%a, %a : tensor<5x5xf32>, tensor<5x5xf32>) outs(%a : tensor<5x5xf32>) layout = "nn
   return
 }
+
+// -----
+
+// Upstream's parser refuses this without a word.
+func.func @closed() {
+  // expected-error @below {{'linalg_ext.unnorm_softmax' is not followed by what its form asks for}}
+  linalg_ext.unnorm_softmax} dimension(0)
+  return
+}
