@@ -81,7 +81,7 @@ run() {
           test/numeric/test_gpu_attention.py test/numeric/test_gpu_torch.py test/python/test_gpu_calls.py ;;
       memcheck | racecheck)
         # One process: the tool follows the kernels of all cases. A few cases of each kind suffice for races.
-        timeout 360 compute-sanitizer --tool "$part" --report-api-errors no --error-exitcode 9 --print-limit 20 \
+        timeout 480 compute-sanitizer --tool "$part" --report-api-errors no --error-exitcode 9 --print-limit 20 \
           python3 -m pytest -q --timeout 100 -p no:cacheprovider test/numeric/test_gpu_attention.py \
           -k "test_graphs or against_float64 and (odd or f8 or pages or f32 or causal or bias or mask or softcap)" ;;
       launch) timeout 120 python3 bench/launch.py ;;

@@ -3,27 +3,14 @@ become what the types have for them, NaN (e4m3fn) or infinity (e5m2), where PTX'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...dialects.float8 import FORMATS
 from ...dialects.mlir import arith, ir
 from .thread import create, f32, i32
 
 
-@dataclass(frozen=True)
-class _Format:
-    mantissa: int  # bits
-    bias: int
-    largest: int  # of the finite numbers' bits
-    overflow: int
-    nan: int = 0x7F
-
-
-_FORMATS = {"f8E4M3FN": _Format(3, 7, 0x7E, 0x7F), "f8E5M2": _Format(2, 15, 0x7B, 0x7C)}
-
-
 def to_eight_bits(value: ir.Value, element: ir.Type) -> ir.Value:
     """The bits of a float of 8 bits, of type `element`, in an i32, for an f32."""
-    form = _FORMATS[str(element)]
+    form = FORMATS[str(element)]
     cut = 23 - form.mantissa
     bits = create("arith.bitcast", i32(), value)
     magnitude = arith.andi(bits, _integer(0x7FFFFFFF))
@@ -37,7 +24,7 @@ def to_eight_bits(value: ir.Value, element: ir.Type) -> ir.Value:
     small = arith.subi(create("arith.bitcast", i32(), shifted), base)
     least = _integer((127 + 1 - form.bias) << 23)
     found = arith.select(arith.cmpi(arith.CmpIPredicate.ult, magnitude, least), small, normal)
-    found = _where_above(found, form.largest, found, form.overflow)
+    found = _where_above(found, form.infinity - 1, found, form.infinity)
     found = _where_above(magnitude, 0x7F800000, found, form.nan)
     sign = arith.andi(arith.shrui(bits, _integer(24)), _integer(0x80))
     return arith.ori(found, sign)
