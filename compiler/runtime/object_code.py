@@ -1,11 +1,10 @@
 """From a module in the LLVM dialect to an object file for this machine's CPU, by llvmlite's LLVM.
 
-    image = object_code(module, "_mlir_ciface_main")   # None where ExecutionEngine is to do it
+    image = object_code(module, "_mlir_ciface_main")   # None where llvmlite cannot read what MLIR's translation wrote
 
 MLIR's ExecutionEngine does so too, but with all of LLVM's passes: unrolling, vectorising, inlining, which find nothing
 to do in register tiles, and take more time than instructions take to be selected and registers allocated. What is left
-out here is what they cost. Modules with loops over scalars (a convolution) are the engine's, which vectorises them, and
-those that llvmlite cannot read: its LLVM has a release of its own.
+out here is what they cost. llvmlite's LLVM has a release of its own, which need not read all that ours writes.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ def object_code(module: ir.Module, interface: str) -> bytes | None:
     """The object file of a module. `_mlir_<interface>` calls the function `interface` with its arguments, and then its
     result, where an array of addresses says, as ExecutionEngine has it."""
     from ...dialects.mlir import llvm as mlir_llvm
-    from ...transforms.cpu.vectorize_linalg import SCALAR_LOOPS
 
-    if SCALAR_LOOPS in module.operation.attributes:
-        return None
     try:
         import llvmlite.binding as llvm
     except ImportError:

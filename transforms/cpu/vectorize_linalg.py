@@ -1,6 +1,5 @@
 """The pass ``vectorize-linalg``."""
 
-import math
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
@@ -12,9 +11,6 @@ from .prefetch import find_streams
 from .schedule import check_body, choose
 from .structured import Structured, Unsupported
 from .target import host_target
-
-SCALAR_LOOPS = "linalg_ext.scalar_loops"  # on a module
-FEW_ELEMENTS = 4096
 
 
 @dataclass(frozen=True)
@@ -36,8 +32,7 @@ class VectorizeLinalg(Pass):
 
     Accumulators that were filled with a constant right before start from it in registers; those that were updated
     element by element, such as an output that is rescaled, are updated when they are loaded.
-    Ops with maps that are no projections, or with a body that does not work on vectors, are left, with a warning; where
-    these have many elements the module gets the attribute `linalg_ext.scalar_loops`, for LLVM to do what it can.
+    Ops with maps that are no projections, or with a body that does not work on vectors, are left, with a warning.
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
@@ -64,15 +59,6 @@ class VectorizeLinalg(Pass):
             structured.op.erase()
         for start in dropped:
             start.erase()
-        if any(map(_is_long, ops_in(op, "linalg.generic"))):
-            op.attributes[SCALAR_LOOPS] = ir.UnitAttr.get()
-
-
-def _is_long(generic: ir.Operation) -> bool:
-    """Whether an op has more than a few elements, as far as is known."""
-    shapes = [v.type.shape for v in generic.operands if isinstance(v.type, ir.ShapedType)]
-    dynamic = ir.ShapedType.get_dynamic_size()
-    return any(dynamic in shape or math.prod(shape) > FEW_ELEMENTS for shape in shapes)
 
 
 def _checked(generic: ir.Operation) -> Structured | None:
