@@ -1,4 +1,4 @@
-"""Runs a module in the LLVM dialect on this machine's CPU: makes machine code, loads it and binds numpy arrays.
+"""Runs a module in the LLVM dialect on this machine's CPU: loads it by MLIR's ExecutionEngine and binds numpy arrays.
 
     signature = Signature.of(function)             # before lowering
     …                                              # lower `module` to the LLVM dialect
@@ -29,7 +29,6 @@ import numpy as np
 
 from ...dialects.mlir import execution_engine, ir
 from . import elf
-from .object_code import object_code
 from .signature import WORD, Signature, Slot
 
 
@@ -122,17 +121,10 @@ class CpuKernel:
     """A compiled function on numpy arrays. One kernel serves all sizes of its dynamic dimensions, from any thread."""
 
     def __init__(self, code: ir.Module | elf.Code, signature: Signature, callbacks: Mapping[str, Any] | None = None):
-        """`callbacks`: functions of ctypes that a module calls.
-
-        Where llvmlite cannot compile a module, and for what calls back, it is MLIR's ExecutionEngine that does.
-        """
+        """`callbacks`: functions of ctypes that a module calls."""
         self.signature = signature
-        self._image: bytes | None = None  # what was loaded
-        if not isinstance(code, elf.Code) and not callbacks:
-            self._image = object_code(code, c_name(signature.name))
-            if self._image is not None:
-                code = elf.load(self._image, symbol_sources())
         self._code = code  # whose memory the function is in
+        self._image: bytes | None = None  # where it was loaded
         if isinstance(code, elf.Code):
             address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
         else:
