@@ -20,6 +20,11 @@ def index(value: int) -> ir.Value:
     return arith.ConstantOp(ir.IndexType.get(), value).result
 
 
+def as_index(size: int | ir.Value) -> ir.Value:
+    """A size or an offset, that may be a number, as a value."""
+    return index(size) if isinstance(size, int) else size
+
+
 def constant(kind: ir.Type, value: float) -> ir.Value:
     """A scalar constant of an integer, index or float type."""
     attribute = ir.FloatAttr.get(kind, value) if is_float(kind) else ir.IntegerAttr.get(kind, int(value))

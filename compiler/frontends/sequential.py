@@ -35,7 +35,7 @@ def to_loops(module: ir.Module) -> None:
 
 def _loop(count: Mixed, inits: Sequence[ir.Value], body: Callable[..., Sequence[ir.Value]]) -> list[ir.Value]:
     """scf.for from 0 to `count`; `body` gets the index and what is carried, and returns what is carried on."""
-    end = build.index(count) if isinstance(count, int) else count
+    end = build.as_index(count)
     loop = scf.ForOp(build.index(0), end, build.index(1), list(inits))
     with ir.InsertionPoint(loop.body):
         scf.YieldOp(list(body(loop.induction_variable, *loop.inner_iter_args)))
@@ -88,7 +88,7 @@ def _write(
     """`result` with `update`, combined with what is there, at the window; `result` itself where that does not fit."""
     fits = build.constant(ir.IntegerType.get_signless(1), 1)
     for offset, size, extent in zip(offsets, sizes, build.mixed_sizes(result), strict=True):
-        size, extent = (build.index(v) if isinstance(v, int) else v for v in (size, extent))
+        size, extent = map(build.as_index, (size, extent))
         starts = arith.cmpi(arith.CmpIPredicate.sge, offset, build.index(0))
         ends = arith.cmpi(arith.CmpIPredicate.sle, arith.addi(offset, size), extent)
         fits = arith.andi(fits, arith.andi(starts, ends))

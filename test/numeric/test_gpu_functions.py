@@ -10,7 +10,7 @@ import pytest
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
-from attn_opt.transforms.nvidia.eight_bits import to_eight_bits
+from attn_opt.transforms.nvidia.memory import eight_bits
 from attn_opt.transforms.nvidia.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
@@ -51,6 +51,8 @@ PLAIN = {
     "arith.remui": unsigned(np.remainder),
     "arith.andi": np.bitwise_and,
     "arith.ori": np.bitwise_or,
+    "arith.maxui": unsigned(np.maximum),
+    "arith.minui": unsigned(np.minimum),
     "arith.xori": np.bitwise_xor,
     "arith.shli": np.left_shift,
     "arith.shrui": unsigned(np.right_shift),
@@ -134,7 +136,9 @@ def _run(op: ir.Operation, inputs: list[np.ndarray], shape: tuple[int, ...], err
         predicate, nan = op.attributes["predicate"].value, np.isnan(inputs[0]) | np.isnan(inputs[1])
         ordered = predicate < 8
         kind = (predicate - 1) % 7
-        return COMPARED[kind](*inputs) & ~nan if ordered else (nan if kind == 6 else COMPARED[kind](*inputs) | nan)
+        if kind == 6:  # whether there is an order at all
+            return ~nan if ordered else nan
+        return COMPARED[kind](*inputs) & ~nan if ordered else COMPARED[kind](*inputs) | nan
     if op.name == "llvm.inline_asm":
         return approximate(op.attributes["asm_string"].value, error)(*inputs).astype(dtype)
     return np.asarray(PLAIN[op.name](*inputs)).astype(dtype, copy=False)
@@ -204,7 +208,7 @@ def test_floats_of_8_bits(element):
     x = np.concatenate([x, -x])
 
     def emit(op, operands):
-        return [to_eight_bits(*operands, ir.Type.parse(element))]
+        return [eight_bits(*operands, ir.Type.parse(element))]
 
     found = evaluated("math.absf", x, emit=emit).astype(np.uint8).view(dtype)
     with np.errstate(all="ignore"):

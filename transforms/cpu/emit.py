@@ -152,7 +152,7 @@ class Emitter:
                 return carried
             if end - start <= step:  # one iteration
                 return self._iteration(d, build.index(start), count, masked, carried, body)
-        start, end = (build.index(x) if isinstance(x, int) else x for x in (start, end))
+        start, end = map(build.as_index, (start, end))
         loop = scf.ForOp(start, end, build.index(step), carried)
         with ir.InsertionPoint(loop.body):
             results = self._iteration(d, loop.induction_variable, count, masked, list(loop.inner_iter_args), body)

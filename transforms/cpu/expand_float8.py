@@ -9,6 +9,7 @@ import numpy as np
 from ...dialects.build import is_float8
 from ...dialects.float8 import Float8, float8
 from ...dialects.mlir import arith, ir, llvm, math, vector
+from ..float8_codes import bits_of, code_of, exponent_bits, sign_mask
 from ..host import host_features
 from ..passes import Pass, option
 from ..polynomials import ROUNDED, Numbers
@@ -98,24 +99,7 @@ def _in_f32(old: ir.Operation) -> None:
 
 def _truncated(x: ir.Value, kind: Float8, result: ir.Type) -> ir.Value:
     n = Numbers(x.type)
-    x = n.widen(x)
-    bits = n.as_bits(x)
-    magnitude = arith.andi(bits, n.integer(~_sign(n)))
-    exponent = _exponent(n, bits, kind)
-    shift = n.mantissa - kind.mantissa
-    unit = arith.addi(exponent, n.integer(shift << n.mantissa))
-    sum_ = n.as_bits(arith.addf(n.as_number(magnitude), n.as_number(unit)))
-    # What overflows on the way is larger than all codes.
-    code = arith.addi(arith.subi(sum_, unit), arith.shrui(exponent, n.integer(shift)))
-    code = arith.subi(code, n.integer((1 - kind.bias + n.bias) << kind.mantissa))
-    code = arith.minui(code, n.integer(kind.infinity))
-    if kind.has_infinities:
-        code = n.select("ORD", x, x, code, n.integer(kind.nan))
-    sign = arith.andi(arith.shrui(bits, n.integer(n.width - 8)), n.integer(0x80))
-    if kind.has_one_zero:
-        is_zero = arith.cmpi(arith.CmpIPredicate.eq, code, n.integer(0))
-        sign = arith.select(is_zero, code, sign)
-    byte = arith.trunci(like(x, ir.IntegerType.get_signless(8)), arith.ori(code, sign))
+    byte = arith.trunci(like(x, ir.IntegerType.get_signless(8)), code_of(n, n.widen(x), kind))
     return arith.bitcast(result, byte)
 
 
@@ -128,15 +112,15 @@ def _rounded(extension: ir.Operation) -> ir.Value | None:
     x = n.widen(made.operands[0])
     is_power = _note_power(made)
     bits = n.as_bits(x)
-    magnitude = x if is_power else n.as_number(arith.andi(bits, n.integer(~_sign(n))))
-    power = n.as_number(_exponent(n, bits, kind))
+    magnitude = x if is_power else n.as_number(arith.andi(bits, n.integer(~sign_mask(n))))
+    power = n.as_number(exponent_bits(n, bits, kind))
     scale = 2.0 ** (n.mantissa - kind.mantissa)
     result = math.fma(power, n.number(-scale), math.fma(power, n.number(scale), magnitude))
     # 0 · NaN and ∞ · ∞ are what they should be, and ∞ − ∞ is compared with as NaN.
     beyond = arith.mulf(magnitude, n.number(np.inf)) if kind.has_infinities else n.number(np.nan)
     result = n.select("OLE", result, n.number(kind.largest), result, beyond)
     if not is_power:
-        sign = arith.andi(bits, n.integer(_sign(n)))
+        sign = arith.andi(bits, n.integer(sign_mask(n)))
         if kind.has_one_zero:
             sign = n.select("OEQ", result, n.number(0.0), n.integer(0), sign)
         result = n.as_number(arith.ori(n.as_bits(result), sign))
@@ -198,14 +182,14 @@ def _shifted(x: ir.Value, result: ir.Type) -> ir.Value:
     bits = arith.select(is_small, n.as_bits(small), moved)
     if kind.has_infinities:
         is_infinite = arith.cmpi(arith.CmpIPredicate.eq, magnitude, n.integer(kind.infinity))
-        bits = arith.select(is_infinite, n.integer(_bits(n, np.inf)), bits)
+        bits = arith.select(is_infinite, n.integer(bits_of(n, np.inf)), bits)
     bits = arith.ori(bits, arith.shli(arith.andi(code, n.integer(0x80)), n.integer(n.width - 8)))
     if kind.has_one_zero:
         is_nan = arith.cmpi(arith.CmpIPredicate.eq, code, n.integer(kind.nan))
     else:
         least = kind.infinity + 1 if kind.has_infinities else kind.nan
         is_nan = arith.cmpi(arith.CmpIPredicate.uge, magnitude, n.integer(least))
-    return n.as_number(arith.select(is_nan, n.integer(_bits(n, np.nan)), bits))
+    return n.as_number(arith.select(is_nan, n.integer(bits_of(n, np.nan)), bits))
 
 
 def _looked_up(x: ir.Value, result: ir.Type) -> ir.Value:
@@ -267,20 +251,6 @@ def _mask(lanes: np.ndarray) -> ir.Value:
     kind = ir.VectorType.get([len(lanes)], i1)
     values = [ir.IntegerAttr.get(i1, int(lane)) for lane in lanes]
     return arith.ConstantOp(kind, ir.DenseElementsAttr.get(values, kind)).result
-
-
-def _exponent(n: Numbers, bits: ir.Value, kind: Float8) -> ir.Value:
-    """The bits of the power of two at or below |x|, but of the least normal number where x is below that."""
-    exponent = arith.andi(bits, n.integer(_bits(n, np.inf)))
-    return arith.maxui(exponent, n.integer((1 - kind.bias + n.bias) << n.mantissa))
-
-
-def _sign(n: Numbers) -> int:
-    return -1 << (n.width - 1)
-
-
-def _bits(n: Numbers, value: float) -> int:
-    return int(n.dtype(value).view(f"u{n.width // 8}"))
 
 
 def _converted(value: ir.Value, kind: ir.Type) -> ir.Value:

@@ -56,7 +56,7 @@ class Stream:
     def emit(self, done: ir.Value, step: int, total: int) -> None:
         """Prefetches as much of the tile as the iterations done, …, done + step − 1 are of `total` ones."""
         rank = len(self.offsets)
-        at = [build.index(x) if isinstance(x, int) else x for x in self.offsets]
+        at = [build.as_index(x) for x in self.offsets]
         if self.unit > 1:
             at[self.moves] = arith.divui(at[self.moves], build.index(self.unit))
         at[self.moves] = arith.addi(at[self.moves], build.index(self.step))

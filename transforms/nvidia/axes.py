@@ -5,7 +5,7 @@ iteration to iteration. Contractions give the roles: the loop m is "row", the lo
 of the first matmul and k of the second). Every other axis must have extent 1, and is "batch".
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ...dialects.build import constant_value
@@ -44,15 +44,19 @@ def for_inits(loop: ir.Operation) -> list[ir.Value]:
     return list(loop.operands)[3:]
 
 
+def mixed(dynamic: Iterable[ir.Value], static: Iterable[int]) -> list[ir.Value | int]:
+    """Numbers of which those that are not static are values."""
+    values = iter(dynamic)
+    return [next(values) if s == DYNAMIC else s for s in static]
+
+
 def slice_sizes(op: ir.Operation) -> list[ir.Value | int]:
     """The sizes of an extract_slice, insert_slice or parallel_insert_slice."""
-    sizes = iter(op.opview.sizes)
-    return [next(sizes) if s == DYNAMIC else s for s in op.opview.static_sizes]
+    return mixed(op.opview.sizes, op.opview.static_sizes)
 
 
 def slice_offsets(op: ir.Operation) -> list[ir.Value | int]:
-    offsets = iter(op.opview.offsets)
-    return [next(offsets) if s == DYNAMIC else s for s in op.opview.static_offsets]
+    return mixed(op.opview.offsets, op.opview.static_offsets)
 
 
 def kept_dims(op: ir.Operation, small: ir.RankedTensorType, steps: bool = False) -> list[int]:
@@ -164,8 +168,7 @@ class Axes:
         view = defining_op(op.operands[0])
         if view is None or view.name != "tensor.expand_shape" or not self._is_inside(view):
             return False
-        dynamic = iter(list(view.operands)[1:])
-        sizes = [next(dynamic) if s == DYNAMIC else s for s in view.opview.static_output_shape]
+        sizes = mixed(list(view.operands)[1:], view.opview.static_output_shape)
         return sizes == slice_sizes(op) and all(isinstance(o, int) and o == 0 for o in slice_offsets(op))
 
     def _known(self, value: ir.Value, dynamic: Iterator[ir.Value]) -> None:

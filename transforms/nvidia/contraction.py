@@ -16,7 +16,7 @@ from ...dialects.mlir import ir
 from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, i64, mul, places, rem
 
 ELEMENTS = ("f16", "bf16", "f32")  # of operands
-EIGHT_BITS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}  # of wgmma's, too, and what PTX calls them
+NAMES_OF_8_BITS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}  # of wgmma's, too, and what PTX calls them
 STEP = 32  # bytes of k that an instruction takes
 SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row in shared memory
 BLOCKS_AT_ONCE = 4  # of eight columns, each a chain of products
@@ -45,7 +45,7 @@ def wgmma(
     first_a = count * (1 if accumulator is None else 2)
     of_a = a.values if isinstance(a, Registers) else [_rows_descriptor(a, thread)]
     steps = a.shape[1] * b.width // STEP
-    kind = f"m64n{n}k{STEP // b.width}.f32.{'.'.join(EIGHT_BITS.get(e, e) for e in elements)}"
+    kind = f"m64n{n}k{STEP // b.width}.f32.{'.'.join(NAMES_OF_8_BITS.get(e, e) for e in elements)}"
     descriptor = f"${first_a + len(of_a)}"
     lines = ["{", ".reg .b64 d, e;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
     for step in range(steps):
@@ -244,7 +244,7 @@ def pack_pairs(fragment: Registers, element: str, some_are_equal: bool) -> Regis
     `some_are_equal`: of columns that are known to be padding. Where two halves of words are, ptxas 12.8 takes another
     register for one (13.0 does not): three more instructions keep it from putting halves together itself.
     """
-    convert = f"cvt.rn.satfinite.{EIGHT_BITS[element]}x2.f32"
+    convert = f"cvt.rn.satfinite.{NAMES_OF_8_BITS[element]}x2.f32"
     join = "mov.b32 $0, {a, b};"
     if some_are_equal:
         join = "{ .reg .b32 c, d; cvt.u32.u16 c, a; cvt.u32.u16 d, b; prmt.b32 $0, c, d, 0x5410; }"

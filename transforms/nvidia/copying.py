@@ -18,48 +18,40 @@ def copy_scalar_body(
 ) -> list[ir.Value]:
     """What a linalg.generic's body yields, computed at the insertion point. `known`: its values, of arguments to begin
     with; `outer`: of others; `index` of a loop; `extract` a tensor.extract, given what values are here."""
-    *ops, terminator = ops_of(block)
 
-    def here(value: ir.Value) -> ir.Value:
-        return known[value] if value in known else outer(value)
+    def copied(block: ir.Block, known: Values) -> list[ir.Value]:
+        *ops, terminator = ops_of(block)
 
-    for op in ops:
-        if op.name == "linalg.index":
-            known[op.results[0]] = index(ir.IntegerAttr(op.attributes["dim"]).value)
-        elif op.name == "tensor.extract":
-            known[op.results[0]] = extract(op, here)
-        elif len(op.regions):
-            known.update(zip(op.results, _copy_branches(op, known, outer, index, extract), strict=True))
-        else:
-            operands = [here(v) for v in op.operands]
-            clone = op.clone().operation
-            for i, v in enumerate(operands):
-                clone.operands[i] = v
-            known.update(zip(op.results, clone.results, strict=True))
-    return [here(v) for v in terminator.operands]
+        def here(value: ir.Value) -> ir.Value:
+            return known[value] if value in known else outer(value)
 
+        for op in ops:
+            if op.name == "linalg.index":
+                known[op.results[0]] = index(ir.IntegerAttr(op.attributes["dim"]).value)
+            elif op.name == "tensor.extract":
+                known[op.results[0]] = extract(op, here)
+            else:
+                operands = [here(v) for v in op.operands]
+                copy = with_regions(op, operands, known) if len(op.regions) else op.clone().operation
+                for i, v in enumerate(operands):
+                    copy.operands[i] = v
+                known.update(zip(op.results, copy.results, strict=True))
+        return [here(v) for v in terminator.operands]
 
-def _copy_branches(
-    op: ir.Operation,
-    known: Values,
-    outer: Callable[[ir.Value], ir.Value],
-    index: Callable[[int], ir.Value],
-    extract: Callable[[ir.Operation, Callable[[ir.Value], ir.Value]], ir.Value],
-) -> list[ir.Value]:
-    """The results of a copy of an op with regions, such as scf.if, in such a body."""
-    operands = [known[v] if v in known else outer(v) for v in op.operands]
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    kinds = [r.type for r in op.results]
-    copy = ir.Operation.create(op.name, kinds, operands, attributes, regions=len(op.regions))
-    for old, new in zip(op.regions, copy.regions, strict=True):
-        for block in old.blocks:
-            arguments = [a.type for a in block.arguments]
-            own = new.blocks.append(*arguments, arg_locs=[op.location] * len(arguments))
-            with ir.InsertionPoint(own):
-                inner = {**known, **dict(zip(block.arguments, own.arguments, strict=True))}
-                yielded = copy_scalar_body(block, inner, outer, index, extract)
-                ir.Operation.create(ops_of(block)[-1].name, [], yielded)
-    return list(copy.results)
+    def with_regions(op: ir.Operation, operands: list[ir.Value], known: Values) -> ir.Operation:
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        kinds = [r.type for r in op.results]
+        copy = ir.Operation.create(op.name, kinds, operands, attributes, regions=len(op.regions))
+        for old, new in zip(op.regions, copy.regions, strict=True):  # of scf.if
+            for block in old.blocks:
+                arguments = [a.type for a in block.arguments]
+                own = new.blocks.append(*arguments, arg_locs=[op.location] * len(arguments))
+                with ir.InsertionPoint(own):
+                    yielded = copied(block, {**known, **dict(zip(block.arguments, own.arguments, strict=True))})
+                    ir.Operation.create(ops_of(block)[-1].name, [], yielded)
+        return copy
+
+    return copied(block, known)
 
 
 def copy_needed(value: ir.Value, values: Values, is_missing: Callable[[ir.Operation], bool]) -> ir.Value:

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
+from ...dialects.float8 import FORMATS
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
-from .eight_bits import to_eight_bits
+from ..float8_codes import code_of
+from ..polynomials import Numbers
 from .thread import (
     EIGHT_BITS,
     EQ,
@@ -253,10 +255,16 @@ def _from_e5m2(bits: ir.Value) -> ir.Value:
     return create("arith.extf", f32(), create("arith.bitcast", ir.F16Type.get(), word))
 
 
+def eight_bits(value: ir.Value, element: ir.Type) -> ir.Value:
+    """The bits of a float of 8 bits, of type `element`, in an i32, for an f32. PTX's conversions, which not all GPUs
+    have, saturate; this gives what is too large NaN or ∞."""
+    return code_of(Numbers(f32()), value, FORMATS[str(element)])
+
+
 def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:
     """One element, of any type."""
     if isinstance(memory.element, EIGHT_BITS):
-        value = create("arith.trunci", memory.stored, to_eight_bits(value, memory.element))
+        value = create("arith.trunci", memory.stored, eight_bits(value, memory.element))
     elif memory.stored != value.type:
         narrow = isinstance(memory.stored, ir.FloatType)
         value = create("arith.truncf" if narrow else "arith.extui", memory.stored, value)

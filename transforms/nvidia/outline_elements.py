@@ -151,7 +151,7 @@ class _Outliner:
     def _launch(self, arguments: list[ir.Value]) -> None:
         total = build.index(1)
         for d in self.parallel:
-            total = arith.muli(total, _index(self.sizes[d]))
+            total = arith.muli(total, build.as_index(self.sizes[d]))
         launch(self.module, self.name, ceil_div(total, self.threads), arguments)
 
     # The kernel.
@@ -266,10 +266,6 @@ class _Outliner:
             return self._element(source, [here(v) for v in indices])
 
         return copy_scalar_body(body, known, self._of, at.__getitem__, extract)
-
-
-def _index(value: ir.Value | int) -> ir.Value:
-    return build.index(value) if isinstance(value, int) else value
 
 
 def _dim(value: ir.Value, d: int) -> ir.Value | int:

@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark, warn
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
-from .axes import DYNAMIC, Axes, ops_of, slice_offsets, slice_sizes
+from .axes import DYNAMIC, Axes, mixed, ops_of, slice_offsets, slice_sizes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .one_block import is_one_tile, one_block
@@ -123,11 +123,9 @@ class _Outliner:
 
     def _bounds(self, kind: str) -> list[ir.Value | int]:
         view = self.forall.opview
-        dynamic = iter(
-            {"Lower": view.dynamicLowerBound, "Upper": view.dynamicUpperBound, "Step": view.dynamicStep}[kind]
-        )
+        dynamic = {"Lower": view.dynamicLowerBound, "Upper": view.dynamicUpperBound, "Step": view.dynamicStep}[kind]
         static = {"Lower": view.staticLowerBound, "Upper": view.staticUpperBound, "Step": view.staticStep}[kind]
-        return [next(dynamic) if s == DYNAMIC else s for s in static]
+        return mixed(dynamic, static)
 
     def _check_coverage(self, lower: list, upper: list, step: list) -> None:
         """Every element of the outputs is written by a block: they start as memory that holds nothing."""
@@ -328,7 +326,7 @@ def _sizes(value: ir.Value) -> list[ir.Value | int]:
     dynamic = iter(op.operands) if op is not None and op.name == "tensor.empty" else None
     if dynamic is None:
         return [_dim(value, d) if s == DYNAMIC else s for d, s in enumerate(value.type.shape)]
-    return [next(dynamic) if s == DYNAMIC else s for s in value.type.shape]
+    return mixed(dynamic, value.type.shape)
 
 
 def _dim(value: ir.Value, d: int) -> ir.Value:

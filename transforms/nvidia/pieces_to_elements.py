@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, scf, tensor
 from ..passes import Pass
 from ..rewriting import ops_in
-from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets, slice_sizes
+from .axes import kept_dims, mixed, ops_of, slice_offsets, slice_sizes
 from .reshapes import RESHAPES
 
 Size: TypeAlias = "ir.Value | int"
@@ -63,10 +63,10 @@ def _concatenated(op: ir.Operation) -> ir.Value:
     def element(at: Indices, number: int = 0) -> ir.Value:
         here = list(at)
         if number:
-            here[along] = arith.subi(at[along], _value(ends[number - 1]))
+            here[along] = arith.subi(at[along], build.as_index(ends[number - 1]))
         if number == len(sources) - 1:
             return tensor.extract(sources[number], here)
-        inside = arith.cmpi(arith.CmpIPredicate.slt, at[along], _value(ends[number]))
+        inside = arith.cmpi(arith.CmpIPredicate.slt, at[along], build.as_index(ends[number]))
         return _either(inside, kind, lambda: tensor.extract(sources[number], here), lambda: element(at, number + 1))
 
     return _generic(sizes, kind, element)
@@ -82,7 +82,7 @@ def _padded(op: ir.Operation) -> ir.Value | None:
             return None
         padding = maker.clone().operation.results[0]
     source = op.operands[0]
-    low, high = _mixed(op.opview.low, op.opview.static_low), _mixed(op.opview.high, op.opview.static_high)
+    low, high = mixed(op.opview.low, op.opview.static_low), mixed(op.opview.high, op.opview.static_high)
     inner = build.mixed_sizes(source)
     sizes = [_sum(_sum(a, b), c) for a, b, c in zip(low, inner, high, strict=True)]
 
@@ -114,15 +114,15 @@ def _sliced(op: ir.Operation) -> ir.Value | None:
     if not any(use.owner.operation.name in ("func.return", *RESHAPES) for use in op.results[0].uses):
         return None  # whoever reads it reads where it stands
     source, kind = op.operands[0], op.results[0].type
-    offsets, sizes, strides = slice_offsets(op), slice_sizes(op), _mixed(op.opview.strides, op.opview.static_strides)
+    offsets, sizes, strides = slice_offsets(op), slice_sizes(op), mixed(op.opview.strides, op.opview.static_strides)
     kept = kept_dims(op, kind, steps=True)
 
     def element(at: Indices) -> ir.Value:
         place = dict(zip(kept, at, strict=True))
         here = []
         for d, (offset, stride) in enumerate(zip(offsets, strides, strict=True)):
-            steps = arith.muli(place[d], _value(stride)) if d in place else build.index(0)
-            here.append(arith.addi(steps, _value(offset)))
+            steps = arith.muli(place[d], build.as_index(stride)) if d in place else build.index(0)
+            here.append(arith.addi(steps, build.as_index(offset)))
         return tensor.extract(source, here)
 
     return _generic([sizes[d] for d in kept], kind.element_type, element)
@@ -161,21 +161,12 @@ def _within(at: Indices, offsets: Sequence[Size], sizes: Sequence[Size]) -> tupl
     inside = build.constant(ir.IntegerType.get_signless(1), 1)
     here = []
     for i, offset, size in zip(at, offsets, sizes, strict=True):
-        place = arith.subi(i, _value(offset))
+        place = arith.subi(i, build.as_index(offset))
         # A place before the piece is beyond its end as an unsigned number.
-        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, place, _value(size)))
+        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, place, build.as_index(size)))
         here.append(place)
     return inside, here
 
 
-def _mixed(dynamic: Sequence[ir.Value], static: Sequence[int]) -> list[Size]:
-    rest = iter(dynamic)
-    return [next(rest) if s == DYNAMIC else s for s in static]
-
-
 def _sum(a: Size, b: Size) -> Size:
-    return a + b if isinstance(a, int) and isinstance(b, int) else arith.addi(_value(a), _value(b))
-
-
-def _value(size: Size) -> ir.Value:
-    return build.index(size) if isinstance(size, int) else size
+    return a + b if isinstance(a, int) and isinstance(b, int) else arith.addi(build.as_index(a), build.as_index(b))

@@ -57,7 +57,7 @@ def allocated(sizes: list[ir.Value | int], kind: ir.Type, reshape: ir.Operation 
                 total = _product(total, wide[d])
             sizes.append(total)
     dynamic = [s for s, known in zip(sizes, shape, strict=True) if known == DYNAMIC]
-    dynamic = [build.index(s) if isinstance(s, int) else s for s in dynamic]
+    dynamic = [build.as_index(s) for s in dynamic]
     plain = ir.MemRefType.get(shape, kind.element_type)
     segments = ir.DenseI32ArrayAttr.get([len(dynamic), 0])
     return ir.Operation.create("memref.alloc", [plain], dynamic, {"operandSegmentSizes": segments}).result
@@ -70,7 +70,7 @@ def _groups(reshape: ir.Operation) -> list[list[int]]:
 def _product(a: ir.Value | int, b: ir.Value | int) -> ir.Value | int:
     if isinstance(a, int) and isinstance(b, int):
         return a * b
-    factors = [build.index(v) if isinstance(v, int) else v for v in (a, b)]
+    factors = [build.as_index(v) for v in (a, b)]
     return ir.Operation.create("arith.muli", [ir.IndexType.get()], factors).result
 
 

@@ -20,8 +20,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
-from .eight_bits import to_eight_bits
-from .memory import Access, positions_of
+from .memory import Access, eight_bits, positions_of
 from .thread import (
     EIGHT_BITS,
     EQ,
@@ -133,7 +132,7 @@ def _store(address: ir.Value, values: Sequence[ir.Value], element: ir.Type, vali
         instruction = f"st.global{'.v2' if len(values) == 2 else ''}.f32"
         _predicated(instruction, "{$2, $3}" if len(values) == 2 else "$2", address, values, "f", valid)
     elif isinstance(element, EIGHT_BITS):
-        bits = [to_eight_bits(value, element) for value in values]
+        bits = [eight_bits(value, element) for value in values]
         for upper in bits[1:]:
             bits = [create("arith.ori", i32(), bits[0], mul(upper, 256))]
         _predicated(f"st.global.b{8 * len(values)}", "$2", address, bits, "r", valid)

@@ -348,7 +348,7 @@ class Emitter:
         accumulator = None if fresh else self.registers(op.operands[2])
         kind = op.results[0].type
         element, other = (str(v.type.element_type) for v in list(op.operands)[:2])
-        eight_bits = self.hopper and {element, other} <= set(contraction.EIGHT_BITS) and b.inner == k_dim
+        eight_bits = self.hopper and {element, other} <= set(contraction.NAMES_OF_8_BITS) and b.inner == k_dim
         if not eight_bits and (element not in contraction.ELEMENTS or other != element):
             known = ", ".join(contraction.ELEMENTS)
             raise PassError(f"the operands of matmuls on tensor cores must be of one type among {known}", op)

@@ -192,7 +192,7 @@ class _Kernel:
                 self.values[value] = of(add(address, offset), stages)
                 offset += stages * width
                 continue
-            types = (*contraction.ELEMENTS, *contraction.EIGHT_BITS)
+            types = (*contraction.ELEMENTS, *contraction.NAMES_OF_8_BITS)
             if str(kind.element_type) not in types and not _is_read_by_threads(value):
                 known = ", ".join(types)
                 raise PassError(

@@ -133,7 +133,7 @@ def _tabulated(tests: list[Test], own: list[Steps], inner: Steps) -> dict[Test, 
     )
     with ir.InsertionPoint(loop.body):
         moved = {s.variable: v for s, v in zip(own, loop.induction_variables, strict=False)}
-        low, high, step = (build.index(x) if isinstance(x, int) else x for x in (inner.low, inner.high, inner.step))
+        low, high, step = map(build.as_index, (inner.low, inner.high, inner.step))
         rows = scf.ForOp(low, high, step, [build.empty([*ones, sizes[-1]], i1) for _ in tests])
         with ir.InsertionPoint(rows.body):
             at = rows.induction_variable
