@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..graphs import Attention
+from ..runtime.signature import is_numpys
 from .peers import Unsupported, added_bias, is_causal, refuse
 
 Contender = tuple[Callable[[], Any], Callable[[Any], list[Any]]]
@@ -19,7 +20,7 @@ def on_gpu(array: np.ndarray) -> Any:
     """A tensor of torch with the array's elements and strides."""
     import torch
 
-    if array.dtype.type.__module__ != "numpy":  # ml_dtypes has torch's names
+    if not is_numpys(array.dtype):  # ml_dtypes has torch's names
         bits = array.view(f"i{array.itemsize}")
         return torch.from_numpy(bits).cuda().view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array).cuda()

@@ -20,7 +20,7 @@ from torch.export.graph_signature import OutputKind
 
 from ..api import Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.signature import Slot, as_numpy
+from ..runtime.signature import Slot, as_numpy, is_numpys
 from ..traced_kernel import TracedKernel
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
@@ -156,6 +156,6 @@ def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:
     """A tensor on the array's memory; what a kernel on a GPU gave is one."""
     if isinstance(array, torch.Tensor):
         return array
-    if array.dtype.type.__module__ != "numpy":  # ml_dtypes has torch's names
+    if not is_numpys(array.dtype):  # ml_dtypes has torch's names
         return torch.from_numpy(array.view(f"u{array.itemsize}")).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)

@@ -29,7 +29,7 @@ import numpy as np
 
 from ...dialects.mlir import execution_engine, ir
 from . import elf
-from .signature import WORD, Signature, Slot
+from .signature import WORD, Signature, Slot, is_numpys
 
 
 @functools.cache
@@ -266,7 +266,7 @@ class _Result:
     @classmethod
     def of(cls, slot: Slot, position: int, offset: int) -> _Result:
         offset += WORD * position
-        typestr = slot.dtype.str if slot.dtype.type.__module__ == "numpy" else f"|V{slot.dtype.itemsize}"
+        typestr = slot.dtype.str if is_numpys(slot.dtype) else f"|V{slot.dtype.itemsize}"
         return cls(slot, slot.dtype, offset, offset // WORD, len(slot.shape or ()), typestr)
 
     def read(self, block: Any, base: int, owners: dict[int, Any]) -> Any:

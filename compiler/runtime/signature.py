@@ -55,6 +55,11 @@ class Slot:
         return 3 + 2 * len(self.shape or ())
 
 
+def is_numpys(dtype: np.dtype) -> bool:
+    """False for what numpy knows by ml_dtypes alone: bf16, floats of 8 bits."""
+    return dtype.type.__module__ == "numpy"
+
+
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 _INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 

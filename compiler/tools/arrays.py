@@ -6,7 +6,7 @@ import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from ..diagnostics import user_error
-from ..runtime.signature import Signature, Slot
+from ..runtime.signature import Signature, Slot, is_numpys
 
 # Sizes of dynamic dimensions: odd, so that tiles do not divide them, and different, so that mix-ups show.
 SIZES = (67, 45, 83, 29, 51, 37, 75, 21)
@@ -55,11 +55,6 @@ def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Genera
     return made.astype(kind.dtype, copy=False)
 
 
-def _is_numpys(dtype: np.dtype) -> bool:
-    """False for what numpy knows by ml_dtypes alone: bf16, floats of 8 bits."""
-    return dtype.type.__module__ == "numpy"
-
-
 def describe(signature: Signature, arrays: Sequence[np.ndarray], seed: int | None) -> str:
     """One line on what is run on what."""
     shapes = ", ".join(
@@ -89,7 +84,7 @@ def read(files: Sequence[str], signature: Signature) -> list[np.ndarray]:
         if not isinstance(array, np.ndarray):
             raise DiagnosedError([Diagnostic("error", file, 0, 0, "holds several arrays; expects a .npy file of one")])
         size = kind.dtype.itemsize
-        if not _is_numpys(kind.dtype) and array.dtype.str.lstrip("|<") in (f"u{size}", f"V{size}"):
+        if not is_numpys(kind.dtype) and array.dtype.str.lstrip("|<") in (f"u{size}", f"V{size}"):
             array = array.view(kind.dtype)
         arrays.append(array)
     return arrays
@@ -106,7 +101,7 @@ def write(files: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
     for file, array in zip(files, arrays, strict=True):
         try:
             with open(file, "wb") as stream:
-                np.save(stream, array if _is_numpys(array.dtype) else array.view(f"u{array.itemsize}"))
+                np.save(stream, array if is_numpys(array.dtype) else array.view(f"u{array.itemsize}"))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise DiagnosedError([Diagnostic("error", file, 0, 0, f"cannot be written: {reason}")]) from None

@@ -9,7 +9,7 @@ from .tile_forms import is_never_negative
 
 
 def is_of_narrow(loop: ir.Operation) -> bool:
-    """True if tensors of f16 or bf16 are made, or read, in the loop."""
+    """True if tensors of narrow floats are made, or read, in the loop."""
     kinds = [v.type for o in ops_in(loop) for v in o.results if isinstance(v.type, ir.RankedTensorType)]
     return any(build.is_narrow(kind.element_type) for kind in kinds)
 
