@@ -408,3 +408,12 @@ def test_tensors_elsewhere_are_told_of():
     kernel = compile(sdpa(), args)
     with pytest.raises(CompileError, match='target="nvidia"'):
         kernel(*(x.to("meta") for x in args))
+
+
+def test_arguments_that_need_gradients_are_told_of():
+    (x,) = tensors((1, 2, 6, 8))
+    with (
+        torch.enable_grad(),
+        pytest.warns(UserWarning, match="arguments need gradients, but results of kernels have none"),
+    ):
+        compile(lambda q: F.scaled_dot_product_attention(q, q, q), (x.requires_grad_(),))
