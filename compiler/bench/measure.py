@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..accuracy import TOLERANCES
 from ..graphs import Attention
 from ..helper import Helper
 from . import gpu, peers, reference
@@ -17,7 +18,6 @@ from .worker import Job
 
 # Thread pools wait actively for a while after their last work (libiomp5: 0.2 s); the next contender waits for that.
 SETTLE = 0.25
-TOLERANCES = {"f16": 5e-3, "bf16": 3e-2, "f32": 1e-5, "f64": 1e-12, "f8E4M3FN": 1e-1, "f8E5M2": 2e-1}
 Progress = Callable[[str], None]
 
 

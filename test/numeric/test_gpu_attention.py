@@ -14,6 +14,7 @@ from attn_opt.compiler.runtime import cuda_driver, ptx
 from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.compiler.sources import find_entry, load_text
 from attn_opt.compiler.tools import arrays, checking
+from harness import crossed
 from narrow_attention import NarrowAttention as Attention
 
 CASES = {
@@ -433,9 +434,7 @@ SPLIT = {
 }
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("parts", [1, 4])
-@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.parametrize(("name", "parts", "arch"), crossed(list(SPLIT), [1, 4], ["sm_80", "sm_90a"]))
 def test_split_keys(name, parts, arch, request):
     graph = SPLIT[name]
     kernel = compile(graph.text(), target="nvidia", arch=arch, split_keys=parts)

@@ -1,9 +1,9 @@
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=TURNS
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks,specialize-warps -o /dev/null 2>&1 | FileCheck %s
 // RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a tile-sizes=1,1,256,0,64" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=MANY
 
 // A bias that all 64 heads share: they are the innermost dimension of the grid, so that it comes from memory once, and
 // the tiles of queries are the outermost, of which no remainder is taken. A block takes the tiles i and 7 - i of a head.
+// CHECK-LABEL: (persistent-blocks) //-----
 // CHECK:      %[[BLOCK:.*]] = gpu.block_id x
 // CHECK:      %[[HEADS:.*]] = arith.muli %{{.*}}, %c4
 // CHECK:      %[[COUNT:.*]] = arith.divui %[[TILES:.*]], %[[HEADS]]
@@ -18,12 +18,13 @@
 // CHECK:          arith.select %{{.*}}, %[[FIRST]], %[[SECOND]]
 
 // With a bias and a head dimension of 64, a turn lasts until scores are there.
-// TURNS:      tile.take_turn {warpgroups = 2 : i64}
-// TURNS-NOT:  tile.pass_turn
-// TURNS:      tile.convert_layout {{.*}} "shared">) -> (tensor<128x128xf16, "fragment">)
-// TURNS-NOT:  tile.pass_turn
-// TURNS:      tile.wait_matmuls {{.*}} {pending = 1 : i64}
-// TURNS-NEXT: tile.pass_turn
+// CHECK-LABEL: (specialize-warps) //-----
+// CHECK:      tile.take_turn {warpgroups = 2 : i64}
+// CHECK-NOT:  tile.pass_turn
+// CHECK:      tile.convert_layout {{.*}} "shared">) -> (tensor<128x128xf16, "fragment">)
+// CHECK-NOT:  tile.pass_turn
+// CHECK:      tile.wait_matmuls {{.*}} {pending = 1 : i64}
+// CHECK-NEXT: tile.pass_turn
 
 // Where four warpgroups compute, a turn is over when both matmuls are under way, and the bias is read when scores are there:
 // a thread has not the registers to hold it meanwhile.
