@@ -33,6 +33,17 @@
 // MANY-NOT:   tile.convert_layout
 // MANY:       tile.wait_matmuls {{.*}} {pending = 1 : i64}
 // MANY:       tile.convert_layout {{.*}} "shared">) -> (tensor<256x64xf16, "fragment">)
+
+// Its stage is free at the end of the iteration, once row sums are there, which all of it has gone into. Keys, values and
+// bias have one count.
+// MANY-NOT:   tile.settle
+// MANY:       %[[EXP:.*]]:2 = linalg.generic
+// MANY:         math.exp2
+// MANY:       tile.wait_matmuls {{.*}} {pending = 0 : i64}
+// MANY-NEXT:  tile.arrive
+// MANY-NEXT:  tile.settle %[[EXP]]#1
+// MANY-NEXT:  tile.arrive
+// MANY:       scf.yield {{.*}} : tensor<256x64xf32, "fragment">, tensor<256xf32, "row_part">, tensor<256x64xf16, "operand_a">, index{{$}}
 func.func @attention(%q: tensor<4x16x1024x64xf16>, %k: tensor<4x16x1024x64xf16>, %v: tensor<4x16x1024x64xf16>, %bias: tensor<1x1x1024x1024xf16>) -> (tensor<4x16x1024x64xf16>) {
   %zero = arith.constant 0.0 : f32
   %minus_inf = arith.constant 0xFF800000 : f32
