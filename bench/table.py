@@ -2,6 +2,7 @@
 
     make bench                                                    # all cases, the peers that are installed
     python bench/table.py --threads 2 --compare torch --only decode
+    python bench/table.py --plot table.svg                        # the same, and a picture of it
     python bench/table.py --target nvidia                         # on a GPU, the cases of gpu_cases.txt
 
     python bench/table.py --target nvidia --kept FOLDER --stop-before-timing   # anywhere: compiles all kernels
@@ -20,13 +21,13 @@ import tempfile
 import time
 
 from attn_opt.compiler.api import compile
-from attn_opt.compiler.bench import gpu, reference, table
+from attn_opt.compiler.bench import gpu, plot, reference, table
 from attn_opt.compiler.bench.cases import read_cases
 from attn_opt.compiler.bench.latency import Latency
 from attn_opt.compiler.bench.measure import Measured, measure
 from attn_opt.compiler.precompile import Job, precompile
 from attn_opt.compiler.tools.attn_bench import Bar, tune
-from attn_opt.compiler.tools.attn_bench_options import Options
+from attn_opt.compiler.tools.attn_bench_options import Options, picture
 from attn_opt.dialects.diagnostic import DiagnosedError
 
 CASES = {"cpu": "cases.txt", "nvidia": "gpu_cases.txt"}
@@ -45,11 +46,14 @@ def main() -> int:
     parser.add_argument("--mha", action="store_true", help="the cases of plain attention alone, full and causal")
     parser.add_argument("--kept", metavar="FOLDER", help="rows, and for a GPU kernels and right results, stay here")
     parser.add_argument("--limit", metavar="S", type=float, default=LIMIT, help=f"of a case on a GPU; default: {LIMIT}")
+    parser.add_argument("--plot", metavar="FILE", type=picture, help="draw the shares of the roof that all reach")
     parser.add_argument("--stop-before-timing", action="store_true", help="only compile; needs no GPU")
     found, rest = parser.parse_known_args()
     compare = PEERS[found.target] if found.compare is None else found.compare
     common = ["--threads", str(found.threads), "--target", found.target, "--compare", compare, *rest]
     try:
+        if found.plot:
+            plot.check()
         cases = read_cases(pathlib.Path(__file__).with_name(CASES[found.target]), common, found.only)
     except DiagnosedError as error:
         print(error, file=sys.stderr)
@@ -113,7 +117,7 @@ class Run:
         if not cases:
             return 0
         peers = cases[0][1].compare
-        bar, failed, ratios, last = Bar(len(cases)), 0, [], None
+        bar, failed, ratios, shares, last = Bar(len(cases)), 0, [], {}, None
         print("\n".join(table.markdown_head(self.found.target, peers)), flush=True)
         with gpu.Process() as process:
             for name, options in cases:
@@ -125,6 +129,8 @@ class Run:
                 bar.clear()
                 print(row["line"], flush=True)
                 ratios.append(row["ratios"])
+                results = row["measured"]["results"]
+                shares[name] = {r["name"]: r["fraction_of_roof"] for r in results if "fraction_of_roof" in r}
                 failed += bool(row["failed"])
                 for what in row["said"]:
                     print(f"{name}: {what}", file=sys.stderr, flush=True)
@@ -133,6 +139,8 @@ class Run:
             print("\n".join(note for note in table.notes([last]) if "not installed" in note or "machine" in note))
         if self.found.target == "cpu":
             print(f"{cases[0][0]}: {table.latencies(Latency.of(cases[0][1].cases[0][1]))}")
+        if self.found.plot:
+            plot.draw_shares(self.found.plot, shares)
         self._say("done")
         return 1 if failed else 0
 

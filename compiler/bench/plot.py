@@ -1,7 +1,7 @@
 """Draws what was measured: the roofline of this machine with the cases on it, and how the contenders compare."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,16 +19,52 @@ def check() -> None:
 
 def draw(path: pathlib.Path, all_measured: Sequence[Measured], labels: Sequence[str]) -> None:
     """Writes the picture; its format is the file's ending."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(13, 5)
     roofline, bars = figure.subplots(1, 2)
     _roofline(roofline, all_measured)
     _bars(bars, all_measured, labels)
+    _write(figure, path)
+
+
+def draw_shares(path: pathlib.Path, shares: Mapping[str, Mapping[str, float]]) -> None:
+    """Writes a picture of many cases, whose limits may differ: `shares` has for each case, and each contender that can
+    do it, how much of what the machine can do it reaches."""
+    names = list(dict.fromkeys(name for case in shares.values() for name in case))
+    figure = _figure(9, 1 + 0.1 * len(shares) * (len(names) + 1))
+    axes = figure.subplots()
+    width = 0.85 / max(len(names), 1)
+    for n, name in enumerate(names):
+        found = [(place + n * width, case[name]) for place, case in enumerate(shares.values()) if name in case]
+        bars = axes.barh(*zip(*found, strict=True), width, label=name)
+        axes.bar_label(bars, fmt="%.2f", padding=2, fontsize=6)
+    axes.set_yticks([place + width * (len(names) - 1) / 2 for place in range(len(shares))], list(shares))
+    axes.set(xlim=(0, 1.1), xlabel="share of the measured peak (decoding: of the rate of memory)")
+    axes.margins(y=0.01)
+    axes.invert_yaxis()
+    axes.grid(True, axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    _write(figure, path)
+
+
+def _figure(width: float, height: float):
+    """An empty one, in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _write(figure, path: pathlib.Path) -> None:
+    import matplotlib
+
+    # Letters stay letters: a tenth of the size, and found by a search.
     try:
-        figure.savefig(path)
+        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "attn-opt"}):
+            figure.savefig(path)
     except OSError as error:
         raise user_error(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 

@@ -177,8 +177,15 @@ def _parser() -> _Parser:
     option("--rounds", metavar="N", type=positive, default=5, help="interleaved rounds (default: 5)")
     option("--seconds", metavar="T", type=positive_number, default=0.3, help="of each in each round (default: 0.3)")
     option("--json", metavar="FILE", help="write the numbers; - for standard output, in place of the table")
-    option("--plot", metavar="FILE", type=pathlib.Path, help="draw roofline and peers: .png, .svg or .pdf")
+    option("--plot", metavar="FILE", type=picture, help="draw roofline and peers: .png, .svg or .pdf")
     return parser
+
+
+def picture(text: str) -> pathlib.Path:
+    """The file that an option names for a picture."""
+    if (path := pathlib.Path(text)).suffix not in (".png", ".svg", ".pdf"):
+        raise argparse.ArgumentTypeError(f"expects a file named .png, .svg or .pdf, but found '{text}'")
+    return path
 
 
 def _parsed(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
@@ -198,8 +205,6 @@ def parse_options(arguments: Sequence[str]) -> Options:
             parser.error(f"argument --compare: knows no '{name}' for the target {found.target}; the peers are: {peers}")
     if found.timer == "gpu" and found.target == "cpu":
         parser.error("argument -timer: the clock of a GPU times what runs on one, with --target nvidia; use cpu")
-    if found.plot is not None and found.plot.suffix not in (".png", ".svg", ".pdf"):
-        parser.error(f"argument --plot: expects a file named .png, .svg or .pdf, but found '{found.plot}'")
     for file in (found.plot, found.json if found.json != "-" else None):
         if file is not None and not pathlib.Path(file).absolute().parent.is_dir():
             parser.error(f"{file} cannot be written: there is no such folder")

@@ -49,7 +49,8 @@ watching:
   --print-ir-after=NAME,...      print the IR after these passes (also --mlir-print-ir-after)
   --print-ir-before-all, --print-ir-after-all, --print-ir-after-change, --print-ir-after-failure
   --dump-stages DIR              write the IR after each pass to DIR/NN-NAME.mlir
-  --report FILE.html             write a page: what was found, fused and left, the tiles, the levels of the IR, times
+  --report FILE.html             write a page: what was found, fused and left, the tiles, the levels of the IR, times;
+                                 FILE.svg: the picture of the tiles alone
   --remarks                      show remarks: what passes did or left alone, and why (warnings are always shown)
   --timing                       tell how long each pass took
 

@@ -117,7 +117,12 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--inputs", metavar="A.npy", nargs="+", default=[], help="arrays to run on")
     add("--outputs", metavar="O.npy", nargs="+", default=[], help="where to write the results")
     add("--print-ir", metavar="STAGE", action="append", default=[], help="print the IR of a stage, or 'all'")
-    add("--report", metavar="F.html", default="", help="write a page on what was found, fused and left, with the IR")
+    add(
+        "--report",
+        metavar="F.html",
+        default="",
+        help="write a page on what was found, fused and left, with the IR; F.svg: its picture of the tiles",
+    )
     found = parser.parse_args(arguments)
     if found.seed < 0:
         parser.error("argument --seed: expects 0 or more")

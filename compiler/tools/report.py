@@ -1,4 +1,5 @@
-"""The report of ``--report out.html``: one page that needs nothing else, on what became of a module.
+"""The report of ``--report out.html``: one page that needs nothing else, on what became of a module; ``out.svg`` is
+its picture of the tiles alone.
 
 What was found and fused, with a picture of the tiles; what was left and why; the check and the times; the levels of
 the IR side by side. All text from outside is escaped here, or by the page's script.
@@ -21,12 +22,6 @@ from . import tile_picture
 from .report_style import SCRIPT, STYLE
 
 FEW_PASSES = 12  # of so few, the IR after each is a level
-LEGEND = {
-    tile_picture.LIVE: "computed, the mask left out",
-    tile_picture.MASKED: "computed with the mask",
-    tile_picture.DEAD: "dead: skipped",
-    tile_picture.PLAIN: "computed",
-}
 
 
 @dataclasses.dataclass
@@ -43,9 +38,11 @@ class Report:
     passed: bool | None = None
 
     def write(self, path: str) -> None:
+        """The page, or where the file is an .svg the picture of the tiles alone."""
+        text = _picture(self, path) if path.endswith(".svg") else page(self)
         try:
             with open(path, "w", encoding="utf-8") as file:
-                file.write(page(self))
+                file.write(text)
         except OSError as error:
             raise user_error(f"cannot write '{path}': {error.strerror}") from None
 
@@ -91,6 +88,13 @@ class Watch:
         first = ", ".join(stage.name for stage in stages[:FEW_PASSES])
         more = f" and {len(stages) - FEW_PASSES} more" if len(stages) > FEW_PASSES else ""
         return Report(name, f"passes: {first or 'none'}{more}", self.recorder.record, texts)
+
+
+def _picture(report: Report, path: str) -> str:
+    planes = [tile_picture.plane_of(one, report.shapes) for one in explain.fused(report.record)]
+    if not any(planes):
+        raise user_error(f"cannot write '{path}': no attention was fused, so there are no tiles to draw")
+    return tile_picture.file([plane for plane in planes if plane])
 
 
 def page(report: Report) -> str:
@@ -171,13 +175,12 @@ def _figure(one: dict[str, Any], shapes: Sequence[Sequence[int]] | None) -> str:
     plane = tile_picture.plane_of(one, shapes)
     if plane is None:
         return ""
-    legend = "".join(
+    colours = "".join(
         f'<span><i style="background:var(--{kind})"></i>{_e(text)}</span>'
-        for kind, text in LEGEND.items()
-        if plane.count(kind)
+        for kind, text in tile_picture.legend(plane).items()
     )
     caption = f"<figcaption>{_e(tile_picture.caption(plane))}</figcaption>"
-    return f"<figure>{tile_picture.picture(plane)}<div class=legend>{legend}</div>{caption}</figure>"
+    return f"<figure>{tile_picture.picture(plane)}<div class=legend>{colours}</div>{caption}</figure>"
 
 
 def _errors(record: explain.Record) -> list[dict[str, Any]]:

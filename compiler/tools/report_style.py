@@ -1,6 +1,6 @@
 """The style and the script of the report page: plain CSS and JavaScript, nothing from elsewhere."""
 
-STYLE = """
+COLOURS = """
 :root { color-scheme: light dark; --bg: #f6f7f9; --card: #fff; --fg: #1c2330; --soft: #5d6878; --line: #dfe3ea;
   --accent: #2f6fdd; --good: #18794e; --bad: #c62a2f; --warn: #9a6700; --live: #bfe3cf; --masked: #f8dca0;
   --dead: #e3e6ec; --plain: #c9dcfa; --op: #7a3fb5; --value: #1668a8; --type: #0f766e; --number: #a0560b;
@@ -9,6 +9,20 @@ STYLE = """
   --line: #313742; --accent: #76a7ff; --good: #57c78d; --bad: #ff7b80; --warn: #e3b341; --live: #24573c;
   --masked: #6b5420; --dead: #262b34; --plain: #2a4673; --op: #cfa3ff; --value: #7cc0ff; --type: #5fd0c0;
   --number: #f0ab6a; --comment: #7f8b9b; --string: #8fd48f; --keyword: #ff8fb8 } }
+"""
+
+PLANE = """
+svg.plane { max-width: 100%; height: auto } .tile.live { fill: var(--live) } .tile.masked { fill: var(--masked) }
+.tile.dead { fill: var(--dead) } .tile.plain { fill: var(--plain) } .grid { stroke: var(--card); stroke-width: 1.2;
+  fill: none } svg text { fill: var(--fg); font: 13px system-ui, "DejaVu Sans", sans-serif } svg text.small {
+  fill: var(--soft); font-size: 11.5px } svg text.number { font-size: 11px; text-anchor: middle } .way { stroke:
+  var(--fg); stroke-width: 1.3 } .back { stroke-dasharray: 3 3 } .arrowhead { fill: var(--fg) }
+"""
+
+STYLE = (
+    COLOURS
+    + PLANE
+    + """\
 * { box-sizing: border-box }
 body { margin: 0; background: var(--bg); color: var(--fg); font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif }
 header, main { max-width: 1500px; margin: 0 auto; padding: 0 24px }
@@ -34,11 +48,6 @@ th, td { padding: 4px 18px 4px 0; border-bottom: 1px solid var(--line) } .n { te
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 12px; align-items: center }
 .bar { height: 12px; border-radius: 3px; background: var(--accent); min-width: 1px } details { margin-top: 12px }
 summary { cursor: pointer; color: var(--soft) }
-svg.plane { max-width: 100%; height: auto } .tile.live { fill: var(--live) } .tile.masked { fill: var(--masked) }
-.tile.dead { fill: var(--dead) } .tile.plain { fill: var(--plain) } .grid { stroke: var(--card); stroke-width: 1.2;
-  fill: none } svg text { fill: var(--fg); font: 13px system-ui, "DejaVu Sans", sans-serif } svg text.small {
-  fill: var(--soft); font-size: 11.5px } svg text.number { font-size: 11px; text-anchor: middle } .way { stroke:
-  var(--fg); stroke-width: 1.3 } .back { stroke-dasharray: 3 3 } .arrowhead { fill: var(--fg) }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; margin-top: 8px } .legend i { display:
   inline-block; width: 13px; height: 13px; border-radius: 3px; margin-right: 6px; vertical-align: -2px }
 .panes { display: grid; grid-template-columns: 1fr 1fr; gap: 14px } @media (max-width: 900px) { .panes {
@@ -54,6 +63,7 @@ svg.plane { max-width: 100%; height: auto } .tile.live { fill: var(--live) } .ti
 .o { color: var(--op) } .v { color: var(--value) } .t { color: var(--type) } .d { color: var(--number) }
 .c { color: var(--comment) } .s { color: var(--string) } .k { color: var(--keyword) }
 """
+)
 
 SCRIPT = r"""
 "use strict";

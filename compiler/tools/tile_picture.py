@@ -7,15 +7,27 @@ from typing import Any
 
 from ...transforms.formulas import Formula, evaluated, loops_in
 from ..explain import parallel
+from .report_style import COLOURS, PLANE
 
 MOST_TILES = 96  # along an axis; of more, the first ones are drawn
 LARGEST, SMALLEST = 400.0, 110.0  # of the plane, in pixels
 MARGIN_LEFT, MARGIN_TOP = 92.0, 46.0
 NUMBERED = 21.0  # pixels that a tile needs for its number
+LEGEND_LINE = 18.0
 NUMBER_HEIGHT = 13.0  # the last tiles may be smaller than the others, and have none
 ARROWS = 3  # outer steps whose way is drawn
 
 LIVE, MASKED, DEAD, PLAIN = "live", "masked", "dead", "plain"
+LEGEND = {
+    LIVE: "computed, the mask left out",
+    MASKED: "computed with the mask",
+    DEAD: "dead: skipped",
+    PLAIN: "computed",
+}
+HEAD = (
+    '<defs><marker id="head" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
+    'orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" class="arrowhead"/></marker></defs>'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,9 +168,39 @@ def caption(plane: Plane) -> str:
     return text
 
 
+def legend(plane: Plane) -> dict[str, str]:
+    """What the colours in its picture mean."""
+    return {kind: text for kind, text in LEGEND.items() if plane.count(kind)}
+
+
 def picture(plane: Plane) -> str:
     """The SVG element; its colours come from the page's style."""
-    return _Drawing(plane).svg()
+    drawing = _Drawing(plane)
+    return (
+        f'<svg class="plane" viewBox="0 0 {drawing.right:.0f} {drawing.bottom:.0f}" width="{drawing.right:.0f}" '
+        f'role="img" aria-label="{html.escape(caption(plane))}">{HEAD}{drawing.content()}</svg>'
+    )
+
+
+def file(planes: Sequence[Plane]) -> str:
+    """An SVG file that needs no page: the planes below each other, each with its legend."""
+    bottom, right, content = 0.0, 0.0, []
+    for plane in planes:
+        drawing = _Drawing(plane)
+        below = drawing.bottom + 4
+        content.append(f'<g transform="translate(12,{bottom + 8:.0f})">{drawing.content()}')
+        for line, (kind, text) in enumerate(legend(plane).items()):
+            x, y = MARGIN_LEFT, below + LEGEND_LINE * line
+            content.append(f'<rect class="tile {kind}" x="{x}" y="{y:.1f}" width="13" height="13"/>')
+            content.append(f'<text class="small" x="{x + 20}" y="{y + 11:.1f}">{text}</text>')
+        content.append("</g>")
+        bottom += below + LEGEND_LINE * len(legend(plane)) + 16
+        right = max(right, drawing.right + 24)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right:.0f} {bottom:.0f}" width="{right:.0f}">'
+        f"<title>{html.escape(' '.join(map(caption, planes)))}</title><style>{COLOURS}{PLANE}</style>{HEAD}"
+        f'<rect width="100%" height="100%" fill="var(--card)"/>{"".join(content)}</svg>\n'
+    )
 
 
 class _Drawing:
@@ -173,19 +215,21 @@ class _Drawing:
         self.y = [MARGIN_TOP + self.height * min(i * q.tile, shown_q) / shown_q for i in range(self.rows + 1)]
         self.parts: list[str] = []
 
-    def svg(self) -> str:
+    @property
+    def right(self) -> float:
+        return MARGIN_LEFT + self.width + 16
+
+    @property
+    def bottom(self) -> float:
+        return MARGIN_TOP + self.height + 18
+
+    def content(self) -> str:
+        """The elements."""
         self._tiles()
         self._grid()
         self._order()
         self._labels()
-        width, height = MARGIN_LEFT + self.width + 16, MARGIN_TOP + self.height + 18
-        return (
-            f'<svg class="plane" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" '
-            f'aria-label="{html.escape(caption(self.plane))}">'
-            '<defs><marker id="head" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
-            'orient="auto-start-reverse"><path d="M0 0L8 4L0 8z" class="arrowhead"/></marker></defs>'
-            f"{''.join(self.parts)}</svg>"
-        )
+        return "".join(self.parts)
 
     def _tiles(self) -> None:
         """Neighbours of one kind in a row are one rectangle."""

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import xml.etree.ElementTree
 
 import pytest
 from attn_opt.compiler import cache, compile
@@ -98,6 +99,20 @@ def test_a_page_for_passes_is_escaped_and_shows_errors(tmp_path, capfd):
     source.write_text(ADD)
     assert attn_opt.main([str(source), "--report", str(tmp_path / "no" / "out.html")]) == 1
     assert "cannot write" in capfd.readouterr().err
+
+
+def test_the_picture_alone(tmp_path, capfd):
+    source, path = tmp_path / "a.mlir", tmp_path / "tiles.svg"
+    text = CAUSAL.read_text()
+    source.write_text(text + "// -----\n" + text.replace("@causal_attention", "@again"))
+    arguments = ["--split-input-file", "--fuse-attention=tile-sizes=16,0,16", f"--report={path}"]
+    assert attn_opt.main([str(source), *arguments]) == 0
+    picture = xml.etree.ElementTree.parse(path).getroot()
+    shown = ["".join(one.itertext()) for one in picture.iter() if one.tag.endswith("}text")]
+    assert shown.count("computed") == 2 and shown.count("loop 1") == 2  # two attentions, each with its legend
+    source.write_text(ADD)
+    assert attn_opt.main([str(source), *arguments]) == 1
+    assert f"cannot write '{path}': no attention was fused" in capfd.readouterr().err
 
 
 def fused(queries, keys, parts=(), parallel=1):

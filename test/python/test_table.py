@@ -1,5 +1,6 @@
 """The benchmark table: row by row, resumed where it stopped; on a GPU machine without the bindings."""
 
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -39,6 +40,11 @@ def test_it_goes_on_where_it_stopped(tmp_path):
     assert "| 12345 |" in again.stdout and (tmp_path / "rows.jsonl").read_text().count("\n") == 1
     other = table(*arguments, "--compare", "")
     assert "12345" not in other.stdout  # with other peers it is another row
+    drawn = table(*arguments, "--plot", str(tmp_path / "out.svg"))
+    if importlib.util.find_spec("matplotlib") is None:
+        assert "--plot needs matplotlib: pip install 'attn-opt[plot]'" in drawn.stderr
+    else:  # of what was kept
+        assert "f32, d 128, s 128" in (tmp_path / "out.svg").read_text()
 
 
 def test_kernels_compiled_before_need_no_bindings(tmp_path):
