@@ -44,7 +44,8 @@ def write(name: str, data: bytes) -> None:
         _limit(place)
     except OSError as error:
         if setting("CACHE_DIR"):  # someone wants it there
-            warnings.warn(f"kernels are not cached in {place}: {error.strerror or error}", stacklevel=2)
+            message = f"kernels are not cached in {place}: {error.strerror or error}"
+            warnings.warn(message, stacklevel=1)  # at one place, and so once
 
 
 def _limit(place: pathlib.Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 PREFIX = "ATTN_OPT_"
+MOST_THREADS = max(1024, os.cpu_count() or 1)  # the OpenMP runtime ends the process where it gets no more of them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +30,20 @@ def _positive(text: str) -> int:
 
 
 _positive.__name__ = "a positive integer"
+
+
+def _threads(text: str) -> int:
+    if not 0 <= int(text) <= MOST_THREADS:
+        raise ValueError
+    return int(text)
+
+
+_threads.__name__ = f"an integer from 1 to {MOST_THREADS}, or 0 for the default"
 VARIABLES = (
     Variable("CACHE", True, _flag, "0: compile every kernel anew"),
     Variable("CACHE_DIR", "", str, "where compiled kernels are kept; by default attn-opt in the user's cache folder"),
     Variable("CACHE_LIMIT", 256, _positive, "megabytes on disk, beyond which the kernels unused longest are removed"),
-    Variable("THREADS", None, int, "threads that a CPU kernel runs on; by default all that this process may use"),
+    Variable("THREADS", None, _threads, "threads that a CPU kernel runs on; by default all that this process may use"),
     Variable("TRACEBACK", False, _flag, "show the Python traceback of an internal error"),
 )
 _BY_NAME = {variable.name: variable for variable in VARIABLES}

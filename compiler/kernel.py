@@ -40,6 +40,12 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     return Kernel.of(compiled, compiled.target, Options())
 
 
+def _restored(data: bytes, threads: int | None) -> Kernel:
+    """The kernel that was pickled."""
+    compiled = unpacked(data)
+    return Kernel.of(compiled, compiled.target, Options(threads=threads))
+
+
 def _general(texts: Mapping[str, str], options: Options) -> Any:
     """The runtime of the same graph's kernel that takes arrays of any strides."""
     from .api import compile_text
@@ -151,13 +157,26 @@ class Kernel:
         with contextlib.suppress(CudaError):
             driver().machine_code(self._runtime.image.code, cache.code_folder(), 0)
 
+    def _packed(self) -> bytes:
+        return packed(
+            Compiled(
+                self.signature, Texts.of(self._texts), self._runtime, counts.NOTHING, False, self.record, self.target
+            )
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it is saved, for other processes on such a CPU."""
+        if type(self) is not Kernel:  # it holds a graph of its framework's
+            raise TypeError(f"a {type(self).__name__} cannot be pickled; save() writes its kernel without the function")
+        return _restored, (self._packed(), self._threads)
+
+    def __deepcopy__(self, memo: dict) -> Kernel:
+        return self  # nothing in it changes
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the kernel to a file, which `load` reads: on this CPU's kind, or on any GPU that its code is for."""
-        compiled = Compiled(
-            self.signature, Texts.of(self._texts), self._runtime, counts.NOTHING, False, self.record, self.target
-        )
         try:
-            pathlib.Path(path).write_bytes(packed(compiled))
+            pathlib.Path(path).write_bytes(self._packed())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise CompileError(user_error(f"{path} cannot be written: {reason}").diagnostics) from None

@@ -88,8 +88,8 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             "raise-attention",
             *(["version-queries"] if target == "cpu" and not tiling else []),
             FuseAttention(
-                tuple(map(int, options.tile_sizes)),
-                tuple(map(int, options.tile_interchange)),
+                tuple(options.tile_sizes),
+                tuple(options.tile_interchange),
                 pipelines.machine(target, options.arch or HOPPER, options.copy_engine, options.any_strides),
             ),
         ]

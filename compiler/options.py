@@ -66,8 +66,11 @@ class Options:
         for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "autotune"):
             if getattr(self, name) not in (True, False):
                 raise user_error(f"{name} must be True or False, but is {getattr(self, name)!r}")
-        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
-            raise user_error(f"threads must be a positive integer, but is {self.threads!r}")
+        threads = self.threads
+        if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= env.MOST_THREADS):
+            raise user_error(f"threads must be a positive integer, at most {env.MOST_THREADS}, but is {threads!r}")
+        if self.listener is not None and not callable(self.listener):
+            raise user_error(f"listener must be a function of a diagnostic, but is {self.listener!r}")
 
     @property
     def workers(self) -> int:
@@ -110,6 +113,9 @@ def settled(target: str, options: Options) -> Options:
     """The options with all that depends on this machine chosen; a user's error where the target or one is wrong."""
     check_target(target)
     options.check()
+    # As tuples: arrays of numpy are neither true nor false.
+    sizes, order = (tuple(map(int, given)) for given in (options.tile_sizes, options.tile_interchange))
+    options = dataclasses.replace(options, tile_sizes=sizes, tile_interchange=order)
     if target != "nvidia":
         return options
     from .runtime.arch import choose_arch

@@ -40,7 +40,7 @@ def load_module(source: Any) -> ir.Module:
 def text_of(source: Any) -> tuple[str, str]:
     """The text of a path or of text, and the file that its locations name."""
     if isinstance(source, os.PathLike) or (isinstance(source, str) and _looks_like_path(source)):
-        return read(source), str(source)
+        return read(source)
     if isinstance(source, str):
         return source, "<string>"
     raise user_error(f"expects MLIR text, a path or a module, but found {type(source).__name__}")
@@ -54,15 +54,32 @@ def load_text(text: str, filename: str) -> ir.Module:
         return parse_module(text, filename)
 
 
-def read(path: str | os.PathLike[str]) -> str:
-    """The text of a file; a user's error where it cannot be read."""
+def read(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """The text of a file, and its name in locations; a user's error where it cannot be read."""
+    name = printable(path)
     try:
-        return pathlib.Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise DiagnosedError([Diagnostic("error", str(path), 0, 0, "is no text in UTF-8")]) from None
+        return decoded(pathlib.Path(path).read_bytes(), name), name
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise DiagnosedError([Diagnostic("error", str(path), 0, 0, f"cannot be read: {reason}")]) from None
+        raise DiagnosedError([Diagnostic("error", name, 0, 0, f"cannot be read: {reason}")]) from None
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """A path as text, whatever the locale and the bytes in it."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def decoded(data: bytes, name: str) -> str:
+    """What a file of MLIR text holds, with or without a byte order mark; a user's error where it is something else."""
+    try:
+        text = data.decode("utf-8-sig")
+        what, at = "has a null character", data.find(b"\0")
+    except UnicodeDecodeError as error:
+        what, at = "is not UTF-8 text", error.start
+    if at < 0:
+        return text
+    line = data.count(b"\n", 0, at) + 1
+    raise user_error(f"cannot read '{name}': line {line} {what}; expected MLIR assembly")
 
 
 def _looks_like_path(text: str) -> bool:

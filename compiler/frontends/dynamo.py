@@ -23,13 +23,14 @@ from .. import counts
 from ..api import CompileError, Options
 from ..diagnostics import user_error
 from .dynamo_kernel import AttentionCall
-from .dynamo_multihead import write_out
+from .dynamo_multihead import WRITTEN_OUT, write_out
 from .dynamo_regions import Region, find_regions, spell_sizes_out
-from .dynamo_vmap import write_out_maps
+from .dynamo_vmap import transforms, write_out_maps
 
 REST = ("eager", "inductor")
 TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
 GRADIENT = "an input of it needs a gradient, and kernels have no backward pass"
+TRANSFORMED = "torch.func or forward-mode differentiation transforms it"
 
 _warned: set[str] = set()
 
@@ -55,8 +56,11 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
     for written in (*write_out_maps(graph), *write_out(graph)):
         counts.count_left(written)
     spell_sizes_out(graph.graph)
+    carriers, transformed = carrying_gradients(graph.graph), set(transforms(graph.graph))
     for region in find_regions(graph):
-        reason = _why_not(region)
+        reason = GRADIENT if region.output in carriers else _why_not(region)
+        if region.output in transformed or torch.autograd.forward_ad._current_level >= 0:
+            reason = reason or TRANSFORMED
         if reason is None:
             _take_out(graph, region, options, least)
         else:
@@ -80,14 +84,32 @@ def _why_not(region: Region) -> str | None:
         return region.refused
     values = [n.meta.get("example_value") for n in region.inputs]
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return GRADIENT
     devices = {t.device.type for t in tensors}
     if not devices <= TARGETS.keys() or len(devices) > 1:
         return f"its tensors are on {', '.join(sorted(devices))}"
     if devices == {"cuda"} and torch.version.hip:
         return "its tensors are on a GPU that is not NVIDIA's"
     return None
+
+
+def carrying_gradients(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The nodes through whose values gradients go back. Dynamo says of its own values whether they need one; what we
+    wrote out was traced without gradients, and needs one where an operand does."""
+    found: set[torch.fx.Node] = set()
+    enabled = torch.is_grad_enabled()
+    for node in graph.nodes:
+        if node.target is torch._C._set_grad_enabled:
+            enabled = bool(node.args[0])
+        value = node.meta.get("example_value")
+        if WRITTEN_OUT in node.meta:
+            is_float = not isinstance(value, torch.Tensor) or value.is_floating_point()
+            carries = is_float and any(i in found for i in node.all_input_nodes)
+        else:
+            values = value if isinstance(value, tuple | list) else (value,)
+            carries = any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+        if carries and (enabled or node.op in ("placeholder", "get_attr")):
+            found.add(node)
+    return found
 
 
 def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, least: int) -> None:

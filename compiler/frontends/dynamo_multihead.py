@@ -19,6 +19,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .lowering import first_line
 
+WRITTEN_OUT = "attn_opt_written_out"  # in the meta of nodes that were traced, without gradients, from one of dynamo's
+
 
 def native_multi_head_attention(
     query: torch.Tensor,
@@ -95,7 +97,7 @@ def transformer_encoder_layer(
     return norm2(x + fed_forward(x))
 
 
-WRITTEN_OUT: dict[Any, Callable] = {
+_FUNCTIONS: dict[Any, Callable] = {
     F.multi_head_attention_forward: F.multi_head_attention_forward,
     torch._native_multi_head_attention: native_multi_head_attention,
     torch._transformer_encoder_layer_fwd: transformer_encoder_layer,
@@ -106,7 +108,7 @@ def write_out(graph: torch.fx.GraphModule) -> list[str]:
     """Replaces each such call, see the module; returns why others are left as they are."""
     left = []
     for node in list(graph.graph.nodes):
-        function = WRITTEN_OUT.get(node.target) if node.op == "call_function" else None
+        function = _FUNCTIONS.get(node.target) if node.op == "call_function" else None
         if function is None:
             continue
         inputs = list(dict.fromkeys(node.all_input_nodes))
@@ -135,7 +137,14 @@ def _traced(node: torch.fx.Node, function: Callable, inputs: list[torch.fx.Node]
         return function(*args, **kwargs)
 
     with in_mode_of(values):
-        return make_fx(call, pre_dispatch=True)(*values).graph
+        return without_constants(make_fx(call, pre_dispatch=True)(*values).graph)
+
+
+def without_constants(traced: torch.fx.Graph) -> torch.fx.Graph:
+    """`traced`, for `inline`. Raises ValueError where it holds tensors of its own, which were made up for tracing."""
+    if traced.find_nodes(op="get_attr"):
+        raise ValueError("it makes tensors of numbers")
+    return traced
 
 
 @contextlib.contextmanager
@@ -168,5 +177,5 @@ def inline(graph: torch.fx.Graph, inputs: list[torch.fx.Node], traced: torch.fx.
     for inner in traced.nodes:
         if inner.op == "call_function":
             copies[inner] = graph.node_copy(inner, copies.__getitem__)
-            copies[inner].meta = {**inner.meta, "example_value": inner.meta.get("val")}
+            copies[inner].meta = {**inner.meta, "example_value": inner.meta.get("val"), WRITTEN_OUT: True}
     return torch.fx.map_arg(traced.output_node().args[0], copies.__getitem__)

@@ -294,6 +294,9 @@ def _grow(
             if _is_free(node) or (_expands(node, indexed) and all(u in nodes for u in node.users)):
                 nodes.add(node)
                 changed = True
+    # Inputs are tensors and numbers: parts of a tuple that is made outside, by a sort or a split, are taken there.
+    parts = {n for n in nodes - core if n.target is operator.getitem and n.args[0] not in nodes}
+    nodes -= {n for n in parts if isinstance(n.args[0].meta.get("example_value"), tuple | list)}
 
 
 def _made_of_indices(graph: torch.fx.Graph) -> set[torch.fx.Node]:

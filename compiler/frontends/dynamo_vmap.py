@@ -7,6 +7,7 @@ and ends; what it computes on whole tensors is traced.
     %d = aten.bmm(%q, %k)
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,21 +15,35 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .dynamo_calls import ATTENTIONS, EXPONENTIALS, name_of
-from .dynamo_multihead import in_mode_of, inline
+from .dynamo_multihead import in_mode_of, inline, without_constants
 from .lowering import first_line
 
-NESTING = {"_vmap_increment_nesting": 1, "_vmap_decrement_nesting": -1}
+MAP = "_vmap_increment_nesting"
+NESTING = {"_increment_nesting": 1, "_decrement_nesting": -1}
+
+
+def transforms(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    """The nodes that transforms of torch.func apply to, maps and derivatives, with the marks around them."""
+    depth = 0
+    for node in graph.nodes:
+        change = _change(node)
+        depth += change
+        if depth or change:
+            yield node
+
+
+def _change(node: torch.fx.Node) -> int:
+    """By how much it makes the nesting of transforms deeper."""
+    return next((by for end, by in NESTING.items() if name_of(node).endswith(end)), 0)
 
 
 def write_out_maps(graph: torch.fx.GraphModule) -> list[str]:
     """Replaces each outermost map, see the module; returns why others that attend are left as they are."""
     depth, span, left = 0, list[torch.fx.Node](), list[str]()
-    for node in list(graph.graph.nodes):
-        change = NESTING.get(name_of(node), 0)
-        depth += change
-        if depth or change:
-            span.append(node)
-        if not depth and span:
+    for node in list(transforms(graph.graph)):
+        depth += _change(node)
+        span.append(node)
+        if not depth:
             reason = _write_out(graph, span)
             if reason and any(name_of(n) in ATTENTIONS or name_of(n) in EXPONENTIALS for n in span):
                 left.append(reason)
@@ -38,6 +53,8 @@ def write_out_maps(graph: torch.fx.GraphModule) -> list[str]:
 
 def _write_out(graph: torch.fx.GraphModule, span: list[torch.fx.Node]) -> str:
     """Replaces the map `span`, or says why it does not."""
+    if any(_change(node) > 0 and name_of(node) != MAP for node in span):
+        return "torch.func differentiates it"
     inside = set(span)
     inputs = list(dict.fromkeys(i for n in span for i in n.all_input_nodes if i not in inside))
     outputs = [n for n in span if any(u not in inside for u in n.users)]
@@ -56,7 +73,7 @@ def _write_out(graph: torch.fx.GraphModule, span: list[torch.fx.Node]) -> str:
 
     try:
         with in_mode_of(values), sdpa_kernel(SDPBackend.MATH):
-            traced = make_fx(run)(*values).graph
+            traced = without_constants(make_fx(run)(*values).graph)
     except Exception as error:
         return f"it is mapped by torch.vmap, and cannot be traced: {first_line(error)}"
     with graph.graph.inserting_before(span[-1]):

@@ -45,6 +45,8 @@ def prepared(
     copy = ModelProto()
     copy.CopyFrom(model)
     onnx_contrib.adopt(copy)
+    if any(not o.type.tensor_type.HasField("shape") for o in copy.graph.output if o.type.HasField("tensor_type")):
+        copy = onnx.shape_inference.infer_shapes(copy)  # runtimes do without, the checker does not
     try:
         onnx.checker.check_model(copy)
     except Exception as error:

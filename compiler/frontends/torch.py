@@ -10,6 +10,7 @@ What is called is inference: results carry no gradient. A model whose other ops 
 """
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,10 @@ def trace(
     if isinstance(example_args, torch.Tensor):
         raise user_error("example_args must be a tuple of arguments, but is a tensor; write (tensor,)")
     module = source if isinstance(source, torch.nn.Module) else _Function(source)
+    given = torch.utils._pytree.tree_leaves((example_args, example_kwargs))
+    if torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in given):
+        message = "arguments need gradients, but results of kernels have none: they have no backward pass"
+        warnings.warn(f"attn_opt: {message}; torch.compile(…, backend='attn_opt') leaves it to torch", stacklevel=5)
     try:
         with torch.no_grad():
             program = torch.export.export(

@@ -285,6 +285,8 @@ def _name(i: int, d: int | None) -> str:
 def _checked(i: int, value: Any, slot: Slot) -> np.ndarray:
     array = as_numpy(value)
     if slot.shape is None and isinstance(value, bool | int | float):
+        if isinstance(value, float) and slot.dtype.kind in "iu" and not value.is_integer():
+            raise user_error(f"argument {i} must be {slot}, but is {value}")
         array = array.astype(slot.dtype)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

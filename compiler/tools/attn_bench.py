@@ -14,6 +14,7 @@ from ..bench.measure import Measured, Measuring, measure
 from ..diagnostics import Printer, user_error
 from ..graphs import Attention
 from ..tuning import display
+from . import streams
 from .attn_bench_options import Options, parse_options
 from .telling import telling
 
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     What is measured runs in processes of its own, so that nothing can crash this one.
     """
+    streams.prepare()
     given = sys.argv[1:] if arguments is None else list(arguments)
     return telling(Printer("attn-bench", remarks=False), lambda: _run(parse_options(given)), "-v=0")
 

@@ -17,7 +17,9 @@ from ...dialects.mlir import ir
 from ..diagnostics import Bug, Listener, Printer, report_bug, user_error
 from ..ir_printing import DumpStages, PrintIR
 from ..pass_manager import Hook, PassFailure, Stage, Timing, plan, run
+from ..sources import decoded, printable
 from ..verify_diagnostics import Verifier
+from . import streams
 from .attn_opt_options import HELP, Options, parse_options
 from .isolation import Crash, Progress, crashes, isolated
 from .telling import telling
@@ -29,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; the value is the exit status. Called with arguments, it works in this process and may crash it."""
     with contextlib.suppress(ValueError):  # raised outside of the main thread
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `attn-opt … | head` ends quietly
+    streams.prepare()
     printer = Printer("attn-opt")
 
     def command() -> int:
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.action:
             print(_about(options.action))
             return 0
-        name, text = _read(options.input)
+        text, name = _read(options.input)
         printer.add_source(name, text)
         job = Job(options, printer, name, _chunks(text, options.split))
         if arguments is not None:
@@ -199,25 +202,15 @@ class _Follow(Hook):
 
 
 def _read(path: str) -> tuple[str, str]:
-    """The name of the input in messages, and its text."""
-    name = "<stdin>" if path == "-" else path
+    """The text of the input, and its name in messages."""
+    if path == "-":
+        return streams.read_stdin()
+    name = printable(path)
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read()
-        else:
-            with open(path, "rb") as file:
-                data = file.read()
+        with open(path, "rb") as file:
+            return decoded(file.read(), name), name
     except OSError as error:
         raise user_error(f"cannot read '{name}': {error.strerror}") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise user_error(f"cannot read '{name}': line {line} is not UTF-8 text; expected MLIR assembly") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise user_error(f"cannot read '{name}': line {line} has a null character; expected MLIR assembly")
-    return name, text
 
 
 def _write(path: str, text: str) -> None:

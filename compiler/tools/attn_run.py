@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..diagnostics import Printer
+from . import streams
 from .attn_run_options import Options, parse_options
 from .isolation import Crash, isolated
 from .telling import telling
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Called with arguments it works in this process, and may crash it.
     """
+    streams.prepare()
     if arguments is not None:
         return _command(list(arguments))
     try:
@@ -48,8 +50,7 @@ def _run(options: Options, printer: Printer) -> int:
     from . import arrays, checking
 
     check_target(options.target)
-    text = sys.stdin.read() if options.input == "-" else read(options.input)
-    name = "<stdin>" if options.input == "-" else options.input
+    text, name = streams.read_stdin() if options.input == "-" else read(options.input)
     printer.add_source(name, text)
     graph = load_text(text, name)
     function = find_entry(graph, options.entry)

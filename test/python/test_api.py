@@ -1,6 +1,8 @@
 """The Python interface: what it accepts, what it returns, and how it says no."""
 
+import copy
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -203,7 +205,9 @@ def test_wrong_arguments(arguments, message):
         (ADD, {"tile_sizes": [4]}, "nothing to tile"),
         (ADD, {"tile_sizes": ["a"]}, r"tile_sizes must be a sequence of integers, but is \['a'\]"),
         (ADD, {"tile_sizes": 4}, "tile_sizes must be a sequence of integers, but is 4"),
-        (ADD, {"threads": 0}, "threads must be a positive integer, but is 0"),
+        (ADD, {"threads": 0}, r"threads must be a positive integer, at most \d+, but is 0"),
+        (ADD, {"threads": 10**20}, r"threads must be a positive integer, at most \d+, but is 10+"),
+        (ADD, {"listener": 3}, "listener must be a function of a diagnostic, but is 3"),
         (3, {}, "expects MLIR text, a path or a module, but found int"),
         (softmax, {}, "example_args are needed to trace a Python function"),
         ("module {}", {}, "there is no function"),
@@ -224,6 +228,28 @@ def test_tile_sizes_are_checked_with_the_place_of_the_root():
         compile(EXAMPLES / "attention.mlir", tile_sizes=[1], fuse=False)
 
 
+def test_tile_sizes_may_be_an_array():
+    kernel = compile(EXAMPLES / "attention.mlir", tile_sizes=np.array([16, 0, 32]))
+    assert kernel.ir("fused") == compile(EXAMPLES / "attention.mlir", tile_sizes=(16, 0, 32)).ir("fused")
+
+
+def test_numbers_are_not_cut_to_integers():
+    kernel = compile("func.func @f(%i: index, %x: f32) -> (index, f32) { return %i, %x : index, f32 }")
+    assert kernel(7.0, 1) == (7, 1.0)
+    with pytest.raises(CompileError, match=r"argument 0 must be index, but is 7\.9"):
+        kernel(7.9, 1.0)
+
+
+def test_kernels_are_pickled_and_copied():
+    a, b = normal((4, 5), (4, 5))
+    kernel = compile(ADD, fuse=False)
+    assert copy.deepcopy(kernel) is kernel
+    other = pickle.loads(pickle.dumps(kernel))
+    np.testing.assert_array_equal(other(a, b), kernel(a, b))
+    assert other.ir("graph") == kernel.ir("graph")
+    np.testing.assert_array_equal(other(a.T.copy().T, b), kernel(a, b))
+
+
 def test_importing_is_lazy():
     code = "import sys, attn_opt.compiler; print('torch_mlir' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -237,7 +263,7 @@ def test_environment_variables_are_typed(monkeypatch):
     monkeypatch.setenv("ATTN_OPT_THREADS", "3")
     assert env.get("THREADS") == 3
     monkeypatch.setenv("ATTN_OPT_THREADS", "many")
-    with pytest.raises(ValueError, match="ATTN_OPT_THREADS=many: expects int"):
+    with pytest.raises(ValueError, match="ATTN_OPT_THREADS=many: expects an integer from 1 to"):
         env.get("THREADS")
-    with pytest.raises(CompileError, match="ATTN_OPT_THREADS=many: expects int"):
+    with pytest.raises(CompileError, match="ATTN_OPT_THREADS=many: expects an integer from 1 to"):
         compile(ADD, fuse=False)

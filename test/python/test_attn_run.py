@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -23,16 +25,18 @@ func.func @double(%a: tensor<3x4xKIND>) -> tensor<3x4xKIND> {
 """
 
 
+COMMAND = [sys.executable, "-m", "attn_opt.compiler.tools.attn_run"]
+
+
 def as_process(*arguments):
-    command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_run", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
 
 
 def attn_run(*arguments, stdin=""):
     """The same in this process, which has imported all that it needs."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.setattr(sys, "stdin", io.StringIO(stdin))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         status = main(list(map(str, arguments)))
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
@@ -140,6 +144,7 @@ def test_a_failing_check_exits_with_1():
         ([ATTENTION, "--tile-sizes", "1,2,3,4"], "attention.mlir:32:8: error: 4 tile sizes given"),
         ([ATTENTION, "--tile-sizes", "4,0,8", "--tile-interchange", "0,0,1"], "must be a permutation"),
         ([ATTENTION, "--threads", "0"], "expects a positive integer, but found '0'"),
+        ([ATTENTION, "--threads", "9" * 20], "threads must be a positive integer, at most "),
         ([ATTENTION, "--inputs", "a.npy"], "takes 3 arguments, but --inputs has 1"),
         ([ATTENTION, "--inputs", "a.npy", "b.npy", "c.npy"], "a.npy: error: cannot be read: no such file"),
         ([ATTENTION, "--inputs", ATTENTION, ATTENTION, ATTENTION], "is no array in numpy's .npy format"),
@@ -201,3 +206,35 @@ def test_large_logits_are_judged_by_what_rounding_alone_costs(tmp_path):
     (line,) = (line for line in done.stdout.splitlines() if line.endswith("PASS") and line.startswith("0"))
     assert 1e-5 < float(line.split()[-2]) < 1e-3
     assert attn_run("-", "--inputs", *files, "--tolerance", "1e-7", stdin=text).returncode == 1
+
+
+def test_a_byte_order_mark_and_names_that_are_no_text(tmp_path):
+    text = b"\xef\xbb\xbf" + DOUBLE.replace("KIND", "f32").encode()
+    done = subprocess.run([*COMMAND, "-"], input=text, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    file = os.fsencode(tmp_path) + b"/\xff \xc3\xa4.mlir"
+    with open(file, "wb") as stream:
+        stream.write(text.replace(b"\n", b"\r\n"))
+    for more in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+        done = subprocess.run([*COMMAND, file], capture_output=True, timeout=120, env={**os.environ, **more})
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("- <&-", "cannot read '<stdin>': Bad file descriptor"),
+        ("- < MODULE", "cannot read '<stdin>': line 2 is not UTF-8 text"),
+        ("EXAMPLE >&-", "cannot write '<stdout>': Bad file descriptor"),
+        ("EXAMPLE > /dev/full", "cannot write '<stdout>': No space left on device"),
+    ],
+)
+def test_streams_that_cannot_be_used(command, message, tmp_path):
+    (tmp_path / "bad.mlir").write_bytes(b"module {\n\xff}")
+    command = command.replace("EXAMPLE", shlex.quote(str(ATTENTION))).replace("MODULE", f"{tmp_path}/bad.mlir")
+    for tool in ("attn_run", "attn_opt"):
+        line = f"{shlex.join([*COMMAND[:-1], f'attn_opt.compiler.tools.{tool}'])} {command}"
+        done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, timeout=120)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"{tool.replace('_', '-')}: error: {message}")
+        assert done.stderr.count("\n") == 1

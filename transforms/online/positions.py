@@ -116,13 +116,13 @@ def _of_expanded(op: ir.Operation, position: Sequence[Index]) -> list[Index] | N
 
 def _of_collapsed(op: ir.Operation, position: Sequence[Index]) -> list[Index] | None:
     shape = op.operands[0].type.shape
-    source = []
+    source = [Index(0)] * len(shape)  # no group names the dimensions of what becomes a single element
     for group, at in zip(op.opview.reassociation, position, strict=True):
-        members = [ir.IntegerAttr(e).value for e in group]
-        real = [d for d in members if shape[d] != 1]
+        real = [d for d in (ir.IntegerAttr(e).value for e in group) if shape[d] != 1]
         if len(real) > 1:
             return None
-        source += [at if d in real else Index(0) for d in members]
+        for d in real:
+            source[d] = at
     return source
 
 

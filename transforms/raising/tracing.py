@@ -174,6 +174,8 @@ class Tracer:
             source = op.operands[0]
             expanding = op.name == "tensor.expand_shape"
             wide = extents(op.results[0] if expanding else source)
+            if not expanding and not indices:  # of all dimensions, which no group names, one element is left
+                return self.make.element(source, (Index(),) * len(wide))
             narrow: list[Index] = []
             for position, group in enumerate(op.attributes["reassociation"]):
                 dims = [ir.IntegerAttr(d).value for d in group]

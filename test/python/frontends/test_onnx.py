@@ -178,6 +178,12 @@ def test_models_of_old_versions():
     assert_close(compile(model("g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax<axis=1>(x) }", 11))(x), [expected])
 
 
+def test_outputs_without_a_shape():
+    source = model("g (float[3, 4] x) => (float[3, 4] y) { y = Softmax(x) }")
+    source.graph.output[0].type.tensor_type.ClearField("shape")
+    assert_close(compile(source)(random(3, 4)), reference(source, [random(3, 4)]))
+
+
 @pytest.mark.parametrize("exponent", [2, 5, -1, 0.5])
 def test_powers(exponent):
     source = model("g (float[3,8] x) => (float[3,8] y) { a = Abs(x) y = Pow(a, n) }", n=np.array(exponent, np.float32))

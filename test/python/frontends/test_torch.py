@@ -408,3 +408,30 @@ def test_tensors_elsewhere_are_told_of():
     kernel = compile(sdpa(), args)
     with pytest.raises(CompileError, match='target="nvidia"'):
         kernel(*(x.to("meta") for x in args))
+
+
+def test_arguments_that_need_gradients_are_told_of():
+    (x,) = tensors((1, 2, 6, 8))
+    with (
+        torch.enable_grad(),
+        pytest.warns(UserWarning, match="arguments need gradients, but results of kernels have none"),
+    ):
+        compile(lambda q: F.scaled_dot_product_attention(q, q, q), (x.requires_grad_(),))
+
+
+@pytest.mark.parametrize("shape", [(1,), (), (1, 1, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "masked",
+    [
+        lambda s, i, j, n: s.masked_fill((i < j) & (j >= n), -math.inf),
+        lambda s, i, j, n: s.masked_fill(j >= n.reshape(()), -math.inf),
+        lambda s, i, j, n: s + (j - i) * n.reshape(-1)[0] * 0.01,
+    ],
+)
+def test_scores_by_a_tensor_of_one_number(masked, shape):
+    def attention(q, k, v, n):
+        i, j = torch.arange(70)[:, None], torch.arange(70)[None]
+        return torch.softmax(masked(q @ k.mT, i, j, n), -1) @ v
+
+    args, n = tensors(*[(1, 2, 70, 8)] * 3), torch.full(shape, 20)
+    close(compile(attention, (*args, n))(*args, n), attention(*map(wide, args), n))
