@@ -219,10 +219,13 @@ def nvidia(
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
+        "drop-units",
+        "fuse-elements",
         "fuse-consumers",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
         "pieces-to-elements",
+        "fuse-elements{all=1}",  # after them: each op that is left becomes a kernel
         *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",

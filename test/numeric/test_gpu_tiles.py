@@ -12,36 +12,18 @@ from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.build import constant_value
 from attn_opt.dialects.reference.evaluator import Frame
 from attn_opt.dialects.reference.interface import rule
-from attn_opt.dialects.tile import dims_of
 from attn_opt.transforms.rewriting import defining_op, ops_in
+from gpu_modules import Block
 
 NEXT = "specialize-warps"  # the pass before which kernels are run: what follows is who does it, and when
 MULTIPROCESSORS = 2  # few: blocks go from tile to tile
 
 
-class Block:
-    """Of which block the ops are being evaluated, of how many, and what was seen of them."""
+class Seen:
+    """What was seen of blocks."""
 
-    number = 0
-    count = 0
     rescaled: list[bool] = []  # noqa: RUF012
     raised: list[bool] = []  # noqa: RUF012
-
-
-@rule("gpu.block_id")
-def block_id(op, frame):
-    return lambda operands: [np.int64(Block.number)]
-
-
-@rule("gpu.grid_dim")
-def grid_dim(op, frame):
-    return lambda operands: [np.int64(Block.count)]
-
-
-@rule("memref.alloc")
-def flags_of_block(op, frame):
-    kind = op.operation.results[0].type
-    return lambda operands: [np.full(kind.shape, -1)]
 
 
 @rule("tile.init_flags")
@@ -58,7 +40,7 @@ def raise_(op, frame):
     def run(operands):
         bad, flags, number = operands
         flags[number % flags.size] |= int(bad.any())
-        Block.raised.append(bool(bad.any()))
+        Seen.raised.append(bool(bad.any()))
         return []
 
     return run
@@ -74,66 +56,15 @@ def meet(op, frame):
     return lambda operands: []
 
 
-def place(view, operands):
-    """The part of a memory, in its order of dimensions, that a tile is; which dimension of the tile each is; its valid
-    sizes."""
-    rank, dims = view.memory.type.rank, dims_of(view)
-    offsets, sizes = operands[:rank], operands[rank:]
-    valid = [int(np.clip(size, 0, extent)) for size, extent in zip(sizes, view.tile_shape, strict=True)]
-    index = [slice(o, o + valid[dims.index(d)]) if d in dims else int(o) for d, o in enumerate(offsets)]
-    return tuple(index), [dims.index(d) for d in sorted(d for d in dims if d >= 0)], valid
-
-
-class View:
-    def __init__(self, op, tile):
-        self.memory, self.attributes, self.tile_shape = op.memory, op.operation.attributes, tile.shape
-        self.dims = op.dims
-
-
-@rule("tile.load")
-def load(op, frame):
-    kind = op.operation.results[0].type
-    view = View(op, kind)
-
-    def run(operands):
-        memory, *indices = operands
-        index, order, valid = place(view, indices)
-        found = np.zeros(kind.shape)
-        part = memory[index]
-        spread = [1 if d not in order else n for d, n in enumerate(valid)]
-        found[tuple(map(slice, valid))] = np.transpose(part, np.argsort(np.argsort(order))).reshape(spread)
-        return [found]
-
-    return run
-
-
-@rule("tile.store")
-def store(op, frame):
-    view = View(op, op.tile.type)
-
-    def run(operands):
-        tile, memory, *indices = operands
-        index, order, valid = place(view, indices)
-        memory[index] = np.transpose(tile[tuple(map(slice, valid))], order)
-        return []
-
-    return run
-
-
 @rule("tile.any_of_warp")
 def any_of_warp(op, frame):
     """Of all rows, which is right for what leaves others as they are."""
 
     def run(operands):
-        Block.rescaled.append(bool(operands[0].any()))
+        Seen.rescaled.append(bool(operands[0].any()))
         return [np.bool_(operands[0].any())]
 
     return run
-
-
-@rule("tile.convert_layout", "tile.wait_matmuls")
-def same(op, frame):
-    return lambda operands: operands[:1]
 
 
 @functools.cache
@@ -167,7 +98,7 @@ def run(graph, inputs, **options):
                 arguments.append(inputs[op.operands[0].arg_number].astype(np.float64))
             else:  # the result, or the number of tiles
                 arguments.append(out if op.name == "memref.cast" else np.int64(constant_value(op.results[0])))
-        Block.rescaled, Block.raised = [], []
+        Seen.rescaled, Seen.raised = [], []
         with np.errstate(all="ignore"):
             body = Frame(round_values=True).region(kernel.regions[0])
             for number in range(Block.count):
@@ -217,15 +148,15 @@ def test_against_float64(case, values, keep_maximum):
     limit = 2e-2 if graph.element == "bf16" else 3e-3
     assert np.linalg.norm(found - expected) <= limit * np.linalg.norm(expected)
     if not keep_maximum and (case, values) == ("plain", "growing"):
-        assert any(Block.rescaled), "the maximum grows by more than is left alone"
+        assert any(Seen.rescaled), "the maximum grows by more than is left alone"
     if keep_maximum and (case, values) in [("plain", "wide"), ("a tile", "wide"), ("a small tile", "wide")]:
-        assert any(Block.raised), "sums leave the range"
+        assert any(Seen.raised), "sums leave the range"
 
 
 def test_little_growth_rescales_nothing():
     graph = Attention(batch=1, heads=1, queries=128, keys=1024, head_size=64, element="f16")
     run(graph, graph.inputs("uniform", 0), keep_maximum=False)
-    assert Block.rescaled and not any(Block.rescaled)
+    assert Seen.rescaled and not any(Seen.rescaled)
 
 
 @pytest.mark.parametrize("level", [-50.0, 50.0])

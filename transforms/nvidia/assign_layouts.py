@@ -53,7 +53,9 @@ class AssignLayouts(Pass):
 def _is_crowded(kernel: ir.Operation) -> bool:
     """Whether scores go through functions that take registers, come together with positions as numbers (ALiBi), or with
     another tile from memory."""
-    for op in ops_in(kernel, "linalg.generic"):
+    generics = ops_in(kernel, "linalg.generic")
+    last = max((i for i, op in enumerate(generics) if is_contraction(op)), default=0)
+    for op in generics[:last]:
         if any(o.name in CROWDING for o in ops_in(op)):
             return True
         loads = [defining_op(v) for v in op.operands]
@@ -99,7 +101,7 @@ class _Assigner:
     def _layout(self, op: ir.Operation, value: ir.Value, roles: tuple[str, ...]) -> str | None:
         if roles in LAYOUT_OF_ROLES:
             return LAYOUT_OF_ROLES[roles]
-        if op.name == "tile.load" and roles in ((COLUMN, COLUMN), (COLUMN, ROW)):
+        if op.name == "tile.load" and roles == (COLUMN, COLUMN):
             return "shared"
         if (
             op.name in ("linalg.generic", "tensor.empty", "arith.constant")

@@ -32,6 +32,12 @@ class Axis:
     extent: int = 1
 
 
+def rows_first(dims: Iterable[tuple[int, Axis]]) -> list[int]:
+    """Those dimensions that are rows or columns, rows first."""
+    kept = [(d, axis.role) for d, axis in dims if axis.role != BATCH]
+    return [d for d, _ in sorted(kept, key=lambda pair: pair[1] != ROW)]
+
+
 def ops_of(block: ir.Block) -> list[ir.Operation]:
     return [op.operation for op in block.operations]
 
@@ -186,6 +192,8 @@ class Axes:
             for i, (operand, m) in enumerate(zip(op.operands, indexing_maps(op), strict=True)):
                 for d, expression in enumerate(m.results):
                     loop = dim_position(expression)
+                    if i >= first:
+                        self._union((operand, d), (op.results[i - first], d))
                     if loop is None:
                         if not (isinstance(expression, ir.AffineConstantExpr) and operand.type.shape[d] == 1):
                             raise PassError(f"an operand indexed by {expression} is not lowered for GPUs", op)
@@ -193,8 +201,6 @@ class Axes:
                     self._union((op, "loop", loop), (operand, d))
                     if operand.type.shape[d] != DYNAMIC:
                         self._sizes.setdefault((operand, d), operand.type.shape[d])
-                    if i >= first:
-                        self._union((operand, d), (op.results[i - first], d))
         if is_contraction(op):
             self._contractions.append(op)
 
@@ -238,7 +244,8 @@ class Axes:
         for axes in tiles:
             of_rows = [axis for axis in axes if any(axis is other for other in shared)]
             rows = [axis for axis in of_rows if axis.extent > 1] or of_rows[-1:]
-            columns = [a for a in axes if a.extent > 1 and not any(a is other for other in of_rows)]
+            others = [a for a in axes if not any(a is other for other in of_rows)]
+            columns = [a for a in others if a.extent > 1] or others[-1:]
             if len(rows) == 1 and len(columns) == 1:
                 rows[0].role, columns[0].role = ROW, COLUMN
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialects.mlir import ir
+from ...dialects import build
+from ...dialects.mlir import ir, linalg, tensor
 from ..rewriting import Values, copy_op, defining_op
 from .axes import ops_of
 
@@ -52,6 +53,33 @@ def copy_scalar_body(
         return copy
 
     return copied(block, known)
+
+
+def copy_elements(op: ir.Operation, known: Values, index: Callable[[int], ir.Value]) -> list[ir.Value]:
+    """What a linalg.generic's body yields, copied into another one's at the insertion point. `known`: what its
+    arguments are there; `index`: where its loops are."""
+
+    def extract(inner: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
+        return tensor.extract(here(inner.operands[0]), [here(v) for v in list(inner.operands)[1:]])
+
+    return copy_scalar_body(op.regions[0].blocks[0], known, lambda value: value, index, extract)
+
+
+def in_loops(loops: ir.AffineMap) -> Callable[[int], ir.Value]:
+    """Indices of an op whose body is copied into one with other loops, which `loops` turns into those of the op."""
+    return lambda loop: index_at(loops.results[loop], lambda d: linalg.IndexOp(d).result, loops.n_dims)
+
+
+def index_at(e: ir.AffineExpr, index: Callable[[int], ir.Value], loops: int) -> ir.Value:
+    """An index that is computed from those of so many loops."""
+    if isinstance(e, ir.AffineDimExpr):
+        return index(e.position)
+    if isinstance(e, ir.AffineConstantExpr):
+        return build.index(e.value)
+    attributes = {"map": ir.AffineMapAttr.get(ir.AffineMap.get(loops, 0, [e]))}
+    return ir.Operation.create(
+        "affine.apply", [ir.IndexType.get()], [index(d) for d in range(loops)], attributes
+    ).result
 
 
 def copy_needed(value: ir.Value, values: Values, is_missing: Callable[[ir.Operation], bool]) -> ir.Value:

@@ -10,9 +10,11 @@ from ...dialects.tiling.index import Index, Range, Tile, TileBuilder
 from ...dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types
 from ..extents import known_sizes
 from ..passes import Pass, remark
-from ..rewriting import defining_op, erase_if_unused
+from ..raising.emission import reshape
+from ..rewriting import defining_op, erase_if_unused, ops_in
 from .axes import ops_of, slice_offsets, slice_sizes
-from .reshapes import RESHAPES
+from .copying import copy_elements, in_loops
+from .reshapes import RESHAPES, reshape_undone
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class FuseConsumers(Pass):
           scf.forall.in_parallel { parallel_insert_slice %u into %c[%i, 0] }
         }
 
-    A kernel then writes what is asked for, and nothing that is only read again. What reads one tensor alone, element by
-    element, goes before a reshape of it that stands in between (torch rounds the result of a collapsed matmul).
+    A kernel then writes what is asked for, and nothing that is only read again. What reads a reshape of a result,
+    element by element, goes before it (torch rounds the result of a collapsed matmul, and adds to it).
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -57,47 +59,85 @@ class FuseConsumers(Pass):
 
 
 def _move_before_reshapes(forall: ir.Operation) -> None:
-    """generic(reshape(result)) → reshape(generic(result)), for element-wise ops on one tensor."""
-    inits = list(forall.operands)[len(forall.operands) - len(forall.results) :]
-    for result, init in zip(forall.results, inits, strict=True):
-        for reshape in [use.owner.operation for use in result.uses]:
-            users = [u.owner.operation for r in reshape.results for u in r.uses]
-            if reshape.name in RESHAPES and len(users) == 1 and _is_plain(users[0]):
-                _swap(reshape, users[0], init)
+    """generic(reshape(result), …) → reshape(generic(result, …)), for element-wise ops."""
+    for result in forall.results:
+        for view in {use.owner.operation for use in result.uses}:
+            if view.name not in RESHAPES:
+                continue
+            for op in {use.owner.operation for use in view.results[0].uses}:
+                if op.name in RESHAPES and reshape_undone(op) != op.results[0]:
+                    op.results[0].replace_all_uses_with(reshape_undone(op))
+                    op.erase()
+                elif op.block == forall.block and _can_move(op, view):
+                    _Move(forall, view, op).run()
+            erase_if_unused(view)
 
 
-def _is_plain(op: ir.Operation) -> bool:
-    """Whether each element of a result comes from the one at the same place of the only operand, wherever that is."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or "reduction" in iterator_types(op):
+def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
+    """Whether each element of the result comes from the one at the same place of what is reshaped, wherever that is;
+    of other operands, from one that the places along some of the dimensions tell, if dimensions are collapsed."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
         return False
+    *maps, last = indexing_maps(op)
     identity = ir.AffineMap.get_identity(len(iterator_types(op)))
     body = op.regions[0].blocks[0]
-    return (
-        all(m == identity for m in indexing_maps(op))
-        and not list(body.arguments[1].uses)
-        and all(inner.name != "linalg.index" for inner in ops_of(body))
-    )
+    if last != identity or list(body.arguments[len(maps)].uses):
+        return False
+    if any(inner.name in ("linalg.index", "tensor.extract") for inner in ops_in(op)):
+        return False
+    if any(m != identity for m, v in zip(maps, op.operands, strict=False) if v == view.results[0]):
+        return False
+    if view.name == "tensor.expand_shape":
+        return len(maps) == 1
+    return all(dim_position(e) is not None for m in maps for e in m.results)
 
 
-def _swap(reshape: ir.Operation, op: ir.Operation, like: ir.Value) -> None:
-    """`like`: a tensor of the sizes of what is reshaped, which are known where it is made."""
-    source, kind = reshape.operands[0], op.results[0].type
-    rank = source.type.rank
-    with ir.InsertionPoint(op), op.location:
-        init = build.empty(known_sizes(like), kind.element_type)
-        computed = op.clone()
-        computed.operands[0], computed.operands[1] = source, init
-        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-        computed.attributes["indexing_maps"] = ir.ArrayAttr.get([identity] * 2)
-        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-        computed.attributes["iterator_types"] = ir.ArrayAttr.get([parallel] * rank)
-        computed.results[0].set_type(init.type)
-        moved = reshape.clone()
-        moved.operands[0] = computed.results[0]
-        moved.results[0].set_type(kind)
-    op.results[0].replace_all_uses_with(moved.results[0])
-    op.erase()
-    reshape.erase()
+class _Move:
+    """Of an op before a reshape of a loop's result, from which it takes its sizes."""
+
+    def __init__(self, forall: ir.Operation, view: ir.Operation, op: ir.Operation):
+        self.view, self.op = view, op
+        number = list(forall.results).index(view.operands[0])
+        with ir.InsertionPoint(forall), op.location:
+            self.sizes = known_sizes(forall.operands[len(forall.operands) - len(forall.results) + number])
+        groups = [[ir.IntegerAttr(d).value for d in group] for group in view.attributes["reassociation"]]
+        expands = view.name == "tensor.expand_shape"
+        self.groups = [[d] for d in range(len(self.sizes))] if expands else groups  # of loops, for each that there was
+
+    def run(self) -> None:
+        op, n = self.op, len(self.sizes)
+        body = op.regions[0].blocks[0]
+        operands = [self._operand(v, m) for v, m in zip(list(op.operands)[:-1], indexing_maps(op)[:-1], strict=True)]
+
+        def copied(*scalars: ir.Value) -> list[ir.Value]:
+            return copy_elements(
+                op, dict(zip(body.arguments, scalars, strict=True)), in_loops(ir.AffineMap.get_identity(0))
+            )
+
+        with ir.InsertionPoint(op), op.location:
+            init = build.empty(self.sizes, op.results[0].type.element_type)
+            maps = [*(m for _, m in operands), ir.AffineMap.get_identity(n)]
+            (computed,) = build.generic([v for v, _ in operands], [init], maps, [build.PARALLEL] * n, copied)
+            moved = self.view.clone()
+            moved.operands[0] = computed
+            moved.results[0].set_type(op.results[0].type)
+        op.results[0].replace_all_uses_with(moved.results[0])
+        op.erase()
+
+    def _operand(self, value: ir.Value, m: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
+        """An operand, and how the new loops read it."""
+        n = len(self.sizes)
+        if value == self.view.results[0]:
+            return self.view.operands[0], ir.AffineMap.get_identity(n)
+        groups = [self.groups[dim_position(e)] for e in m.results]
+        if any(len(group) > 1 for group in groups):
+            with ir.InsertionPoint(self.op), self.op.location:
+                value = reshape(value, [[self.sizes[d] for d in group] for group in groups], expand=True)
+                undone = reshape_undone(value.owner.operation)
+                if undone != value:
+                    value.owner.erase()
+                    value = undone
+        return value, build.projection(n, [d for group in groups for d in group])
 
 
 def _consumer(forall: ir.Operation) -> ir.Operation | None:
@@ -160,7 +200,9 @@ class _Fusion:
             owner = defining_op(value)
             if self._store_of(value) is None and owner is not None and owner not in before:
                 sources = [defining_op(v) for v in owner.operands]
-                if owner.name != "tensor.empty" or any(s is not None and s not in before for s in sources):
+                if owner.name not in ("tensor.empty", *RESHAPES) or any(
+                    s is not None and s not in before for s in sources
+                ):
                     return False
                 owner.move_before(self.forall)
         return True

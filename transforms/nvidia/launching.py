@@ -11,6 +11,19 @@ STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 DIM_X = "#gpu<dim x>"
 
 
+def kernel_module(function: ir.Operation) -> ir.Operation:
+    """The gpu.module with a function's kernels, which stands before it; a new one if there is none."""
+    name = f"{ir.StringAttr(function.attributes['sym_name']).value}_kernels"
+    for other in function.block.operations:
+        if other.operation.name == "gpu.module" and ir.StringAttr(other.attributes["sym_name"]).value == name:
+            return other.operation
+    with ir.InsertionPoint(function), function.location:
+        module = gpu.GPUModuleOp(ir.StringAttr.get(name)).operation
+    module.regions[0].blocks.append()
+    function.parent.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+    return module
+
+
 def new_kernel(
     module: ir.Operation, name: str, kinds: Sequence[ir.Type], attributes: Mapping[str, ir.Attribute] | None = None
 ) -> ir.Block:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.index import TileBuilder
-from ..attention import is_contraction
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import contraction_loops, is_contraction
 from ..rewriting import defining_op, ops_in
 from .axes import ops_of
 from .fuse_consumers import insert_parallel
@@ -16,13 +17,19 @@ ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there
 def is_one_tile(function: ir.Operation) -> bool:
     """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
     matmuls = [op for op in ops_in(function) if is_contraction(op)]
-    shapes = [op.results[0].type.shape for op in matmuls]
-    return (
-        bool(matmuls)
-        and all(s <= ROWS for *rows, _ in shapes for s in rows)  # the size of a tile that may be cut is below 0
-        and all(n <= COLUMNS for *_, n in shapes)
-        and not any(0 in shape for shape in shapes)
-    )
+    return bool(matmuls) and all(map(_is_small, matmuls))
+
+
+def _is_small(matmul: ir.Operation) -> bool:
+    sizes = {
+        dim_position(e): value.type.shape[d]  # of a tile that may be cut it is below 0
+        for value, m in zip(matmul.operands, indexing_maps(matmul), strict=True)
+        for d, e in enumerate(m.results)
+    }
+    loops = contraction_loops(matmul)
+    assert loops is not None, "a contraction has loops"
+    most = {**dict.fromkeys((*loops.batch, *loops.m), ROWS), **dict.fromkeys(loops.n, COLUMNS)}
+    return all(sizes[d] <= limit for d, limit in most.items()) and 0 not in sizes.values()
 
 
 def one_block(function: ir.Operation) -> list[ir.Operation]:

@@ -14,7 +14,7 @@ from ..rewriting import defining_op, is_inside, ops_in
 from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
 from .constants import constant_memory, is_constant_tensor, splat_constant
 from .copying import copy_scalar_body
-from .launching import ceil_div, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
+from .launching import ceil_div, kernel_module, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
@@ -43,15 +43,14 @@ class OutlineElements(Pass):
     threads: int = option("threads of a block", 256)
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
-            name = f"{function.name.value}_kernels"
-            modules = [o for o in ops_in(op, "gpu.module") if ir.StringAttr(o.attributes["sym_name"]).value == name]
-            for module in modules:  # there are none without attention, which is what a GPU is used for
-                left = [o for o in ops_of(function.body.blocks[0]) if _is_left(o)]
-                for number, generic in enumerate(left):
-                    with generic.location:
-                        _Outliner(generic, module, f"{function.name.value}_elements_{number}", self.threads).run()
-                _erase_dead(function.operation)
+        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+            name = ir.StringAttr(function.attributes["sym_name"]).value
+            left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
+            for number, generic in enumerate(left):
+                with generic.location:
+                    _Outliner(generic, kernel_module(function), f"{name}_elements_{number}", self.threads).run()
+            if left:
+                _erase_dead(function)
 
 
 def _is_left(op: ir.Operation) -> bool:
@@ -60,6 +59,11 @@ def _is_left(op: ir.Operation) -> bool:
     if len(op.results) == 1 and TileBody.splat(op.results[0]) is not None:  # others see what it is filled with
         return any(use.owner.operation.name != "linalg.generic" for use in op.results[0].uses)
     return True
+
+
+def _is_first(e: ir.AffineExpr) -> bool:
+    """Whether an index is 0: a dimension of one element."""
+    return isinstance(e, ir.AffineConstantExpr) and e.value == 0
 
 
 def _erase_dead(function: ir.Operation) -> None:
@@ -74,13 +78,17 @@ class _Outliner:
         self.kinds, self.maps = iterator_types(op), indexing_maps(op)
         self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
         self.first_init = len(op.operands) - len(op.results)
+        # Results that have an element for each step of a sum: the exponentials that are summed, say.
+        self.of_steps = [
+            i
+            for i, m in enumerate(self.maps[self.first_init :])
+            if any(dim_position(e) not in self.parallel and not _is_first(e) for e in m.results)
+        ]
         self.values: dict[ir.Value, ir.Value] = {}  # of the kernel, for the host's
         self.constants: dict[ir.Value, None] = {}  # tensors
 
     def run(self) -> None:
         op = self.op
-        if any(dim_position(e) not in self.parallel for m in self.maps[self.first_init :] for e in m.results):
-            raise PassError("an op outside of attention that both sums over a loop and keeps it has no lowering", op)
         with ir.InsertionPoint(op):
             self.sizes = [self._size(d) for d in range(len(self.kinds))]
             known = all(isinstance(s, int) for s in self.sizes)
@@ -110,7 +118,7 @@ class _Outliner:
 
     def _allocated(self, number: int) -> ir.Value:
         kind, m = self.op.results[number].type, self.maps[self.first_init + number]
-        sizes = [self.sizes[dim_position(e)] for e in m.results]
+        sizes = [1 if _is_first(e) else self.sizes[dim_position(e)] for e in m.results]
         dynamic = [s for s in sizes if isinstance(s, ir.Value)]
         plain = ir.MemRefType.get([DYNAMIC if isinstance(s, ir.Value) else s for s in sizes], kind.element_type)
         segments = ir.DenseI32ArrayAttr.get([len(dynamic), 0])
@@ -177,10 +185,12 @@ class _Outliner:
                 for d in reversed(self.parallel):
                     at[d] = arith.remui(number, self._of(self.sizes[d]))
                     number = arith.divui(number, self._of(self.sizes[d]))
-                values = self._inits(at)
+                self.outputs = outputs
+                sums = [i for i in range(len(outputs)) if i not in self.of_steps]
+                values = [self._init(i, at) for i in sums]
                 values = self._loops([d for d in range(len(self.kinds)) if d not in self.parallel], at, values)
-                for i, (value, output) in enumerate(zip(values, outputs, strict=True)):
-                    ir.Operation.create("memref.store", [], [value, output, *self._indices(self.first_init + i, at)])
+                for i, value in zip(sums, values, strict=True):
+                    self._store(i, value, at)
                 ir.Operation.create("scf.yield")
             ir.Operation.create("gpu.return")
 
@@ -191,18 +201,19 @@ class _Outliner:
             return self.values[value]
         return build.index(constant) if isinstance(value, int) else defining_op(value).clone().results[0]
 
-    def _inits(self, at: dict[int, ir.Value]) -> list[ir.Value]:
-        found = []
-        for i, number in enumerate(range(self.first_init, len(self.op.operands))):
-            init = self.op.operands[number]
-            splat = TileBody.splat(init)
-            if splat is not None or not self._is_read(number):
-                kind = self.op.results[i].type.element_type
-                zero = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
-                found.append(arith.ConstantOp(kind, splat if splat is not None else zero).result)
-            else:
-                found.append(self._element(init, self._indices(number, at)))
-        return found
+    def _store(self, result: int, value: ir.Value, at: dict[int, ir.Value]) -> None:
+        place = [self.outputs[result], *self._indices(self.first_init + result, at)]
+        ir.Operation.create("memref.store", [], [value, *place])
+
+    def _init(self, result: int, at: dict[int, ir.Value]) -> ir.Value:
+        number = self.first_init + result
+        init = self.op.operands[number]
+        splat = TileBody.splat(init)
+        if splat is None and self._is_read(number):
+            return self._element(init, self._indices(number, at))
+        kind = self.op.results[result].type.element_type
+        zero = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
+        return arith.ConstantOp(kind, splat if splat is not None else zero).result
 
     def _indices(self, number: int, at: dict[int, ir.Value]) -> list[ir.Value]:
         """Which element of an operand an iteration reads or writes."""
@@ -253,7 +264,11 @@ class _Outliner:
 
     def _body(self, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
         body = self.op.regions[0].blocks[0]
-        known = dict(zip(list(body.arguments)[self.first_init :], values, strict=True))
+        carried = iter(values)
+        known = {
+            argument: self._init(i, at) if i in self.of_steps else next(carried)
+            for i, argument in enumerate(list(body.arguments)[self.first_init :])
+        }
         for number, operand in enumerate(list(self.op.operands)[: self.first_init]):
             argument = body.arguments[number]
             if isinstance(operand.type, ir.ShapedType):
@@ -265,7 +280,10 @@ class _Outliner:
             source, *indices = op.operands
             return self._element(source, [here(v) for v in indices])
 
-        return copy_scalar_body(body, known, self._of, at.__getitem__, extract)
+        computed = copy_scalar_body(body, known, self._of, at.__getitem__, extract)
+        for i in self.of_steps:
+            self._store(i, computed[i], at)
+        return [value for i, value in enumerate(computed) if i not in self.of_steps]
 
 
 def _dim(value: ir.Value, d: int) -> ir.Value | int:

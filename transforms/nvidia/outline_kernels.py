@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import gpu, ir
-from ..passes import Pass, PassError, option, remark, warn
+from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
 from .axes import DYNAMIC, Axes, mixed, ops_of, slice_offsets, slice_sizes
 from .constants import constant_memory, own_constants
-from .launching import STRIDED, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
+from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .one_block import is_one_tile, one_block
 from .own_rows import own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
@@ -46,10 +46,11 @@ class OutlineKernels(Pass):
           …
           tile.store(%t, %out, %i, %c0, %m, %c64)
 
-    Dimensions of one element that are no row or column are dropped. Rows are padded to `rows`, columns to 16. Padding
-    never reaches a result: what reduces over it takes the neutral element in its place, stores leave it out. Where no
-    loop is left, since one tile is all there is, the function's body becomes a kernel of one block. Loops without a
-    matmul (parts of the keys are merged) become kernels whose threads have an element of the tile each::
+    Dimensions of one element that are no row or column are dropped; rows come first, whatever the order in memory.
+    Rows are padded to `rows`, columns to 16. Padding never reaches a result: what reduces over it takes the neutral
+    element in its place, stores leave it out. Where no loop is left, since one tile is all there is, the function's
+    body becomes a kernel of one block, if it suits a tile. Loops without a matmul (parts of the keys are merged) become
+    kernels whose threads have an element of the tile each::
 
         scf.forall (%i) = (0) to (%n) step (128) … { %x = scf.for %p … { … } ; … parallel_insert_slice … }
     becomes
@@ -64,21 +65,34 @@ class OutlineKernels(Pass):
     any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
-            foralls = [o for o in ops_of(function.body.blocks[0]) if o.name == "scf.forall"]
-            if not foralls and is_one_tile(function.operation):
-                foralls = one_block(function.operation)
-            if not foralls:
-                if any(o.name.startswith("linalg") for o in ops_in(function.operation)):
-                    warn(function, "nothing becomes a kernel: there are no fused loops (--fuse-attention makes them)")
-                continue
-            with ir.InsertionPoint(function), function.location:
-                module = gpu.GPUModuleOp(ir.StringAttr.get(f"{function.name.value}_kernels"))
-                module.regions[0].blocks.append()
-            op.attributes["gpu.container_module"] = ir.UnitAttr.get()
-            for number, forall in enumerate(foralls):
-                _Outliner(forall, module.operation, f"{function.name.value}_{number}", self).run()
-            _erase_dead(function.operation)
+        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+            foralls = [o for o in ops_of(function.regions[0].blocks[0]) if o.name == "scf.forall"]
+            if foralls:
+                self._outline(function, foralls)
+            elif is_one_tile(function):
+                self._outline_whole(function)
+
+    def _outline(self, function: ir.Operation, foralls: list[ir.Operation]) -> None:
+        module = kernel_module(function)
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        for number, forall in enumerate(foralls):
+            _Outliner(forall, module, f"{name}_{number}", self).run()
+        _erase_dead(function)
+
+    def _outline_whole(self, function: ir.Operation) -> None:
+        """One block for a function, if its ops suit a tile; else they are left to ``outline-elements``."""
+        with ir.InsertionPoint(function):
+            spare = function.clone().operation
+        foralls = one_block(function)
+        try:
+            if foralls:
+                self._outline(function, foralls)
+        except PassError as reason:
+            kernel_module(function).erase()
+            function.erase()
+            remark(spare, f"no tile for one block: {reason.message}")
+        else:
+            spare.erase()
 
 
 def _erase_dead(function: ir.Operation) -> None:

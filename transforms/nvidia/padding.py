@@ -14,7 +14,7 @@ from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import PassError
 from ..rewriting import defining_op
-from .axes import BATCH, COLUMN, Axis, ops_of
+from .axes import BATCH, COLUMN, Axis, ops_of, rows_first
 from .elementwise import NEUTRAL
 
 
@@ -91,7 +91,7 @@ class Padding:
             if self.is_zero(operand, axis):
                 continue
             places = [dim_position(e) for e in m.results]
-            kept = [p for p, d in enumerate(places) if d is not None and axes[d].role != BATCH]
+            kept = rows_first((p, axes[d]) for p, d in enumerate(places) if d is not None)
             n = len(kept)
             identity = build.projection(n, range(n))
             at = kept.index(position)

@@ -40,6 +40,24 @@ def only_units(op: ir.Operation) -> bool:
     return True
 
 
+def reshape_undone(op: ir.Operation) -> ir.Value:
+    """What a reshape gives; where it undoes others, the tensor before them all."""
+    kind, before = op.results[0].type, _reshape_before(op)
+    inverse = before is not None and before.name != op.name
+    if inverse and before.attributes["reassociation"] == op.attributes["reassociation"]:
+        return before.operands[0] if before.operands[0].type == kind else op.results[0]
+    while before is not None and only_units(op) and only_units(before):
+        if before.operands[0].type == kind:
+            return before.operands[0]
+        before = _reshape_before(before)
+    return op.results[0]
+
+
+def _reshape_before(op: ir.Operation) -> ir.Operation | None:
+    owner = op.operands[0].owner
+    return None if isinstance(owner, ir.Block) or owner.name not in RESHAPES else owner.operation
+
+
 def only_collapse(result: ir.Value) -> ir.Operation | None:
     """The tensor.collapse_shape that is all that reads a result: its own result may be what is allocated."""
     users = [use.owner.operation for use in result.uses]

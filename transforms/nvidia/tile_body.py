@@ -15,7 +15,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import is_contraction
 from ..passes import PassError
 from ..rewriting import defining_op, ops_in
-from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, slice_offsets
+from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, rows_first, slice_offsets
 from .copying import copy_scalar_body
 from .padding import Padding
 from .reshapes import RESHAPES, source_dims
@@ -77,8 +77,8 @@ class TileBody:
     # Axes.
 
     def _kept(self, value: ir.Value) -> list[int]:
-        """The dimensions of a tile that are rows or columns."""
-        return [d for d in range(value.type.rank) if self.axes.of(value, d).role != BATCH]
+        """The dimensions of a tile that are rows or columns, rows first: where they stand in memory is up to loads."""
+        return rows_first((d, self.axes.of(value, d)) for d in range(value.type.rank))
 
     def _tile_type(self, value: ir.Value) -> ir.RankedTensorType:
         shape = [self.padding.padded(self.axes.of(value, d)) for d in self._kept(value)]
@@ -240,7 +240,7 @@ class TileBody:
     def _generic(self, op: ir.Operation) -> None:
         maps, kinds = indexing_maps(op), iterator_types(op)
         axes = [self.axes.of_loop(op, d) for d in range(len(kinds))]
-        kept = [d for d, axis in enumerate(axes) if axis.role != BATCH]
+        kept = rows_first(enumerate(axes))
         if self._moved(op, maps):
             return
         operands = [self._operand(op, i) for i in range(len(op.operands))]
@@ -283,13 +283,12 @@ class TileBody:
         return self.tile(value)
 
     def _map(self, old: ir.AffineMap, kept: list[int], operand: ir.Value) -> ir.AffineMap:
-        results = []
-        for d, expression in enumerate(old.results):
-            loop = dim_position(expression)
-            if loop in kept:
-                results.append(ir.AffineExpr.get_dim(kept.index(loop)))
-            elif self.axes.of(operand, d).role != BATCH:
+        loops = [dim_position(e) for e in old.results]
+        for d, loop in enumerate(loops):
+            if loop not in kept and self.axes.of(operand, d).role != BATCH:
                 raise PassError("a row or column is read at a fixed place: not lowered for GPUs", defining_op(operand))
+        tile = self._kept(operand) if loops else []
+        results = [ir.AffineExpr.get_dim(kept.index(loops[d])) for d in tile]
         return ir.AffineMap.get(len(kept), 0, results)
 
     def _scalar_body(self, old: ir.Block, block: ir.Block, kept: list[int]) -> None:

@@ -45,12 +45,16 @@ class Contraction:
 
 
 def contraction_at(tracer: Tracer, element: Expr, bound: tuple[Var, ...] = ()) -> Contraction | None:
-    """The contraction that computes `element`, over new variables (or over `bound`); None if there is none."""
+    """The contraction that computes `element`, over new variables (or over `bound`); None if there is none.
+
+    Loops of one element are left out, but the last one of a sum that has no others (a head size of 1, a single key).
+    """
     reduction = tracer.reduction(element)
     if reduction is None or reduction.kind != "sum" or element.type != REAL or not reduction.loops:
         return None
     loops = bound or tuple(Var(reduction.extent(d)) for d in reduction.loops)
-    indices = [Index() if v.extent == 1 and not bound else Index.of(v) for v in loops]
+    kept = loops if bound else [v for v in loops if v.extent != 1] or loops[-1:]
+    indices = [Index.of(v) if v in kept else Index() for v in loops]
     factors: list[Expr] = []
     tensors: list[Expr] = []
     pending = [reduction.body(indices)]
@@ -72,8 +76,7 @@ def contraction_at(tracer: Tracer, element: Expr, bound: tuple[Var, ...] = ()) -
             return None
     if len(tensors) != 2:
         return None
-    used = tuple(v for v, i in zip(loops, indices, strict=True) if i.terms)
-    return Contraction(element, reduction, used, tensors[0], tensors[1], tuple(factors))
+    return Contraction(element, reduction, tuple(kept), tensors[0], tensors[1], tuple(factors))
 
 
 def peel(tracer: Tracer, element: Expr) -> Operand:

@@ -78,6 +78,15 @@ class _Rebuilder:
             queries = with_unit(queries, query)
             self._return_unit(query, rows)
             rows.append(query)
+        if not set(values.vars) - {*rows, self.k}:
+            column = Var(1)
+            values = with_unit(values, column)
+            self._return_unit(column, self.out)
+        # Reshapes on the way to what is read may have lost loops of one element.
+        for unit in [v for v in match.scores.loops if v.extent == 1]:
+            queries, keys = (found if unit in found.vars else with_unit(found, unit) for found in (queries, keys))
+        if self.k.extent == 1:
+            keys, values = (found if self.k in found.vars else with_unit(found, self.k) for found in (keys, values))
         rows = self._ordered(rows, queries, keys)
         self._check(rows, queries, keys, values)
 
@@ -115,13 +124,14 @@ class _Rebuilder:
                 return found, factors
         raise Unreadable(f"a reshape of the {role} cannot be taken apart")
 
-    def _return_unit(self, query: Var, rows: Sequence[Var]) -> None:
-        """Gives the output the dimension of a single query: one of its own of size 1, else a part of the one before."""
+    def _return_unit(self, unit: Var, rows: Sequence[Var]) -> None:
+        """Gives the output the dimension of a single query or column: one of its own of size 1, else a part of the one
+        of `rows` before it."""
         last = max((i for i, g in enumerate(self.out_groups) if not g), default=None)
         if last is None:
             last = max((i for i, g in enumerate(self.out_groups) if set(g) & set(rows)), default=0)
         group = self.out_groups[last]
-        self.out_groups[last] = [*(v for v in group if v in rows), query, *(v for v in group if v not in rows)]
+        self.out_groups[last] = [*(v for v in group if v in rows), unit, *(v for v in group if v not in rows)]
         self.out = [v for g in self.out_groups for v in g]
 
     def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:

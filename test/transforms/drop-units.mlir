@@ -1,0 +1,52 @@
+// RUN: attn-opt %s --drop-units | FileCheck %s
+
+#id3 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#id2 = affine_map<(d0, d1) -> (d0, d1)>
+
+// What is computed from a result of the loops with a dimension of one element more is computed without it.
+// CHECK-LABEL: func.func @kept_dimension
+// CHECK:         %[[R:.*]] = scf.forall
+// CHECK:         %[[A:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[R]] : tensor<8x64xf32>)
+// CHECK:           math.absf
+// CHECK:         %[[B:.*]] = linalg.generic {{.*}} ins(%[[A]], %[[R]] :
+// CHECK:         return %[[B]]
+func.func @kept_dimension(%x: f32, %a0: tensor<8x64xf32>) -> tensor<8x64xf32> {
+  %r = scf.forall (%i) = (0) to (8) step (1) shared_outs(%a = %a0) -> (tensor<8x64xf32>) {
+    %at = tensor.extract_slice %a[%i, 0] [1, 64] [1, 1] : tensor<8x64xf32> to tensor<1x64xf32>
+    %a1 = linalg.fill ins(%x : f32) outs(%at : tensor<1x64xf32>) -> tensor<1x64xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %a1 into %a[%i, 0] [1, 64] [1, 1] : tensor<1x64xf32> into tensor<8x64xf32>
+    }
+  }
+  %e = tensor.expand_shape %r [[0], [1, 2]] output_shape [8, 64, 1] : tensor<8x64xf32> into tensor<8x64x1xf32>
+  %o = tensor.empty() : tensor<8x64x1xf32>
+  %abs = linalg.generic {indexing_maps = [#id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%e : tensor<8x64x1xf32>) outs(%o : tensor<8x64x1xf32>) {
+  ^bb0(%u: f32, %v: f32):
+    %f = math.absf %u : f32
+    linalg.yield %f : f32
+  } -> tensor<8x64x1xf32>
+  %c = tensor.collapse_shape %abs [[0], [1, 2]] : tensor<8x64x1xf32> into tensor<8x64xf32>
+  %p = tensor.empty() : tensor<8x64xf32>
+  %s = linalg.generic {indexing_maps = [#id2, #id2, #id2], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %r : tensor<8x64xf32>, tensor<8x64xf32>) outs(%p : tensor<8x64xf32>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %f = arith.addf %u, %v : f32
+    linalg.yield %f : f32
+  } -> tensor<8x64xf32>
+  return %s : tensor<8x64xf32>
+}
+
+// Ops that have nothing to do with the loops stay as they are.
+// CHECK-LABEL: func.func @elsewhere
+// CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel"]}
+func.func @elsewhere(%e: tensor<8x64x1xf32>) -> tensor<8x64x1xf32> {
+  %o = tensor.empty() : tensor<8x64x1xf32>
+  %abs = linalg.generic {indexing_maps = [#id3, #id3], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%e : tensor<8x64x1xf32>) outs(%o : tensor<8x64x1xf32>) {
+  ^bb0(%u: f32, %v: f32):
+    %f = math.absf %u : f32
+    linalg.yield %f : f32
+  } -> tensor<8x64x1xf32>
+  return %abs : tensor<8x64x1xf32>
+}

@@ -1,0 +1,162 @@
+"""The pass ``fuse-elements``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir, linalg, tensor
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..passes import Pass, option
+from ..rewriting import defining_op, erase_if_unused, ops_in
+from .axes import ops_of
+from .copying import copy_elements, in_loops, index_at
+from .reshapes import RESHAPES
+from .tile_body import TileBody
+
+
+@dataclass(frozen=True)
+class FuseElements(Pass):
+    """Around the loops over tiles, computes element-wise ops where their elements are read, if that is in one place::
+
+        %a = linalg.generic … ins(%x) { mulf %x, 2.0 } -> tensor<8x64xf32>
+        %b = linalg.generic … ins(%a, %y) { addf } -> tensor<8x64xf32>
+    becomes
+        %b = linalg.generic … ins(%x, %y) { %t = mulf %x, 2.0 ; addf %t, %y } -> tensor<8x64xf32>
+
+    Each op that is left becomes a kernel, and its result goes through memory. Sums and maxima, too, take what they read
+    along; not matmuls, nor who reads an element many times: it would be computed as often. Tensors that are filled with
+    a constant become that constant.
+    """
+
+    all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
+
+    def run(self, op: ir.Operation) -> None:
+        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+            for block in function.regions[0].blocks:
+                for consumer in ops_of(block):
+                    if consumer.name != "linalg.generic":
+                        continue
+                    for extract in ops_in(consumer, "tensor.extract"):
+                        self._at_extract(extract, consumer)
+                    while (found := self._fusable(consumer)) is not None:
+                        consumer = _fused(consumer, *found)
+
+    def _at_extract(self, extract: ir.Operation, consumer: ir.Operation) -> None:
+        """Computes an element that the body of an op takes at some place."""
+        source, *at = extract.operands
+        producer = self._producer(source, consumer)
+        if producer is None:
+            return
+        written = indexing_maps(producer)[-1]
+        places = {dim_position(e): i for i, e in zip(at, written.results, strict=True)}
+        n = len(iterator_types(producer))
+        with ir.InsertionPoint(extract), extract.location:
+            known = {}
+            arguments = producer.regions[0].blocks[0].arguments
+            for argument, v, m in zip(arguments, list(producer.operands)[:-1], indexing_maps(producer), strict=False):
+                scalar = not isinstance(v.type, ir.ShapedType)
+                known[argument] = v if scalar else tensor.extract(v, [index_at(e, places.get, n) for e in m.results])
+            (value,) = copy_elements(producer, known, places.__getitem__)
+        extract.results[0].replace_all_uses_with(value)
+        extract.erase()
+        producer.erase()
+
+    def _producer(self, value: ir.Value, consumer: ir.Operation) -> ir.Operation | None:
+        """The element-wise op that `value` comes from, if no one else reads it."""
+        producer = defining_op(value)
+        if producer is None or producer.block != consumer.block or len(list(value.uses)) != 1:
+            return None
+        if not _is_elementwise(producer) or not (self.all or not _reads_loops(producer)):
+            return None
+        return producer
+
+    def _fusable(self, consumer: ir.Operation) -> tuple[int, ir.Operation | ir.Attribute] | None:
+        """An operand that can be computed where it is read, and the op or the constant that it is."""
+        maps, kinds = indexing_maps(consumer), iterator_types(consumer)
+        used = len(consumer.operands) - len(consumer.results)
+        sizes = _loop_sizes(consumer)
+        for number, value in enumerate(list(consumer.operands)[:used]):
+            if not isinstance(value.type, ir.RankedTensorType):
+                continue
+            splat = _splat(value)
+            if splat is not None:
+                return number, splat
+            read = {dim_position(e) for e in maps[number].results}
+            producer = self._producer(value, consumer)
+            if producer is not None and all(d in read or sizes.get(d) == 1 for d in range(len(kinds))):
+                return number, producer
+        return None
+
+
+def _reads_loops(op: ir.Operation) -> bool:
+    """Whether an op reads a result of loops over tiles, or a view of one."""
+    for value in op.operands:
+        source = defining_op(value)
+        while source is not None and source.name in ("tensor.extract_slice", *RESHAPES):
+            source = defining_op(source.operands[0])
+        if source is not None and source.name == "scf.forall":
+            return True
+    return False
+
+
+def _splat(value: ir.Value) -> ir.Attribute | None:
+    op = defining_op(value)
+    if op is not None and op.name == "arith.constant":
+        dense = op.attributes["value"]
+        return dense.get_splat_value() if isinstance(dense, ir.DenseElementsAttr) and dense.is_splat else None
+    return TileBody.splat(value)
+
+
+def _loop_sizes(op: ir.Operation) -> dict[int | None, int]:
+    pairs = zip(op.operands, indexing_maps(op), strict=True)
+    return {dim_position(e): value.type.shape[d] for value, m in pairs for d, e in enumerate(m.results)}
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    """Whether each element of its only result comes from elements at places that its own place tells."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
+        return False
+    written = [dim_position(e) for e in indexing_maps(op)[-1].results]
+    init = op.regions[0].blocks[0].arguments[len(op.operands) - 1]
+    return sorted(d for d in written if d is not None) == list(range(len(iterator_types(op)))) and not list(init.uses)
+
+
+def _fused(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> ir.Operation:
+    maps, first = indexing_maps(consumer), len(consumer.operands) - len(consumer.results)
+    n = len(iterator_types(consumer))
+    operands, inits = list(consumer.operands)[:first], list(consumer.operands)[first:]
+    ins = [v for i, v in enumerate(operands) if i != number]
+    new_maps = [m for i, m in enumerate(maps[:first]) if i != number]
+    own: list[ir.Value] = []
+    loops = None
+    if isinstance(source, ir.Operation):
+        written = indexing_maps(source)[-1]
+        places = {dim_position(e): maps[number].results[d] for d, e in enumerate(written.results)}
+        loops = ir.AffineMap.get(n, 0, [places[d] for d in range(len(iterator_types(source)))])
+        own = list(source.operands)[:-1]
+        new_maps += [
+            ir.AffineMap.get(n, 0, [e.compose(loops) for e in m.results]) for m in indexing_maps(source)[: len(own)]
+        ]
+
+    def body(*scalars: ir.Value) -> list[ir.Value]:
+        left = list(scalars)
+        if loops is None:
+            taken = arith.ConstantOp(operands[number].type.element_type, source).result
+        else:
+            of_source = left[len(ins) : len(ins) + len(own)]
+            arguments = source.regions[0].blocks[0].arguments
+            (taken,) = copy_elements(source, dict(zip(list(arguments), of_source, strict=False)), in_loops(loops))
+        outer = [*left[: len(ins)], *left[len(ins) + len(own) :]]
+        outer.insert(number, taken)
+        arguments = consumer.regions[0].blocks[0].arguments
+        return copy_elements(consumer, dict(zip(arguments, outer, strict=True)), lambda d: linalg.IndexOp(d).result)
+
+    with ir.InsertionPoint(consumer), consumer.location:
+        results = build.generic([*ins, *own], inits, [*new_maps, *maps[first:]], list(iterator_types(consumer)), body)
+    for old, new in zip(consumer.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    before = defining_op(operands[number])
+    consumer.erase()
+    erase_if_unused(before)
+    return results[0].owner.operation
