@@ -175,6 +175,7 @@ def cpu(
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
         "convert-vector-to-scf",
         "expand-strided-metadata",
+        "shift-divisions",  # what of affine ops it takes to do so; the others are lower-affine's
         "lower-affine",
         "convert-scf-to-cf",
         "convert-math-to-llvm",

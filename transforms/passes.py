@@ -67,6 +67,7 @@ PASSES = (
     "cpu/lower-pair-views",
     "cpu/outline-parallel",
     "cpu/single-iterations",
+    "cpu/shift-divisions",
     "cpu/dynamic-schedule",
     "cpu/limit-features",
     "cpu/check-lowered",
