@@ -59,6 +59,7 @@ PASSES = (
     "cpu/pack-contractions",
     "cpu/trim-masked-tiles",
     "cpu/share-scratch",
+    "cpu/roll-loops",
     "cpu/stream-rows",
     "cpu/vectorize-linalg",
     "cpu/expand-float8",
