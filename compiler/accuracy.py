@@ -1,8 +1,17 @@
 """How far results are from what they should be."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
+# The largest error of a right result, relative to its largest magnitude, by the narrowest float type of a graph.
+TOLERANCES = {"f8E5M2": 2e-1, "f8E4M3FN": 1e-1, "bf16": 3e-2, "f16": 5e-3, "f32": 1e-5, "f64": 1e-12}
 PIECE = 1 << 22  # elements at a time: results may be as large as memory allows
+
+
+def tolerance(elements: Iterable[str]) -> float:
+    """That of the narrowest float type among `elements`; 0 if there is none."""
+    return max((TOLERANCES[name] for name in elements if name in TOLERANCES), default=0.0)
 
 
 def errors(found: np.ndarray, expected: np.ndarray) -> tuple[float, float]:

@@ -1,7 +1,9 @@
-"""Tests keep compiled kernels in a folder of their own: they see none of the user's, and leave none."""
+"""Tests keep compiled kernels in a folder of their own, one for all processes: they see none of the user's, and leave
+none."""
 
 import os
 import tempfile
 
-_folder = tempfile.TemporaryDirectory(prefix="attn-opt-test-")
-os.environ["ATTN_OPT_CACHE_DIR"] = _folder.name
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _folder = tempfile.TemporaryDirectory(prefix="attn-opt-test-")
+    os.environ["ATTN_OPT_CACHE_DIR"] = _folder.name

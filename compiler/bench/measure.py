@@ -1,6 +1,7 @@
 """Measures contenders on a graph in one run: interleaved rounds, medians, next to what the machine can do."""
 
 import dataclasses
+import os
 import statistics
 import tempfile
 import time
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..accuracy import TOLERANCES
+from ..diagnostics import user_error
 from ..graphs import Attention
 from ..helper import Helper
 from . import gpu, peers, reference
@@ -17,7 +20,6 @@ from .worker import Job
 
 # Thread pools wait actively for a while after their last work (libiomp5: 0.2 s); the next contender waits for that.
 SETTLE = 0.25
-TOLERANCES = {"f16": 5e-3, "bf16": 3e-2, "f32": 1e-5, "f64": 1e-12, "f8E4M3FN": 1e-1, "f8E5M2": 2e-1}
 Progress = Callable[[str], None]
 
 
@@ -166,8 +168,13 @@ def measure(
     """Ours and `contenders` on a graph; see Measured.
 
     For a GPU: `on_gpu` is the process to use, for many cases; `limit`: the most seconds that it may take. `kept`: a
-    folder of files that were made before (`reference.prepare`, `gpu.kernel_file`).
+    folder of files that were made before (`reference.prepare`, `gpu.kernel_file`). Raises DiagnosedError where the
+    arrays do not fit into memory.
     """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if graph.bytes() > memory:
+        sizes = f"{graph.bytes() / 1e9:.3g} GB, more than the {memory / 1e9:.3g} GB of this machine's memory"
+        raise user_error(f"arguments and results take {sizes}; make -b, -h, -s or -d smaller")
     with tempfile.TemporaryDirectory(prefix="attn-bench-") as folder:
         rows, expected = None, None
         if how.validate:

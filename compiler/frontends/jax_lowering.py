@@ -4,6 +4,7 @@
     jax.jit(fn).trace(…).lower()      StableHLO in jaxlib's MLIR; its CHLO (erf, top-k, …) made StableHLO there
     serialize / deserialize           a portable artifact carries it over, so that the two versions may differ
     control_flow, sequential          in our context; loops and branches become scf's, scatters become loops
+    concatenations                    become tensor.concat, which raise-attention reads through; linalg has branches
     stablehlo-legalize-to-linalg      then inline: jnp.where and tril are functions
 
 Matmuls whose result is wider than their operands (``preferred_element_type``) get converted operands first; the
@@ -41,6 +42,9 @@ def lower(traced: Any, name: str) -> ir.Module:
     run(module, SIGNLESS, WAY_OUT)
     to_scf(module)
     to_loops(module)
+    for op in ops(module):
+        if op.name == "stablehlo.concatenate":
+            _concatenate(op)
     run(module, TO_LINALG, WAY_OUT)
     check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
     for op in ops(module):
@@ -123,3 +127,11 @@ def _widen(op: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 wide = ir.RankedTensorType.get(kind.shape, element)
                 op.operands[i] = ir.Operation.create("stablehlo.convert", [wide], [operand]).results[0]
+
+
+def _concatenate(op: ir.Operation) -> None:
+    with ir.InsertionPoint(op), op.location:
+        dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ir.IntegerAttr(op.attributes["dimension"]).value)
+        new = ir.Operation.create("tensor.concat", [op.results[0].type], list(op.operands), {"dim": dim})
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.erase()

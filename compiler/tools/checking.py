@@ -13,12 +13,11 @@ from ...dialects.reference import evaluate
 from ...dialects.reference.arrays import element_type
 from ...dialects.reference.contraction import counting, in_single_precision
 from ...dialects.reference.interface import EvaluationError
-from ..accuracy import errors
+from .. import accuracy
+from ..accuracy import TOLERANCES, errors
 from ..diagnostics import diagnostic
 from ..runtime.signature import Signature
 
-# Largest error that passes, relative to the largest magnitude in the result, by the narrowest float type of a graph.
-TOLERANCES = {"f8E4M3FN": 2e-1, "f8E5M2": 4e-1, "bf16": 3e-2, "f16": 5e-3, "f32": 1e-5, "f64": 1e-12}
 SLACK = 8.0  # how much worse than a plain evaluation in its types a kernel may be
 PATIENCE = 2.0  # seconds after which it is said what takes long
 
@@ -32,7 +31,7 @@ def tolerance(function: ir.OpView) -> float:
         return ir.WalkResult.ADVANCE
 
     function.operation.walk(look)
-    return max((TOLERANCES[name] for name in names if name in TOLERANCES), default=0.0)
+    return accuracy.tolerance(names)
 
 
 def reference(module: ir.Module, entry: str, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int]:

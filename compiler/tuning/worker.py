@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..accuracy import errors
+from ..accuracy import errors, tolerance
 from ..helper import serve
 from ..runtime.signature import Signature
 from . import device
 
-# By element type, the largest difference of two right results, of the largest magnitude.
-TOLERANCES = {"f64": 1e-10, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2, "f8E4M3FN": 2e-1, "f8E5M2": 4e-1}
 MEASUREMENTS, MOST_CALLS = 3, 2000
 QUICK = 0.02  # seconds of the first measurement
 
@@ -62,7 +60,7 @@ class Contest:
             inputs = _read_arguments(arguments, signature)
         self.inputs = signature.bind(inputs)
         kinds = {slot.element for slot in (*signature.arguments, *signature.results)}
-        self.tolerance = max((TOLERANCES[kind] for kind in kinds if kind in TOLERANCES), default=0.0)
+        self.tolerance = 2 * tolerance(kinds)  # of two right results, each as far off as it may be
         self.expected: list[np.ndarray] | None = None
         self.running: dict[int, device.Running] = {}
         self.run = device.runner(target, kernel, self.inputs)

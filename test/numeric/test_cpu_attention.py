@@ -4,7 +4,7 @@ import graphs
 import ml_dtypes
 import numpy as np
 import pytest
-from harness import kernel, relative_error
+from harness import crossed, kernel, relative_error
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 TOLERANCE = {"f32": 1e-5, "f64": 1e-12, "f16": 3e-3, "bf16": 2e-2}
@@ -31,21 +31,22 @@ def inputs(kind, *shapes, scale=1.0, seed=0):
 
 
 @pytest.mark.parametrize("kind", list(DTYPES))
-@pytest.mark.parametrize("op", ["softmax", "unnorm_softmax"])
 @pytest.mark.parametrize(
-    ("outer", "shape", "tiles"),
-    [("qk"[i % 2], shape, TILES[i % 3]) for i, shape in enumerate([*SHAPES, *SHAPES[:3]])],
+    ("schedule", "op"),
+    crossed(
+        [("qk"[i % 2], shape, TILES[i % 3]) for i, shape in enumerate([*SHAPES, *SHAPES[:3]])],
+        ["softmax", "unnorm_softmax"],
+    ),
 )
-def test_fused(kind, op, outer, shape, tiles):
+def test_fused(kind, schedule, op):
+    outer, shape, tiles = schedule
     q, k, d, dv = shape
     Q, K, V = inputs(kind, (q, d), (d, k), (k, dv))
     found = kernel(graphs.fused(*shape, *tiles, kind, op, outer))(Q, K, V)
     assert relative_error(found, reference(Q, K.T, V)) < TOLERANCE[kind]
 
 
-@pytest.mark.parametrize("kind", list(DTYPES))
-@pytest.mark.parametrize("layout", ["nn", "nt"])
-@pytest.mark.parametrize("batch", [(), (2, 3)])
+@pytest.mark.parametrize(("kind", "layout", "batch"), crossed(list(DTYPES), ["nn", "nt"], [(), (2, 3)]))
 def test_unfused_dynamic(kind, layout, batch):
     """One kernel serves all sizes of the dynamic dimensions."""
     d, dv = 19, 33

@@ -11,7 +11,7 @@ from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
 from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, relative_error
+from harness import CONTEXT, crossed, relative_error
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 TOLERANCE = {"f32": 1e-5, "f64": 1e-12, "f16": 2e-3, "bf16": 1e-2}
@@ -35,9 +35,11 @@ def expected(q, k, v, scale=1.0, bias=0.0, causal=False):
 
 
 @pytest.mark.parametrize("kind", list(DTYPES))
-@pytest.mark.parametrize("modify", ["none", "causal"])
-@pytest.mark.parametrize(("m", "k", "d", "dv"), [(64, 128, 32, 48), (131, 99, 40, 17), (17, 70, 300, 5)])
-def test_shapes(kind, modify, m, k, d, dv):
+@pytest.mark.parametrize(
+    ("sizes", "modify"), crossed([(64, 128, 32, 48), (131, 99, 40, 17), (17, 70, 300, 5)], ["none", "causal"])
+)
+def test_shapes(kind, modify, sizes):
+    m, k, d, dv = sizes
     graph = Attention(m=m, k=k, d=d, dv=dv, batch=(2,), layout="nt", modify=modify, element=kind)
     inputs = [(x * d**-0.25).astype(DTYPES[kind]) for x in graph.inputs()]
     found = compiled(graph.text())(*inputs)

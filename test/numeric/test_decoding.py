@@ -10,7 +10,7 @@ from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
 from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, relative_error
+from harness import CONTEXT, crossed, relative_error
 
 TOLERANCE = {"f32": 3e-6, "f64": 1e-13, "bf16": 1.5e-2, "f16": 2e-3}
 SHAPES = [
@@ -49,8 +49,7 @@ def error(graph: Attention, run, inputs: list) -> float:
     return relative_error(graph.canonical_output(np.asarray(run(*inputs), np.float64)), output)
 
 
-@pytest.mark.parametrize("element", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "element"), crossed(SHAPES, ["f32", "bf16", "f16"]))
 def test_shapes(shape, element):
     graph = Attention(**{"queries": 1, **shape}, element=element)
     assert error(graph, compile(graph.text()), graph.inputs("normal")) < TOLERANCE[element]

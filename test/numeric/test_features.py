@@ -13,7 +13,7 @@ from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
 from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT
+from harness import CONTEXT, crossed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -135,8 +135,8 @@ REPRESENTATIVE = [
 ]
 
 
-@pytest.mark.parametrize("vector_bytes", [16, 32])  # other tests have what the host has
-@pytest.mark.parametrize("kind", REPRESENTATIVE, ids=str)
+# Other tests have vectors as the host has them.
+@pytest.mark.parametrize(("kind", "vector_bytes"), crossed(REPRESENTATIVE, [16, 32]))
 def test_instruction_sets(kind, vector_bytes):
     base = Attention(batch=2, heads=4, queries=71, keys=83, head_size=24, value_size=17)
     graph = dataclasses.replace(base, **kind)

@@ -14,6 +14,7 @@ from attn_opt.compiler.runtime import cuda_driver, ptx
 from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.compiler.sources import find_entry, load_text
 from attn_opt.compiler.tools import arrays, checking
+from harness import crossed
 from narrow_attention import NarrowAttention as Attention
 
 CASES = {
@@ -225,6 +226,24 @@ def test_against_float64(name, arch, poisoned):
         np.testing.assert_array_equal(np.asarray(out).view(np.uint8), np.asarray(kernel(*inputs)).view(np.uint8))
 
 
+STAGED = ["bias_staged", "bias_staged_causal", "bias_and_mask", "bias_transposed", "mask_staged"]
+
+
+@needs_gpu
+@pytest.mark.parametrize("warpgroups", [3, 4])
+@pytest.mark.parametrize("name", STAGED)
+def test_staged_operands_of_many_warpgroups(name, warpgroups, poisoned):
+    """Their threads have too few registers to hold a tile's bias, which stays in shared memory for longer."""
+    case = CASES[name]
+    tiles = [*[1] * len(case.batch), 64 * warpgroups, 0, 64]
+    kernel = compile(case.text(), target="nvidia", arch="sm_90a", tile_sizes=tiles)
+    for seed in (1, 2):
+        inputs, expected = inputs_of(case, seed)
+        out = kernel(*inputs)
+        assert checking.errors(out, expected)[1] < TOLERANCE[case.element]
+        np.testing.assert_array_equal(np.asarray(out).view(np.uint8), np.asarray(kernel(*inputs)).view(np.uint8))
+
+
 @pytest.mark.skipif(ptx.find_tool("ptxas") is None, reason="no ptxas")
 @pytest.mark.parametrize("values_transposed", [False, True])
 @pytest.mark.parametrize("head_size", [32, 64, 128])
@@ -433,9 +452,7 @@ SPLIT = {
 }
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("parts", [1, 4])
-@pytest.mark.parametrize("name", SPLIT)
+@pytest.mark.parametrize(("name", "parts", "arch"), crossed(list(SPLIT), [1, 4], ["sm_80", "sm_90a"]))
 def test_split_keys(name, parts, arch, request):
     graph = SPLIT[name]
     kernel = compile(graph.text(), target="nvidia", arch=arch, split_keys=parts)

@@ -1,6 +1,7 @@
 """Scalar functions of kernels for GPUs, without one: the ops that they become, evaluated in f32 with instructions that
 approximate as badly as the PTX ISA allows."""
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -14,82 +15,23 @@ from attn_opt.transforms.nvidia.memory import eight_bits
 from attn_opt.transforms.nvidia.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
+from threads import Threads
 
 F32, F64 = np.float32, np.float64
-DTYPES = {"f32": F32, "f64": F64, "i1": np.bool_, "i16": np.int16, "i32": np.int32, "i64": np.int64}
-UNSIGNED = {np.dtype(np.int16): np.uint16, np.dtype(np.int32): np.uint32, np.dtype(np.int64): np.uint64}
-
-
-def unsigned(function):
-    return lambda *x: function(*(v.view(UNSIGNED[v.dtype]) for v in x))
-
-
-def truncated(a, b):
-    return np.where((a < 0) != (b < 0), -(abs(a) // abs(b)), abs(a) // abs(b))
-
-
-def nearest_away(x):
-    return np.copysign(np.floor(abs(x.astype(F64)) + 0.5), x)
-
-
-COMPARED = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]  # of floats, from 1
-INTEGERS = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
-PLAIN = {
-    "arith.addf": np.add,
-    "arith.subf": np.subtract,
-    "arith.mulf": np.multiply,
-    "arith.divf": np.divide,
-    "arith.negf": np.negative,
-    "arith.minimumf": np.minimum,
-    "arith.maximumf": np.maximum,
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.divsi": truncated,
-    "arith.remsi": lambda a, b: a - b * truncated(a, b),
-    "arith.divui": unsigned(np.floor_divide),
-    "arith.remui": unsigned(np.remainder),
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.maxui": unsigned(np.maximum),
-    "arith.minui": unsigned(np.minimum),
-    "arith.xori": np.bitwise_xor,
-    "arith.shli": np.left_shift,
-    "arith.shrui": unsigned(np.right_shift),
-    "arith.select": np.where,
-    "math.absf": np.abs,
-    "math.absi": np.abs,
-    "math.copysign": np.copysign,
-    "math.floor": np.floor,
-    "math.ceil": np.ceil,
-    "math.trunc": np.trunc,
-    "math.round": nearest_away,
-    "math.roundeven": np.rint,
-    "math.sqrt": np.sqrt,
-    "math.ctpop": np.bitwise_count,
-    "math.fma": lambda a, b, c: a.astype(np.longdouble) * b + c,
-    "arith.sitofp": np.asarray,
-    "arith.extf": np.asarray,
-    "arith.truncf": np.asarray,
-}
 
 
 def flushed(x):
     return np.where(abs(x) < 2.0**-126, np.copysign(0, x), x)
 
 
-def approximate(text: str, error: float):
-    """An instruction of PTX, in double, with the largest error that it may have, in one direction."""
-    name = text.partition(" ")[0]
-    if name == "ex2.approx.ftz.f32":
-        return lambda x: flushed(np.exp2(flushed(x).astype(F64)) * (1 + error * 2.0**-22))
-    if name == "lg2.approx.f32":
-        return lambda x: (y := np.log2(x.astype(F64))) + error * 2.0**-22 * np.fmin(np.fmax(abs(y), 1), 128)
-    if name == "rsqrt.approx.f32":
-        return lambda x: 1 / np.sqrt(x.astype(F64)) * (1 + error * 2.0**-22.9)
-    if name == "div.full.f32":
-        return lambda a, b: a.astype(F64) / b * (1 + error * 2.0**-23)
-    raise AssertionError(text)
+def approximations(error: float) -> dict[str, Callable]:
+    """Instructions of PTX, in double, with the largest error that they may have, in one direction."""
+    return {
+        "ex2.approx.ftz.f32": lambda x: flushed(np.exp2(flushed(x).astype(F64)) * (1 + error * 2.0**-22)),
+        "lg2.approx.f32": lambda x: (y := np.log2(x.astype(F64))) + error * 2.0**-22 * np.fmin(np.fmax(abs(y), 1), 128),
+        "rsqrt.approx.f32": lambda x: 1 / np.sqrt(x.astype(F64)) * (1 + error * 2.0**-22.9),
+        "div.full.f32": lambda a, b: a.astype(F64) / b * (1 + error * 2.0**-23),
+    }
 
 
 def evaluated(
@@ -112,36 +54,13 @@ def evaluated(
         text = f"func.func @f({', '.join(parameters)}) {{\n{made}{op}\nreturn\n}}"
         module = parse_module(text, "test.mlir", context)
         (op,) = ops_in(module.operation, name)
-        values = dict(zip(op.block.arguments, [a for a in arguments if isinstance(a, np.ndarray)], strict=True))
+        threads = Threads(arguments[0].size, instructions=approximations(error))
+        given = [a for a in arguments if isinstance(a, np.ndarray)]
+        threads.values |= zip(op.block.arguments, given, strict=True)
         with ir.InsertionPoint(op), op.location:
             (found,) = emit(op, list(op.operands))
-        for each in op.block.operations:
-            if each.operation == op:
-                return values[found]
-            inputs = [values[v] for v in each.operands]
-            values[each.results[0]] = _run(each.operation, inputs, arguments[0].shape, error)
-    raise AssertionError
-
-
-def _run(op: ir.Operation, inputs: list[np.ndarray], shape: tuple[int, ...], error: float) -> np.ndarray:
-    dtype = DTYPES[str(op.results[0].type)]
-    if op.name == "arith.constant":
-        return np.full(shape, op.attributes["value"].value).astype(dtype)
-    if op.name == "arith.bitcast":
-        return inputs[0].view(dtype)
-    if op.name == "arith.cmpi":
-        predicate = op.attributes["predicate"].value
-        return (INTEGERS[predicate] if predicate < 6 else unsigned(INTEGERS[predicate - 4]))(*inputs)
-    if op.name == "arith.cmpf":
-        predicate, nan = op.attributes["predicate"].value, np.isnan(inputs[0]) | np.isnan(inputs[1])
-        ordered = predicate < 8
-        kind = (predicate - 1) % 7
-        if kind == 6:  # whether there is an order at all
-            return ~nan if ordered else nan
-        return COMPARED[kind](*inputs) & ~nan if ordered else COMPARED[kind](*inputs) | nan
-    if op.name == "llvm.inline_asm":
-        return approximate(op.attributes["asm_string"].value, error)(*inputs).astype(dtype)
-    return np.asarray(PLAIN[op.name](*inputs)).astype(dtype, copy=False)
+        threads.run(itertools.takewhile(lambda each: each.operation != op, op.block.operations), threads.all)
+        return threads.values[found]
 
 
 def spread(low: float, high: float) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Kernels for NVIDIA GPUs at the level of tiles, run block by block by the reference evaluator, without a GPU: what the
 passes on tiles decide, such as which maximum is kept, and when a tile is computed again."""
 
+import functools
+
 import numpy as np
 import pytest
 from attn_opt.compiler import pass_manager, pipelines
@@ -134,8 +136,9 @@ def same(op, frame):
     return lambda operands: operands[:1]
 
 
-def run(graph, inputs, **options):
-    """The result of a graph's kernel, as [batch, heads, queries, d]; poisoned before."""
+@functools.cache
+def lowered(graph, **options):
+    """The kernel of a graph, in its module."""
     context = make_context()
     with context:
         module = parse_module(graph.text(), "test.mlir", context)
@@ -143,6 +146,13 @@ def run(graph, inputs, **options):
         passes = ["raise-attention", "fuse-attention{machine=sm_90a}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
         pass_manager.run(passes[: names.index(NEXT)], module)
+    return module
+
+
+def run(graph, inputs, **options):
+    """The result of a graph's kernel, as [batch, heads, queries, d]; poisoned before."""
+    module = lowered(graph, **options)
+    with module.context:
         (kernel,) = ops_in(module.operation, "gpu.func")
         (launch,) = ops_in(module.operation, "gpu.launch_func")
         Block.count = constant_value(launch.operands[0])

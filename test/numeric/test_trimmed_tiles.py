@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
+from harness import crossed
 
 TOLERANCES = {"f32": 2e-6, "f64": 1e-13, "bf16": 2e-2, "f16": 3e-3}
 
@@ -36,55 +37,36 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("shape", [(256, 256), (190, 333), (333, 190)])
+@pytest.mark.parametrize(("window", "shape"), crossed(WINDOWS, [(256, 256), (190, 333), (333, 190)]))
 def test_windows(window, shape):
     check(Attention(heads=2, queries=shape[0], keys=shape[1], head_size=32, window=window, lse=True))
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("element", ["bf16", "f16"])
+@pytest.mark.parametrize(("window", "element"), crossed(WINDOWS, ["bf16", "f16"]))
 def test_narrow_windows(window, element):
     """Keys in pairs, or converted before they are multiplied."""
     check(Attention(heads=2, queries=190, keys=333, head_size=40, element=element, window=window, lse=True))
 
 
-@pytest.mark.parametrize("element", ["bf16", "f16"])
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"bottom_right": True},
-        {"dynamic": True},
-        {"softcap": 2.0, "alibi": True},
-        {"mask": "qk"},
-        {"heads_kv": 1, "value_size": 40},
-        {"groups": ((100, 120), (0, 30), (160, 150))},
-        {"input_layout": "bshd", "values_transposed": True},
-        {"window": (None, 0), "queries": 320, "keys": 320, "head_size": 64},
-    ],
-    ids=str,
-)
+FEATURES = [
+    {"bottom_right": True},
+    {"dynamic": True},
+    {"softcap": 2.0, "alibi": True},
+    {"mask": "qk"},
+    {"heads_kv": 1, "value_size": 40},
+    {"groups": ((100, 120), (0, 30), (160, 150))},
+    {"input_layout": "bshd", "values_transposed": True},
+]
+WHOLE = {"window": (None, 0), "queries": 320, "keys": 320, "head_size": 64}
+
+
+@pytest.mark.parametrize(("fields", "element"), crossed([*FEATURES, WHOLE], ["bf16", "f16"]))
 def test_narrow_features(fields, element):
     base = {"heads": 2, "queries": 260, "keys": 300, "head_size": 24, "window": (-70, 0), "lse": True}
     check(Attention(element=element, **(base | fields)))
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"bottom_right": True},
-        {"dynamic": True},
-        {"element": "f64"},
-        {"softcap": 2.0, "alibi": True},
-        {"bias": "hqk"},
-        {"mask": "qk"},
-        {"heads_kv": 1, "value_size": 40},
-        {"lengths": (120, 300)},
-        {"groups": ((100, 120), (0, 30), (160, 150))},
-        {"input_layout": "bshd", "values_transposed": True},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("fields", [*FEATURES, {"element": "f64"}, {"bias": "hqk"}, {"lengths": (120, 300)}], ids=str)
 def test_features(fields):
     batch = 2 if "lengths" in fields else 1
     base = {"batch": batch, "heads": 2, "queries": 260, "keys": 300, "head_size": 24, "window": (-70, 0), "lse": True}

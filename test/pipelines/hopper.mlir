@@ -1,67 +1,68 @@
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=join-loops -o /dev/null 2>&1 | FileCheck %s --check-prefix=JOIN
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=keep-maximum -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEEP
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s --check-prefix=BLOCKS
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=ROLES
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=join-loops,keep-maximum,persistent-blocks,specialize-warps -o /dev/null 2>&1 | FileCheck %s
 
 // Causal attention on Hopper: one loop with a branch around the mask; then the first maximum is kept; then blocks go from
 // tile to tile in pairs; then a warp copies and two warpgroups compute.
 
-// JOIN:      scf.for %[[J:.*]] = %{{.*}} to %{{.*}} step
-// JOIN:        %[[MASKED:.*]] = arith.cmpi sge, %[[J]],
-// JOIN:        scf.if %[[MASKED]]
-// JOIN:          arith.select
-// JOIN:        } else {
-// JOIN-NOT:  scf.for
+// CHECK-LABEL: (join-loops) //-----
+// CHECK:      scf.for %[[J:.*]] = %{{.*}} to %{{.*}} step
+// CHECK:        %[[MASKED:.*]] = arith.cmpi sge, %[[J]],
+// CHECK:        scf.if %[[MASKED]]
+// CHECK:          arith.select
+// CHECK:        } else {
+// CHECK-NOT:  scf.for
 
 // The maximum of the first tile is that of all its scores, before the mask; it is finite, and 3 larger (log2).
-// KEEP:      %[[TILE:.*]] = linalg.generic {{.*}} "reduction"]} {{.*}}operand_a
-// KEEP:      %[[X:.*]] = linalg.generic {{.*}} ins(%[[TILE]] :
-// KEEP:        arith.mulf
-// KEEP:      %[[M:.*]] = linalg.generic {{.*}} "reduction"]} ins(%[[X]] :
-// KEEP:        arith.maxnumf
-// KEEP:      scf.if
-// KEEP:        arith.select
-// KEEP:      %{{.*}}:3 = linalg.generic {{.*}} ins(%[[M]] :
-// KEEP:        %[[MAX:.*]] = arith.maxnumf
-// KEEP:        math.exp2
-// KEEP:        %[[NONE:.*]] = arith.cmpf oeq, %[[MAX]], %{{.*}} : f32
-// KEEP:        %[[FINITE:.*]] = arith.select %[[NONE]], %{{.*}}, %[[MAX]] : f32
-// KEEP:        %[[THREE:.*]] = arith.constant 3.0
-// KEEP:        arith.addf %[[FINITE]], %[[THREE]] : f32
-// KEEP:      tile.store
-// KEEP:      %[[KEYS:.*]] = arith.sitofp
-// KEEP:      %[[LEAST:.*]] = arith.mulf %[[KEYS]],
-// KEEP:      arith.cmpf oge, %{{.*}}, %[[LEAST]] : f32
-// KEEP:      arith.cmpf olt, %{{.*}}, %{{.*}} : f32
-// KEEP:      %[[BAD:.*]] = tile.any
-// KEEP:      scf.if %[[BAD]] {
-// KEEP:        scf.for
-// KEEP:        tile.store
-// KEEP:      } {tile.retry}
+// CHECK-LABEL: (keep-maximum) //-----
+// CHECK:      %[[TILE:.*]] = linalg.generic {{.*}} "reduction"]} {{.*}}operand_a
+// CHECK:      %[[X:.*]] = linalg.generic {{.*}} ins(%[[TILE]] :
+// CHECK:        arith.mulf
+// CHECK:      %[[M:.*]] = linalg.generic {{.*}} "reduction"]} ins(%[[X]] :
+// CHECK:        arith.maxnumf
+// CHECK:      scf.if
+// CHECK:        arith.select
+// CHECK:      %{{.*}}:3 = linalg.generic {{.*}} ins(%[[M]] :
+// CHECK:        %[[MAX:.*]] = arith.maxnumf
+// CHECK:        math.exp2
+// CHECK:        %[[NONE:.*]] = arith.cmpf oeq, %[[MAX]], %{{.*}} : f32
+// CHECK:        %[[FINITE:.*]] = arith.select %[[NONE]], %{{.*}}, %[[MAX]] : f32
+// CHECK:        %[[THREE:.*]] = arith.constant 3.0
+// CHECK:        arith.addf %[[FINITE]], %[[THREE]] : f32
+// CHECK:      tile.store
+// CHECK:      %[[KEYS:.*]] = arith.sitofp
+// CHECK:      %[[LEAST:.*]] = arith.mulf %[[KEYS]],
+// CHECK:      arith.cmpf oge, %{{.*}}, %[[LEAST]] : f32
+// CHECK:      arith.cmpf olt, %{{.*}}, %{{.*}} : f32
+// CHECK:      %[[BAD:.*]] = tile.any
+// CHECK:      scf.if %[[BAD]] {
+// CHECK:        scf.for
+// CHECK:        tile.store
+// CHECK:      } {tile.retry}
 
-// BLOCKS:    tile.init_flags
-// BLOCKS:    scf.for
-// BLOCKS:      scf.for
-// BLOCKS:        tile.raise
-// BLOCKS:    tile.meet
-// BLOCKS:    scf.for
-// BLOCKS:      scf.for
-// BLOCKS:        tile.raised
+// CHECK-LABEL: (persistent-blocks) //-----
+// CHECK:    tile.init_flags
+// CHECK:    scf.for
+// CHECK:      scf.for
+// CHECK:        tile.raise
+// CHECK:    tile.meet
+// CHECK:    scf.for
+// CHECK:      scf.for
+// CHECK:        tile.raised
 
-// ROLES:     tile.init_barriers
-// ROLES:     gpu.barrier
-// ROLES:     tile.warp
-// ROLES:     scf.if
-// ROLES:       tile.set_registers {count = 240 : i64}
-// ROLES:       tile.start_turns
-// ROLES:       tile.settle
-// ROLES:       tile.take_turn
-// ROLES:       tile.pass_turn
-// ROLES:       tile.arrive
-// ROLES:     } else {
-// ROLES:       tile.set_registers {count = 24 : i64}
-// ROLES:       tile.copy_bulk
-// ROLES:     tile.tensor_map
+// CHECK-LABEL: (specialize-warps) //-----
+// CHECK:     tile.init_barriers
+// CHECK:     gpu.barrier
+// CHECK:     tile.warp
+// CHECK:     scf.if
+// CHECK:       tile.set_registers {count = 240 : i64}
+// CHECK:       tile.start_turns
+// CHECK:       tile.settle
+// CHECK:       tile.take_turn
+// CHECK:       tile.pass_turn
+// CHECK:       tile.arrive
+// CHECK:     } else {
+// CHECK:       tile.set_registers {count = 24 : i64}
+// CHECK:       tile.copy_bulk
+// CHECK:     tile.tensor_map
 func.func @attention(%q: tensor<8x16x1024x128xf16>, %k: tensor<8x16x1024x128xf16>, %v: tensor<8x16x1024x128xf16>) -> tensor<8x16x1024x128xf16> {
 %zero = arith.constant 0.0 : f32
 %minus_inf = arith.constant 0xFF800000 : f32

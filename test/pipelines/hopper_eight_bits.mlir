@@ -1,27 +1,26 @@
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=assign-layouts -o /dev/null 2>&1 | FileCheck %s --check-prefix=LAYOUT
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=keep-maximum -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEEP
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=assign-layouts,keep-maximum,specialize-warps 2>&1 | FileCheck %s
 // RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to="nvidia{keep-maximum=0}" --print-ir-after=rescale-rarely -o /dev/null 2>&1 | FileCheck %s --check-prefix=ONLINE
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=ROLES
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia | FileCheck %s --check-prefix=LLVM
 // RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_80" --lower-to="nvidia{arch=sm_80}" | FileCheck %s --check-prefix=WIDE
 
 // Matmuls of 8 bits on Hopper. A thread has pairs of probabilities; keys of values are in that order, side by side.
 
-// LAYOUT:      scf.for
-// LAYOUT:        %[[Q:.*]] = tile.load {{.*}} -> (tensor<128x128xf8E4M3FN, "shared">)
-// LAYOUT:        %[[K:.*]] = tile.load {{.*}} -> (tensor<128x128xf8E4M3FN, "shared">)
-// LAYOUT:        linalg.generic {{.*}} ins(%[[Q]], %[[K]] :
-// LAYOUT:        %[[V:.*]] = tile.load {{.*}} -> (tensor<128x128xf8E4M3FN, "paired">)
-// LAYOUT:        %[[P:.*]] = tile.convert_layout %{{.*}} : (tensor<128x128xf8E4M3FN, "fragment">) -> (tensor<128x128xf8E4M3FN, "paired_a">)
-// LAYOUT:        linalg.generic {{.*}} ins(%[[P]], %[[V]] :
+// CHECK-LABEL: (assign-layouts) //-----
+// CHECK:      scf.for
+// CHECK:        %[[Q:.*]] = tile.load {{.*}} -> (tensor<128x128xf8E4M3FN, "shared">)
+// CHECK:        %[[K:.*]] = tile.load {{.*}} -> (tensor<128x128xf8E4M3FN, "shared">)
+// CHECK:        linalg.generic {{.*}} ins(%[[Q]], %[[K]] :
+// CHECK:        %[[V:.*]] = tile.load {{.*}} -> (tensor<128x128xf8E4M3FN, "paired">)
+// CHECK:        %[[P:.*]] = tile.convert_layout %{{.*}} : (tensor<128x128xf8E4M3FN, "fragment">) -> (tensor<128x128xf8E4M3FN, "paired_a">)
+// CHECK:        linalg.generic {{.*}} ins(%[[P]], %[[V]] :
 
 // Of the first maximum 2^5 remain. Where what a thread adds up is 448 or more the sum is infinite, which is seen behind
 // the loop.
-// KEEP:      arith.constant -5.0
-// KEEP:      scf.for
-// KEEP:        tile.limit = 4.480000e+02 : f32
-// KEEP:        math.exp2
-// KEEP:      tile.any
+// CHECK-LABEL: (keep-maximum) //-----
+// CHECK:      arith.constant -5.0
+// CHECK:      scf.for
+// CHECK:        tile.limit = 4.480000e+02 : f32
+// CHECK:        math.exp2
+// CHECK:      tile.any
 
 // Online: of the largest one of a tile 2^5 remain, which 2^3 more may exceed.
 // ONLINE:      %[[FIVE:.*]] = arith.constant 5.0
@@ -34,32 +33,35 @@
 // ONLINE-NEXT:   arith.cmpf ogt, %[[M]], %[[LIMIT]] : f32
 
 // Values land in one buffer, and go on to another one by three warps beside the one that copies.
-// ROLES:      tile.init_barriers %[[LEFT:.*]] {arrivals = 3
-// ROLES-NEXT: %[[BUFFER:.*]] = memref.alloc() : memref<3x128x128xf8E4M3FN, #gpu.address_space<workgroup>>
-// ROLES-NEXT: %[[READY:.*]] = memref.alloc() : memref<3xi64
-// ROLES-NEXT: %[[FREE:.*]] = memref.alloc() : memref<3xi64
-// ROLES-NEXT: tile.init_barriers %[[READY]] {arrivals = 3
-// ROLES-NEXT: tile.init_barriers %[[FREE]] {arrivals = 8
-// ROLES:      tile.set_registers {count = 232
-// ROLES:      tile.limit = 4.480000e+02 : f32
-// ROLES:      tile.meet {tile.all_warps}
-// ROLES:      tile.set_registers {count = 40
-// ROLES:      tile.wait_barrier %[[LEFT]] [%{{.*}}] {behind = 1
-// ROLES-NEXT: tile.copy_bulk (%{{[a-z0-9]+}}, %[[LANDING:[a-z0-9_]+]], %[[COPIED:[a-z0-9_]+]],
-// ROLES:      tile.wait_barrier %[[COPIED]] [%[[N:[a-z0-9_#]+]]] {behind = 0
-// ROLES-NEXT: tile.wait_barrier %[[FREE]] [%[[N]]] {behind = 1
-// ROLES:      %[[STAGE:.*]] = arith.remui %[[N]],
-// ROLES-NEXT: %[[TILE:.*]] = tile.view %[[LANDING]] [%[[STAGE]]] : {{.*}} "shared">)
-// ROLES-NEXT: tile.arrange %[[TILE]], %[[BUFFER]] [%[[STAGE]]] {inner = 0
-// ROLES-NEXT: tile.arrive %[[READY]] [%[[N]]]
-// ROLES-NEXT: tile.arrive %[[LEFT]] [%[[N]]]
+// CHECK-LABEL: (specialize-warps) //-----
+// CHECK:      tile.init_barriers %[[LEFT:.*]] {arrivals = 3
+// CHECK-NEXT: %[[BUFFER:.*]] = memref.alloc() : memref<3x128x128xf8E4M3FN, #gpu.address_space<workgroup>>
+// CHECK-NEXT: %[[READY:.*]] = memref.alloc() : memref<3xi64
+// CHECK-NEXT: %[[FREE:.*]] = memref.alloc() : memref<3xi64
+// CHECK-NEXT: tile.init_barriers %[[READY]] {arrivals = 3
+// CHECK-NEXT: tile.init_barriers %[[FREE]] {arrivals = 8
+// CHECK:      tile.set_registers {count = 232
+// CHECK:      tile.limit = 4.480000e+02 : f32
+// CHECK:      tile.meet {tile.all_warps}
+// CHECK:      tile.set_registers {count = 40
+// CHECK:      tile.wait_barrier %[[LEFT]] [%{{.*}}] {behind = 1
+// CHECK-NEXT: tile.copy_bulk (%{{[a-z0-9]+}}, %[[LANDING:[a-z0-9_]+]], %[[COPIED:[a-z0-9_]+]],
+// CHECK:      tile.wait_barrier %[[COPIED]] [%[[N:[a-z0-9_#]+]]] {behind = 0
+// CHECK-NEXT: tile.wait_barrier %[[FREE]] [%[[N]]] {behind = 1
+// CHECK:      %[[STAGE:.*]] = arith.remui %[[N]],
+// CHECK-NEXT: %[[TILE:.*]] = tile.view %[[LANDING]] [%[[STAGE]]] : {{.*}} "shared">)
+// CHECK-NEXT: tile.arrange %[[TILE]], %[[BUFFER]] [%[[STAGE]]] {inner = 0
+// CHECK-NEXT: tile.arrive %[[READY]] [%[[N]]]
+// CHECK-NEXT: tile.arrive %[[LEFT]] [%[[N]]]
 
-// LLVM:      wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3
-// LLVM-NOT:  f16.f16
-// LLVM:      cvt.rn.satfinite.e4m3x2.f32
-// LLVM:      ldmatrix.sync.aligned.m8n8.x4.trans
-// LLVM:      prmt.b32
-// LLVM:      stmatrix.sync.aligned.m8n8.x4
+// The code.
+// CHECK-LABEL: llvm.func @f_0(
+// CHECK:      wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3
+// CHECK-NOT:  f16.f16
+// CHECK:      cvt.rn.satfinite.e4m3x2.f32
+// CHECK:      ldmatrix.sync.aligned.m8n8.x4.trans
+// CHECK:      prmt.b32
+// CHECK:      stmatrix.sync.aligned.m8n8.x4
 
 // WIDE-NOT:  e4m3
 // WIDE:      mma.sync.aligned.m16n8k16.row.col.f32.f16.f16

@@ -1,9 +1,9 @@
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=TURNS
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks,specialize-warps -o /dev/null 2>&1 | FileCheck %s
 // RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a tile-sizes=1,1,256,0,64" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=MANY
 
 // A bias that all 64 heads share: they are the innermost dimension of the grid, so that it comes from memory once, and
 // the tiles of queries are the outermost, of which no remainder is taken. A block takes the tiles i and 7 - i of a head.
+// CHECK-LABEL: (persistent-blocks) //-----
 // CHECK:      %[[BLOCK:.*]] = gpu.block_id x
 // CHECK:      %[[HEADS:.*]] = arith.muli %{{.*}}, %c4
 // CHECK:      %[[COUNT:.*]] = arith.divui %[[TILES:.*]], %[[HEADS]]
@@ -18,12 +18,13 @@
 // CHECK:          arith.select %{{.*}}, %[[FIRST]], %[[SECOND]]
 
 // With a bias and a head dimension of 64, a turn lasts until scores are there.
-// TURNS:      tile.take_turn {warpgroups = 2 : i64}
-// TURNS-NOT:  tile.pass_turn
-// TURNS:      tile.convert_layout {{.*}} "shared">) -> (tensor<128x128xf16, "fragment">)
-// TURNS-NOT:  tile.pass_turn
-// TURNS:      tile.wait_matmuls {{.*}} {pending = 1 : i64}
-// TURNS-NEXT: tile.pass_turn
+// CHECK-LABEL: (specialize-warps) //-----
+// CHECK:      tile.take_turn {warpgroups = 2 : i64}
+// CHECK-NOT:  tile.pass_turn
+// CHECK:      tile.convert_layout {{.*}} "shared">) -> (tensor<128x128xf16, "fragment">)
+// CHECK-NOT:  tile.pass_turn
+// CHECK:      tile.wait_matmuls {{.*}} {pending = 1 : i64}
+// CHECK-NEXT: tile.pass_turn
 
 // Where four warpgroups compute, a turn is over when both matmuls are under way, and the bias is read when scores are there:
 // a thread has not the registers to hold it meanwhile.
@@ -32,6 +33,17 @@
 // MANY-NOT:   tile.convert_layout
 // MANY:       tile.wait_matmuls {{.*}} {pending = 1 : i64}
 // MANY:       tile.convert_layout {{.*}} "shared">) -> (tensor<256x64xf16, "fragment">)
+
+// Its stage is free at the end of the iteration, once row sums are there, which all of it has gone into. Keys, values and
+// bias have one count.
+// MANY-NOT:   tile.settle
+// MANY:       %[[EXP:.*]]:2 = linalg.generic
+// MANY:         math.exp2
+// MANY:       tile.wait_matmuls {{.*}} {pending = 0 : i64}
+// MANY-NEXT:  tile.arrive
+// MANY-NEXT:  tile.settle %[[EXP]]#1
+// MANY-NEXT:  tile.arrive
+// MANY:       scf.yield {{.*}} : tensor<256x64xf32, "fragment">, tensor<256xf32, "row_part">, tensor<256x64xf16, "operand_a">, index{{$}}
 func.func @attention(%q: tensor<4x16x1024x64xf16>, %k: tensor<4x16x1024x64xf16>, %v: tensor<4x16x1024x64xf16>, %bias: tensor<1x1x1024x1024xf16>) -> (tensor<4x16x1024x64xf16>) {
   %zero = arith.constant 0.0 : f32
   %minus_inf = arith.constant 0xFF800000 : f32

@@ -224,6 +224,11 @@ def test_a_peer_that_fails_does_not_end_the_run(capsys):
     assert all(re.search(rf"^{name} +(skipped|FAILED): ", out, re.M) for name in names)
 
 
+def test_what_does_not_fit_into_memory_is_not_begun(capsys):
+    assert attn_bench.main([*SMALL, "-s=99999999999"]) == 1
+    assert re.search(r"error: arguments and results take \S+ GB, more than the \S+ GB", capsys.readouterr().err)
+
+
 def test_plots(tmp_path, capsys):
     path = tmp_path / "out.svg"
     try:

@@ -1,5 +1,7 @@
-"""The command attn-run, as a process: what a newcomer sees, and one clear message for every mistake."""
+"""The command attn-run: what a newcomer sees, and one clear message for every mistake."""
 
+import contextlib
+import io
 import os
 import pathlib
 import re
@@ -10,6 +12,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
+from attn_opt.compiler.tools.attn_run import main
 
 ROOT = pathlib.Path(__file__).parents[2]
 ATTENTION = ROOT / "examples" / "attention.mlir"
@@ -25,14 +28,22 @@ func.func @double(%a: tensor<3x4xKIND>) -> tensor<3x4xKIND> {
 COMMAND = [sys.executable, "-m", "attn_opt.compiler.tools.attn_run"]
 
 
-def attn_run(*arguments, stdin=None):
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+def as_process(*arguments):
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def attn_run(*arguments, stdin=""):
+    """The same in this process, which has imported all that it needs."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        status = main(list(map(str, arguments)))
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.mlir")), ids=lambda path: path.stem)
 def test_examples_run_and_pass(example):
-    done = attn_run(example)
+    done = as_process(example)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert re.search(r"^PASS$", done.stdout, re.MULTILINE)
@@ -40,7 +51,7 @@ def test_examples_run_and_pass(example):
 
 
 def test_bench_prints_the_time_and_the_speed():
-    done = attn_run(ATTENTION, "--bench", "--threads", 1)
+    done = as_process(ATTENTION, "--bench", "--threads", 1)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^time +[0-9.]+ m?s a call \(median of \d+", done.stdout, re.MULTILINE)
     assert re.search(r"^speed +[0-9.]+ GFLOP/s", done.stdout, re.MULTILINE)
@@ -113,7 +124,7 @@ def test_the_same_seed_gives_the_same_result(tmp_path):
 
 
 def test_a_failing_check_exits_with_1():
-    done = attn_run(ATTENTION, "--tolerance", "0")
+    done = as_process(ATTENTION, "--tolerance", "0")
     assert done.returncode == 1
     assert "FAIL: the results differ" in done.stdout
 
@@ -153,6 +164,12 @@ def test_mistakes_give_one_message(arguments, message):
     assert done.stderr.count("error: ") == 1
     assert "Traceback" not in done.stderr
     assert "internal error" not in done.stderr
+
+
+def test_a_mistake_of_a_process():
+    done = as_process("missing.mlir")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "missing.mlir: error: cannot be read: no such file or directory"
 
 
 def test_wrong_arrays_give_one_message(tmp_path):

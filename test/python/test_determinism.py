@@ -1,8 +1,8 @@
 """The IR of a graph is the same each time, so that it can be compared, tested and kept."""
 
 import pytest
-from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
+from lowered import stages
 
 # Sizes that are known at run time only, and masks: bounds of loops are made of several values.
 DYNAMIC = Attention(heads=2, heads_kv=1, queries=50, keys=90, dynamic=True, window=(-100, 0), bottom_right=True)
@@ -12,9 +12,6 @@ CUT = Attention(heads=2, queries=77, keys=130, head_size=41, element="f16", wind
 
 @pytest.mark.parametrize("graph", [DYNAMIC, GROUPS, CUT], ids=["dynamic", "groups", "cut"])
 @pytest.mark.parametrize("target, level", [("cpu", "target"), ("nvidia", "scheduled")])
-def test_compiling_again_gives_the_same_ir(
-    graph: Attention, target: str, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ATTN_OPT_CACHE", "0")
+def test_compiling_again_gives_the_same_ir(graph: Attention, target: str, level: str) -> None:
     text = graph.text()
-    assert len({compile(text, target=target).ir(level) for _ in range(3)}) == 1
+    assert len({stages(text, target)[level] for _ in range(3)}) == 1

@@ -13,6 +13,7 @@ from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import ptx
 from attn_opt.compiler.runtime.llvm_text import readable_literals
 from attn_opt.transforms.nvidia.architecture import architecture
+from lowered import stages
 
 ATTENTION = """
 func.func @attention(%q: tensor<256x64xf16>, %k: tensor<320x64xf16>, %v: tensor<320x64xf16>) -> tensor<256x64xf16> {
@@ -123,7 +124,7 @@ def test_gpus_with_faster_matmuls_of_their_own():
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_120"])
 def test_shared_memory_suffices(arch, head_size, element):
     graph = Attention(heads=2, queries=130, keys=200, head_size=head_size, element=element, window=(None, 0))
-    text = compile(graph.text(), target="nvidia", arch=arch, split_keys=1).ir("llvm")
+    text = stages(graph.text(), f"nvidia{{arch={arch} parts=1}}")["llvm"]
     (used,) = re.findall(r"dynamic_shared_memory_size %c(\d+)_i32", text)
     assert int(used) <= architecture(arch).shared_memory
 

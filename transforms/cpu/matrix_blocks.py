@@ -35,7 +35,6 @@ from .tile_panels import (
     pack_rows,
     parts_of,
     plus,
-    value_of,
 )
 
 BLOCK = 2 * ROWS
@@ -202,7 +201,7 @@ class BlockedProduct:
                     return
 
                 def place(i: Extent, j: int) -> Place:
-                    return c.value, c.subscripts(arith.addi(m0, value_of(i)), plus(n0, j)), stride
+                    return c.value, c.subscripts(arith.addi(m0, build.as_index(i)), plus(n0, j)), stride
 
                 self.unit(Block(a, panel, self.parts, (m0, n0), height, width, k, place, self.from_zero))
 
@@ -224,12 +223,12 @@ class BlockedProduct:
         scratch = self._in_frame(frame, [BLOCK, BLOCK], self.f32)
         m, n, k = extents
         whole = Matrix(scratch, 0, 1)
-        rows = arith.minui(arith.subi(value_of(m), start[0]), build.index(ROWS * tiles[0]))
+        rows = arith.minui(arith.subi(build.as_index(m), start[0]), build.index(ROWS * tiles[0]))
         if not self.from_zero:
             self._copy(c, start, whole, (build.index(0), build.index(0)), rows, n, start[1], tiles[1])
 
         def place(i: Extent, j: int) -> Place:
-            return scratch, whole.subscripts(value_of(i), build.index(j)), build.index(BLOCK)
+            return scratch, whole.subscripts(build.as_index(i), build.index(j)), build.index(BLOCK)
 
         self.unit(Block(a, panel, self.parts, start, tiles[0], tiles[1], k, place, self.from_zero))
         self._copy(whole, (build.index(0), build.index(0)), c, start, rows, n, start[1], tiles[1])
@@ -239,7 +238,7 @@ class BlockedProduct:
         kind = ir.VectorType.get([ROWS], self.f32)
         bits = ir.VectorType.get([ROWS], ir.IntegerType.get_signless(1))
         zero = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(self.f32, 0.0)))
-        rest = arith.subi(value_of(columns), first)
+        rest = arith.subi(build.as_index(columns), first)
         masks = []
         for j in range(tiles):
             left = arith.maxsi(arith.subi(rest, build.index(ROWS * j)), build.index(0))

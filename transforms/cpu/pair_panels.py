@@ -15,7 +15,7 @@ from .blocks import subview
 from .places import SharedPart, shared_part
 from .prepack import after
 from .scratch import ALIGNMENT
-from .tile_panels import Extent, for_each, like, plus, tiles_of, value_of
+from .tile_panels import Extent, for_each, like, plus, tiles_of
 
 WORDS = 16  # of a vector
 CHUNK = 64  # pairs, or rows, that a task packs
@@ -67,7 +67,7 @@ class Source:
 
         def piece(number: ir.Value, is_cut: bool) -> None:
             start = arith.muli(number, build.index(lanes))
-            mask = _mask(lanes, arith.subi(value_of(width), start)) if is_cut else None
+            mask = _mask(lanes, arith.subi(build.as_index(width), start)) if is_cut else None
             if pair is None:
                 words = self.load([*at[:-1], start], lanes, mask)
             else:
@@ -75,8 +75,8 @@ class Source:
                 rows[0][self.summed], rows[1][self.summed] = arith.muli(pair, build.index(2)), upper
                 second = mask
                 if not (isinstance(extent, int) and extent % 2 == 0):
-                    left = arith.subi(value_of(width), start)
-                    is_there = arith.cmpi(arith.CmpIPredicate.ult, upper, value_of(extent))
+                    left = arith.subi(build.as_index(width), start)
+                    is_there = arith.cmpi(arith.CmpIPredicate.ult, upper, build.as_index(extent))
                     second = _mask(lanes, arith.select(is_there, left, build.index(0)))
                 words = vector.interleave(self.load(rows[0], lanes, mask), self.load(rows[1], lanes, second))
             place = [*at[:-1], arith.muli(number, build.index(WORDS))]
@@ -128,7 +128,7 @@ class SharedPanels:
             is_pairs = d == summed
             offset = 0 if d in shared.fixed else offset
             if is_pairs and offset != 0:
-                offset = arith.divui(value_of(offset), build.index(2))
+                offset = arith.divui(build.as_index(offset), build.index(2))
             is_dynamic = value.type.is_dynamic_dim(d)
             size = memref.dim(value, build.index(d)) if is_dynamic else value.type.get_dim_size(d)
             offsets.append(offset)
@@ -174,7 +174,7 @@ def _pack_before(shared: SharedPart, summed: int) -> ir.Value:
 def _in_parallel(counts: Sequence[Extent], rows: int, body: Callable[[Sequence[ir.Value]], None]) -> None:
     """Calls body with all indices below `counts`; a task takes a chunk of those of the dimension `rows`."""
     steps = [CHUNK if d == rows else 1 for d in range(len(counts))]
-    ends = [value_of(c) for c in counts]
+    ends = [build.as_index(c) for c in counts]
     loop = scf.ParallelOp([], [build.index(0) for _ in ends], ends, [build.index(s) for s in steps], [])
     block = loop.regions[0].blocks.append(*[ir.IndexType.get()] * len(ends))
     with ir.InsertionPoint(block):

@@ -11,7 +11,7 @@ from ...dialects.mlir import arith, ir, memref
 from ..linear import linear, minima
 from ..rewriting import ancestors, defining_op, is_inside
 from .scratch import VIEWS
-from .tile_panels import Extent, value_of
+from .tile_panels import Extent
 
 READERS = ("memref.dim", "memref.load", "vector.load", "vector.maskedload", "x86.amx.tile_load")
 
@@ -133,7 +133,7 @@ def _sum(a: Extent, b: Extent) -> Extent:
         return a + b
     if a == 0 or b == 0:
         return b if a == 0 else a
-    return arith.addi(value_of(a), value_of(b))
+    return arith.addi(build.as_index(a), build.as_index(b))
 
 
 def _is_outside(value: ir.Value, loop: ir.Operation) -> bool:

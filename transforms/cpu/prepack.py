@@ -21,7 +21,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf
 from .places import shared_part
 from .scratch import ALIGNMENT
-from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of, value_of
+from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of
 
 CHUNK = 8  # tiles that a task packs, along each dimension
 
@@ -65,11 +65,11 @@ class Prepacking:
         if value is None:
             value = self._panels[key] = _pack(root, k, n, end, fixed, moving, task, kind)
         n_tile, k_tile = (
-            None if d in fixed else arith.divui(value_of(offsets[d]), build.index(size))
+            None if d in fixed else arith.divui(build.as_index(offsets[d]), build.index(size))
             for d, size in ((n, ROWS), (k, DEPTH))
         )
         parts = parts_of(root.type.element_type, kind)
-        return Panel(value, tuple(value_of(offsets[d]) for d in moving), n_tile, k_tile, parts)
+        return Panel(value, tuple(build.as_index(offsets[d]) for d in moving), n_tile, k_tile, parts)
 
 
 def _pack(
@@ -105,7 +105,7 @@ def _pack(
             panel_type, [c for c in stored if not isinstance(c, int)], [], alignment=ALIGNMENT
         ).result
         steps = [1] * len(moving) + [CHUNK, CHUNK]
-        ends = [value_of(c) for c in counts]
+        ends = [build.as_index(c) for c in counts]
         loop = scf.ParallelOp([], [build.index(0) for _ in ends], ends, [build.index(s) for s in steps], [])
         body = loop.regions[0].blocks.append(*[ir.IndexType.get()] * len(ends))
         with ir.InsertionPoint(body):
@@ -116,7 +116,7 @@ def _pack(
             source = Matrix(root, k, n, at, (shift_k, shift_n))
             ranges = []
             for start, count in ((n_start, counts[-2]), (k_start, counts[-1])):
-                end = arith.minui(arith.addi(start, build.index(CHUNK)), value_of(count))
+                end = arith.minui(arith.addi(start, build.index(CHUNK)), build.as_index(count))
                 ranges.append((start, end))
             pack_tiles(source, extents[k], extents[n], panel, outer, *ranges)
             scf.ReduceOp([], 0)

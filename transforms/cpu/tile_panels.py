@@ -104,17 +104,13 @@ def tiles_of(extent: Extent, size: int) -> Extent:
     return arith.ceildivui(extent, build.index(size))
 
 
-def value_of(extent: Extent) -> ir.Value:
-    return build.index(extent) if isinstance(extent, int) else extent
-
-
 def for_each(end: Extent, body: Callable[[ir.Value], None], start: Extent = 0, step: int = 1) -> None:
     """scf.for; one iteration without a loop where the bounds say so."""
     if isinstance(start, int) and isinstance(end, int) and end - start <= step:
         if end > start:
             body(build.index(start))
         return
-    loop = scf.ForOp(value_of(start), value_of(end), build.index(step), [])
+    loop = scf.ForOp(build.as_index(start), build.as_index(end), build.index(step), [])
     with ir.InsertionPoint(loop.body):
         body(loop.induction_variable)
         scf.YieldOp([])
@@ -134,7 +130,7 @@ def fits(start: ir.Value, width: int, extent: Extent) -> ir.Value | None:
     if isinstance(extent, int) and extent % width == 0:
         return None
     end = arith.addi(start, build.index(width))
-    return arith.cmpi(arith.CmpIPredicate.ule, end, value_of(extent))
+    return arith.cmpi(arith.CmpIPredicate.ule, end, build.as_index(extent))
 
 
 def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, start: Extent = 0) -> None:
@@ -144,7 +140,7 @@ def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, star
 
     def row(r: ir.Value) -> None:
         def tile(kt: ir.Value) -> None:
-            k = arith.muli(kt if start == 0 else arith.addi(kt, value_of(start)), build.index(DEPTH))
+            k = arith.muli(kt if start == 0 else arith.addi(kt, build.as_index(start)), build.index(DEPTH))
             if source.is_contiguous(source.column):
                 (read,) = _read(source, [(r, k)], DEPTH, k, depth, [(r, rows)])
                 for part, at in zip(split(read, kind), part_tiles(kt, source, panel), strict=True):
@@ -157,7 +153,7 @@ def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, star
         if isinstance(count, int) and isinstance(start, int):
             count -= start
         elif start != 0:
-            count = arith.subi(value_of(count), value_of(start))
+            count = arith.subi(build.as_index(count), build.as_index(start))
         for_each(count, tile)
 
     for_each(padded_rows, row)
@@ -237,12 +233,12 @@ def _read(
         return [vector.LoadOp(kind, source.value, source.subscripts(*place)).result for place in starts]
 
     def masked() -> list[ir.Value]:
-        rest = arith.subi(value_of(extent), along)
+        rest = arith.subi(build.as_index(extent), along)
         zero = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
         bits = ir.VectorType.get([width], ir.IntegerType.get_signless(1))
         found = []
         for place, (at, end) in zip(starts, others, strict=True):
-            is_live = arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end))
+            is_live = arith.cmpi(arith.CmpIPredicate.ult, at, build.as_index(end))
             mask = vector.CreateMaskOp(bits, [arith.select(is_live, rest, build.index(0))]).result
             found.append(vector.MaskedLoadOp(kind, source.value, source.subscripts(*place), mask, zero).result)
         return found
@@ -265,7 +261,7 @@ def _last_fits(others: Sequence[tuple[ir.Value, Extent]]) -> list[ir.Value | Non
     at, end = others[-1]
     if isinstance(end, int) and end % len(others) == 0 and len(others) > 1:
         return []
-    return [arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end))]
+    return [arith.cmpi(arith.CmpIPredicate.ult, at, build.as_index(end))]
 
 
 def _copy_elements(
@@ -282,7 +278,8 @@ def _copy_elements(
     for lane in range(DEPTH):
         r, c = (plus(start, d) for start, d in zip((row, column), offsets(lane), strict=True))
         inside = [
-            arith.cmpi(arith.CmpIPredicate.ult, at, value_of(end)) for at, end in zip((r, c), extents, strict=True)
+            arith.cmpi(arith.CmpIPredicate.ult, at, build.as_index(end))
+            for at, end in zip((r, c), extents, strict=True)
         ]
         op = scf.IfOp(arith.andi(*inside), [element], has_else=True)
         with ir.InsertionPoint(op.then_block):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dialects.mlir import ir
-from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, i64, mul, places, rem
+from .thread import Registers, Shared, Thread, add, asm, constant, create, div, f32, i32, mul, places, rem
 
 ELEMENTS = ("f16", "bf16", "f32")  # of operands
 NAMES_OF_8_BITS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}  # of wgmma's, too, and what PTX calls them
@@ -47,14 +47,16 @@ def wgmma(
     steps = a.shape[1] * b.width // STEP
     kind = f"m64n{n}k{STEP // b.width}.f32.{'.'.join(NAMES_OF_8_BITS.get(e, e) for e in elements)}"
     descriptor = f"${first_a + len(of_a)}"
-    lines = ["{", ".reg .b64 d, e;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
+    lines = ["{", ".reg .b32 a;", ".reg .b64 b, d, e;", ".reg .pred p;", "wgmma.fence.sync.aligned;"]
+    lines.append(f"mov.b64 b, {{{descriptor}, {_form(b)}}};")
     for step in range(steps):
-        lines.append(f"add.s64 d, {descriptor}, {_descriptor_step(b, step, k_major)};")
+        lines.append(f"add.s64 d, b, {_descriptor_step(b, step, k_major)};")
         lines.append(f"setp.ne.b32 p, {0 if accumulator is None and step == 0 else 1}, 0;")
         if isinstance(a, Registers):
             operand = f"{{{', '.join(f'${first_a + 4 * step + i}' for i in range(4))}}}"
         else:
-            lines.append(f"add.s64 e, ${first_a}, {_descriptor_step(a, step, True)};")
+            lines.append(f"add.u32 a, ${first_a}, {_descriptor_step(a, step, True)};")
+            lines.append(f"mov.b64 e, {{a, {_form(a)}}};")
             operand = "e"
         orders = f"{'' if isinstance(a, Registers) else ', 0'}, {0 if k_major else 1}" if b.width == 2 else ""
         lines.append(f"wgmma.mma_async.sync.aligned.{kind} {{{', '.join(registers)}}}, {operand}, d, p, 1, 1{orders};")
@@ -64,7 +66,7 @@ def wgmma(
     lines.append("}")
     outputs = ["=f"] * count
     inputs = [] if accumulator is None else [str(i) for i in range(count)]
-    inputs += ["r" if isinstance(a, Registers) else "l"] * len(of_a) + ["l"]
+    inputs += ["r"] * (len(of_a) + 1)
     operands = [*([] if accumulator is None else accumulator.values), *of_a, _descriptor(b, k_major)]
     return asm("\n".join(lines), ",".join(outputs + inputs), operands, [f32()] * count)
 
@@ -77,23 +79,26 @@ def wait_matmuls(values: Sequence[ir.Value], pending: int) -> list[ir.Value]:
 
 
 def _descriptor(b: Shared, k_major: bool) -> ir.Value:
-    """The matrix descriptor of a tile whose rows are swizzled: 8 of them are a unit, the next is 8 rows on.
+    """The lower half of the matrix descriptor of a tile whose rows are swizzled: 8 of them are a unit, the next is 8
+    rows on. That of another stage is a sum: addresses in shared memory have 18 bits.
 
     K-major: the leading offset is not used. Else it is the distance of the next 64 columns.
     """
-    address = create("arith.extui", i64(), b.address)
-    place = create(
-        "arith.shrui", i64(), create("arith.andi", i64(), address, constant(i64(), 0x3FFFF)), constant(i64(), 4)
-    )
     leading = 1 if k_major else b.outer_size * 8
-    form = leading << 16 | b.line // 2 << 32 | SWIZZLES[b.line] << 62
-    return create("arith.ori", i64(), place, constant(i64(), form - (form >> 63 << 64)))
+    place = create("arith.shrui", i32(), b.first, constant(i32(), 4))
+    first = create("arith.ori", i32(), place, constant(i32(), leading << 16))
+    return first if b.stage is None else add(first, mul(b.stage, b.size // 16))
+
+
+def _form(b: Shared) -> int:
+    """The upper half."""
+    form = b.line // 2 | SWIZZLES[b.line] << 30
+    return form - (form >> 31 << 32)
 
 
 def _rows_descriptor(a: Shared, thread: Thread) -> ir.Value:
     """The descriptor of a warpgroup's 64 rows of a tile."""
-    mine = Shared(add(a.address, mul(div(thread.warp, 4), 64 * a.line)), a.shape, a.inner, a.width)
-    return _descriptor(mine, k_major=True)
+    return _descriptor(a.behind(mul(div(thread.warp, 4), 64 * a.line)), k_major=True)
 
 
 def _descriptor_step(b: Shared, step: int, k_major: bool) -> int:
@@ -215,15 +220,23 @@ def ldmatrix_a(a: Shared, m_dim: int, step: int, thread: Thread) -> list[ir.Valu
     m_half, k_half = mul(rem(matrix, 2), 8), add(mul(div(matrix, 2), a.per_piece), 2 * a.per_piece * step)
     first = add(mul(thread.warp, 16), m_half)
     if a.inner != m_dim:
-        return ldmatrix(a.piece(add(first, row), k_half), transposed=False)
-    return ldmatrix(a.piece(add(k_half, row), first), transposed=True)
+        return ldmatrix(a.first_stage.piece(add(first, row), k_half), transposed=False, of=a)
+    return ldmatrix(a.first_stage.piece(add(k_half, row), first), transposed=True, of=a)
 
 
-def ldmatrix(address: ir.Value, transposed: bool) -> list[ir.Value]:
-    """Four matrices of 8 × 8; the address of row r of matrix m comes from lane 8·m + r."""
+def ldmatrix(address: ir.Value, transposed: bool, of: Shared | None = None) -> list[ir.Value]:
+    """Four matrices of 8 × 8; the address of row r of matrix m comes from lane 8·m + r, in the first stage of a tile.
+
+    The stage's offset, which all threads share, is part of the instruction. For that, LLVM must not see the sum, whose
+    parts it knows to have no bit in common, nor ptxas a product (a shift), which it would put together with the sum.
+    """
     kind = ".trans" if transposed else ""
-    text = f"ldmatrix.sync.aligned.m8n8.x4{kind}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
-    return asm(text, "=r,=r,=r,=r,r", [address], [i32()] * 4)
+    load = f"ldmatrix.sync.aligned.m8n8.x4{kind}.shared.b16 {{$0, $1, $2, $3}}"
+    if of is None or of.stage is None:
+        return asm(f"{load}, [$4];", "=r,=r,=r,=r,r", [address], [i32()] * 4)
+    offset = f"neg.s32 a, $5; and.b32 a, a, {of.size};" if of.stages == 2 else f"mul.lo.u32 a, $5, {of.size};"
+    text = f"{{ .reg .b32 a; {offset} add.u32 a, a, $4; {load}, [a]; }}"
+    return asm(text, "=r,=r,=r,=r,r,r", [address, of.stage], [i32()] * 4)
 
 
 def pack(fragment: Registers, element: str) -> Registers:

@@ -289,7 +289,9 @@ class Elementwise:
                 total = self._combine(combiner, total, shuffled(total, "bfly", distance))
             if product:
                 total = create("arith.mulf", f32(), total, constant(f32(), product[1]))
-            values.append(self._combine(combiner, init.values[row], total))
+            start = init.values[row]
+            adds = combiner.name != "arith.addf" or constant_value(start) != 0.0
+            values.append(self._combine(combiner, start, total) if adds else total)
         return Registers(layout_of(result.type) or "", tuple(result.type.shape), values)
 
     def _within_limit(self, combiner: ir.Operation, parts: Sequence[ir.Value]) -> ir.Value | None:

@@ -74,9 +74,10 @@ class SpecializeWarps(Pass):
               …
 
     (Warp specialisation: FlashAttention-3, Shah et al. 2024, §3.1.) Both branches have the loops of the kernel, and
-    number the uses of each buffer. In loops whose matmuls overlap, warpgroups take turns: a turn is over when both
-    matmuls are under way. Where they are small, and biases or masks come from shared memory meanwhile, one of two
-    warpgroups keeps it until the first one is done: in step, both would read at once, and then wait for scores.
+    number the uses of each buffer, with one count for all that are used equally often. In loops whose matmuls overlap,
+    warpgroups take turns: a turn is over when both matmuls are under way. Where they are small, and biases or masks
+    come from shared memory meanwhile, one of two warpgroups keeps it until the first one is done: in step, both would
+    read at once, and then wait for scores.
     Buffers for right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others
     one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one, or
     of 8 bits.
@@ -188,7 +189,7 @@ class _Specializer:
                 if taking_turns:
                     StartTurnsOp(_i64(warpgroups))
                 long = warpgroups == 2 and self._has_long_turns(rings)
-                Consumer(rings, taking_turns, long).start(body)
+                Consumer(rings, taking_turns, long, warpgroups > 2).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
                 SetRegistersOp(_i64(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))
@@ -261,18 +262,31 @@ def _i64(value: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
+@dataclass(frozen=True)
+class Count:
+    """How often a ring has been used: so much more than a value. Rings that go on together share it."""
+
+    value: ir.Value
+    more: int = 0
+
+    def plus(self, more: int) -> Count:
+        return Count(self.value, self.more + more)
+
+    def made(self) -> ir.Value:
+        return arith.addi(self.value, build.index(self.more)) if self.more else self.value
+
+
 class Role:
-    """Copies the kernel's ops for the warps of one role. Counts, per ring, are values: how often it has been used."""
+    """Copies the kernel's ops for the warps of one role, and counts the uses of each ring."""
 
     def __init__(self, rings: list[Ring]):
         self.rings = rings
         self.ring_of = {load: i for i, ring in enumerate(rings) for load in ring.loads}
         self.values: Values = {}
-        self.counts: dict[int, ir.Value] = {}
+        self.counts: dict[int, Count] = {}
 
     def start(self, ops: list[ir.Operation]) -> None:
-        zero = build.index(0)
-        self.counts = dict.fromkeys(range(len(self.rings)), zero)
+        self.counts = dict.fromkeys(range(len(self.rings)), Count(build.index(0)))
         self.ops(ops)
 
     def ops(self, ops: list[ir.Operation]) -> None:
@@ -283,8 +297,8 @@ class Role:
     def op(self, op: ir.Operation) -> None:
         if is_staged(op):
             ring = self.ring_of[op]
-            self.load(op, self.rings[ring], self.counts[ring])
-            self.counts[ring] = arith.addi(self.counts[ring], build.index(1))
+            self.load(op, self.rings[ring], self.counts[ring].made())
+            self.counts[ring] = self.counts[ring].plus(1)
         elif op.name == "scf.for" and self._used(op):
             self._for(op)
         elif op.name == "scf.if" and self._used(op):
@@ -296,6 +310,22 @@ class Role:
     def _used(self, op: ir.Operation) -> list[int]:
         """The rings that are used inside of an op."""
         return sorted({self.ring_of[o] for o in ops_in(op, "tile.load") if o in self.ring_of})
+
+    def _together(self, op: ir.Operation) -> list[list[int]]:
+        """The rings that are used inside of a loop or branch, those together that one count does for: between what
+        they have been used is a number that is known, and behind `op` the same."""
+        groups: dict[tuple, list[int]] = {}
+        for ring in self._used(op):
+            groups.setdefault((self.counts[ring].value, self._uses(op, ring)), []).append(ring)
+        return [sorted(group, key=lambda ring: self.counts[ring].more) for group in groups.values()]
+
+    def _uses(self, op: ir.Operation, ring: int) -> tuple:
+        """Where a ring is used in the blocks of an op: the same for two rings that are used equally often."""
+        blocks = []
+        for ops in (ops_of(block) for region in op.regions for block in region.blocks):
+            inner = [(i, self._uses(o, ring)) for i, o in enumerate(ops) if ring in self._used(o)]
+            blocks.append((sum(self.ring_of.get(o) == ring for o in ops), *inner))
+        return tuple(blocks)
 
     def carried(self, values: list[ir.Value]) -> list[ir.Value]:
         """Which of a loop's or branch's values this role has."""
@@ -314,10 +344,10 @@ class Role:
         """Looks at the ops of a loop before they are copied."""
 
     def _for(self, op: ir.Operation) -> None:
-        used, body = self._used(op), for_body(op)
+        together, body = self._together(op), for_body(op)
         kept = self.carried(list(op.results))
         numbers = [i for i, r in enumerate(op.results) if r in kept]
-        inits = [self.value(for_inits(op)[i]) for i in numbers] + [self.counts[r] for r in used]
+        inits = [self.value(for_inits(op)[i]) for i in numbers] + self._made(together)
         bounds = [self.value(v) for v in list(op.operands)[:3]]
         types = [v.type for v in inits]
         loop = ir.Operation.create("scf.for", types, [*bounds, *inits], regions=1)
@@ -325,19 +355,19 @@ class Role:
         arguments = list(block.arguments)
         self.values[body.arguments[0]] = arguments[0]
         self.values.update(zip([body.arguments[1 + i] for i in numbers], arguments[1:], strict=False))
-        self.counts.update(zip(used, arguments[1 + len(numbers) :], strict=True))
+        self._continue(together, arguments[1 + len(numbers) :])
         with ir.InsertionPoint(block):
             self.before_body(ops_of(body))
             self.ops(ops_of(body)[:-1])
             yielded = [self.value(ops_of(body)[-1].operands[i]) for i in numbers]
-            ir.Operation.create("scf.yield", [], [*yielded, *(self.counts[r] for r in used)])
-        self._results(op, numbers, used, list(loop.results))
+            ir.Operation.create("scf.yield", [], [*yielded, *self._made(together)])
+        self._results(op, numbers, together, list(loop.results))
 
     def _if(self, op: ir.Operation) -> None:
-        used = self._used(op)
+        together = self._together(op)
         kept = self.carried(list(op.results))
         numbers = [i for i, r in enumerate(op.results) if r in kept]
-        types = [op.results[i].type for i in numbers] + [self.counts[r].type for r in used]
+        types = [op.results[i].type for i in numbers] + [ir.IndexType.get()] * len(together)
         branch = ir.Operation.create("scf.if", types, [self.value(op.operands[0])], regions=2)
         before = dict(self.counts)
         for old, new in zip(op.regions, branch.regions, strict=True):
@@ -346,12 +376,22 @@ class Role:
                 inner = ops_of(old.blocks[0]) if len(old.blocks) else []
                 self.ops(inner[:-1])
                 yielded = [self.value(inner[-1].operands[i]) for i in numbers]
-                ir.Operation.create("scf.yield", [], [*yielded, *(self.counts[r] for r in used)])
-        self._results(op, numbers, used, list(branch.results))
+                ir.Operation.create("scf.yield", [], [*yielded, *self._made(together)])
+        self._results(op, numbers, together, list(branch.results))
 
-    def _results(self, op: ir.Operation, numbers: list[int], used: list[int], results: list[ir.Value]) -> None:
+    def _results(self, op: ir.Operation, numbers: list[int], together: list[list[int]], results: list) -> None:
         self.values.update(zip([op.results[i] for i in numbers], results, strict=False))
-        self.counts.update(zip(used, results[len(numbers) :], strict=True))
+        self._continue(together, results[len(numbers) :])
+
+    def _made(self, together: list[list[int]]) -> list[ir.Value]:
+        """The count of the first ring of each group."""
+        return [self.counts[group[0]].made() for group in together]
+
+    def _continue(self, together: list[list[int]], values: list[ir.Value]) -> None:
+        """Counts go on from that of the first ring of each group."""
+        for group, value in zip(together, values, strict=True):
+            first = self.counts[group[0]].more
+            self.counts.update({ring: Count(value, self.counts[ring].more - first) for ring in group})
 
     def value(self, value: ir.Value) -> ir.Value:
         return self.values.get(value, value)
@@ -422,13 +462,16 @@ class Arranger(Producer):
 
 
 class Consumer(Role):
-    """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free."""
+    """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free.
 
-    def __init__(self, rings: list[Ring], turns: int, long_turns: bool):
+    `few_registers`: a thread cannot have all of a tile that goes to registers at once."""
+
+    def __init__(self, rings: list[Ring], turns: int, long_turns: bool, few_registers: bool):
         super().__init__(rings)
+        self.few_registers = few_registers
         self.warpgroups = turns  # that take turns
         self.long_turns = long_turns
-        self.releases: dict[ir.Operation, list[tuple[Ring, ir.Value]]] = {}
+        self.releases: dict[ir.Operation, list[tuple[Ring, ir.Value, ir.Value | None]]] = {}
         self.uses: dict[ir.Value, tuple[Ring, ir.Value]] = {}  # tiles, by what they were in the kernel
         self.turns: list[ir.Operation] = []  # the first and the last op of a turn
 
@@ -439,7 +482,23 @@ class Consumer(Role):
         WaitBarrierOp(ring.reading.ready, use, _i64(0))
         self.values[op.results[0]] = ViewOp(ring.reading.buffer, ring.stage(use), result=op.results[0].type).result
         self.uses[op.results[0]] = (ring, use)
-        self.releases.setdefault(_last_reader(op), []).append((ring, use))
+        last, needed = self._release(op)
+        self.releases.setdefault(last, []).append((ring, use, needed))
+
+    def _release(self, load: ir.Operation) -> tuple[ir.Operation, ir.Value | None]:
+        """After which op a load's stage is free, once a value is there, if that is not None. What goes to registers is
+        there before the stage is free: the tile itself, which all registers that it takes hold then; or, where a thread
+        has few, what they have gone into, by the end of the iteration."""
+        reader = _last_reader(load)
+        if reader.name != "tile.convert_layout":
+            return reader, None
+        loaded = reader.results[0]
+        row = _row_of(loaded) if self.few_registers and layout_of(loaded.type) == "fragment" else None
+        if row is None:
+            return reader, loaded
+        following = ops_of(reader.block)[ops_of(reader.block).index(defining_op(row)) :]
+        waits = [o for o in following if o.name == "tile.wait_matmuls" and o.opview.pending.value == 0]
+        return (waits or following)[0], row
 
     def before_body(self, ops: list[ir.Operation]) -> None:
         matmuls = [o for o in ops if ASYNC in o.attributes]
@@ -461,11 +520,22 @@ class Consumer(Role):
             PassTurnOp(_i64(self.warpgroups))
 
     def behind(self, op: ir.Operation) -> None:
-        waiting = self.releases.pop(op, [])
-        if waiting and op.name == "tile.convert_layout":
-            SettleOp(self.values[op.results[0]])
-        for ring, use in waiting:
+        for ring, use, needed in self.releases.pop(op, []):
+            if needed is not None:
+                SettleOp(self.values[needed])
             ArriveOp(ring.reading.free, use)
+
+
+def _row_of(tile: ir.Value) -> ir.Value | None:
+    """The first value for each row that all elements of a tile go into, in its block, if there is one."""
+    block, reached = defining_op(tile).block, {tile}
+    for op in ops_of(block)[ops_of(block).index(defining_op(tile)) + 1 :]:
+        if any(v in reached for inner in (op, *ops_in(op)) for v in inner.operands):
+            rows = [v for v in op.results if layout_of(v.type) in ("row", "row_part")]
+            if rows:
+                return rows[0]
+            reached.update(op.results)
+    return None
 
 
 def _last_reader(load: ir.Operation) -> ir.Operation:

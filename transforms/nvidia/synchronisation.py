@@ -39,21 +39,25 @@ FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all thre
 
 @dataclass(frozen=True)
 class Barriers:
-    """Barriers in shared memory, one for each stage of a buffer."""
+    """Barriers in shared memory, one for each stage of a buffer. They are `offset` bytes behind an address that a
+    kernel's barriers have in common: what is computed for a use of one buffer serves others, and offsets are part of
+    instructions."""
 
-    address: ir.Value
+    origin: ir.Value
+    offset: int
     stages: int
 
     def at(self, use: ir.Value) -> ir.Value:
-        """The address of the barrier for that use of the buffer."""
-        return self.address if self.stages == 1 else add(self.address, mul(rem(use, self.stages), BARRIER))
+        """The address of the barrier for that use of the buffer, less the offset."""
+        return self.origin if self.stages == 1 else add(self.origin, mul(rem(use, self.stages), BARRIER))
 
     def init(self, arrivals: int, thread: Thread) -> None:
         for stage in range(self.stages):
             asm(
-                f"{{ .reg .pred p; setp.eq.s32 p, $1, 0; @p mbarrier.init.shared::cta.b64 [$0], {arrivals}; }}",
+                "{ .reg .pred p; setp.eq.s32 p, $1, 0; "
+                f"@p mbarrier.init.shared::cta.b64 [$0+{self.offset + BARRIER * stage}], {arrivals}; }}",
                 "r,r",
-                [add(self.address, BARRIER * stage), thread.number],
+                [self.origin, thread.number],
             )
         asm("fence.mbarrier_init.release.cluster;", "", [])
 
@@ -62,7 +66,7 @@ class Barriers:
         phase = use if self.stages == 1 else div(use, self.stages)
         parity = rem(add(phase, behind), 2)
         asm(
-            "{ .reg .pred p; wait: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; "
+            f"{{ .reg .pred p; wait: mbarrier.try_wait.parity.shared::cta.b64 p, [$0+{self.offset}], $1; "
             "@p bra.uni done; bra.uni wait; done: }",
             "r,r",
             [self.at(use), parity],
@@ -71,7 +75,7 @@ class Barriers:
     def arrive(self, use: ir.Value, thread: Thread) -> None:
         """One arrival for the warp."""
         asm(
-            "{ .reg .pred p; setp.eq.s32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, [$0]; }",
+            f"{{ .reg .pred p; setp.eq.s32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, [$0+{self.offset}]; }}",
             "r,r",
             [self.at(use), thread.lane],
         )
@@ -134,21 +138,23 @@ def meet(thread: Thread, all_warps: bool) -> None:
 
 
 def copy_bulk(
-    tensor_map: ir.Value, tile: Shared, barrier: ir.Value, offsets: Sequence[ir.Value], thread: Thread
+    tensor_map: ir.Value, tile: Shared, ready: Barriers, use: ir.Value, offsets: Sequence[ir.Value], thread: Thread
 ) -> None:
-    """A tile from memory, column block by column block; the barrier hears of its bytes."""
+    """A tile from memory, column block by column block; the barrier for that use hears of its bytes."""
     columns = tile.line // tile.width
     blocks = -(-tile.inner_size // columns)
     size = Shared.bytes(tile.outer_size, tile.inner_size, tile.width)
     only = "{ .reg .pred p; setp.eq.s32 p, "
-    asm(f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size}; }}", "r,r", [barrier, thread.lane])
+    barrier, behind = ready.at(use), ready.offset
+    text = f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0+{behind}], {size}; }}"
+    asm(text, "r,r", [barrier, thread.lane])
     rank = len(offsets)
     places = ", ".join(f"${4 + i}" for i in range(rank))
     for block in range(blocks):
         first, *others = reversed(offsets)
         asm(
             f"{only}$3, 0; @p cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-            f"[$0], [$1, {{{places}}}], [$2]; }}",
+            f"[$0], [$1, {{{places}}}], [$2+{behind}]; }}",
             "r,l,r,r" + ",r" * rank,
             [
                 add(tile.address, block * tile.outer_size * tile.line),
@@ -162,14 +168,15 @@ def copy_bulk(
 
 
 def settle(values: Sequence[ir.Value]) -> None:
-    """An instruction that needs all of `values`, which are words, and does nothing: ptxas waits for loads before it.
+    """An instruction that needs all of `values`, of 32 bits, and does nothing: ptxas waits for loads before it.
 
-    (It reads a word of shared memory if their exclusive or happens to be some number. A sleep in its place would be a
+    (It reads a word of shared memory if their exclusive or happens to be its address. A sleep in its place would be a
     branch: see above.)
     """
-    lines = ["{ .reg .b32 t, a; .reg .pred p;", "mov.b32 t, $0;"]
+    values = [v if v.type == i32() else create("arith.bitcast", i32(), v) for v in values]
+    lines = ["{ .reg .b32 t; .reg .pred p;", "mov.b32 t, $0;"]
     lines += [f"xor.b32 t, t, ${i};" for i in range(1, len(values))]
-    lines += ["setp.eq.u32 p, t, 0x7FC1ABCD;", f"mov.b32 a, {RESERVED};", "@p ld.volatile.shared.b32 t, [a]; }"]
+    lines += [f"setp.eq.u32 p, t, {RESERVED};", "@p ld.volatile.shared.b32 t, [t]; }"]
     asm(" ".join(lines), ",".join("r" * len(values)), values)
 
 

@@ -14,7 +14,7 @@ Floats of 16 bits are f32 in registers: they are rounded where they go to memory
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
@@ -168,17 +168,41 @@ def line_bytes(inner: int, width: int) -> int:
 
 @dataclass
 class Shared:
-    """A tile in shared memory. `inner`: the dimension whose elements stand side by side, in rows of 128 bytes.
+    """A tile in shared memory: a stage of a buffer that begins at `first`. `inner`: the dimension whose elements stand
+    side by side, in rows of 128 bytes.
 
     Element (o, i), o along the other dimension, of 2 bytes is at
     ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)``; `width`: its bytes, 1, 2 or 4.
     Few elements of one byte have shorter rows (`line_bytes`), of which as many take part as make up 128 bytes.
     """
 
-    address: ir.Value
+    first: ir.Value
     shape: tuple[int, ...]
     inner: int
     width: int = 2
+    stages: int = 1
+    stage: ir.Value | None = None
+
+    def at(self, stage: ir.Value) -> Shared:
+        """The tile of a stage of the buffer whose first one this is."""
+        return replace(self, stage=stage if self.stages > 1 else None)
+
+    @property
+    def first_stage(self) -> Shared:
+        return replace(self, stage=None)
+
+    def behind(self, offset: ir.Value) -> Shared:
+        """A tile of the same form, so many bytes behind."""
+        return replace(self, first=add(self.first, offset))
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.bytes(self.outer_size, self.inner_size, self.width)
+
+    @property
+    def address(self) -> ir.Value:
+        return self.first if self.stage is None else add(self.first, mul(self.stage, self.size))
 
     @property
     def outer_size(self) -> int:

@@ -37,7 +37,7 @@ from .synchronisation import (
     start_turns,
     take_turn,
 )
-from .thread import Registers, Shared, Thread, add, asm, constant, create, i32, i64, mul, pointer, register_type, rem
+from .thread import Registers, Shared, Thread, asm, constant, create, i32, i64, pointer, register_type, rem
 from .values import Value, flat, has_dense_rows, is_zero, like, register_types
 
 
@@ -183,8 +183,7 @@ class Emitter:
     def _stage(self, buffer: ir.Value, stage: ir.Value) -> Shared:
         base = self.values[buffer]
         assert isinstance(base, Shared), "a buffer is shared memory"
-        size = Shared.bytes(base.outer_size, base.inner_size, base.width)
-        return Shared(add(base.address, mul(stage, size)), base.shape, base.inner, base.width)
+        return base.at(stage)
 
     def _copy(self, op: ir.Operation) -> list[Value]:
         view = op.opview
@@ -225,7 +224,7 @@ class Emitter:
         view = op.opview
         ready, use = self._barriers(view.ready), self.scalar(view.use)
         tile = self._stage(view.staged, rem(use, ready.stages))
-        copy_bulk(self.scalar(view.map), tile, ready.at(use), [self.scalar(v) for v in view.indices], self.thread)
+        copy_bulk(self.scalar(view.map), tile, ready, use, [self.scalar(v) for v in view.indices], self.thread)
         return []
 
     def _synchronise(self, op: ir.Operation) -> list[Value]:

@@ -180,7 +180,7 @@ class _Kernel:
         address = create("llvm.ptrtoint", i32(), start)
         mask = constant(i32(), -ALIGNMENT)
         address = create("arith.andi", i32(), add(address, ALIGNMENT - 1), mask)
-        offset = 0
+        offset, small = 0, None
         buffers.sort(key=lambda op: op.results[0].type.rank == 1)  # barriers last: buffers are aligned
         for op in buffers:
             value = op.results[0]
@@ -188,8 +188,12 @@ class _Kernel:
             width = byte_width(kind.element_type)
             stages, *shape = kind.shape
             if not shape:
-                of = Barriers if width == 8 else Flags
-                self.values[value] = of(add(address, offset), stages)
+                if small is None:
+                    small, start = offset, add(address, offset)
+                if width == 8:
+                    self.values[value] = Barriers(start, offset - small, stages)
+                else:
+                    self.values[value] = Flags(add(address, offset), stages)
                 offset += stages * width
                 continue
             types = (*contraction.ELEMENTS, *contraction.NAMES_OF_8_BITS)
@@ -199,7 +203,7 @@ class _Kernel:
                     f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
                 )
             inner = self.inner.get(value, 1)
-            self.values[value] = Shared(add(address, offset), tuple(shape), inner, width)
+            self.values[value] = Shared(add(address, offset), tuple(shape), inner, width, stages)
             offset += -(-stages * Shared.bytes(shape[1 - inner], shape[inner], width) // ALIGNMENT) * ALIGNMENT
         return offset + ALIGNMENT
 

@@ -9,13 +9,22 @@ from ...dialects import build
 from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import ir, scf
 from ..graph import operands_with_captures
-from ..linear import DYNAMIC, upper_bound
+from ..linear import DYNAMIC
 from ..parallel_loops import slice_parts
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, ops_in
 from ..slices import Size, extract, insert_parallel
 from ..tensor_sizes import tensor_sizes
-from .accumulation import MAX, Accumulation, Unsuited, accumulation_of, carried_levels, filled_with, zero_like
+from .accumulation import (
+    MAX,
+    Accumulation,
+    Unsuited,
+    accumulation_of,
+    carried_levels,
+    filled_with,
+    has_fewer_rows,
+    zero_like,
+)
 from .merge_parts import merged
 
 TASKS = 2  # per worker, where keys are split: what one takes longer the next one makes up for
@@ -82,7 +91,7 @@ class SplitKeys(Pass):
 
     def _chosen(self, keys: KeyLoop) -> int:
         blocks, tiles = keys.blocks, keys.tiles
-        if blocks is None and keys.has_fewer_rows(self.few_rows):
+        if blocks is None and has_fewer_rows(keys.found.softmax, self.few_rows):
             blocks = keys.fewest_blocks
         if blocks is None:
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
@@ -150,11 +159,6 @@ class KeyLoop:
             known = all(isinstance(v, int) for v in (low, high, step))
             counts.append(-(-(high - low) // step) if known else None)
         return counts
-
-    def has_fewer_rows(self, limit: int) -> bool:
-        """True if no block has as many rows as `limit` along any dimension."""
-        most = [upper_bound(size) for size in self._slice(1)[1]]
-        return all(size is not None and size < limit for size in most)
 
     @property
     def tiles(self) -> int | None:

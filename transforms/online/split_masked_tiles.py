@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ..extents import extent
 from ..index_formulas import formula
-from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in
-from .accumulation import MAX, SOFTMAXES, Unsuited, accumulation_of, carried_levels, first_value, zero_like
+from .accumulation import (
+    MAX,
+    SOFTMAXES,
+    Unsuited,
+    accumulation_of,
+    carried_levels,
+    first_value,
+    has_fewer_rows,
+    zero_like,
+)
 from .cut_tiles import cut_sizes, is_of_narrow
 from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .masks import TileMasks
@@ -97,7 +103,7 @@ def _split(
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
     known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
-    live = sets.all if decided and not (known and _has_fewer_rows(softmax, options.few_rows)) else sets.none
+    live = sets.all if decided and not (known and has_fewer_rows(softmax, options.few_rows)) else sets.none
     for one in known:
         live = sets.intersection(live, one.where.tiles)
     dead, tests = where.tiles, where.tests
@@ -161,21 +167,6 @@ class _Late:
         if not low or low == dead:
             return None
         return _Late(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
-
-
-def _has_fewer_rows(softmax: ir.Operation, limit: int) -> bool:
-    """Whether a tile has less than `limit` rows along each dimension: reading keys and values takes so much longer than
-    masking their scores that one loop does for tiles with a mask and without."""
-    scores = softmax.operands[0]
-    keys = ir.IntegerAttr(softmax.attributes["dimension"]).value
-    return all(_most(scores, d) < limit for d in range(scores.type.rank) if d != keys)
-
-
-def _most(value: ir.Value, d: int) -> float:
-    """The size of a dimension, or a bound on it."""
-    form = extent(value, d)
-    bounds = [form.static, *(upper_bound(v) for v, _ in form.terms if form.is_value)] if form is not None else []
-    return min((bound for bound in bounds if bound is not None), default=math.inf)
 
 
 def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:

@@ -307,6 +307,21 @@ def split_packed(q, k, v):
 
 
 MASK = (*qkv(), mask(B, 1, T, S))
+
+
+def sum_of_ones(q, k, v):
+    e = jnp.exp(scores_of(q, k))
+    ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
+    both = output_of(e, jnp.concatenate([v, ones], -1))
+    return both[..., :-1] / both[..., -1:]
+
+
+def sinks(q, k, v, sink):
+    """Beside the keys, without a value; a concatenation that became branches took 20 s to compile."""
+    s = jnp.concatenate([scores_of(q, k), jnp.broadcast_to(sink[None, :, None, None], (B, N, T, 1))], -1)
+    return output_of(softmax(s)[..., :-1], v)
+
+
 VARIANTS = {
     **dict.fromkeys(
         (
@@ -317,7 +332,7 @@ VARIANTS = {
             *(grouped_by_repeat, grouped_by_tile, grouped_by_reshape, grouped_by_broadcast),
             *(causal_iota, causal_tril, causal_tri, causal_triu, causal_added, causal_numpy, causal_multiplied),
             *(window_and_sink, softcapped, rotary, rotary_interleaved, two_key_dimensions, two_query_dimensions),
-            *(self_attention_packed, split_packed),
+            *(self_attention_packed, split_packed, sum_of_ones),
         ),
         qkv(),
     ),
@@ -330,19 +345,13 @@ VARIANTS = {
     temperature: (*qkv(), np.abs(random(N)) + 0.5),
     normalised_queries: (*qkv(), random(H)),
     relative_bias: (*qkv(), random(16, N)),
+    sinks: (*qkv(), random(N)),
 }
 
 
 @pytest.mark.parametrize("fn", VARIANTS, ids=lambda fn: fn.__name__)
 def test_variant(fn):
     check(fn, VARIANTS[fn])
-
-
-def sum_of_ones(q, k, v):
-    e = jnp.exp(scores_of(q, k))
-    ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
-    both = output_of(e, jnp.concatenate([v, ones], -1))
-    return both[..., :-1] / both[..., -1:]
 
 
 def sum_with_a_floor(q, k, v):
@@ -370,7 +379,6 @@ def over_heads(q, k, v):
 
 
 REFUSED = {
-    sum_of_ones: (qkv(), "its exponentials are not divided by their sum"),
     sum_with_a_floor: (qkv(), "its sum is bounded from below, and its exponentials are not shifted by their maximum"),
     sum_of_others: (qkv(), "its exponentials are divided by a sum of something else"),
     dropped: (MASK, "multiplied by something that varies along the keys"),
