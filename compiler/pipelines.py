@@ -156,6 +156,7 @@ def cpu(
         f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
         f"trim-masked-tiles{{vector-bytes={vector_bytes}}}",  # after it: a part of a packed tile needs no packing
         f"share-scratch{{{of_matrix}}}",  # after it, which looks at who uses a tile's scratch
+        "roll-loops",  # after it: bodies are the same when their scratch is
         f"stream-rows{{vector-bytes={vector_bytes}}}",  # after it, which looks for whole tiles
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
@@ -175,6 +176,7 @@ def cpu(
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
         "convert-vector-to-scf",
         "expand-strided-metadata",
+        "shift-divisions",  # what of affine ops it takes to do so; the others are lower-affine's
         "lower-affine",
         "convert-scf-to-cf",
         "convert-math-to-llvm",

@@ -45,6 +45,42 @@ func.func @softmax(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // -----
 
+// A mask is put over scores that are not multiplied yet.
+// CHECK-LABEL: func.func @masked
+// CHECK:       %[[X:.*]] = linalg.generic
+// CHECK-NOT:     arith.mulf
+// CHECK:         %[[DEAD:.*]] = arith.cmpi
+// CHECK-NEXT:    arith.select %[[DEAD]], %cst{{.*}}, %in
+// CHECK:       %[[P:.*]] = linalg.generic {{.*}} outs(%[[X]] :
+// CHECK:         arith.mulf %out, %cst
+// CHECK:         math.exp2
+// CHECK-NOT:     arith.mulf
+// CHECK:       return %[[P]]
+#id = affine_map<(j, i) -> (j, i)>
+func.func @masked(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %scale = arith.constant 0.125 : f32
+  %e = tensor.empty() : tensor<4x8xf32>
+  %s = linalg.exp ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %y = arith.mulf %in, %scale : f32
+    %j = linalg.index 0 : index
+    %i = linalg.index 1 : index
+    %dead = arith.cmpi sgt, %j, %i : index
+    %z = arith.select %dead, %minus_inf, %y : f32
+    linalg.yield %z : f32
+  } -> tensor<4x8xf32>
+  %p = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%x : tensor<4x8xf32>) {
+  ^bb0(%out: f32):
+    %y = math.exp2 %out : f32
+    linalg.yield %y : f32
+  } -> tensor<4x8xf32>
+  return %p : tensor<4x8xf32>
+}
+
+// -----
+
 // Not by a negative constant, which would turn the maximum into a minimum; nor into a contraction, which reads an
 // element often.
 // CHECK-LABEL: func.func @stays

@@ -25,7 +25,7 @@ from ...dialects.mlir import arith, ir, memref
 from ..graph import ancestor_in
 from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
-from .initial_values import origin_of
+from .initial_values import WITHOUT_MEMORY, origin_of
 from .pad_tiles import mixed_slice
 from .schedule import LINE
 from .scratch import FRAMES, VIEWS, element_bytes
@@ -119,7 +119,7 @@ def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:
                 own = next((o for o in contractions if o in readers), None)
                 for reader in [own] if own is not None else _first_ones(contractions, part):
                     _add(found, reader, stream)
-        task = loop.parent.operation
+        task = _around(loop)
         for reader in _first_of_blocks(contractions) if task.name == "scf.parallel" else []:
             for stream in _of_task(task):
                 _add(found, reader, dataclasses.replace(stream, loop=loop))
@@ -190,6 +190,19 @@ def _is_there(value: ir.Value, reader: ir.Operation) -> bool:
 
 def _loop_of(op: ir.Operation) -> ir.Operation:
     return next(a for a in ancestors(op) if a.name == "scf.for")
+
+
+def _around(loop: ir.Operation) -> ir.Operation:
+    """What the loop is in; of `roll-loops`, what its turns are in."""
+    around = loop.parent.operation
+    while around.name == "scf.for" and all(
+        o.operation.name == "scf.for"
+        or (not o.operation.regions and o.operation.name.split(".")[0] in WITHOUT_MEMORY)
+        or o.operation.name == "scf.yield"
+        for o in around.regions[0].blocks[0].operations
+    ):
+        around = around.parent.operation
+    return around
 
 
 def _is_contraction(generic: ir.Operation) -> bool:

@@ -28,14 +28,36 @@ class SinkScales(Pass):
         %p = linalg.generic … ins(%m) outs(%s) { exp2(s · 0.18 − m) }
 
     Where the product is used element by element it becomes part of a multiply-add. A maximum is multiplied after it is
-    found: rounding is monotonic, so that this is the same number.
+    found: rounding is monotonic, so that this is the same number. A mask comes before the product: −∞ stays −∞.
     """
 
     def run(self, op: ir.Operation) -> None:
-        for generic in ops_in(op, "linalg.generic"):
+        for found in ops_in(op, "linalg.generic"):
+            generic = _after_mask(found) or found
             factor = _factor(generic)
             if factor is not None:
                 _sink(generic, factor)
+
+
+def _after_mask(generic: ir.Operation) -> ir.Operation | None:
+    """An op of its own for the product that a mask is put over, select(dead, −∞, s · 0.18); None if there is none."""
+    if len(generic.results) != 1 or not all(_takes(use.owner.operation, generic) for use in generic.results[0].uses):
+        return None
+    block = generic.regions[0].blocks[0]
+    value = block.operations[len(block.operations) - 1].operation.operands[0]
+    made, is_masked = defining_op(value), False
+    while made is not None and made.name == "arith.select" and single_use(value):
+        numbers = [constant_value(v) for v in made.operands]
+        if -math.inf not in numbers[1:]:
+            return None
+        value, is_masked = made.operands[1 if numbers[2] == -math.inf else 2], True
+        made = defining_op(value)
+    factor = constant_value(made.operands[1]) if made is not None and made.name == "arith.mulf" else None
+    if made is None or not is_masked or not single_use(value) or factor is None or not 0 < factor < math.inf:
+        return None
+    value.replace_all_uses_with(made.operands[0])
+    made.erase()
+    return _scale_result(generic, factor)
 
 
 def _factor(generic: ir.Operation) -> float | None:
@@ -113,7 +135,8 @@ def _scale_argument(block: ir.Block, number: int, factor: float) -> None:
         use.owner.operation.operands[use.operand_number] = scaled
 
 
-def _scale_result(user: ir.Operation, factor: float) -> None:
+def _scale_result(user: ir.Operation, factor: float) -> ir.Operation:
+    """Multiplies what the op computes for all that use it."""
     result = user.results[0]
     uses = list(result.uses)
     kind = result.type
@@ -128,3 +151,4 @@ def _scale_result(user: ir.Operation, factor: float) -> None:
         )
     for use in uses:
         use.owner.operation.operands[use.operand_number] = scaled
+    return defining_op(scaled)
