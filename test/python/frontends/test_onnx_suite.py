@@ -18,12 +18,7 @@ CANNOT_PASS: dict[str, str] = {}
 
 # Part of a case's name → why its attention is not fused.
 WHOLE_SCORES = "needs its scores or probabilities as a whole too"  # raise-attention says so
-HEAD_OF_ONE = "head size 1: the scores are an outer product, there is no first matmul"
-NOT_FUSED = {
-    "qk_matmul": WHOLE_SCORES,
-    "local_window_gqa_rank4_mask": WHOLE_SCORES,
-    "bidirectional_window": HEAD_OF_ONE,
-}
+NOT_FUSED = {"qk_matmul": WHOLE_SCORES, "local_window_gqa_rank4_mask": WHOLE_SCORES}
 
 
 def collect() -> dict[str, object]:
