@@ -150,6 +150,7 @@ def cpu(
         "copies-to-linalg",
         "scf-forall-to-parallel",
         "parallelize-linalg",
+        "collapse-loops",
         f"matrix-contractions{{{of_matrix}}}",
         f"pair-contractions{{{of_matrix}}}",
         f"pair-exponentials{{{of_matrix}}}",

@@ -53,6 +53,7 @@ PASSES = (
     "cpu/scratch",
     "cpu/copies-to-linalg",
     "cpu/parallelize-linalg",
+    "cpu/collapse-loops",
     "cpu/matrix-contractions",
     "cpu/pair-contractions",
     "cpu/pair-exponentials",

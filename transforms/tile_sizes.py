@@ -14,8 +14,8 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - of keys and values whose heads stand side by side in memory, [s, h, d], such a tile has up to a page of heads: the
   rows of one head are far apart, those of all are read in the order of their addresses; and keys so that they fill,
   with their values, a quarter of the L2 cache;
-- where few queries are expected, but their number is not known (`version-queries`): one query of all heads of a group,
-  so that the number of rows is known, or four where a head has keys of its own; of keys as where there are many;
+- where few queries are expected, but their number is not known (`version-queries`): as many of them, at least one, as
+  are 4 or 16 rows with the heads of a group, so that the number of rows is known; of keys as where there are many;
 - where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores of
   these in f32 and the probabilities in 16 bits fill the L1 data cache; 128 queries, with as many keys, where a head's
   keys and values fill the L2 cache, beyond which they cost more to read than scores;
@@ -39,7 +39,7 @@ from .cpu.schedule import ROWS_TO_PACK
 from .host import cache_bytes
 from .rewriting import defining_op
 
-FEW_QUERIES = "few_queries"  # on a root: the number of queries is not known, but small
+FEW_QUERIES = "few_queries"  # on a root: the number of queries is not known, but small; how many rows a tile has
 MAX_ROWS_OF_HEAD = 16  # of those that stand side by side: with more, a tile of scores for all of them leaves the cache
 PAGE = 4096  # bytes that are read in the order of their addresses, at least
 FEW_ROWS = 4  # that cost little more than one, beside reading keys and values
@@ -57,7 +57,7 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     extents = static_extents(root)
     if FEW_QUERIES in root.attributes:
         heads = math.prod(extents[d] or 1 for d in loops.m[:-1])
-        extents[loops.m[-1]] = FEW_ROWS if heads == 1 else 1
+        extents[loops.m[-1]] = max(1, ir.IntegerAttr(root.attributes[FEW_QUERIES]).value // heads)
     sizes = [0] * len(extents)
     for d in loops.batch:
         sizes[d] = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from ..dialects.mlir import arith, ir, scf
 from ..dialects.tiling import Index
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .attention import Attention, contraction_loops, find_attention, is_elementwise
+from .cpu.matrix_unit import matrix_unit, multiplies
+from .cpu.schedule import ROWS_OF_LANES
 from .extents import extent, known_sizes
 from .fuse_attention import producers_outside
 from .graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
@@ -18,10 +21,10 @@ from .online.few_keys import see_few_keys
 from .passes import Pass, option, remark
 from .rewriting import Values, copy_op, defining_op
 from .tile_and_fuse import MADE_AGAIN
-from .tile_sizes import FEW_QUERIES
+from .tile_sizes import FEW_QUERIES, FEW_ROWS, static_extents
 from .tiled_results import erase_dead
 
-FEW = 16
+FEW = 48
 
 
 @dataclass(frozen=True)
@@ -32,21 +35,28 @@ class VersionQueries(Pass):
         %p:4 = linalg_ext.softmax dimension(1) ins(%s) …
         %o = linalg.matmul ins(%p#0, %v : …) outs(%zeros : tensor<?x64xf32>) -> tensor<?x64xf32>
     becomes
-        %many = arith.cmpi ugt, %queries, %c16
+        %many = arith.cmpi ugt, %queries, %c48
         %o = scf.if %many -> (tensor<?x64xf32>) {
           … as it was
           scf.yield %o1 : tensor<?x64xf32>
         } else {
-          … the same
-          %o2 = linalg.matmul {few_queries} ins(%p2#0, %v : …) …
+          %some = arith.cmpi ugt, %queries, %c4
+          %o2 = scf.if %some -> (tensor<?x64xf32>) {
+            … the same
+            %o3 = linalg.matmul {few_queries = 16} ins(%p3#0, %v : …) …
+            scf.yield %o3 : tensor<?x64xf32>
+          } else {
+            … the same, with {few_queries = 4}
+          }
           scf.yield %o2 : tensor<?x64xf32>
         }
 
     The size of a tile is known when it is compiled: one of 64 queries is computed whole for a single one. Where there
-    are `few_queries`, `fuse-attention` makes tiles of one query, and of the heads that share its keys: rows whose
-    number is known, as where the graph says that there is one query. What is computed from the output element by
-    element comes along: it is fused with the same loops. Nothing is gained where few queries have few keys: where there
-    are as many keys as queries, and under a causal mask whose diagonal starts at the first key.
+    are `few_queries`, `fuse-attention` makes tiles of so many rows, of a query or more and the heads that share its
+    keys, as where the graph says how many queries there are: 16, which fill a vector (`lanes-innermost`), or 4, or one
+    query, which read memory at its speed. What is computed from the output element by element comes along: it is fused
+    with the same loops. Nothing is gained where few queries have few keys: where there are as many keys as queries, and
+    under a causal mask whose diagonal starts at the first key.
     """
 
     few: int = option("how many queries are few", FEW)
@@ -87,6 +97,22 @@ def _size(value: ir.Value, d: int) -> Index | tuple[ir.Value, int]:
             return form
         value, d = made.operands[0], int(number)
     return value, d
+
+
+def _versions(root: ir.Operation, few: int) -> list[tuple[int, int]]:
+    """Up to how many queries versions are for, and of how many rows their tiles are; that of the most queries first.
+
+    Of what is converted to be multiplied, as f16, a tile of 16 rows takes longer than two of 4.
+    """
+    loops, extents = contraction_loops(root), static_extents(root)
+    assert loops is not None, "the output of an attention is a contraction"
+    heads = math.prod(extents[d] or 1 for d in loops.m[:-1])
+    if 2 * heads > ROWS_OF_LANES:
+        return [(few, FEW_ROWS)]
+    element = root.operands[1].type.element_type
+    is_converted = build.is_narrow(element) and not multiplies(matrix_unit(), element, element)
+    least = max(1, (2 if is_converted else 1) * FEW_ROWS // heads)
+    return [(few, ROWS_OF_LANES), *([(least, FEW_ROWS)] if least < few else [])]
 
 
 class _Versions:
@@ -141,26 +167,43 @@ class _Versions:
         return any(one is not None and one.block == self.block and one not in known for one in made)
 
     def emit(self, queries: int, few: int) -> None:
-        remark(self.root, f"up to {few} queries have loops of their own", kind="versioned")
+        versions = _versions(self.root, few)
+        for most, _ in versions:
+            remark(self.root, f"up to {most} queries have loops of their own", kind="versioned")
         ops = [o.operation for o in self.block.operations if o.operation in self.ops]
         results = [r for op in self.core for r in op.results if self._users(r)]
         with ir.InsertionPoint(self.root), self.root.location:
             number = known_sizes(self.root.operands[2])[queries]
-            many = arith.cmpi(arith.CmpIPredicate.ugt, number, build.index(few))
-            choice = scf.IfOp(many, [r.type for r in results], has_else=True)
-        for block, is_few in ((choice.then_block, False), (choice.else_block, True)):
-            copies = self._copied(ops, block)
-            if is_few:
-                defining_op(copies[self.root.results[0]]).attributes[FEW_QUERIES] = ir.UnitAttr.get()
-            with ir.InsertionPoint(block), self.root.location:
-                scf.yield_([copies[r] for r in results])
-        for result, chosen in zip(results, choice.results, strict=True):
+        choices: list[scf.IfOp] = []
+        place, rows = ir.InsertionPoint(self.root), None
+        for most, few_rows in versions:
+            with place, self.root.location:
+                more = arith.cmpi(arith.CmpIPredicate.ugt, number, build.index(most))
+                choice = scf.IfOp(more, [r.type for r in results], has_else=True)
+                if choices:
+                    scf.yield_(choice.results)
+            choices.append(choice)
+            self._emit_version(ops, results, choice.then_block, rows)
+            place, rows = ir.InsertionPoint(choice.else_block), few_rows
+        self._emit_version(ops, results, choices[-1].else_block, rows)
+        for result, chosen in zip(results, choices[0].results, strict=True):
             users = self._users(result)
-            move_users_after(users, choice.operation)
+            move_users_after(users, choices[0].operation)
             for use in list(result.uses):
                 if ancestor_in(use.owner.operation, self.block) in users:
                     use.owner.operation.operands[use.operand_number] = chosen
         erase_dead(ops, lambda op: op.erase())
+
+    def _emit_version(
+        self, ops: Sequence[ir.Operation], results: Sequence[ir.Value], block: ir.Block, rows: int | None
+    ) -> None:
+        """A copy in the block, which it yields the results of; for tiles of few `rows` if that is a number."""
+        copies = self._copied(ops, block)
+        with ir.InsertionPoint(block), self.root.location:
+            if rows is not None:
+                i64 = ir.IntegerType.get_signless(64)
+                defining_op(copies[self.root.results[0]]).attributes[FEW_QUERIES] = ir.IntegerAttr.get(i64, rows)
+            scf.yield_([copies[r] for r in results])
 
     def _users(self, value: ir.Value) -> list[ir.Operation]:
         """The ops of the block that use the value and are not computed twice."""

@@ -72,8 +72,8 @@ def host_program(function: ir.OpView) -> Program:
             returned = tuple(numbers[v] for v in op.operands)
         else:
             message = (
-                f"'{op.name}' stands outside of the fused loops; on GPUs only attention and what is fused with it "
-                "runs so far"
+                f"'{op.name}' stands outside of the fused loops; on GPUs only linalg ops, slices, reshapes and "
+                "tensors that are put together run there"
             )
             raise DiagnosedError([diagnostic("error", message, op.location)])
     return Program(len(block.arguments), tuple(steps), returned)

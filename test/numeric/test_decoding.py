@@ -24,6 +24,15 @@ SHAPES = [
     {"heads": 8, "heads_kv": 4, "head_size": 96, "queries": 4, "keys": 530},
     {"heads": 8, "heads_kv": 2, "head_size": 64, "queries": 4, "keys": 410},  # 16 rows of two dimensions
     {"heads": 12, "heads_kv": 2, "head_size": 48, "queries": 11, "keys": 300},
+    {"heads": 6, "heads_kv": 2, "head_size": 40, "queries": 6, "keys": 555, "softcap": 2.0},  # 18 rows
+    {"heads": 8, "heads_kv": 1, "head_size": 256, "queries": 3, "keys": 319, "window": (-200, 0), "bottom_right": True},
+    {"heads": 8, "heads_kv": 2, "head_size": 80, "queries": 8, "keys": 90, "alibi": True},
+    {"heads": 4, "heads_kv": 1, "head_size": 128, "queries": 5, "keys": 600, "bias": "qk", "mask": "hqk"},
+    {"heads": 8, "heads_kv": 2, "head_size": 64, "queries": 4, "keys": 530, "input_layout": "bshd"},
+    {"heads": 8, "heads_kv": 2, "head_size": 33, "queries": 7, "keys": 430, "lengths": (301, 7, 0), "batch": 3},
+    {"heads": 2, "head_size": 64, "queries": 17, "keys": 999, "window": (None, 0), "bottom_right": True},
+    {"heads": 8, "heads_kv": 2, "head_size": 64, "queries": 16, "keys": 333, "lse": True},  # 64 rows
+    {"heads": 8, "heads_kv": 4, "head_size": 72, "queries": 9, "keys": 470, "values_transposed": True},
     {"heads": 8, "heads_kv": 2, "head_size": 128, "keys": 900, "lengths": (613, 0), "batch": 2},
     {"heads": 8, "heads_kv": 2, "head_size": 128, "keys": 700, "input_layout": "bshd", "output_layout": "bshd"},
     {"heads": 24, "heads_kv": 6, "head_size": 64, "keys": 1029, "input_layout": "bshd", "batch": 3},
@@ -46,19 +55,21 @@ SHAPES = [
 
 def error(graph: Attention, run, inputs: list) -> float:
     output, _ = graph.reference(inputs)
-    return relative_error(graph.canonical_output(np.asarray(run(*inputs), np.float64)), output)
+    found = run(*inputs)[0] if graph.lse else run(*inputs)
+    return relative_error(graph.canonical_output(np.asarray(found, np.float64)), output)
 
 
-@pytest.mark.parametrize(("shape", "element"), crossed(SHAPES, ["f32", "bf16", "f16"]))
+@pytest.mark.parametrize(("shape", "element"), crossed(SHAPES, ["f32", "bf16", "f16", "f64"]))
 def test_shapes(shape, element):
     graph = Attention(**{"queries": 1, **shape}, element=element)
     assert error(graph, compile(graph.text()), graph.inputs("normal")) < TOLERANCE[element]
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32])  # other tests have what the host has
-@pytest.mark.parametrize("element", ["f32", "f16", "f64"])
-def test_instruction_sets(element, vector_bytes):
-    graph = Attention(heads=8, heads_kv=2, queries=1, keys=417, head_size=72, element=element)
+@pytest.mark.parametrize("element", ["f32", "f16", "f64", "bf16"])
+@pytest.mark.parametrize("queries", [1, 4])
+def test_instruction_sets(element, vector_bytes, queries):
+    graph = Attention(heads=8, heads_kv=2, queries=queries, keys=417, head_size=72, element=element)
     with CONTEXT:
         module = parse_module(graph.text(), "test.mlir", CONTEXT)
         signature = Signature.of(find_function(module))

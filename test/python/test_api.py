@@ -12,6 +12,16 @@ import pytest
 from attn_opt.compiler import CompileError, compile
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+GENERATE = """
+func.func @ones(%n: index) -> tensor<?xf32> {
+  %0 = tensor.generate %n {
+  ^bb0(%i: index):
+    %one = arith.constant 1.0 : f32
+    tensor.yield %one : f32
+  } : tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+"""
 ADD = """
 func.func @add(%a: tensor<?x5xf32>, %b: tensor<?x5xf32>) -> tensor<?x5xf32> {
   %0 = linalg.add ins(%a, %b : tensor<?x5xf32>, tensor<?x5xf32>) outs(%a : tensor<?x5xf32>) -> tensor<?x5xf32>
@@ -200,7 +210,7 @@ def test_wrong_arguments(arguments, message):
         ("missing.mlir", {}, r"missing\.mlir: error: cannot be read: no such file"),
         (pathlib.Path("missing"), {}, "missing: error: cannot be read"),
         (ADD, {"target": "abacus"}, "unknown target 'abacus'; the targets are: cpu, nvidia"),
-        (ADD, {"target": "nvidia"}, "stands outside of the fused loops"),
+        (GENERATE, {"target": "nvidia"}, r"<string>:3:8: error: 'tensor\.generate' stands outside of the fused loops"),
         (ADD, {"tiles": 3}, "unknown option 'tiles'; the options are: entry, fuse"),
         (ADD, {"tile_sizes": [4]}, "nothing to tile"),
         (ADD, {"tile_sizes": ["a"]}, r"tile_sizes must be a sequence of integers, but is \['a'\]"),

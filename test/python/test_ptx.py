@@ -138,9 +138,9 @@ def test_what_no_ptxas_knows(monkeypatch):
     assert ptx.assemble("", "sm_999") is None
 
 
-def test_nothing_for_a_gpu():
-    with pytest.raises(CompileError, match="stands outside of the fused loops"):
-        compile(ATTENTION, target="nvidia", arch="sm_90a", fuse=False)
+def test_what_is_not_fused_has_a_thread_for_each_element():
+    kernel = compile(ATTENTION, target="nvidia", arch="sm_90a", fuse=False)
+    assert "nothing was fused" in kernel.explain() and "wgmma" not in kernel.ir("ptx")
 
 
 def test_no_gpu_is_told():

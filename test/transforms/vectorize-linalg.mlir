@@ -366,3 +366,40 @@ func.func @lines_of_f16(%q: memref<4x64xf32>, %keys: memref<256x64xf16>, %x: mem
   }
   return
 }
+
+// -----
+
+#q = affine_map<(n, r, k) -> (k, r)>
+#k = affine_map<(n, r, k) -> (n, k)>
+#s = affine_map<(n, r, k) -> (n, r)>
+
+// A vector of rows, and keys that are broadcast from where they stand, 16 at a time: each step along them asks for a line
+// of the 16 keys after these, at elements 0 to 15 of a line for that of keys 0 to 15.
+// CHECK-LABEL: func.func @keys_are_broadcast
+// CHECK:       %[[KEYS:.*]] = memref.subview %arg1
+// CHECK:       scf.for %[[N:.*]] = %c0 to %c256 step %c16
+// CHECK:         scf.for %[[D:.*]] = %c0 to %c128 step %c1
+// CHECK:           memref.load %[[KEYS]][%[[N]], %[[D]]]
+// CHECK:           %[[KEY:.*]] = arith.andi %[[D]], %c15
+// CHECK:           %[[LINE:.*]] = arith.subi %[[D]], %[[KEY]]
+// CHECK:           %[[NEXT:.*]] = arith.addi %[[N]], %c16
+// CHECK:           %[[ROW:.*]] = arith.addi %[[NEXT]], %[[KEY]]
+// CHECK:           memref.prefetch %[[KEYS]][%[[ROW]], %[[LINE]]], read, locality<3>
+// CHECK-NEXT:      llvm.inline_asm has_side_effects "", "~{memory}"
+// CHECK-NOT:       memref.prefetch
+func.func @keys_are_broadcast(%q: memref<128x16xf32>, %all: memref<1024x128xf32>, %x: memref<256x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c256 = arith.constant 256 : index
+  %c1024 = arith.constant 1024 : index
+  scf.for %i = %c0 to %c1024 step %c256 {
+    %keys = memref.subview %all[%i, 0] [256, 128] [1, 1] : memref<1024x128xf32> to memref<256x128xf32, strided<[128, 1], offset: ?>>
+    linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%q, %keys : memref<128x16xf32>, memref<256x128xf32, strided<[128, 1], offset: ?>>) outs(%x : memref<256x16xf32>) {
+    ^bb0(%u: f32, %v: f32, %w: f32):
+      %0 = arith.mulf %u, %v : f32
+      %1 = arith.addf %w, %0 : f32
+      linalg.yield %1 : f32
+    }
+  }
+  return
+}

@@ -50,7 +50,7 @@ class Emitter:
         self.tile = RegisterTile(schedule)
         self.access = OperandAccess(op, schedule, self.tile, self.evaluator)
         self.accumulators = Accumulators(op, schedule, self.tile, self.access, initial)
-        self.streams = [] if self.access.ahead else streams  # once is enough
+        self.streams = [] if self.access.ahead or self.access.blocks else streams  # once is enough
 
     def emit(self) -> None:
         self.bounds = {d: self.op.size(d) for d in range(self.op.n_loops)}

@@ -10,8 +10,8 @@ from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
 from .dimension_classes import Dim, DimensionClasses
 from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit, suits
-from .rows import reads_again, shared_rows
-from .schedule import ROWS_TO_PACK
+from .rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
+from .schedule import ROWS_OF_LANES, ROWS_TO_PACK
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 from .widen_tiles import widen_argument
 
@@ -40,7 +40,12 @@ class LanesInnermost(Pass):
     are parallel in every contraction of the loop and lacking in one of its inputs. Whatever else is computed from them,
     masks from indices included, follows. Tensors from outside of the loop are read as they stand by element-wise ops.
     Loops whose matmuls are computed in tiles (AMX) keep their layout, which is theirs. What is multiplied in pairs is
-    not copied here: `pair-contractions` transposes whole pairs.
+    not transposed here: `pair-contractions` transposes whole pairs.
+
+    Fewer rows, but enough for a vector, may be those of several dimensions, as a few queries of the heads of a group
+    (which `collapse-loops` makes one). Then scores alone have the rows innermost: keys are broadcast as they come from
+    memory, and no sums across lanes are left. The output keeps its layout, with lanes along the rows of values, which
+    are read as they stand, too. Not where keys would have to be converted for that, nor where a bias is loaded.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
@@ -51,19 +56,25 @@ class LanesInnermost(Pass):
             if has_tiles(unit) and is_for_matrix_unit(loop, unit):
                 continue
             classes = DimensionClasses(loop)
-            rows = shared_rows(classes, ROWS_TO_PACK)
-            if rows is not None:
-                _Layout(loop, classes, rows, unit).apply()
+            rows = shared_rows(classes, ROWS_TO_PACK, ROWS_OF_LANES)
+            columns = None
+            if any((row_extent(classes, c) or ROWS_TO_PACK) < ROWS_TO_PACK for c in rows):
+                columns = streamed_columns(classes, rows, unit)
+                if columns is None or not _are_together(classes, rows, columns, loop):
+                    continue
+            if rows:
+                _Layout(loop, classes, rows, columns, unit).apply()
 
 
 class _Layout:
     """Changes the types of one parallel loop's tensors, and the ops that touch them, in place."""
 
-    def __init__(self, loop: ir.Operation, classes: DimensionClasses, rows: Dim, unit: str):
+    def __init__(self, loop: ir.Operation, classes: DimensionClasses, rows: list[Dim], columns: Dim | None, unit: str):
         self.loop = loop
         self.unit = unit
         self.classes = classes
         self.rows = rows
+        self.columns = columns  # of few rows: only what has them changes
         self.ops = ops_in(loop)
         self.copies: dict[tuple[ir.Value, ir.Type], ir.Value] = {}
         self.orders: dict[ir.Value, list[int]] = {}
@@ -72,12 +83,14 @@ class _Layout:
             if order is not None and not classes.is_repeated(value) and can_change(value, loop):
                 self.orders[value] = order
 
-    def _order(self, value: ir.Value) -> list[int] | None:
+    def _order(self, value: ir.Value, is_packed: bool = False) -> list[int] | None:
         """The dimensions of `value` with the rows last; None if they are there already, or it has none."""
-        position = self.classes.position(value, self.rows)
-        if position is None or position == value.type.rank - 1:
+        if self.columns is not None and not is_packed and self.classes.position(value, self.columns) is None:
             return None
-        return [d for d in range(value.type.rank) if d != position] + [position]
+        positions = [d for c in self.rows if (d := self.classes.position(value, c)) is not None]
+        rank = value.type.rank if positions else 0
+        order = [d for d in range(rank) if d not in positions] + positions
+        return None if order == list(range(rank)) else order
 
     def apply(self) -> None:
         for op in self.ops:
@@ -120,9 +133,13 @@ class _Layout:
                 order = self.orders[operand]
             else:
                 is_packed = reads_again(op, maps[number]) and not suits(op, self.unit)
-                order = self._order(operand) if is_packed else None
+                order = self._order(operand, True) if is_packed else None
                 if order is None:
-                    op.operands[number] = self._with_order(operand, None, op)
+                    is_gathered = len(self.rows) > 1 and self.classes.position(operand, self.rows[0]) is not None
+                    contiguous = is_gathered and reads_again(op, maps[number])
+                    op.operands[number] = (
+                        self._copied(operand, op) if contiguous else self._with_order(operand, None, op)
+                    )
                 else:
                     element = build.compute_type(operand.type.element_type)
                     op.operands[number] = self._with_order(operand, order, op, element=element)
@@ -209,6 +226,15 @@ class _Layout:
             self.copies[value, element] = copy
         return copy
 
+    def _copied(self, value: ir.Value, user: ir.Operation) -> ir.Value:
+        """`value` with its rows next to each other, also those of several dimensions."""
+        with ir.InsertionPoint(hoisted(value, before(user), self.loop)), user.location:
+            n = value.type.rank
+            maps, kinds = [build.projection(n, range(n))] * 2, [build.PARALLEL] * n
+            init = build.empty(self._sizes(value, list(range(n))), value.type.element_type)
+            (copy,) = build.generic([value], [init], maps, kinds, lambda x, _: x)
+        return copy
+
     def _sizes(self, value: ir.Value, stored: list[int]) -> list[int | ir.Value]:
         """The sizes by dimension of the identity layout; tensor.dim counts in the one it will have."""
         kind = value.type
@@ -216,6 +242,17 @@ class _Layout:
             tensor.dim(value, build.index(stored.index(d))) if kind.is_dynamic_dim(d) else kind.get_dim_size(d)
             for d in range(kind.rank)
         ]
+
+
+def _are_together(classes: DimensionClasses, rows: Sequence[Dim], columns: Dim, loop: ir.Operation) -> bool:
+    """True if what is computed element by element has all of the rows or none, and no bias is loaded for them."""
+    for generic in classes.generics:
+        for value in generic.operands if not is_contraction(generic) else []:
+            count = sum(classes.position(value, c) is not None for c in rows)
+            is_bias = count and classes.position(value, columns) is not None and not can_change(value, loop)
+            if is_bias or count not in (0, len(rows)):
+                return False
+    return True
 
 
 def permuted_type(kind: ir.RankedTensorType, order: Sequence[int]) -> ir.RankedTensorType:

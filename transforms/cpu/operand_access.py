@@ -7,7 +7,7 @@ a square that is transposed in registers; what the lanes do not index is a scala
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, memref, vector
 from .body import BodyEvaluator
-from .read_ahead import L1, rows_ahead
+from .read_ahead import L1, block_ahead, rows_ahead
 from .register_tile import Key, RegisterTile
 from .schedule import LINE, Schedule
 from .scratch import element_bytes
@@ -28,6 +28,7 @@ class OperandAccess:
         self.buffers = {o.number: buffer(o) for o in op.operands}
         ahead = {o.number: rows_ahead(op, o) for o in op.operands if self._stride_kind(o) == "unit"}
         self.ahead = {number: place for number, place in ahead.items() if place is not None}
+        self.blocks = {o.number: rows for o in op.operands if (rows := block_ahead(op, schedule, o)) is not None}
 
     def load(self, operand: Operand, at: dict[int, int]) -> ir.Value:
         """The operand's scalar or vector at these unroll offsets."""
@@ -38,6 +39,7 @@ class OperandAccess:
         kind = self._stride_kind(operand)
         if kind == "none":
             value = memref.LoadOp(source, self.tile.subscripts(operand, at)).result
+            self._ask_for_block(operand, at)
         else:
             mask = self.tile.mask
             type_ = ir.VectorType.get([self.lanes], element)
@@ -130,7 +132,25 @@ class OperandAccess:
         for rows in ahead.rows:
             subscripts[ahead.position] = arith.addi(here, build.index(rows))
             memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L1, True)
-        # Neither loads nor requests pass this: LLVM would put the requests of a whole loop side by side.
+        self._fence()
+
+    def _ask_for_block(self, operand: Operand, at: dict[int, int]) -> None:
+        """Asks for lines of later rows, one per step along a row: at the i-th element of a line for that of row i."""
+        block = self.blocks.get(operand.number)
+        if block is None or at[operand.dims[-2]]:
+            return
+        at_once, ahead = block
+        per_line = LINE // (element_bytes(operand.element) or LINE)
+        subscripts = self.tile.subscripts(operand, at)
+        of_line = arith.andi(subscripts[-1], build.index(per_line - 1))
+        row = of_line if at_once == per_line else arith.andi(of_line, build.index(at_once - 1))
+        subscripts[-1] = arith.subi(subscripts[-1], of_line)
+        subscripts[-2] = arith.addi(arith.addi(subscripts[-2], build.index(ahead)), row)
+        memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L1, True)
+        self._fence()
+
+    def _fence(self) -> None:
+        """Neither loads nor requests pass this: LLVM would put the requests of a whole loop side by side."""
         llvm.inline_asm(None, [], "", "~{memory}", has_side_effects=True)
 
     def _all(self) -> ir.Value:

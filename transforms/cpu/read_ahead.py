@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .schedule import LIKELY_SIZE, is_scratch, pays_to_copy
+from .schedule import LIKELY_SIZE, LINE, Schedule, is_scratch, pays_to_copy
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
@@ -48,6 +48,18 @@ def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
         return None
     row = row_bytes(op, operand, wide[0])
     return Ahead(wide[0], tuple(max(1, distance // row) for distance in AHEAD))
+
+
+def block_ahead(op: Structured, schedule: Schedule, operand: Operand) -> tuple[int, int] | None:
+    """Of a streamed operand whose elements are broadcast, how many rows a register tile has at once, and how many rows
+    ahead as many are asked for: not more than a line has elements, so that there is a step for each of their lines."""
+    if schedule.vector_loop in operand.loops or rows_ahead(op, operand) is None or block_of_rows(op, operand):
+        return None
+    *_, row, column = operand.dims
+    at_once = schedule.unroll.get(row, 1)
+    if op.is_parallel(column) or at_once == 1 or LINE // (element_bytes(operand.element) or LINE) % at_once:
+        return None
+    return at_once, at_once * -(-AHEAD[0] // (at_once * row_bytes(op, operand, len(operand.dims) - 2)))
 
 
 def block_of_rows(op: Structured, operand: Operand) -> tuple[int, int] | None:

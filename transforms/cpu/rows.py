@@ -1,5 +1,9 @@
 """The rows that all contractions of a parallel loop share: the queries of attention."""
 
+import math
+from collections.abc import Sequence
+
+from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps
 from ..linear import upper_bound
@@ -13,10 +17,51 @@ def is_contraction(generic: ir.Operation) -> bool:
     )
 
 
-def shared_rows(classes: DimensionClasses, least: int) -> Dim | None:
-    """The class of dimensions to be innermost, if there is one of so many rows."""
-    fitting = [c for c in _reused_in_all(classes) if (row_extent(classes, c) or least) >= least]
-    return fitting[0] if len(fitting) == 1 else None
+def shared_rows(classes: DimensionClasses, many: int, few: int) -> list[Dim]:
+    """The class of dimensions to be innermost, if one has `many` rows; else those that have `few` or more together."""
+    found = _reused_in_all(classes)
+    fitting = [c for c in found if (row_extent(classes, c) or many) >= many]
+    if fitting:
+        return fitting if len(fitting) == 1 else []
+    extents = {c: row_extent(classes, c) or 1 for c in found}
+    return [c for c in found if extents[c] > 1] if few <= math.prod(extents.values()) < many else []
+
+
+def streamed_columns(classes: DimensionClasses, rows: Sequence[Dim], unit: str) -> Dim | None:
+    """The class along which one contraction has columns, and another one sums up: keys, if they and the values suit few
+    rows as lanes. Their rows follow each other in memory, values are contiguous along another class than this, and keys
+    are multiplied as they stand, without a conversion for each broadcast."""
+    columns: dict[Dim, ir.Value] = {}
+    summed: dict[Dim, ir.Value] = {}
+    for generic in filter(is_contraction, classes.generics):
+        kinds = [str(t) for t in generic.attributes["iterator_types"]]
+        others = [v for v in generic.operands if all(classes.position(v, c) is None for c in rows)]
+        for loop, class_ in classes.loop_classes(generic).items() if len(others) == 1 else []:
+            (columns if "parallel" in kinds[loop] else summed)[class_] = others[0]
+    found = [c for c in summed if c in columns and classes.position(columns[c], c) is not None]
+    if len(found) != 1:
+        return None
+    (class_,) = found
+    keys, values = columns[class_], summed[class_]
+    is_last = classes.position(values, class_) == values.type.rank - 1
+    is_spread = any(_is_spread(v, classes.position(v, class_)) for v in (keys, values))
+    element = keys.type.element_type
+    is_direct = not build.is_narrow(element) or (unit == "dot" and isinstance(element, ir.BF16Type))
+    return class_ if is_direct and not is_last and not is_spread else None
+
+
+def _is_spread(value: ir.Value, position: int | None) -> bool:
+    """True if steps along that dimension of a tile go over more than the tile has in them."""
+    if position is None or position == value.type.rank - 1:
+        return False
+    made, size = defining_op(value), value.type.shape[position]
+    while made is not None and made.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+        made = defining_op(made.operands[0])
+    if made is None or made.name != "tensor.extract_slice":
+        return False
+    sizes, whole = list(made.attributes["static_sizes"]), made.operands[0].type.shape
+    first = sizes.index(size) if size in sizes else 0
+    return list(whole[first + 1 :]) != sizes[first + 1 :]
 
 
 def cut_rows(classes: DimensionClasses) -> Dim | None:

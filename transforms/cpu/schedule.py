@@ -14,6 +14,8 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
 USES_TO_PACK = 16  # of an element from which on it pays to copy it to where it is contiguous, in one loop
 ROWS_TO_PACK = 64  # the same, of what each iteration of a loop over tiles reads anew, or in several loops
+ROWS_OF_LANES = 16  # a vector of f32: from so many rows on, in all dimensions, they are the lanes of a tile
+LOADS_OF_NARROW = 3  # loads in place of which narrow floats are loaded, and converted, or two rows of them joined
 CHAINS = 4  # latency of an addition or a maximum
 LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
@@ -92,9 +94,11 @@ def choose(op: Structured, target: Target) -> Schedule:
             if not any(inner.name.startswith("math.") for inner in op.body_ops):
                 unroll[reductions[-1]], chains = 2, 2
         else:
-            unroll[vector], unroll[reuse] = _register_tile(vectors, op.sizes[vector], size_of(op, reuse), budget)
+            is_converted = any(build.is_narrow(o.element) for o in op.operands if not o.is_output and vector in o.loops)
+            loads = LOADS_OF_NARROW if is_converted else 1
+            unroll[vector], unroll[reuse] = _register_tile(vectors, size_of(op, reuse), budget, loads)
         inner = [vector] + ([reuse] if reuse is not None else [])
-        if reuse is not None and size_of(op, reductions[-1]) >= 4 * STEPS:
+        if reuse is not None and _is_unrolled(op, reductions[-1]):
             unroll[reductions[-1]] = STEPS
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
@@ -111,6 +115,15 @@ def choose(op: Structured, target: Target) -> Schedule:
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
     return Schedule(vector, lanes, tuple(order), unroll, chains=chains)
+
+
+def _is_unrolled(op: Structured, summed: int) -> bool:
+    """True if a sum is long enough to be unrolled, leaves no rest, and does not wait for memory: else it would only
+    take longer to compile."""
+    size = op.sizes[summed]
+    inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
+    is_streamed = any(_is_read_anew(op, o) and not pays_to_copy(op, o) for o in inputs)
+    return size is not None and size >= 4 * STEPS and size % STEPS == 0 and not is_streamed
 
 
 def size_of(op: Structured, loop: int) -> int:
@@ -216,15 +229,18 @@ def _vectors_of_a_line(op: Structured, loop: int, lanes: int) -> int:
     return count if (op.sizes[loop] or 1) % (lanes * count) == 0 else 1
 
 
-def _register_tile(vectors: int, size: int | None, rows: int, budget: int) -> tuple[int, int]:
-    """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible."""
+def _register_tile(vectors: int, rows: int, budget: int, loads: int) -> tuple[int, int]:
+    """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible.
+
+    `loads`: what it takes to have a vector of the input that rows share; their own elements are broadcast.
+    """
     best, best_score = (1, 1), 0.0
     for nv in range(1, min(5, vectors) + 1):
         for mr in range(1, min(8 if nv > 1 else 16, rows) + 1):
             if nv * mr + nv + 1 > budget + 4 or nv * mr > budget:
                 continue
             # FMAs per load, and the share of the work that full tiles do.
-            intensity = nv * mr / (nv + mr)
+            intensity = nv * mr / (loads * nv + mr)
             fill = (vectors // nv * nv) / vectors * (rows // mr * mr) / rows
             hidden = min(1.0, nv * mr / 10)  # latency × throughput of the FMA units
             score = min(intensity, 2.0) ** 0.5 * (0.3 + 0.7 * fill) * hidden

@@ -1,5 +1,6 @@
 """A linalg op on buffers, as the vectorizer sees it: loops, operands as projections of the loops, and a scalar body."""
 
+import functools
 from dataclasses import dataclass, field
 
 from ...dialects import build
@@ -31,7 +32,7 @@ class Operand:
     def element(self) -> ir.Type:
         return self.value.type if self.is_scalar else self.value.type.element_type
 
-    @property
+    @functools.cached_property
     def loops(self) -> frozenset[int]:
         return frozenset(d for d in self.dims if d != NO_LOOP)
 

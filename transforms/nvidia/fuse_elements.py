@@ -25,8 +25,9 @@ class FuseElements(Pass):
         %b = linalg.generic … ins(%x, %y) { %t = mulf %x, 2.0 ; addf %t, %y } -> tensor<8x64xf32>
 
     Each op that is left becomes a kernel, and its result goes through memory. Sums and maxima, too, take what they read
-    along; not matmuls, nor who reads an element many times: it would be computed as often. Tensors that are filled with
-    a constant become that constant.
+    along; not matmuls, nor who reads an element many times: it would be computed as often (upstream's
+    linalg-fuse-elementwise-ops does so; what it may fuse can be told in C++ alone). Tensors that are filled with a
+    constant become that constant.
     """
 
     all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
