@@ -1,5 +1,6 @@
 """Modules for NVIDIA GPUs at the level of tiles, run by the reference evaluator without a GPU: launches in their order,
-blocks and threads one after the other. Memory starts as NaN, integers as -1."""
+blocks and threads one after the other. Memory starts as NaN, integers as -1, and is so while a copy to it is under way.
+What is read or written outside of an array is an error."""
 
 from collections.abc import Sequence
 
@@ -12,9 +13,12 @@ from attn_opt.dialects.reference import arrays
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.reference.interface import rule
 from attn_opt.dialects.tile import dims_of
+from attn_opt.dialects.tile.staging import staged_tile
+from attn_opt.transforms.nvidia.architecture import HOPPER
 from attn_opt.transforms.rewriting import ops_in
 
-TILES = "assign-layouts"  # the pass before which modules are run
+# The pass before which modules are run: with a copy engine what follows is who does it, and when.
+ENGINE, GENERAL = "assign-layouts", "lower-affine"
 
 
 class Block:
@@ -130,6 +134,7 @@ def launch(op, frame):
         Block.count = int(operands[0])
         for number in range(Block.count * threads):
             Block.number, Block.thread = divmod(number, threads)
+            Copies.groups = [[]]
             body(list(operands[6:]))
         return []
 
@@ -142,13 +147,17 @@ class Launches:
     kernels: list[str] = []  # noqa: RUF012
 
 
-def place(view, operands):
+def place(view, shape, operands):
     """The part of a memory, in its order of dimensions, that a tile is; which dimension of the tile each is; its valid
-    sizes."""
+    sizes. Where no element is valid, the place may be anywhere."""
     rank, dims = view.memory.type.rank, dims_of(view)
     offsets, sizes = operands[:rank], operands[rank:]
     valid = [int(np.clip(size, 0, extent)) for size, extent in zip(sizes, view.tile_shape, strict=True)]
-    index = [slice(o, o + valid[dims.index(d)]) if d in dims else int(o) for d, o in enumerate(offsets)]
+    counts = [valid[dims.index(d)] if d in dims else 1 for d in range(rank)]
+    if all(valid):
+        inside = all(o >= 0 and o + n <= size for o, n, size in zip(offsets, counts, shape, strict=True))
+        assert inside, f"{counts} elements from {[int(o) for o in offsets]} on leave an array of {shape}"
+    index = [slice(o, o + n) if d in dims else int(o) for d, (o, n) in enumerate(zip(offsets, counts, strict=True))]
     return tuple(index), [dims.index(d) for d in sorted(d for d in dims if d >= 0)], valid
 
 
@@ -158,21 +167,20 @@ class View:
         self.dims = op.dims
 
 
+def loaded(view, memory, indices):
+    """A tile of a memory, 0 where it is not valid."""
+    index, order, valid = place(view, memory.shape, indices)
+    found = np.zeros(view.tile_shape, memory.dtype)
+    if all(valid):
+        spread = [1 if d not in order else n for d, n in enumerate(valid)]
+        found[tuple(map(slice, valid))] = np.transpose(memory[index], np.argsort(np.argsort(order))).reshape(spread)
+    return found
+
+
 @rule("tile.load")
 def load(op, frame):
-    kind = op.operation.results[0].type
-    view = View(op, kind)
-
-    def run(operands):
-        memory, *indices = operands
-        index, order, valid = place(view, indices)
-        found = np.zeros(kind.shape, memory.dtype)
-        part = memory[index]
-        spread = [1 if d not in order else n for d, n in enumerate(valid)]
-        found[tuple(map(slice, valid))] = np.transpose(part, np.argsort(np.argsort(order))).reshape(spread)
-        return [found]
-
-    return run
+    view = View(op, op.operation.results[0].type)
+    return lambda operands: [loaded(view, operands[0], operands[1:])]
 
 
 @rule("tile.store")
@@ -181,11 +189,85 @@ def store(op, frame):
 
     def run(operands):
         tile, memory, *indices = operands
-        index, order, valid = place(view, indices)
-        memory[index] = np.transpose(tile[tuple(map(slice, valid))], order)
+        index, order, valid = place(view, memory.shape, indices)
+        if all(valid):
+            memory[index] = np.transpose(tile[tuple(map(slice, valid))], order)
         return []
 
     return run
+
+
+class Copies:
+    """Those to shared memory that are under way, in groups: what to write where. The last group is not closed."""
+
+    groups: list[list] = [[]]  # noqa: RUF012
+
+
+@rule("tile.copy_async")
+def copy_async(op, frame):
+    view = View(op, staged_tile(op.operation.operands[1].type))
+
+    def run(operands):
+        memory, buffer, stage, *indices = operands
+        found = loaded(view, memory, indices)
+        target = stage_of(buffer, stage)
+        target[...] = np.nan if target.dtype.kind == "f" else -1
+        Copies.groups[-1].append((target, found))
+        return []
+
+    return run
+
+
+@rule("tile.commit_copies")
+def commit_copies(op, frame):
+    def run(operands):
+        Copies.groups.append([])
+        return []
+
+    return run
+
+
+@rule("tile.wait_copies")
+def wait_copies(op, frame):
+    pending = ir.IntegerAttr(op.operation.attributes["pending"]).value
+
+    def run(operands):
+        while len(Copies.groups) - 1 > pending:
+            for target, found in Copies.groups.pop(0):
+                target[...] = found
+        return []
+
+    return run
+
+
+@rule("tile.view")
+def view_of_stage(op, frame):
+    def run(operands):
+        found = stage_of(*operands)
+        found.flags.writeable = False  # its memory is not for other results
+        return [found]
+
+    return run
+
+
+@rule("tile.store_shared")
+def store_shared(op, frame):
+    def run(operands):
+        tile, buffer, stage = operands
+        stage_of(buffer, stage)[...] = tile
+        return []
+
+    return run
+
+
+def stage_of(buffer, stage):
+    assert 0 <= stage < len(buffer), f"no stage {stage} of {len(buffer)}"
+    return buffer[int(stage)].view()
+
+
+@rule("gpu.barrier")
+def barrier(op, frame):
+    return lambda operands: []
 
 
 @rule("tile.convert_layout", "tile.wait_matmuls")
@@ -198,9 +280,11 @@ def run_module(text: str, inputs: Sequence[np.ndarray], **options) -> list[np.nd
     context = make_context()
     with context:
         module = parse_module(text, "test.mlir", context)
-        machine = pipelines.machine("nvidia", *(options[n] for n in ("arch",) if n in options))
+        known = ("arch", "copy_engine", "any_strides")
+        machine = pipelines.machine("nvidia", **{n: options[n] for n in known if n in options})
         passes = ["raise-attention", f"fuse-attention{{machine={machine}}}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
-        pass_manager.run(passes[: names.index(TILES)], module)
+        last = ENGINE if machine == HOPPER else GENERAL
+        pass_manager.run(passes[: names.index(last)], module)
         Launches.kernels = []
         return evaluate(module, inputs)

@@ -449,6 +449,10 @@ SPLIT = {
     "f32": Graph(heads=2, queries=20, keys=300, element="f32", lse=True),
     "bshd": Graph(heads=4, heads_kv=2, queries=1, keys=300, element="f16", input_layout="bshd", output_layout="bshd"),
     "dynamic": Graph(batch=2, heads=2, queries=90, keys=300, element="f16", dynamic=True, lse=True),
+    # Parts without a key at the mask's edge: nothing is read behind the last one (memcheck).
+    "causal": Graph(heads=8, heads_kv=2, queries=1024, keys=1024, head_size=128, element="f16", window=(None, 0)),
+    "more_queries": Graph(heads=2, queries=320, keys=192, head_size=128, element="f16", window=(None, 0)),
+    "more_queries_f32": Graph(heads=2, queries=320, keys=192, element="f32", window=(None, 0), bottom_right=True),
 }
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler.graphs import Attention
 from gpu_modules import Launches, run_module
+from harness import crossed
 
 CASES = {
     "head size 1": {"head_size": 1, "lse": True},
@@ -36,3 +37,45 @@ def test_against_float64(name, arch, element):
         scores = graph.factor * q @ np.repeat(k, graph.heads // graph.kv, axis=1).swapaxes(2, 3)
         np.testing.assert_allclose(found[1], np.log(np.exp(scores).sum(-1)), rtol=0, atol=1e-4)
         assert graph.keys == 1 or len(Launches.kernels) == 1, "it is computed on the tiles"
+
+
+# Where loops of some tiles of queries have no iteration: their first tile would be behind the last key.
+FEW_KEYS = {
+    "causal, in groups": {"heads": 2, "heads_kv": 1, "window": (None, 0)},
+    "more queries": {"queries": 320, "window": (None, 0)},
+    "more queries, from the last": {"queries": 320, "window": (None, 0), "bottom_right": True},
+    "more keys": {"queries": 128, "keys": 256, "window": (None, 0)},
+    "a window": {"window": (-70, 0)},
+    "a window, more queries": {"queries": 320, "window": (-70, 0)},
+    "a window, more queries, from the last": {"queries": 320, "window": (-100, 30), "bottom_right": True},
+    "a window behind all keys": {"keys": 128, "window": (100, 200)},
+    "lengths": {"batch": 3, "queries": 128, "lengths": (0, 64, 192), "window": (None, 0)},
+    "lengths, from the last": {
+        "batch": 3,
+        "queries": 128,
+        "lengths": (0, 1, 192),
+        "window": (-70, 0),
+        "bottom_right": True,
+    },
+    "sequences in a row": {"keys": 256, "groups": ((128, 64), (0, 64), (64, 128)), "window": (None, 0)},
+    "open sizes": {"queries": 256, "dynamic": True, "window": (None, 0)},
+    "bias": {"queries": 256, "bias": "hqk", "window": (None, 0)},
+    "packed": {"queries": 128, "keys": 128, "packed": "3hd", "input_layout": "bshd", "window": (None, 0)},
+    "stored by head dimension": {"queries": 256, "input_layout": "bhds", "window": (None, 0)},
+    "d 128": {"queries": 256, "keys": 128, "head_size": 128, "window": (None, 0)},
+    "d 128, a tile": {"queries": 64, "keys": 64, "head_size": 128, "dynamic": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "element", "arch"), crossed(list(FEW_KEYS), [1, 2], ["f16", "f32"], ["sm_80", "sm_90a"])
+)
+def test_no_read_behind_the_last_key(name, parts, element, arch):
+    sizes = {"heads": 1, "queries": 192, "keys": 192, "head_size": 16} | FEW_KEYS[name]
+    graph = Attention(**sizes, value_size=0 if "packed" in sizes else 16, element=element)
+    inputs = graph.inputs("normal", 0)
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs]
+    output = run_module(graph.text(), wide, parts=parts, arch=arch, copy_engine=False)[0]
+    expected, _ = graph.reference(inputs)
+    assert np.abs(graph.canonical_output(output) - expected).max() <= 3e-3 * np.abs(expected).max()
+    assert len(Launches.kernels) >= parts, "parts, and their merge"

@@ -55,6 +55,7 @@ PLAIN = {
     "arith.ori": np.bitwise_or,
     "arith.xori": np.bitwise_xor,
     "arith.minsi": np.minimum,
+    "arith.maxsi": np.maximum,
     "arith.maxui": unsigned(np.maximum),
     "arith.minui": unsigned(np.minimum),
     "arith.shli": np.left_shift,
@@ -248,6 +249,9 @@ class Threads:
                 assert not is_guarded, name
                 known[parts[0]] = self.instructions[name](*(get(v) for part in parts[1:] for v in names(part)))
                 continue
+            if name.startswith("cp.async."):
+                self.copy(*(get(part.strip("[]")) for part in parts), on)
+                continue
             loads = name.startswith("ld")
             place = parts[1 if loads else 0].strip("[]").partition("+")
             registers = names(parts[0 if loads else 1])
@@ -284,6 +288,17 @@ class Threads:
         if on.any():
             numbers = np.stack([np.broadcast_to(number, on.shape)[on] for number in numbers], 1)
             self._memory(addresses[on]).write(addresses[on], numbers, width)
+
+    def copy(self, to: np.ndarray, addresses: np.ndarray, size: int, counts: np.ndarray, on: np.ndarray) -> None:
+        """`counts` bytes from the addresses, then 0 up to `size`. Where they are none, the address is one of a byte."""
+        found = np.zeros((on.size, int(size)), np.int64)
+        assert np.all(addresses[on] % size == 0), "not aligned"
+        assert np.all((counts[on] >= 0) & (counts[on] <= size)), counts
+        for count in np.unique(counts[on]):
+            some = on & (counts == count)
+            read = self.read(addresses, some, 1, max(count, 1))
+            found[some, :count] = read[some, :count]
+        self.write(to, on, list(found.T), 1)
 
     def _memory(self, addresses: np.ndarray) -> Memory:
         """The last that begins before these; its first byte may be a little after what is read by mistake."""

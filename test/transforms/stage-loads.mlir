@@ -16,7 +16,10 @@ gpu.module @kernels {
     %c64 = arith.constant 64 : index
     %c256 = arith.constant 256 : index
     %c512 = arith.constant 512 : index
-    // AHEAD:      tile.copy_async (%{{.*}}, %[[BUFFER]],
+    // AHEAD:      %[[SOME:.*]] = arith.cmpi slt, %c0, %c256
+    // AHEAD-NEXT: scf.if %[[SOME]] {
+    // AHEAD-NEXT:   tile.copy_async (%{{.*}}, %[[BUFFER]],
+    // AHEAD-NEXT: }
     // AHEAD-NEXT: tile.commit_copies
     // BOTH:       scf.for %[[J:.*]] =
     // AHEAD:        tile.wait_copies {pending = 0 : i64}

@@ -30,7 +30,7 @@ class StageLoads(Pass):
           …
       becomes
         %buffer = memref.alloc() : memref<2x64x64xf16, #gpu.address_space<workgroup>>
-        tile.copy_async(%arg1, %buffer, %c0, %lower, …)
+        scf.if %lower < %upper { tile.copy_async(%arg1, %buffer, %c0, %lower, …) }
         tile.commit_copies
         scf.for %j = %lower to %upper step %step {
           tile.wait_copies {pending = 0}
@@ -41,6 +41,8 @@ class StageLoads(Pass):
           tile.commit_copies
           %k = tile.view(%buffer, %stage)
           …
+
+    A loop without an iteration copies nothing: its first tile's place may be beyond the array.
 
     Memory answers late, so tiles outside of loops are asked for early: those before a loop together with the loop's
     first ones, each to be waited for by itself (``pending``); those behind it in its last iteration, which has no next
@@ -153,7 +155,7 @@ class _Stager:
             _replace(op, buffer, stage)
 
     def _buffers(self, loads: list[ir.Operation], stages: int) -> tuple[list[ir.Value], bool]:
-        """A buffer for each; whether a loop before may still read one, or, without an iteration, be copying to it."""
+        """A buffer for each; whether a loop before may still read one."""
         before = len(self.free)
         buffers = [self._buffer(load.results[0].type, stages) for load in loads]
         return buffers, len(self.free) < before
@@ -163,7 +165,12 @@ class _Stager:
         self.started[loop], reused = self._buffers(_loads_of(loop), STAGES)
         if reused:
             _wait()
-        self._copies(loop, build.index(0), here(loop.operands[0]), here)
+        lower, upper = here(loop.operands[0]), here(loop.operands[1])
+        some = arith.cmpi(arith.CmpIPredicate.slt, lower, upper)  # else the first tile may be beyond the array
+        branch = ir.Operation.create("scf.if", [], [some], regions=2)
+        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            self._copies(loop, build.index(0), lower, here)
+            ir.Operation.create("scf.yield")
         CommitCopiesOp()
 
     def _loop(self, loop: ir.Operation, later: list[ir.Operation]) -> list[ir.Operation]:
@@ -244,7 +251,7 @@ def _together(
     loads: list[ir.Operation] = []
     for op in ops:
         if op.name == "scf.for" and _loads_of(op):
-            places = [op.operands[0], *(v for load in _loads_of(op) for v in load.opview.indices)]
+            places = [*list(op.operands)[:2], *(v for load in _loads_of(op) for v in load.opview.indices)]
             return loads, op if all(_can_move(v, moved) for v in places) else None
         if op.name in ("scf.for", "scf.if") and ops_in(op, "tile.load"):
             break
