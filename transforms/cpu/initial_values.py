@@ -10,6 +10,11 @@ ALLOCATIONS = ("memref.alloc", "memref.alloca")
 WITHOUT_MEMORY = ("affine", "arith", "math", "index")
 
 
+def is_arithmetic(op: ir.Operation) -> bool:
+    """True for what computes numbers, and touches no memory."""
+    return not op.regions and op.name.split(".")[0] in WITHOUT_MEMORY
+
+
 def find_starts(op: Structured) -> dict[int, ir.Operation]:
     """The ops right before `op` that fill its accumulators, or update them element by element, by operand number.
 
@@ -66,10 +71,7 @@ def _is_update(op: ir.Operation, buffer: ir.Value) -> bool:
 def _no_one_writes(before: list[ir.Operation], op: ir.Operation) -> bool:
     """True if between `op` and the end of the list there is nothing that writes to memory."""
     between = before[before.index(op) + 1 :]
-    return all(
-        o.name in (*VIEWS, *ALLOCATIONS, "memref.dim") or (not o.regions and o.name.split(".")[0] in WITHOUT_MEMORY)
-        for o in between
-    )
+    return all(o.name in (*VIEWS, *ALLOCATIONS, "memref.dim") or is_arithmetic(o) for o in between)
 
 
 def is_fill(op: ir.Operation) -> bool:
@@ -88,7 +90,7 @@ def _leaves(op: ir.Operation, root: ir.Value) -> bool:
         return True
     if op.name in ("linalg.generic", "memref.copy"):
         return all(_is_apart(v, root) for v in op.operands)
-    return not op.regions and op.name.split(".")[0] in WITHOUT_MEMORY
+    return is_arithmetic(op)
 
 
 def _is_apart(value: ir.Value, root: ir.Value) -> bool:

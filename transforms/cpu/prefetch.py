@@ -25,7 +25,7 @@ from ...dialects.mlir import arith, ir, memref
 from ..graph import ancestor_in
 from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
-from .initial_values import WITHOUT_MEMORY, origin_of
+from .initial_values import is_arithmetic, origin_of
 from .pad_tiles import mixed_slice
 from .schedule import LINE
 from .scratch import FRAMES, VIEWS, element_bytes
@@ -196,9 +196,7 @@ def _around(loop: ir.Operation) -> ir.Operation:
     """What the loop is in; of `roll-loops`, what its turns are in."""
     around = loop.parent.operation
     while around.name == "scf.for" and all(
-        o.operation.name == "scf.for"
-        or (not o.operation.regions and o.operation.name.split(".")[0] in WITHOUT_MEMORY)
-        or o.operation.name == "scf.yield"
+        o.operation.name in ("scf.for", "scf.yield") or is_arithmetic(o.operation)
         for o in around.regions[0].blocks[0].operations
     ):
         around = around.parent.operation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -10,7 +9,8 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, scf
 from ..passes import Pass
 from ..rewriting import ops_in
-from .initial_values import WITHOUT_MEMORY
+from ..sameness import have_same_regions
+from .initial_values import is_arithmetic
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _runs(block: ir.Block) -> list[list[ir.Operation]]:
     for op in [o.operation for o in block.operations]:
         if op.name == "scf.for" and not op.results:
             runs[-1].append(op)
-        elif op.regions or op.name.split(".")[0] not in WITHOUT_MEMORY:
+        elif not is_arithmetic(op):
             runs.append([])
     return [run for run in runs if len(run) > 1]
 
@@ -90,45 +90,10 @@ def _roll(loops: list[ir.Operation], period: int) -> None:
 
 def _same(one: ir.Operation, other: ir.Operation) -> bool:
     """Whether two loops differ in their bounds alone."""
-    values: dict[ir.Value, ir.Value] = {}
-    return _same_operands(one.operands[2:], other.operands[2:], values) and _same_regions(one, other, values)
+    steps = zip(one.operands[2:], other.operands[2:], strict=True)
+    return all(_alike(a, b) for a, b in steps) and have_same_regions(one, other, {}, _alike)
 
 
-def _same_regions(one: ir.Operation, other: ir.Operation, values: dict[ir.Value, ir.Value]) -> bool:
-    if len(one.regions) != len(other.regions):
-        return False
-    for a, b in zip(one.regions, other.regions, strict=True):
-        if len(a.blocks) != len(b.blocks):
-            return False
-        for x, y in zip(a.blocks, b.blocks, strict=True):
-            if [v.type for v in x.arguments] != [v.type for v in y.arguments]:
-                return False
-            values.update(zip(x.arguments, y.arguments, strict=True))
-            first, second = ([o.operation for o in block.operations] for block in (x, y))
-            if len(first) != len(second):
-                return False
-            if not all(_same_op(p, q, values) for p, q in zip(first, second, strict=True)):
-                return False
-    return True
-
-
-def _same_op(one: ir.Operation, other: ir.Operation, values: dict[ir.Value, ir.Value]) -> bool:
-    if one.name != other.name or [r.type for r in one.results] != [r.type for r in other.results]:
-        return False
-    if {a: one.attributes[a] for a in one.attributes} != {a: other.attributes[a] for a in other.attributes}:
-        return False
-    if not _same_operands(one.operands, other.operands, values) or not _same_regions(one, other, values):
-        return False
-    values.update(zip(one.results, other.results, strict=True))
-    return True
-
-
-def _same_operands(one: Sequence[ir.Value], other: Sequence[ir.Value], values: dict[ir.Value, ir.Value]) -> bool:
-    """Whether operands are the same where the loops stand, or what corresponds in their bodies."""
-    if len(one) != len(other):
-        return False
-    for a, b in zip(one, other, strict=True):
-        number = constant_value(a) if a not in values else None
-        if values.get(a, a) != b and (number is None or a.type != b.type or number != constant_value(b)):
-            return False
-    return True
+def _alike(a: ir.Value, b: ir.Value) -> bool:
+    """Whether two values are one, or the same number."""
+    return a == b or (a.type == b.type and constant_value(a) is not None and constant_value(a) == constant_value(b))

@@ -17,7 +17,7 @@ from ..passes import Pass, option
 from ..rewriting import defining_op, ops_in
 from .blocks import subview
 from .dead_values import LOW, Known, yielded
-from .initial_values import ALLOCATIONS, WITHOUT_MEMORY, origin_of
+from .initial_values import ALLOCATIONS, is_arithmetic, origin_of
 from .loop_indices import renumber
 from .scratch import VIEWS
 from .target import host_target
@@ -283,7 +283,7 @@ def _is_all_of(view: ir.Value, root: ir.Value) -> bool:
 def _is_known(op: ir.Operation) -> bool:
     if op.name == "linalg.generic":
         return all(isinstance(v.type, ir.MemRefType) or not isinstance(v.type, ir.ShapedType) for v in op.operands)
-    return op.name in VIEWS or op.name == "memref.dim" or (not op.regions and op.name.split(".")[0] in WITHOUT_MEMORY)
+    return op.name in VIEWS or op.name == "memref.dim" or is_arithmetic(op)
 
 
 def _part(

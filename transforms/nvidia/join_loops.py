@@ -10,9 +10,9 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, ops_in, single_use
+from ..sameness import is_same, is_same_value
 from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
-from .copying import is_same, is_same_value
 from .masking import is_elementwise, masks, unmasked, yielded
 
 
