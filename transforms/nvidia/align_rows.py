@@ -12,7 +12,7 @@ from ..attention import is_contraction
 from ..linear import divisor
 from ..passes import Pass, remark
 from ..rewriting import defining_op, is_inside, ops_in
-from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets, slice_sizes
+from .axes import DYNAMIC, functions_of, kept_dims, ops_of, slice_offsets, slice_sizes
 from .memory import CHUNK, are_aligned, byte_width
 from .reshapes import RESHAPES
 from .tile_body import TileBody
@@ -46,7 +46,7 @@ class AlignRows(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+        for function in functions_of(op):
             for forall in ops_of(function.regions[0].blocks[0]):
                 if forall.name == "scf.forall":
                     _align(forall)

@@ -31,7 +31,7 @@ def _permuted(a: ir.Value, b: ir.Value, selector: int) -> ir.Value:
 
 
 def _pair_columns(source: Shared, target: Shared, number: ir.Value, threads: int) -> None:
-    total = Shared.bytes(source.outer_size, source.inner_size, source.width) // 16
+    total = source.size // 16
     for begin in range(0, total, threads):
         with only_if(less(number, constant(i32(), total - begin)) if total - begin < threads else None):
             at = mul(add(number, begin), 16)

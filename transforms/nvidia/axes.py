@@ -42,6 +42,15 @@ def ops_of(block: ir.Block) -> list[ir.Operation]:
     return [op.operation for op in block.operations]
 
 
+def is_first(expression: ir.AffineExpr) -> bool:
+    """Whether an index is 0, as of a dimension of one element."""
+    return isinstance(expression, ir.AffineConstantExpr) and expression.value == 0
+
+
+def functions_of(module: ir.Operation) -> list[ir.Operation]:
+    return [op for op in ops_of(module.regions[0].blocks[0]) if op.name == "func.func"]
+
+
 def for_body(loop: ir.Operation) -> ir.Block:
     return loop.regions[0].blocks[0]
 

@@ -16,10 +16,16 @@ def is_constant_tensor(value: ir.Value) -> bool:
     return op is not None and op.name == "arith.constant" and isinstance(value.type, ir.ShapedType)
 
 
+def splat_of(value: ir.Value) -> ir.Attribute | None:
+    """The number that all elements of a constant tensor are; None if they differ."""
+    elements = defining_op(value).attributes["value"]
+    return elements.get_splat_value() if isinstance(elements, ir.DenseElementsAttr) and elements.is_splat else None
+
+
 def splat_constant(value: ir.Value) -> ir.Value | None:
-    """The number that all elements of a constant tensor are, as a new constant; None if they differ."""
-    elements = ir.DenseElementsAttr(defining_op(value).attributes["value"])
-    return arith.ConstantOp(value.type.element_type, elements.get_splat_value()).result if elements.is_splat else None
+    """The same as a new constant."""
+    splat = splat_of(value)
+    return None if splat is None else arith.ConstantOp(value.type.element_type, splat).result
 
 
 def own_constants(op: ir.Operation) -> None:

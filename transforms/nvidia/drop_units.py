@@ -10,10 +10,10 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..extents import known_sizes
 from ..passes import Pass
 from ..raising.emission import drop_units, reshape
-from ..rewriting import defining_op, erase_if_unused
-from .axes import ops_of
+from ..rewriting import defining_op
+from .axes import functions_of, is_first, ops_of
 from .copying import copy_elements, in_loops
-from .reshapes import RESHAPES, reshape_undone
+from .reshapes import RESHAPES, replace_if_undone, simplified
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DropUnits(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+        for function in functions_of(op):
             for block in function.regions[0].blocks:
                 of_loops: set[ir.Operation] = set()  # the loops, and what is computed from their results
                 for inner in ops_of(block):
@@ -42,13 +42,7 @@ class DropUnits(Pass):
                         if inner.name == "linalg.generic":
                             of_loops.update(_drop(inner))
                         elif inner.name in RESHAPES:
-                            _replace(inner, reshape_undone(inner))
-
-
-def _replace(op: ir.Operation, value: ir.Value) -> None:
-    if value != op.results[0]:
-        op.results[0].replace_all_uses_with(value)
-        op.erase()
+                            replace_if_undone(inner)
 
 
 def _drop(op: ir.Operation) -> list[ir.Operation]:
@@ -72,7 +66,7 @@ def _drop(op: ir.Operation) -> list[ir.Operation]:
             sizes = [s for s, is_gone in zip(known_sizes(value), gone, strict=True) if not is_gone]
             value = build.empty(sizes, value.type.element_type)
         elif any(gone):
-            value = _without(value, gone)
+            value = simplified(drop_units(value, gone))
         kept = [e for e, is_gone in zip(m.results, gone, strict=True) if not is_gone]
         operands.append(value)
         new_maps.append(ir.AffineMap.get(len(left), 0, [e.compose(loops) for e in kept]))
@@ -104,16 +98,7 @@ def _unit_loops(op: ir.Operation) -> set[int]:
 def _is_unit(value: ir.Value, d: int, e: ir.AffineExpr, units: set[int]) -> bool:
     """Whether a dimension of an operand has one element, which every iteration reads."""
     loop = dim_position(e)
-    return value.type.shape[d] == 1 and (loop in units or (isinstance(e, ir.AffineConstantExpr) and e.value == 0))
-
-
-def _without(value: ir.Value, gone: list[bool]) -> ir.Value:
-    """A tensor without dimensions of one element."""
-    found = drop_units(value, gone)
-    before = reshape_undone(found.owner.operation)
-    if before != found:
-        erase_if_unused(found.owner.operation)
-    return before
+    return value.type.shape[d] == 1 and (loop in units or is_first(e))
 
 
 def _with_units(value: ir.Value, like: ir.Value) -> ir.Value:

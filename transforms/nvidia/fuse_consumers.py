@@ -14,7 +14,7 @@ from ..raising.emission import reshape
 from ..rewriting import defining_op, erase_if_unused, ops_in
 from .axes import ops_of, slice_offsets, slice_sizes
 from .copying import copy_elements, in_loops
-from .reshapes import RESHAPES, reshape_undone
+from .reshapes import RESHAPES, replace_if_undone, simplified
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,9 @@ def _move_before_reshapes(forall: ir.Operation) -> None:
             if view.name not in RESHAPES:
                 continue
             for op in {use.owner.operation for use in view.results[0].uses}:
-                if op.name in RESHAPES and reshape_undone(op) != op.results[0]:
-                    op.results[0].replace_all_uses_with(reshape_undone(op))
-                    op.erase()
-                elif op.block == forall.block and _can_move(op, view):
+                if op.name in RESHAPES and replace_if_undone(op):
+                    continue
+                if op.block == forall.block and _can_move(op, view):
                     _Move(forall, view, op).run()
             erase_if_unused(view)
 
@@ -132,11 +131,8 @@ class _Move:
         groups = [self.groups[dim_position(e)] for e in m.results]
         if any(len(group) > 1 for group in groups):
             with ir.InsertionPoint(self.op), self.op.location:
-                value = reshape(value, [[self.sizes[d] for d in group] for group in groups], expand=True)
-                undone = reshape_undone(value.owner.operation)
-                if undone != value:
-                    value.owner.erase()
-                    value = undone
+                sizes = [[self.sizes[d] for d in group] for group in groups]
+                value = simplified(reshape(value, sizes, expand=True))
         return value, build.projection(n, [d for group in groups for d in group])
 
 

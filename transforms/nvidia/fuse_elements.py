@@ -9,7 +9,8 @@ from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import Pass, option
 from ..rewriting import defining_op, erase_if_unused, ops_in
-from .axes import ops_of
+from .axes import functions_of, ops_of
+from .constants import is_constant_tensor, splat_of
 from .copying import copy_elements, in_loops, index_at
 from .reshapes import RESHAPES
 from .tile_body import TileBody
@@ -33,7 +34,7 @@ class FuseElements(Pass):
     all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+        for function in functions_of(op):
             for block in function.regions[0].blocks:
                 for consumer in ops_of(block):
                     if consumer.name != "linalg.generic":
@@ -102,11 +103,7 @@ def _reads_loops(op: ir.Operation) -> bool:
 
 
 def _splat(value: ir.Value) -> ir.Attribute | None:
-    op = defining_op(value)
-    if op is not None and op.name == "arith.constant":
-        dense = op.attributes["value"]
-        return dense.get_splat_value() if isinstance(dense, ir.DenseElementsAttr) and dense.is_splat else None
-    return TileBody.splat(value)
+    return splat_of(value) if is_constant_tensor(value) else TileBody.splat(value)
 
 
 def _loop_sizes(op: ir.Operation) -> dict[int | None, int]:

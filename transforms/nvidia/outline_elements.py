@@ -11,9 +11,9 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, is_inside, ops_in
-from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets
+from .axes import DYNAMIC, functions_of, is_first, kept_dims, ops_of, slice_offsets
 from .constants import constant_memory, is_constant_tensor, splat_constant
-from .copying import copy_scalar_body
+from .copying import copy_scalar_body, index_at
 from .launching import ceil_div, kernel_module, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .tile_body import TileBody
 
@@ -43,7 +43,7 @@ class OutlineElements(Pass):
     threads: int = option("threads of a block", 256)
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+        for function in functions_of(op):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
             for number, generic in enumerate(left):
@@ -59,11 +59,6 @@ def _is_left(op: ir.Operation) -> bool:
     if len(op.results) == 1 and TileBody.splat(op.results[0]) is not None:  # others see what it is filled with
         return any(use.owner.operation.name != "linalg.generic" for use in op.results[0].uses)
     return True
-
-
-def _is_first(e: ir.AffineExpr) -> bool:
-    """Whether an index is 0: a dimension of one element."""
-    return isinstance(e, ir.AffineConstantExpr) and e.value == 0
 
 
 def _erase_dead(function: ir.Operation) -> None:
@@ -82,7 +77,7 @@ class _Outliner:
         self.of_steps = [
             i
             for i, m in enumerate(self.maps[self.first_init :])
-            if any(dim_position(e) not in self.parallel and not _is_first(e) for e in m.results)
+            if any(dim_position(e) not in self.parallel and not is_first(e) for e in m.results)
         ]
         self.values: dict[ir.Value, ir.Value] = {}  # of the kernel, for the host's
         self.constants: dict[ir.Value, None] = {}  # tensors
@@ -118,7 +113,7 @@ class _Outliner:
 
     def _allocated(self, number: int) -> ir.Value:
         kind, m = self.op.results[number].type, self.maps[self.first_init + number]
-        sizes = [1 if _is_first(e) else self.sizes[dim_position(e)] for e in m.results]
+        sizes = [1 if is_first(e) else self.sizes[dim_position(e)] for e in m.results]
         dynamic = [s for s in sizes if isinstance(s, ir.Value)]
         plain = ir.MemRefType.get([DYNAMIC if isinstance(s, ir.Value) else s for s in sizes], kind.element_type)
         segments = ir.DenseI32ArrayAttr.get([len(dynamic), 0])
@@ -217,18 +212,7 @@ class _Outliner:
 
     def _indices(self, number: int, at: dict[int, ir.Value]) -> list[ir.Value]:
         """Which element of an operand an iteration reads or writes."""
-        found = []
-        for e in self.maps[number].results:
-            d = dim_position(e)
-            if d is not None:
-                found.append(at[d])
-            elif isinstance(e, ir.AffineConstantExpr):
-                found.append(build.index(e.value))
-            else:
-                map_ = ir.AffineMapAttr.get(ir.AffineMap.get(len(at), 0, [e]))
-                operands = [at[loop] for loop in range(len(at))]
-                found.append(ir.Operation.create("affine.apply", [ir.IndexType.get()], operands, {"map": map_}).result)
-        return found
+        return [index_at(e, at.__getitem__, len(at)) for e in self.maps[number].results]
 
     def _element(self, value: ir.Value, indices: list[ir.Value]) -> ir.Value:
         """The element of a tensor, or of what it is a slice of."""

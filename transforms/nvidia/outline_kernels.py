@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
-from .axes import DYNAMIC, Axes, mixed, ops_of, slice_offsets, slice_sizes
+from .axes import DYNAMIC, Axes, functions_of, mixed, ops_of, slice_offsets, slice_sizes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .one_block import is_one_tile, one_block
@@ -65,7 +65,7 @@ class OutlineKernels(Pass):
     any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
 
     def run(self, op: ir.Operation) -> None:
-        for function in [f.operation for f in op.regions[0].blocks[0].operations if f.operation.name == "func.func"]:
+        for function in functions_of(op):
             foralls = [o for o in ops_of(function.regions[0].blocks[0]) if o.name == "scf.forall"]
             if foralls:
                 self._outline(function, foralls)

@@ -53,6 +53,25 @@ def reshape_undone(op: ir.Operation) -> ir.Value:
     return op.results[0]
 
 
+def simplified(value: ir.Value) -> ir.Value:
+    """What a reshape, just made, gives; without it where it undoes others."""
+    made = value.owner.operation
+    before = reshape_undone(made)
+    if before != value:
+        made.erase()
+    return before
+
+
+def replace_if_undone(op: ir.Operation) -> bool:
+    """Takes a reshape away that undoes others; whether it does."""
+    before = reshape_undone(op)
+    if before == op.results[0]:
+        return False
+    op.results[0].replace_all_uses_with(before)
+    op.erase()
+    return True
+
+
 def _reshape_before(op: ir.Operation) -> ir.Operation | None:
     owner = op.operands[0].owner
     return None if isinstance(owner, ir.Block) or owner.name not in RESHAPES else owner.operation

@@ -143,10 +143,9 @@ def copy_bulk(
     """A tile from memory, column block by column block; the barrier for that use hears of its bytes."""
     columns = tile.line // tile.width
     blocks = -(-tile.inner_size // columns)
-    size = Shared.bytes(tile.outer_size, tile.inner_size, tile.width)
     only = "{ .reg .pred p; setp.eq.s32 p, "
     barrier, behind = ready.at(use), ready.offset
-    text = f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0+{behind}], {size}; }}"
+    text = f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0+{behind}], {tile.size}; }}"
     asm(text, "r,r", [barrier, thread.lane])
     rank = len(offsets)
     places = ", ".join(f"${4 + i}" for i in range(rank))
