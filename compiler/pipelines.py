@@ -243,6 +243,7 @@ def nvidia(
         *(
             [
                 "stage-operands",
+                "start-scores",
                 "split-scales",
                 "mask-padding",
                 "canonicalize",
