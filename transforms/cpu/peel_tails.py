@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
+from ..host import matrix_unit
 from ..online.cut_tiles import cut_sizes, is_of_narrow
 from ..passes import Pass, option
 from ..rewriting import ops_in
-from .matrix_unit import MATRIX_OPTION, has_tiles, matrix_unit
+from .matrix_unit import MATRIX_OPTION, has_tiles
 
 
 @dataclass(frozen=True)
