@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark
 from ..reshapes import RESHAPES, only_units
-from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
 from .axes import DYNAMIC, Axes
 from .constants import constant_memory, own_constants
@@ -243,10 +243,8 @@ class _Outliner:
                 kernel.attributes[BLOCK_THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), THREADS)
                 self._grid(body, body.tile_of_block(number), lower, upper, step)
                 body.ops([op for op in ops if _is_scalar(op)])  # sizes of tiles among them
-                branch = ir.Operation.create("scf.if", [], [body.is_inside()], regions=2)
-                with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                with only_if(body.is_inside()):
                     self._tiles(body, [op for op in ops if not _is_scalar(op)])
-                    ir.Operation.create("scf.yield")
             else:
                 self._grid(body, number, lower, upper, step)
                 self._tiles(body, ops)

@@ -24,6 +24,11 @@ def i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
 
 
+def byte_width(element: ir.Type) -> int:
+    """How many bytes an element takes in memory."""
+    return max(element.width // 8, 1)
+
+
 def i64() -> ir.Type:
     return ir.IntegerType.get_signless(64)
 
