@@ -2,7 +2,7 @@
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import indexing_maps, iterator_types
+from ...dialects.tiling.structured import indexing_maps, iterator_types, yields_first
 from ..rewriting import defining_op, ops_of
 from .scratch import VIEWS
 from .structured import NO_LOOP, Operand, Structured
@@ -78,10 +78,7 @@ def is_fill(op: ir.Operation) -> bool:
     """True for a linalg.generic that writes one constant everywhere."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
-    if constant_value(op.operands[0]) is None:
-        return False
-    block = op.regions[0].blocks[0]
-    return len(block.operations) == 1 and block.operations[0].operation.operands[0] == block.arguments[0]
+    return constant_value(op.operands[0]) is not None and yields_first(op)
 
 
 def _leaves(op: ir.Operation, root: ir.Value) -> bool:

@@ -10,7 +10,7 @@ from ..passes import Pass, PassError, option, remark
 from ..reshapes import RESHAPES, only_units
 from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
-from .axes import DYNAMIC, Axes
+from .axes import Axes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .one_block import is_one_tile, one_block
@@ -333,12 +333,12 @@ def _sizes(value: ir.Value) -> list[ir.Value | int]:
         op = defining_op(value)
     dynamic = iter(op.operands) if op is not None and op.name == "tensor.empty" else None
     if dynamic is None:
-        return [_dim(value, d) if s == DYNAMIC else s for d, s in enumerate(value.type.shape)]
+        if not value.type.has_static_shape:
+            raise PassError(
+                "a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value)
+            )
+        return list(value.type.shape)
     return mixed(dynamic, value.type.shape)
-
-
-def _dim(value: ir.Value, d: int) -> ir.Value:
-    raise PassError("a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value))
 
 
 def _equal(a: ir.Value | int, b: ir.Value | int) -> bool:
