@@ -9,13 +9,13 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types
 from .attention import attention_at
 from .graph import ancestor_in, backward_slice, is_pure, move_users_after
-from .online_accumulation import RESHAPES
 from .passes import Pass, remark
 from .raising.emission import Unreadable
 from .raising.matching import Match, dependents, is_sum, match_attention, other_use
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.statistics import row_statistics
+from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
 
 MARK = "__root__"  # whoever marks an op means it as it stands
@@ -112,7 +112,7 @@ def is_normal(root: ir.Operation) -> bool:
     def plain(start: ir.Value, end: ir.Operation) -> bool:
         op = defining_op(start)
         while op is not None and op != end:
-            if op.name in RESHAPES or not is_structured(op) or "reduction" in iterator_types(op):
+            if op.name in VIEWS or not is_structured(op) or "reduction" in iterator_types(op):
                 return False
             following = [o for v in op.operands if (o := defining_op(v)) is not None and end in backward_slice(o)]
             if len(following) != 1:
@@ -154,7 +154,7 @@ def transposing_end(op: ir.Operation) -> ir.Operation:
             return end
         if is_transpose(user):
             end = user
-        elif user.name not in RESHAPES - {"tensor.extract_slice"} and not is_cast(user):
+        elif user.name not in (*RESHAPES, "tensor.cast") and not is_cast(user):
             return end
         current = user
 
@@ -191,7 +191,7 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
                 if user in seen or user.block != op.block:
                     continue
                 seen.add(user)
-                if user.name in RESHAPES or user.name == "linalg.transpose":
+                if user.name in VIEWS or user.name == "linalg.transpose":
                     pending.append(user)
                 elif is_structured(user) and "reduction" not in iterator_types(user) and len(user.results) == 1:
                     found.append(user)

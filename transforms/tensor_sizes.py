@@ -5,9 +5,8 @@ from __future__ import annotations
 from ..dialects import build
 from ..dialects.mlir import ir
 from .linear import DYNAMIC
-from .parallel_loops import slice_parts
 from .rewriting import defining_op
-from .slices import Size
+from .slices import Size, slice_parts
 
 
 def tensor_sizes(value: ir.Value) -> list[Size]:

@@ -34,10 +34,11 @@ from .graph import ancestor_in, backward_slice, can_move_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
+from .reshapes import RESHAPES
 from .tiled_results import erase_dead, fold_whole_slices, replace_by_results
 
 # Whoever else uses them goes on using the ones before the loops: fills are cheap, reshapes are views.
-MADE_AGAIN = ("tensor.empty", "linalg.fill", "tensor.expand_shape", "tensor.collapse_shape")
+MADE_AGAIN = ("tensor.empty", "linalg.fill", *RESHAPES)
 
 
 @dataclass

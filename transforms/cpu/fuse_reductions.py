@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in
+from ..rewriting import defining_op, ops_in, ops_of
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> None:
 
 def clone_body(block: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
     """Emits the ops of a body again on other values; returns what it yields."""
-    *body, end = [o.operation for o in block.operations]
+    *body, end = ops_of(block)
     for op in body:
         copy = op.clone()
         for i, operand in enumerate(op.operands):

@@ -2,7 +2,7 @@
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ..rewriting import defining_op
+from ..rewriting import defining_op, ops_of
 from .scratch import VIEWS
 from .structured import NO_LOOP, Operand, Structured
 
@@ -24,7 +24,7 @@ def find_starts(op: Structured) -> dict[int, ir.Operation]:
     candidates = [out for out in op.outputs if op.is_accumulator(out) and NO_LOOP not in out.dims]
     if not candidates:
         return {}
-    operations = [o.operation for o in op.op.block.operations]
+    operations = ops_of(op.op.block)
     before = operations[: operations.index(op.op)]
     found = {out.number: _fill_before(op.op, before, out) for out in candidates}
     return {number: fill for number, fill in found.items() if fill is not None}

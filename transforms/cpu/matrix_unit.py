@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..host import UNITS, is_refused, matrix_unit
-from ..rewriting import defining_op, ops_in
+from ..rewriting import defining_op, ops_in, ops_of
 
 MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
@@ -97,7 +97,7 @@ def _extent(generic: ir.Operation, loops: tuple[int, ...]) -> float:
 def _multiplies(generic: ir.Operation) -> bool:
     """True if the body is out + a·b; conversions between floats may stand anywhere: sums are f32."""
     block = generic.regions[0].blocks[0]
-    *body, end = [o.operation for o in block.operations]
+    *body, end = ops_of(block)
     a, b, out = block.arguments
     if not {o.name for o in body} <= {"arith.extf", "arith.truncf", "arith.mulf", "arith.addf"}:
         return False

@@ -25,8 +25,8 @@ from ...dialects.mlir import arith, ir, memref
 from ..graph import ancestor_in
 from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
+from ..slices import slice_parts
 from .initial_values import is_arithmetic, origin_of
-from .pad_tiles import mixed_slice
 from .schedule import LINE
 from .scratch import FRAMES, VIEWS, element_bytes
 
@@ -222,7 +222,7 @@ def _moving(part: ir.Operation, variable: ir.Value, step: int, frame: ir.Operati
     if not _is_from_outside(part.operands[0], frame):
         return None
     source = part.operands[0]
-    offsets, sizes, strides = mixed_slice(part)
+    offsets, sizes, strides = slice_parts(part)
     units = [_unit(x, variable) for x in offsets]
     moving = [d for d, unit in enumerate(units) if unit and step % unit == 0]
     extents = [upper_bound(size) for size in sizes]

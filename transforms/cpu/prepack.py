@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf
+from ..rewriting import ops_of
 from .places import shared_part
 from .scratch import ALIGNMENT
 from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of
@@ -126,5 +127,5 @@ def _pack(
 
 
 def after(op: ir.Operation) -> ir.InsertionPoint:
-    operations = [o.operation for o in op.block.operations]
+    operations = ops_of(op.block)
     return ir.InsertionPoint(operations[operations.index(op) + 1])

@@ -6,7 +6,7 @@ from ...dialects import build
 from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in
+from ..rewriting import defining_op, ops_in, ops_of
 from .fuse_reductions import clone_body
 
 
@@ -35,7 +35,7 @@ def _producer(rounding: ir.Operation) -> ir.Operation | None:
     if len(rounding.operands) != 2 or len(rounding.results) != 1:
         return None
     block = rounding.regions[0].blocks[0]
-    *body, _ = [o.operation for o in block.operations]
+    *body, _ = ops_of(block)
     wide, narrow = (a.type for a in block.arguments)
     if not isinstance(wide, ir.FloatType) or not build.is_narrow(narrow) or narrow.width >= wide.width:
         return None

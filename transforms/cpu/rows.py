@@ -7,6 +7,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps
 from ..linear import upper_bound
+from ..reshapes import RESHAPES
 from ..rewriting import defining_op
 from .dimension_classes import Dim, DimensionClasses
 
@@ -55,7 +56,7 @@ def _is_spread(value: ir.Value, position: int | None) -> bool:
     if position is None or position == value.type.rank - 1:
         return False
     made, size = defining_op(value), value.type.shape[position]
-    while made is not None and made.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+    while made is not None and made.name in RESHAPES:
         made = defining_op(made.operands[0])
     if made is None or made.name != "tensor.extract_slice":
         return False

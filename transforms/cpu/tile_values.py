@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...dialects.mlir import ir
-from ..rewriting import ancestors, defining_op, is_inside, ops_in
+from ..rewriting import ancestors, defining_op, is_inside, ops_in, terminator
 
 CARRYING = ("scf.for", "scf.if")
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "affine.apply", "affine.min")
@@ -40,7 +40,7 @@ def carried_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     """Values of scf.for and scf.if that are one tensor: a result, and what is carried or yielded for it."""
     if op.name == "scf.for":
         body = op.regions[0].blocks[0]
-        end = body.operations[len(body.operations) - 1].operation
+        end = terminator(body)
         for i, result in enumerate(op.results):
             yield result, op.operands[3 + i]
             yield result, body.arguments[1 + i]
@@ -48,7 +48,7 @@ def carried_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     else:
         for region in op.regions:
             for block in region.blocks:
-                end = block.operations[len(block.operations) - 1].operation
+                end = terminator(block)
                 yield from zip(op.results, end.operands, strict=False)
 
 

@@ -9,8 +9,8 @@ from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_l
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
-from ..rewriting import defining_op, ops_in
-from .axes import COLUMN, ROW, Axes, ops_of
+from ..rewriting import defining_op, ops_in, ops_of
+from .axes import COLUMN, ROW, Axes
 from .constants import own_constants
 from .own_rows import own_rows
 from .registers import consumer_registers, matmul_registers

@@ -9,8 +9,9 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import CopyPieceOp
 from ..passes import Pass, option
-from ..rewriting import defining_op, ops_in
-from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets, slice_sizes
+from ..rewriting import defining_op, ops_in, ops_of
+from ..slices import slice_offsets, slice_sizes
+from .axes import DYNAMIC, kept_dims
 from .constants import constant_memory, is_constant_tensor
 from .launching import block_number, ceil_div, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .memory import CHUNK, byte_width

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp
+from ..copying import copy_needed
 from ..passes import Pass, option
-from ..rewriting import Values, copy_op, ops_in
-from .axes import ops_of
+from ..rewriting import Values, copy_op, ops_in, ops_of
 from .bulk_copies import bulk_copies
-from .copying import copy_needed
 from .keep_maximum import KEPT, RETRY
 
 FLAGS = 256  # tiles of a block that share one are done again together

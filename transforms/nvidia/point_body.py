@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ..copying import copy_scalar_body
 from ..rewriting import defining_op, ops_in
-from .axes import Axes, Axis, kept_dims, slice_offsets
-from .copying import copy_scalar_body
+from ..slices import slice_offsets
+from .axes import Axes, Axis, kept_dims
 from .tile_body import TileBody
 
 THREADS = 64  # of a block: small ones, for more multiprocessors

@@ -25,9 +25,8 @@ from ...dialects.tile import (
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import Values, copy_op, defining_op, ops_in
+from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
 from .architecture import HOPPER, architecture
-from .axes import for_body, for_inits, ops_of
 from .bulk_copies import BulkCopy, bulk_copies, is_read_by_threads, is_staged
 from .memory import byte_width
 from .overlap_matmuls import ASYNC

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, layout_of
+from ..copying import copy_needed
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import Values, defining_op, is_inside, ops_in
-from .axes import for_body, ops_of
-from .copying import copy_needed
+from ..rewriting import Values, defining_op, for_body, is_inside, ops_in, ops_of
 from .memory import byte_width
 from .spread import inner_dim
 from .synchronisation import RESERVED

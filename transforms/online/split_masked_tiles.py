@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..index_formulas import formula
 from ..passes import Pass, option, remark
-from ..rewriting import ancestors, ops_in
+from ..rewriting import ancestors, ops_in, terminator
 from .accumulation import (
     MAX,
     SOFTMAXES,
@@ -180,7 +180,7 @@ def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:
     carried = [*found.output, *found.accum, *carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])]
     positions = {level.position for level in carried if level.loop == loop}
     block = loop.regions[0].blocks[0]
-    yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+    yielded = list(terminator(block).operands)
     for i, value in enumerate(yielded):
         if i not in positions and value != block.arguments[1 + i]:
             return "the loop carries more than the output and the statistics of softmax"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialects import build
-from ...dialects.mlir import ir, linalg, tensor
-from ..rewriting import Values, copy_op, defining_op
-from .axes import ops_of
+from ..dialects import build
+from ..dialects.mlir import ir, linalg, tensor
+from .rewriting import Values, copy_op, defining_op, ops_of
 
 
 def copy_scalar_body(
