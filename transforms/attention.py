@@ -11,6 +11,8 @@ from .online_accumulation import is_linear
 from .reshapes import VIEWS
 from .rewriting import defining_op
 
+ROOT = "__root__"  # on an op: it is to be tiled as it stands
+
 
 @dataclass(frozen=True)
 class Attention:

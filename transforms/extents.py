@@ -61,6 +61,8 @@ class _Reader:
 def known_sizes(value: ir.Value) -> list[int | ir.Value]:
     """The sizes of a tensor, as the ops that make it have them, so that a bound on them can be seen."""
     sizes: list[int | ir.Value] = []
+    while (op := defining_op(value)) is not None and op.name == "scf.for":  # what it carries keeps its sizes
+        value = op.operands[3 + ir.OpResult(value).result_number]
     for d in range(value.type.rank):
         if not value.type.is_dynamic_dim(d):
             sizes.append(value.type.get_dim_size(d))

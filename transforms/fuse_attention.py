@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
-from .attention import Attention, attention_at, find_attention
+from .attention import ROOT, Attention, attention_at, find_attention
 from .cpu.tile_sizes import choose_tile_sizes
 from .extents import read_sizes
 from .graph import ancestor_in, backward_slice
@@ -21,7 +21,7 @@ from .schedule import Schedule
 from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
 
 Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
-ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
+STOP, PARALLEL = "__stop__", "__byteir_parallel__"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir, scf
 from ..dialects.tiling import Index
 from .linear import linear, minima
-from .rewriting import carried_init, defining_op, is_inside, ops_in, terminator
+from .rewriting import carried_init, defining_op, is_made_inside, ops_in, terminator
 from .slices import Size, slice_parts
 
 PURE_DIALECTS = ("ub", "arith", "math", "affine", "tensor", "linalg", "linalg_ext", "scf", "bufferization", "index")
@@ -172,17 +172,12 @@ def _at_most(size: Size, c: int, loop: scf.ForOp) -> bool:
 
 
 def _invariant(form: Index, loop: scf.ForOp) -> bool:
-    return all(_defined_outside(v, loop) for v, _ in form.terms)
-
-
-def _defined_outside(value: ir.Value, loop: scf.ForOp) -> bool:
-    around = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation.parent
-    return around is None or (around.operation != loop.operation and not is_inside(around, loop))
+    return not any(is_made_inside(v, loop) for v, _ in form.terms)
 
 
 def _available(value: Size, loop: scf.ForOp) -> bool:
     """True if `value` can be computed from the induction variable alone, at the top of the body."""
-    if isinstance(value, int) or value == loop.induction_variable or _defined_outside(value, loop):
+    if isinstance(value, int) or value == loop.induction_variable or not is_made_inside(value, loop):
         return True
     op = defining_op(value)
     return (

@@ -6,8 +6,8 @@ import contextlib
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types
-from .attention import attention_at
+from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, yields_first
+from .attention import ROOT, attention_at
 from .graph import ancestor_in, backward_slice, is_pure, move_users_after
 from .passes import Pass, remark
 from .raising.emission import Unreadable
@@ -17,8 +17,6 @@ from .raising.rebuilding import rebuild
 from .raising.statistics import row_statistics
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
-
-MARK = "__root__"  # whoever marks an op means it as it stands
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class RaiseAttention(Pass):
         reasons: dict[ir.Operation, NearMiss] = {}
         while candidates:
             candidate = candidates.pop(0)
-            if MARK in candidate.attributes or is_normal(candidate):
+            if ROOT in candidate.attributes or is_normal(candidate):
                 continue
             try:
                 end, match = matched_at(candidate)
@@ -166,10 +164,7 @@ def is_transpose(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or "reduction" in iterator_types(op) or len(op.operands) != 2:
         return False
     source, target = indexing_maps(op)
-    block = op.regions[0].blocks[0]
-    yielded = block.operations[0].operation
-    plain = yielded.name == "linalg.yield" and yielded.operands[0] == block.arguments[0]
-    return plain and source.is_permutation and target.is_permutation and source != target
+    return yields_first(op) and source.is_permutation and target.is_permutation and source != target
 
 
 def is_cast(op: ir.Operation) -> bool:

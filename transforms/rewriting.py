@@ -1,5 +1,6 @@
 """Helpers of passes that walk and change IR."""
 
+import contextlib
 from collections.abc import Iterator
 
 from ..dialects.mlir import ir
@@ -87,6 +88,24 @@ def ancestors(op: ir.Operation) -> Iterator[ir.Operation]:
 def is_inside(op: ir.Operation, outer: ir.Operation) -> bool:
     """True if `op` lies in a region of `outer`, at any depth."""
     return any(a == outer.operation for a in ancestors(op))
+
+
+def is_made_inside(value: ir.Value, outer: ir.Operation) -> bool:
+    """True if `value` is made in a region of `outer`, or is an argument of one."""
+    maker = value.owner.owner.operation if isinstance(value.owner, ir.Block) else value.owner.operation.parent
+    return maker is not None and (maker.operation == outer.operation or is_inside(maker, outer))
+
+
+@contextlib.contextmanager
+def only_if(condition: ir.Value | None) -> Iterator[None]:
+    """What is emitted within the block runs where `condition` holds; None: always."""
+    if condition is None:
+        yield
+        return
+    branch = ir.Operation.create("scf.if", [], [condition], regions=2)
+    with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        yield
+        ir.Operation.create("scf.yield")
 
 
 def single_use(value: ir.Value) -> bool:

@@ -265,7 +265,7 @@ class _Fusion:
             number = list(op.results).index(request.value)
             groups.setdefault(tiling.domain_tile(self.builder, number, request.tile), []).append(request)
         online = self._online(op, groups)
-        kept = self._kept_results(op, tiling, groups, external, online)
+        kept = self._kept_results(tiling, groups, external, online)
         for tile, group in groups.items():
             self._fuse_group(op, tiling, tile, group, kept if tile == next(iter(groups)) else {}, online)
 
@@ -302,7 +302,6 @@ class _Fusion:
 
     def _kept_results(
         self,
-        op: ir.Operation,
         tiling: Tiling,
         groups: dict[Tile, list[Request]],
         external: dict[int, list[ir.Operation]],

@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..extents import known_sizes
+from ..host import matrix_unit
 from ..linear import upper_bound
 from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
 from ..slices import extract, insert, slice_parts
 from .dimension_classes import Dim, DimensionClasses
-from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit
+from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit
 from .rows import cut_rows
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 
@@ -99,11 +100,11 @@ class _Padding:
             return op.operands[0] not in self.padded
         if op.name != "linalg.generic" or not any(r in self.padded for r in op.results):
             return True  # what has no rows reads those that are there
-        kinds = [str(t) for t in op.attributes["iterator_types"]]
+        kinds = iterator_types(op)
         touched = [loop for loop, c in self.classes.loop_classes(op).items() if c == self.classes.find(self.rows)]
         body = [o.operation.name.split(".")[0] for o in op.regions[0].blocks[0].operations]
         direct = all(_is_direct(e) for m in indexing_maps(op) for e in m.results)
-        return all("parallel" in kinds[t] for t in touched) and (
+        return all(kinds[t] == "parallel" for t in touched) and (
             not touched or (direct and all(name in INDEPENDENT for name in body))
         )
 

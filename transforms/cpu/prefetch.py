@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref
+from ...dialects.tiling.structured import iterator_types
 from ..graph import ancestor_in
 from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
@@ -204,8 +205,7 @@ def _around(loop: ir.Operation) -> ir.Operation:
 
 
 def _is_contraction(generic: ir.Operation) -> bool:
-    sums = any("reduction" in str(t) for t in generic.attributes["iterator_types"])
-    return sums and len(generic.operands) == 3 and len(generic.opview.outputs) == 1
+    return "reduction" in iterator_types(generic) and len(generic.operands) == 3 and len(generic.opview.outputs) == 1
 
 
 def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:

@@ -14,13 +14,14 @@ from ..attention import Attention, contraction_loops, find_attention, is_element
 from ..extents import extent, known_sizes
 from ..fuse_attention import producers_outside
 from ..graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
+from ..host import matrix_unit
 from ..linear import DYNAMIC
 from ..passes import Pass, option, remark
 from ..rewriting import Values, copy_op, defining_op
 from ..tile_and_fuse import MADE_AGAIN
 from ..tiled_results import erase_dead
 from .few_keys import see_few_keys
-from .matrix_unit import matrix_unit, multiplies
+from .matrix_unit import multiplies
 from .schedule import ROWS_OF_LANES
 from .tile_sizes import FEW_QUERIES, FEW_ROWS, static_extents
 

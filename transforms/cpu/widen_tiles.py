@@ -6,9 +6,10 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
 from ..extents import known_sizes
+from ..host import is_refused, matrix_unit
 from ..passes import Pass, option, warn
 from ..rewriting import defining_op, erase_if_unused, ops_in, terminator
-from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, is_native, is_refused, matrix_unit, suits
+from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, is_native, suits
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, tile_values
 
 

@@ -91,14 +91,14 @@ class _Assigner:
             for value in values:
                 if isinstance(value.type, ir.RankedTensorType):
                     roles = tuple(axes.of(value, d).role for d in range(value.type.rank))
-                    types[value] = with_layout(value.type, self._layout(op, value, roles))
+                    types[value] = with_layout(value.type, self._layout(op, roles))
         for value, kind in types.items():
             self._set_type(value, kind)
         for op in ops:
             if op.name == "linalg.generic":
                 self._operands(op)
 
-    def _layout(self, op: ir.Operation, value: ir.Value, roles: tuple[str, ...]) -> str | None:
+    def _layout(self, op: ir.Operation, roles: tuple[str, ...]) -> str | None:
         if roles in LAYOUT_OF_ROLES:
             return LAYOUT_OF_ROLES[roles]
         if op.name == "tile.load" and roles == (COLUMN, COLUMN):

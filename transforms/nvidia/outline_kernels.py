@@ -8,9 +8,9 @@ from ...dialects import build
 from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark
 from ..reshapes import RESHAPES, only_units
-from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
-from .axes import DYNAMIC, Axes
+from .axes import Axes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .one_block import is_one_tile, one_block
@@ -243,10 +243,8 @@ class _Outliner:
                 kernel.attributes[BLOCK_THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), THREADS)
                 self._grid(body, body.tile_of_block(number), lower, upper, step)
                 body.ops([op for op in ops if _is_scalar(op)])  # sizes of tiles among them
-                branch = ir.Operation.create("scf.if", [], [body.is_inside()], regions=2)
-                with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                with only_if(body.is_inside()):
                     self._tiles(body, [op for op in ops if not _is_scalar(op)])
-                    ir.Operation.create("scf.yield")
             else:
                 self._grid(body, number, lower, upper, step)
                 self._tiles(body, ops)
@@ -335,12 +333,12 @@ def _sizes(value: ir.Value) -> list[ir.Value | int]:
         op = defining_op(value)
     dynamic = iter(op.operands) if op is not None and op.name == "tensor.empty" else None
     if dynamic is None:
-        return [_dim(value, d) if s == DYNAMIC else s for d, s in enumerate(value.type.shape)]
+        if not value.type.has_static_shape:
+            raise PassError(
+                "a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value)
+            )
+        return list(value.type.shape)
     return mixed(dynamic, value.type.shape)
-
-
-def _dim(value: ir.Value, d: int) -> ir.Value:
-    raise PassError("a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value))
 
 
 def _equal(a: ir.Value | int, b: ir.Value | int) -> bool:

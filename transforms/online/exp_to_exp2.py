@@ -13,10 +13,10 @@ from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import is_structured, iterator_types
 from ..attention import is_contraction
+from ..extents import known_sizes
 from ..passes import Pass, remark
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, ops_in, single_use, terminator
-from ..tensor_sizes import tensor_sizes
 from .accumulation import MAX, SOFTMAXES, carried_levels, filled_with, first_value, zero_like
 
 LOG2_E = math.log2(math.e)
@@ -172,7 +172,7 @@ def _scale_uses(value: ir.Value, factor: float) -> None:
         identity = build.projection(kind.rank, range(kind.rank))
         (scaled,) = build.generic(
             [value],
-            [build.empty(tensor_sizes(value), kind.element_type)],
+            [build.empty(known_sizes(value), kind.element_type)],
             [identity, identity],
             [build.PARALLEL] * kind.rank,
             lambda m, _: build.convert(arith.mulf(build.convert(m, compute), number), kind.element_type),

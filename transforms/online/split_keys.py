@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import ir, scf
+from ..extents import known_sizes
 from ..graph import operands_with_captures
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import carried_init, copy_op, defining_op, ops_in
 from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
-from ..tensor_sizes import tensor_sizes
 from .accumulation import (
     MAX,
     Accumulation,
@@ -185,7 +185,7 @@ class KeyLoop:
 
     def _parts(self, parts: int) -> list[ir.Value]:
         """Emits the loop over blocks and parts; what it returns has a dimension more, of parts."""
-        whole = tensor_sizes(self.place[2])
+        whole = known_sizes(self.place[2])
         empties = []
         for number, position in enumerate(self.positions):
             dims = range(len(whole)) if number == 0 else self.found.rows
@@ -281,14 +281,14 @@ class _Copies:
 def _place(init: ir.Value, holder: ir.Operation | None) -> tuple[list[Size], list[Size], ir.Value]:
     """Where the tile that the output starts from lies, and in which tensor from before all loops."""
     if holder is None:
-        return [0] * init.type.rank, tensor_sizes(init), init
+        return [0] * init.type.rank, known_sizes(init), init
     read = defining_op(init)
     argument = read.operands[0] if read is not None and read.name == "tensor.extract_slice" else init
     if not isinstance(argument.owner, ir.Block) or argument.owner.owner.operation != holder:
         raise Unsuited("the output's tile is no part of what the parallel loop writes")
     whole = carried_init(argument)
     if read is None or argument == init:
-        return [0] * init.type.rank, tensor_sizes(whole), whole
+        return [0] * init.type.rank, known_sizes(whole), whole
     offsets, sizes, strides = slice_parts(read)
     if any(s != 1 for s in strides) or whole.type.rank != init.type.rank:
         raise Unsuited("the output's tile is a slice with strides, or of fewer dimensions")

@@ -20,7 +20,7 @@ from ...dialects import build
 from ...dialects.mlir import ir, scf, tensor
 from ..rewriting import ancestors
 from ..slices import Size, forall_bounds, insert_parallel
-from .loaded_masks import LoadedMask, Test, emit_tests
+from .loaded_masks import LoadedMask, Test, by_mask, emit_tests
 from .tile_sets import Bound, TileSets
 
 
@@ -72,10 +72,7 @@ def make_tables(sets: TileSets, tests: Sequence[Test]) -> dict[Test, Table]:
         return {}
     inner = Steps(sets.variable, sets.low, sets.high, sets.step)
     found: dict[Test, Table] = {}
-    by_mask: dict[LoadedMask, list[Test]] = {}
-    for test in tests:
-        by_mask.setdefault(test.mask, []).append(test)
-    for mask, of_mask in by_mask.items():
+    for mask, of_mask in by_mask(tests).items():
         loops = _loops_of(mask, inner, forall)
         if loops is not None:
             with ir.InsertionPoint(forall), forall.location:
