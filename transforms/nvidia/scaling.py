@@ -13,7 +13,7 @@ ROWS = 64  # of a warpgroup
 
 
 def scale(tile: Registers | Shared, element: str, exponent: int, thread: Thread) -> Registers | Shared:
-    """One in shared memory changes where it is, rows of a warpgroup by its threads alone; then tensor cores may read it."""
+    """One in shared memory changes where it is, rows of a warpgroup by its threads alone; then tensor cores read it."""
     if isinstance(tile, Registers):
         return Registers(tile.layout, tile.shape, [_scaled(word, element, exponent) for word in tile.values])
     first = mul(div(thread.warp, 4), ROWS * tile.line)

@@ -12,8 +12,7 @@ from ...dialects.tile import ScaleOp, layout_of
 from ...dialects.tiling.structured import indexing_maps
 from ..attention import is_contraction
 from ..passes import Pass, remark
-from ..rewriting import Values, copy_op, defining_op, ops_in, single_use
-from .axes import ops_of
+from ..rewriting import Values, copy_op, defining_op, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
 from .masking import is_elementwise, yielded
 from .registers import adds
