@@ -245,6 +245,7 @@ def nvidia(
         *(
             [
                 "stage-operands",
+                "start-scores",
                 "split-scales",
                 "mask-padding",
                 "canonicalize",

@@ -79,3 +79,27 @@ def test_no_read_behind_the_last_key(name, parts, element, arch):
     expected, _ = graph.reference(inputs)
     assert np.abs(graph.canonical_output(output) - expected).max() <= 3e-3 * np.abs(expected).max()
     assert len(Launches.kernels) >= parts, "parts, and their merge"
+
+
+# With what the matmul of scores starts, of four warpgroups.
+BIASES = {
+    "of all heads": {"bias": "qk"},
+    "of each head": {"bias": "bhqk", "element": "bf16"},
+    "causal": {"bias": "hqk", "window": (None, 0)},
+    "without a scale": {"bias": "hqk", "scale": 1.0},
+    "with another scale": {"bias": "hqk", "scale": 0.175, "window": (None, 0)},
+    "and a mask": {"bias": "qk", "mask": "hqk"},
+    "that is -inf": {"bias": "qk", "scale": 0.175},
+    "that is the least number": {"bias": "qk", "scale": 0.175, "element": "bf16"},
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_scores_that_start_with_a_bias(name):
+    graph = Attention(**{"heads": 2, "queries": 300, "keys": 112, "head_size": 16, "element": "f16"} | BIASES[name])
+    inputs = [x.astype(np.float64) for x in graph.inputs("normal", 0)]
+    if "that is" in name:
+        inputs[3][:, :, ::3, 40:] = inputs[3][:, :, 1] = -np.inf if "inf" in name else -(2.0**127)
+    found = run_module(graph.text(), inputs, last="split-scales", tile_sizes="1,1,256,0,64")
+    expected, _ = graph.reference(inputs)
+    assert np.abs(found[0] - expected).max() <= 5e-3 * np.abs(expected).max()
