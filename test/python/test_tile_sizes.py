@@ -5,8 +5,8 @@ from attn_opt.compiler import pass_manager
 from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
-from attn_opt.transforms import tile_sizes
 from attn_opt.transforms.attention import find_attention
+from attn_opt.transforms.cpu import tile_sizes
 from attn_opt.transforms.nvidia.registers import REGISTERS, consumer_registers
 from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
 
