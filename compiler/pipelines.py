@@ -180,6 +180,7 @@ def cpu(
         "expand-strided-metadata",
         "shift-divisions",  # what of affine ops it takes to do so; the others are lower-affine's
         "lower-affine",
+        "keep-rolled",  # before loops are branches, one of which carries what it says
         "convert-scf-to-cf",
         "convert-math-to-llvm",
         "convert-math-to-libm",  # per element of a vector, what has neither a polynomial nor an instruction

@@ -71,6 +71,7 @@ PASSES = (
     "cpu/outline-parallel",
     "cpu/single-iterations",
     "cpu/shift-divisions",
+    "cpu/keep-rolled",
     "cpu/dynamic-schedule",
     "cpu/limit-features",
     "nvidia/round-probabilities",

@@ -16,7 +16,7 @@ from ..graphs import Attention
 from ..tuning import display
 from . import streams
 from .attn_bench_options import Options, parse_options
-from .telling import telling
+from .telling import ends_on_request, telling
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     What is measured runs in processes of its own, so that nothing can crash this one.
     """
     streams.prepare()
+    if arguments is None:
+        ends_on_request()
     given = sys.argv[1:] if arguments is None else list(arguments)
     return telling(Printer("attn-bench", remarks=False), lambda: _run(parse_options(given)), "-v=0")
 

@@ -22,7 +22,7 @@ from ..verify_diagnostics import Verifier
 from . import streams
 from .attn_opt_options import HELP, Options, parse_options
 from .isolation import Crash, Progress, crashes, isolated
-from .telling import telling
+from .telling import ends_on_request, telling
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `attn-opt … | head` ends quietly
     streams.prepare()
     printer = Printer("attn-opt")
+    if arguments is None:
+        ends_on_request()
 
     def command() -> int:
         options = parse_options(list(sys.argv[1:] if arguments is None else arguments))
