@@ -4,7 +4,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from ..transforms.cpu.matrix_unit import has_tiles, matrix_unit
+from ..transforms.cpu.matrix_unit import has_tiles
+from ..transforms.host import matrix_unit
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
 from .pass_options import option_values
 from .runtime.cpu import openmp_library

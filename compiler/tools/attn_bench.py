@@ -11,7 +11,7 @@ from .. import env
 from ..bench import table
 from ..bench.latency import Latency
 from ..bench.measure import Measured, Measuring, measure
-from ..diagnostics import Printer, user_error
+from ..diagnostics import Printer, file_error, user_error
 from ..graphs import Attention
 from ..tuning import display
 from . import streams
@@ -137,7 +137,7 @@ def _write_json(path: str, all_measured: Sequence[Measured]) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text + "\n")
     except OSError as error:
-        raise user_error(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise file_error(path, "written", error) from None
 
 
 if __name__ == "__main__":

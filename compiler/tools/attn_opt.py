@@ -14,10 +14,10 @@ from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from ...dialects.mlir import ir
-from ..diagnostics import Bug, Listener, Printer, report_bug, user_error
+from ..diagnostics import Bug, Listener, Printer, file_error, report_bug, user_error
 from ..ir_printing import DumpStages, PrintIR
 from ..pass_manager import Hook, PassFailure, Stage, Timing, plan, run
-from ..sources import decoded, printable
+from ..sources import read
 from ..verify_diagnostics import Verifier
 from . import streams
 from .attn_opt_options import HELP, Options, parse_options
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.action:
             print(_about(options.action))
             return 0
-        text, name = _read(options.input)
+        text, name = streams.read_stdin() if options.input == "-" else read(options.input)
         printer.add_source(name, text)
         job = Job(options, printer, name, _chunks(text, options.split))
         if arguments is not None:
@@ -103,8 +103,6 @@ class Job:
 
     def _context(self) -> ir.Context:
         context = make_context()
-        # Verifiers and passes in Python hold the interpreter's lock: threads would only wait for each other.
-        context.enable_multithreading(False)
         context.allow_unregistered_dialects = self.options.allow_unregistered
         return context
 
@@ -203,18 +201,6 @@ class _Follow(Hook):
         self.progress.at(self.number, self.stage)
 
 
-def _read(path: str) -> tuple[str, str]:
-    """The text of the input, and its name in messages."""
-    if path == "-":
-        return streams.read_stdin()
-    name = printable(path)
-    try:
-        with open(path, "rb") as file:
-            return decoded(file.read(), name), name
-    except OSError as error:
-        raise user_error(f"cannot read '{name}': {error.strerror}") from None
-
-
 def _write(path: str, text: str) -> None:
     try:
         if path == "-":
@@ -224,7 +210,7 @@ def _write(path: str, text: str) -> None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise user_error(f"cannot write '{'<stdout>' if path == '-' else path}': {error.strerror}") from None
+        raise file_error("<stdout>" if path == "-" else path, "written", error) from None
 
 
 def _chunks(text: str, split: bool) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ...dialects.diagnostic import DiagnosedError
-from ..diagnostics import Printer, report_bug, user_error
+from ..diagnostics import Printer, file_error, report_bug, user_error
 from . import streams
 
 
@@ -48,7 +48,7 @@ def telling(printer: Printer, work: Callable[[], int], saves_memory: str = "") -
             report_bug(error, printer.tool, printer.stream)
         else:
             streams.discard_output()
-            printer(user_error(f"cannot write '<stdout>': {error.strerror}").diagnostics[0])
+            printer(file_error("<stdout>", "written", error).diagnostics[0])
         return 1
     except Exception as bug:
         report_bug(bug, printer.tool, printer.stream)
