@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ctypes.util
 import functools
 import math
 import os
@@ -41,6 +40,8 @@ def openmp_library() -> str | None:
             path = os.path.join(folder, name)
             if os.path.exists(path):
                 return os.path.abspath(path)
+    import ctypes.util  # which imports more than a kernel that was compiled before needs
+
     for short in ("iomp5", "omp"):
         found = ctypes.util.find_library(short)
         if found:
