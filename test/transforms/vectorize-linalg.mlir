@@ -348,6 +348,31 @@ func.func @read_ahead(%q: memref<4x128xf32>, %keys: memref<256x128xf32>, %x: mem
 #k = affine_map<(h, n, k) -> (n, k)>
 #s = affine_map<(h, n, k) -> (h, n)>
 
+// 7 rows are 4 and 3.
+// CHECK-LABEL: func.func @seven_rows
+// CHECK:       scf.for
+// CHECK:         scf.for
+// CHECK-COUNT-16:  math.fma
+// CHECK:         scf.for
+// CHECK-COUNT-12:  math.fma
+// CHECK-NOT:       math.fma
+func.func @seven_rows(%q: memref<7x128xf32>, %keys: memref<256x128xf32>, %x: memref<7x256xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<7x128xf32>, memref<256x128xf32>) outs(%x : memref<7x256xf32>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
 // Two vectors of f16 are a line, which is asked for once at each distance: 4 keys, 2 vectors of each.
 // CHECK-LABEL: func.func @lines_of_f16
 // CHECK:       scf.for

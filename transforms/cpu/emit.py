@@ -122,7 +122,8 @@ class Emitter:
             return carried
         if d == self.v:  # whole vectors that fill no tile come in the masked loop too
             return self._loop(d, main_end, self._bound(d), width, 1, True, carried, body)
-        return self._loop(d, main_end, self._bound(d), 1, 1, False, carried, body)
+        rest = size - size // step * step if size is not None and self.op.is_parallel(d) else 1
+        return self._loop(d, main_end, self._bound(d), rest, rest, False, carried, body)
 
     def _is_multiple(self, d: int, step: int) -> bool:
         """True if a dynamic size is seen to be a multiple of `step`."""
