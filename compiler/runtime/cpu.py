@@ -51,19 +51,25 @@ def openmp_library() -> str | None:
 @functools.cache
 def _openmp() -> ctypes.CDLL | None:
     path = openmp_library()
+    return None if path is None else ctypes.CDLL(path)
+
+
+@functools.cache
+def _threads_setter() -> Any:
+    """OpenMP's function, or None; as one of Python's, as giving the interpreter's lock away takes longer than it."""
+    path = openmp_library()
     if path is None:
         return None
-    library = ctypes.CDLL(path)
-    library.omp_set_num_threads.argtypes = [ctypes.c_int]
-    library.omp_set_num_threads.restype = None
-    return library
+    function = ctypes.PyDLL(path).omp_set_num_threads
+    function.argtypes, function.restype = [ctypes.c_int], None
+    return function
 
 
 def set_threads(count: int) -> None:
     """Lets parallel loops use `count` threads from now on; without an OpenMP runtime they use one anyway."""
-    library = _openmp()
-    if library is not None:
-        library.omp_set_num_threads(count)
+    setter = _threads_setter()
+    if setter is not None:
+        setter(count)
 
 
 @functools.cache

@@ -314,7 +314,8 @@ func.func @main(%start: index, %a: tensor<7x50xi32>) -> tensor<7x50xi32> {{
     i, j = np.mgrid[0:7, 0:50]
     d = j - 2 * i - start
     expected = sum(
-        getattr(np, name)(*((d, 20) if n % 2 else (20, d))).astype(np.int32) << n for n, name in enumerate(names.values())
+        getattr(np, name)(*((d, 20) if n % 2 else (20, d))).astype(np.int32) << n
+        for n, name in enumerate(names.values())
     )
     found = kernel(text, vector_bytes=vector_bytes)(np.int64(start), np.zeros((7, 50), np.int32))
     np.testing.assert_array_equal(found, expected)
