@@ -428,3 +428,79 @@ func.func @keys_are_broadcast(%q: memref<128x16xf32>, %all: memref<1024x128xf32>
   }
   return
 }
+
+// -----
+
+#s = affine_map<(k, r) -> (k, r)>
+
+// Positions of a window are compared in 32 bits, as i − j, which two comparisons have in common; where the tile starts is
+// brought near to 0 first.
+// CHECK-LABEL: func.func @window
+// CHECK-SAME:    %[[Q:[^:]*]]: index, %[[K:[^:]*]]: index
+// CHECK-DAG:   %[[LANES:.*]] = arith.constant dense<[0, 1, 2, {{.*}}, 15]> : vector<16xi32>
+// CHECK-DAG:   %[[NONE:.*]] = arith.constant dense<0> : vector<16xi32>
+// CHECK-DAG:   %[[LAST:.*]] = arith.constant dense<255> : vector<16xi32>
+// CHECK:         scf.for %[[J:.*]] = %c0 to %c64
+// CHECK:         scf.for %[[I:.*]] = %c0 to %c64
+// CHECK:           arith.minsi %{{.*}}, %c1073741824
+// CHECK:           arith.maxsi %{{.*}}, %c-1073741824
+// CHECK:           vector.broadcast %{{.*}} : i32 to vector<16xi32>
+// CHECK:           arith.addi %{{.*}}, %[[LANES]] : vector<16xi32>
+// CHECK:           %[[X:.*]] = arith.subi %{{.*}} : vector<16xi32>
+// CHECK-DAG:       arith.cmpi sgt, %[[X]], %[[LAST]] : vector<16xi32>
+// CHECK-DAG:       arith.cmpi slt, %[[X]], %[[NONE]] : vector<16xi32>
+func.func @window(%q: index, %k: index, %s: memref<64x64xf32>) {
+  %low = arith.constant -255 : index
+  %high = arith.constant 0 : index
+  %minf = arith.constant 0xFF800000 : f32
+  linalg.generic {indexing_maps = [#s], iterator_types = ["parallel", "parallel"]} outs(%s : memref<64x64xf32>) {
+  ^bb0(%x: f32):
+    %j0 = linalg.index 0 : index
+    %j = arith.addi %j0, %k : index
+    %i0 = linalg.index 1 : index
+    %i = arith.addi %i0, %q : index
+    %d = arith.subi %j, %i : index
+    %early = arith.cmpi slt, %d, %low : index
+    %0 = arith.select %early, %minf, %x : f32
+    %late = arith.cmpi sgt, %d, %high : index
+    %1 = arith.select %late, %minf, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#s = affine_map<(k, r) -> (k, r)>
+
+// Not where a number may be too large for that, as here, or where not how far the op goes.
+// CHECK-LABEL: func.func @far_window
+// CHECK:         arith.cmpi slt, {{.*}} : vector<16xindex>
+func.func @far_window(%s: memref<64x64xf32>) {
+  %low = arith.constant -1000000000 : index
+  %minf = arith.constant 0xFF800000 : f32
+  linalg.generic {indexing_maps = [#s], iterator_types = ["parallel", "parallel"]} outs(%s : memref<64x64xf32>) {
+  ^bb0(%x: f32):
+    %j = linalg.index 0 : index
+    %i = linalg.index 1 : index
+    %d = arith.subi %j, %i : index
+    %early = arith.cmpi slt, %d, %low : index
+    %0 = arith.select %early, %minf, %x : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @of_any_size
+// CHECK:         arith.cmpi slt, {{.*}} : vector<16xindex>
+func.func @of_any_size(%q: index, %s: memref<64x?xf32>) {
+  %minf = arith.constant 0xFF800000 : f32
+  linalg.generic {indexing_maps = [#s], iterator_types = ["parallel", "parallel"]} outs(%s : memref<64x?xf32>) {
+  ^bb0(%x: f32):
+    %i = linalg.index 1 : index
+    %early = arith.cmpi slt, %i, %q : index
+    %0 = arith.select %early, %minf, %x : f32
+    linalg.yield %0 : f32
+  }
+  return
+}

@@ -18,6 +18,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, vector
 from .accumulators import Accumulators
 from .body import BodyEvaluator
+from .lane_comparisons import compared
 from .multiples import is_multiple
 from .operand_access import OperandAccess
 from .places import size_of
@@ -200,7 +201,7 @@ class Emitter:
                     if key not in self.loaded:
                         self.loaded[key] = self.access.load(operand, self.tile.at(operand.loops, key[1]))
                     inputs[operand.number] = self.loaded[key]
-            results = self.evaluator.evaluate(inputs, point, self._index)
+            results = self.evaluator.evaluate(inputs, point, self._index, self._compared)
             for out, value in zip(self.op.outputs, results, strict=True):
                 if self.op.is_accumulator(out):
                     key = self.accumulators.key(out, point)
@@ -218,6 +219,9 @@ class Emitter:
         loops = range(self.op.n_loops)
         summed = [d for d in loops if not self.op.is_parallel(d)]
         return sorted(self.tile.offsets(loops), key=lambda point: [point[d] for d in summed])
+
+    def _compared(self, inner: ir.Operation, point: Offsets) -> ir.Value | None:
+        return compared(self.op, inner, self.tile, point)
 
     def _index(self, d: int, point: Offsets) -> ir.Value:
         base = self.tile.indices[d, point[d]]
