@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..extents import lift_sizes
 from ..passes import Pass, option
 from ..rewriting import defining_op, erase_if_unused, ops_in
 from .axes import functions_of, ops_of
@@ -34,6 +35,7 @@ class FuseElements(Pass):
     all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
 
     def run(self, op: ir.Operation) -> None:
+        lift_sizes(op)
         for function in functions_of(op):
             for block in function.regions[0].blocks:
                 for consumer in ops_of(block):
