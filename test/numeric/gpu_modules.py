@@ -97,6 +97,8 @@ def get_global(op, frame):
 def load_element(op, frame):
     def run(operands):
         memory, *at = operands
+        if any(np.ndim(i) for i in at):  # of all elements of a tile: those of padding read the nearest one
+            return [memory[tuple(np.clip(i, 0, n - 1) for i, n in zip(at, memory.shape, strict=True))]]
         assert all(0 <= i < n for i, n in zip(at, memory.shape, strict=True)), f"{at} leaves {memory.shape}"
         return [memory[tuple(at)]]
 

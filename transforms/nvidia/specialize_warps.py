@@ -214,8 +214,9 @@ class _Specializer:
             ring = rings.setdefault(copy, Ring(copy, maps[copy]))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or _right_operand(load):
-                small = ring.bytes // ring.stages <= SMALL_TILE or copy.kind.element_type.width == 8
-                ring.stages = self.options.stages or (3 if small else 2)
+                tile = ring.bytes // ring.stages
+                wanted = 3 if tile <= SMALL_TILE or copy.kind.element_type.width == 8 else 2
+                ring.stages = max(1, min(self.options.stages or wanted, SHARED_MEMORY // tile))
         deep = [r for r in rings.values() if r.stages > 1]
         while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
             # What goes to registers is read at once, and its place free for the next one when that is not waited for.
