@@ -279,3 +279,16 @@ func.func @main(%x: tensor<20xf32>, %w: tensor<5xf32>, %o: tensor<16xf32>) -> te
     x, w = rng.standard_normal(20).astype(np.float32), rng.standard_normal(5).astype(np.float32)
     found = kernel(text)(x, w, np.zeros(16, np.float32))
     assert relative_error(found, np.correlate(x.astype(float), w.astype(float))) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["i64", "i32", "i8"])
+@pytest.mark.parametrize("op", ["divsi", "remsi", "divui", "remui", "floordivsi", "ceildivsi", "ceildivui"])
+def test_division_ends_no_process(op, kind):
+    """In lanes over the end of a row, by zero, and of the least number by −1."""
+    body = f"%r = arith.{op} %x0, %x1 : {kind}\n linalg.yield %r : {kind}"
+    text, _ = generic((6,), [(0,)] * 3, ["parallel"], [kind] * 2, [kind], body)
+    least = np.iinfo(DTYPES[kind]).min
+    a, b = (np.array(x, DTYPES[kind]) for x in ([100, 7, 5, 4, 5, least], [2, 3, 8, 2, 0, -1]))
+    found = kernel(text)(a, b, np.zeros_like(a))[:4]
+    a, b = a[:4], b[:4]
+    assert (found == (a % b if "rem" in op else -(-a // b) if "ceil" in op else a // b)).all()
