@@ -7,6 +7,7 @@ worth that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -243,19 +244,18 @@ def reshape(value: ir.Value, groups: Sequence[Sequence[int | ir.Value]], expand:
     attribute = ir.ArrayAttr.get(
         [ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), d) for d in g]) for g in reassociation]
     )
+    collapsed = []
+    for group in reassociation:
+        sizes = [(static if expand else kind.shape)[d] for d in group]
+        collapsed.append(DYNAMIC if DYNAMIC in sizes else math.prod(sizes))
+    flattened = ir.RankedTensorType.get(collapsed, kind.element_type, kind.encoding)
     if expand:
         result = ir.RankedTensorType.get(static, kind.element_type, kind.encoding)
         dynamic = [size for size in flat if not isinstance(size, int)]
+        if flattened != kind:  # the graph says of one form what the type of the other leaves open
+            value = tensor.cast(flattened, value)
         return tensor.ExpandShapeOp(result, value, attribute, dynamic, static).result
-    collapsed = []
-    for group in reassociation:
-        sizes = [kind.shape[d] for d in group]
-        total = 1
-        for s in sizes:
-            total = DYNAMIC if DYNAMIC in (total, s) else total * s
-        collapsed.append(total)
-    result = ir.RankedTensorType.get(collapsed, kind.element_type, kind.encoding)
-    return tensor.CollapseShapeOp(result, value, attribute).result
+    return tensor.CollapseShapeOp(flattened, value, attribute).result
 
 
 def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:
