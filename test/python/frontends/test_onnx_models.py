@@ -225,3 +225,51 @@ def test_errors_of_open_sizes_name_the_way_out():
     source = model("g (float[n] x) => (float[k] y) { y = Unique(x) }")
     with pytest.raises(CompileError, match=r"Unique.*\n.*leaves sizes open, which example_args would fix"):
         compile(source)
+
+
+# Shapes as exporters compute them: sizes that are known beside those that are not, an expand of some dimensions.
+COMPUTED = """g (float[b,s,32] x, bool[b,s] kept) => (float[b,s,32] y) {
+  all = Shape(x)
+  i0 = Constant<value_int = 0>()  i1 = Constant<value_int = 1>()
+  b0 = Gather(all, i0)  s0 = Gather(all, i1)
+  ax = Constant<value_ints = [0]>()  b1 = Unsqueeze(b0, ax)  s1 = Unsqueeze(s0, ax)
+  tail = Constant<value_ints = [4, 8]>()  heads = Concat<axis = 0>(b1, s1, tail)
+  x0 = MatMul(x, w)  x1 = Reshape(x0, heads)
+  q = Transpose<perm = [0, 2, 1, 3]>(x1)
+  size = Shape(q)
+  i3 = Constant<value_ints = [3]>()  end = Constant<value_ints = [4]>()  i2 = Constant<value_ints = [2]>()
+  s2 = Slice(size, i2, i3)  d2 = Slice(size, i3, end)  outer = Slice(size, ax, i2)
+  minus = Constant<value_ints = [-1]>()  merged = Concat<axis = 0>(minus, s2, d2)
+  k0 = Reshape(q, merged)  k1 = Transpose<perm = [0, 2, 1]>(k0)
+  split = Concat<axis = 0>(outer, d2, s2)  kt = Reshape(k1, split)
+  p0 = MatMul(q, kt)
+  ax12 = Constant<value_ints = [1, 2]>()  m0 = Unsqueeze(kept, ax12)
+  one = Constant<value_ints = [1]>()  wanted = Concat<axis = 0>(minus, one, s1, minus)
+  ones = Constant<value_ints = [1, 1, 1, 1]>()  minuses = Constant<value_ints = [-1, -1, -1, -1]>()
+  same = Equal(wanted, minuses)  form = Where(same, ones, wanted)  m = Expand(m0, form)
+  low = Constant<value_float = -3.4028234663852886e38>()  p1 = Where(m, p0, low)
+  p = Softmax<axis = -1>(p1)
+  o = MatMul(p, q)  o1 = Transpose<perm = [0, 2, 1, 3]>(o)
+  width = Constant<value_ints = [32]>()  flat = Concat<axis = 0>(b1, s1, width)  y = Reshape(o1, flat)
+}"""
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_shapes_that_are_computed(opset):
+    source, before = model(COMPUTED, opset, w=random(D, D)), stats()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that it is compiled for these sizes
+        kernel = compile(source)
+        for b, s in ((2, 9), (3, 4), (1, 1)):
+            inputs = [4 * random(b, s, D), np.arange(s) <= np.arange(b)[:, None] + s // 2]
+            assert_close(kernel(*inputs), reference(source, inputs))
+    assert stats()["compiled"] - before["compiled"] == 1
+
+
+def test_sizes_of_one_name_that_differ():
+    source = model("g (float[b,s] x, float[b,s] z) => (float[b,s] y) { y = Add(x, z) }")
+    kernel = compile(source)
+    x = random(3, 4)
+    assert_close(kernel(x, x), [x + x])
+    with pytest.warns(UserWarning, match="is not right where a size of 1 is broadcast"):
+        assert_close(kernel(x, x[:1]), [x + x[:1]])
