@@ -124,6 +124,82 @@ CONTRIBUTED = {
 }
 
 
+LENGTHS = np.array([9, 4], np.int32)
+CONTRIBUTED |= {
+    "attention with lengths": (
+        contributed("y = com.microsoft.MultiHeadAttention<num_heads=4>(x, y0, z, , m)", f"{THREE}, int32[2] m"),
+        [X, Y, Z, LENGTHS],
+        attention(X, Y, Z, np.where(np.arange(S) < LENGTHS[:, None], 0, -1e4)[:, None, None]),
+    ),
+    "packed attention with a mask of scores": (
+        contributed(
+            "y = com.microsoft.Attention<num_heads=4>(x, w, b, m)",
+            "float[2,9,32] x, int32[2,9,9] m",
+            w=random(D, 3 * D),
+            b=np.concatenate([C, G, C]),
+        ),
+        [X, np.tril(np.ones((B, S, S), np.int32))],
+        attention(*np.split(X @ random(D, 3 * D) + np.concatenate([C, G, C]), 3, -1), CAUSAL),
+    ),
+    "attention with a past": (
+        contributed(
+            "y, k, v = com.microsoft.MultiHeadAttention<num_heads=4, unidirectional=1>(x, y0, z, , , , pk, pv)",
+            f"{THREE}, float[2,4,5,8] pk, float[2,4,5,8] pv",
+            "float[2,9,32] y, float[2,4,14,8] k, float[2,4,14,8] v",
+        ),
+        [X, Y, Z, random(B, 4, 5, 8), random(B, 4, 5, 8, seed=1)],
+        (
+            (
+                softmax(
+                    heads(X) @ np.concatenate([random(B, 4, 5, 8), heads(Y)], 2).swapaxes(-1, -2) / np.sqrt(8)
+                    + np.where(np.arange(14) <= np.arange(S)[:, None] + 5, 0, -1e4)
+                )
+                @ np.concatenate([random(B, 4, 5, 8, seed=1), heads(Z)], 2)
+            )
+            .swapaxes(1, 2)
+            .reshape(B, S, D),
+            np.concatenate([random(B, 4, 5, 8), heads(Y)], 2),
+            np.concatenate([random(B, 4, 5, 8, seed=1), heads(Z)], 2),
+        ),
+    ),
+    # Keys and values in heads, of another layer; what comes before hides the ranks.
+    "cross attention": (
+        contributed(
+            "a = com.microsoft.QuickGelu(x) y = com.microsoft.MultiHeadAttention<num_heads=4>(a, k, v, , m)",
+            "float[2,9,32] x, float[2,4,7,8] k, float[2,4,7,8] v, int32[2] m",
+        ),
+        [X, random(B, 4, 7, 8), random(B, 4, 7, 8, seed=1), np.array([7, 7], np.int32)],
+        (
+            softmax(heads(X / (1 + np.exp(-1.702 * X))) @ random(B, 4, 7, 8).swapaxes(-1, -2) / np.sqrt(8))
+            @ random(B, 4, 7, 8, seed=1)
+        )
+        .swapaxes(1, 2)
+        .reshape(B, S, D),
+    ),
+}
+TABLES = random(20, 4), random(20, 4, seed=1)
+
+
+def turned(x, at, interleaved):
+    x = heads(x)
+    a, b = (x[..., ::2], x[..., 1::2]) if interleaved else np.split(x, 2, -1)
+    cos, sin = (table[at][:, None] for table in TABLES)
+    parts = a * cos - b * sin, b * cos + a * sin
+    return (np.stack(parts, -1).reshape(x.shape) if interleaved else np.concatenate(parts, -1)).swapaxes(1, 2)
+
+
+for interleaved in (0, 1):
+    for at in (np.array([3]), np.arange(18).reshape(2, 9) % 7):
+        CONTRIBUTED[f"RotaryEmbedding {interleaved} {at.ndim}"] = (
+            contributed(
+                f"y = com.microsoft.RotaryEmbedding<interleaved={interleaved}>(x, p, c, s)",
+                f"float[2,9,32] x, int64[{','.join(map(str, at.shape))}] p, float[20,4] c, float[20,4] s",
+            ),
+            [X, at, *TABLES],
+            turned(X, at + np.arange(9)[None] if at.ndim == 1 else at, interleaved).reshape(B, S, D),
+        )
+
+
 @pytest.mark.parametrize("name", CONTRIBUTED)
 def test_operators_of_onnxruntime(name):
     source, inputs, expected = CONTRIBUTED[name]
@@ -132,6 +208,15 @@ def test_operators_of_onnxruntime(name):
     assert stats()["compiled"] - before["compiled"] == ("attention" in name)
     expected = expected if isinstance(expected, tuple) else (expected,)
     assert_close(found, [e.astype(np.float32) for e in expected])
+
+
+def test_a_mask_of_an_unknown_form_is_refused():
+    """Ends and starts of sequences: 4 numbers, as many as there are heads."""
+    source = contributed(
+        "y = com.microsoft.Attention<num_heads=4>(x, w, , m)", "float[2,9,32] x, int32[4] m", w=random(D, 3 * D)
+    )
+    with pytest.raises(CompileError, match=r"com.microsoft.Attention of ONNX \(node 'y'\) has no lowering"):
+        compile(source)
 
 
 # A mask of [batch, 1, 1, keys] that is broadcast: whether its sizes are 1, the types do not say.
@@ -273,3 +358,20 @@ def test_sizes_of_one_name_that_differ():
     assert_close(kernel(x, x), [x + x])
     with pytest.warns(UserWarning, match="is not right where a size of 1 is broadcast"):
         assert_close(kernel(x, x[:1]), [x + x[:1]])
+
+
+WRONG_LOWERINGS = {
+    "Mod of ONNX .node 'y'. .* of unsigned": "g (uint8[3] x, uint8[3] z) => (uint8[3] y) { y = Mod(x, z) }",
+    "Add of ONNX .node 'y'. .* of uint64": "g (uint64[3] x, uint64[3] z) => (uint64[3] y) { y = Add(x, z) }",
+    "Reshape of ONNX .* of uint16": "g (uint16[2, 2] x) => (uint16[4] y) { s = Constant<value_ints = [4]>() "
+    "y = Reshape(x, s) }",
+    "Det of ONNX": "g (float[2, 2] x) => (float y) { y = Det(x) }",
+    "Einsum of ONNX .* of scalars": 'g (float x) => (float y) { y = Einsum<equation = "->">(x) }',
+}
+
+
+@pytest.mark.parametrize("message", WRONG_LOWERINGS)
+def test_what_the_importer_gets_wrong_is_refused(message):
+    """Some of it ended the process."""
+    with pytest.raises(CompileError, match=message):
+        compile(model(WRONG_LOWERINGS[message], 18))
