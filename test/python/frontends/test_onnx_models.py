@@ -375,3 +375,9 @@ def test_what_the_importer_gets_wrong_is_refused(message):
     """Some of it ended the process."""
     with pytest.raises(CompileError, match=message):
         compile(model(WRONG_LOWERINGS[message], 18))
+
+
+def test_failures_of_upstream_name_the_node():
+    text = "g (float[3, 4] x) => (float[5, 4] y) { b = Exp(x) p = Constant<value_ints = [1, 0, 1, 0]>() "
+    with pytest.raises(CompileError, match="^y: error: no lowering to linalg: "):
+        compile(model(text + 'y = Pad<mode = "wrap">(b, p) }', 19))
