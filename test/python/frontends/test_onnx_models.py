@@ -379,5 +379,5 @@ def test_what_the_importer_gets_wrong_is_refused(message):
 
 def test_failures_of_upstream_name_the_node():
     text = "g (float[3, 4] x) => (float[5, 4] y) { b = Exp(x) p = Constant<value_ints = [1, 0, 1, 0]>() "
-    with pytest.raises(CompileError, match="^y: error: no lowering to linalg: "):
+    with pytest.raises(CompileError, match=r"^y: error: no lowering to linalg: "):
         compile(model(text + 'y = Pad<mode = "wrap">(b, p) }', 19))
