@@ -164,6 +164,7 @@ def cpu(
         "convert-linalg-to-loops",  # what cannot be vectorised
         "canonicalize",
         "cse",
+        "guard-divisions",  # after all that makes vectors, whose lanes over the end of a row hold zeros
         "loop-invariant-code-motion",
         f"expand-float8{{{'tables=no' if 0 < vector_bytes < 64 else ''}}}",  # tells expand-math what is rounded
         "expand-math",  # after hoisting: a function of a row is computed once per row

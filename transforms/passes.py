@@ -64,6 +64,7 @@ PASSES = (
     "cpu/roll-loops",
     "cpu/stream-rows",
     "cpu/vectorize-linalg",
+    "cpu/guard-divisions",
     "cpu/expand-float8",
     "cpu/expand-math",
     "cpu/expand-bf16",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..dialects.mlir import ir, tensor
@@ -78,19 +79,18 @@ def reshape(value: ir.Value, groups: Sequence[Sequence[Size]], expand: bool) -> 
     numbers = iter(range(sum(map(len, groups))))
     dims = [[next(numbers) for _ in group] for group in groups]
     kind = ir.RankedTensorType(value.type)
-    if expand:
-        dynamic, static = split([size for group in groups for size in group])
-        result = ir.RankedTensorType.get(static, kind.element_type, kind.encoding)
-        return tensor.ExpandShapeOp(result, value, dims, dynamic, static).result
+    dynamic, static = split([size for group in groups for size in group])
     collapsed = []
     for group in dims:
-        sizes = [kind.shape[d] for d in group]
-        total = 1
-        for s in sizes:
-            total = DYNAMIC if DYNAMIC in (total, s) else total * s
-        collapsed.append(total)
-    result = ir.RankedTensorType.get(collapsed, kind.element_type, kind.encoding)
-    return tensor.CollapseShapeOp(result, value, dims).result
+        sizes = [(static if expand else kind.shape)[d] for d in group]
+        collapsed.append(DYNAMIC if DYNAMIC in sizes else math.prod(sizes))
+    flattened = ir.RankedTensorType.get(collapsed, kind.element_type, kind.encoding)
+    if not expand:
+        return tensor.CollapseShapeOp(flattened, value, dims).result
+    if flattened != kind:  # the graph says of one form what the type of the other leaves open
+        value = tensor.cast(flattened, value)
+    result = ir.RankedTensorType.get(static, kind.element_type, kind.encoding)
+    return tensor.ExpandShapeOp(result, value, dims, dynamic, static).result
 
 
 def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:

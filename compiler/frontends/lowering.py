@@ -5,9 +5,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ...dialects import build
-from ...dialects.diagnostic import DiagnosedError
+from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from ...dialects.mlir import arith, ir, passmanager, tensor
-from ..diagnostics import diagnostic, user_error
+from ..diagnostics import diagnostic
 
 
 def first_line(error: BaseException) -> str:
@@ -18,10 +18,11 @@ def first_line(error: BaseException) -> str:
 
 def run(module: ir.Module, pipeline: str, way_out: str) -> None:
     """Runs upstream passes. Where they fail: a user's error with their first message and `way_out`."""
-    found: list[tuple[str, str]] = []
+    found: list[Diagnostic] = []
 
     def collect(message: Any) -> bool:
-        found.append((str(message.severity).rpartition(".")[2].lower(), str(message.message)))
+        if str(message.severity).lower().endswith("error"):
+            found.append(_failure(str(message.message), message.location, way_out))
         return True
 
     handler = module.context.attach_diagnostic_handler(collect)
@@ -29,10 +30,15 @@ def run(module: ir.Module, pipeline: str, way_out: str) -> None:
         with module.context:
             passmanager.PassManager.parse(pipeline).run(module.operation)
     except ir.MLIRError as error:
-        told = [m for severity, m in found if severity == "error"] + [d.message for d in error.error_diagnostics]
-        raise user_error(f"no lowering to linalg: {told[0] if told else first_line(error)}; {way_out}") from None
+        with module.context:
+            found += [_failure(d.message, d.location, way_out) for d in error.error_diagnostics]
+        raise DiagnosedError([*found, _failure(first_line(error), None, way_out)][:1]) from None
     finally:
         handler.detach()
+
+
+def _failure(problem: str, location: ir.Location | None, way_out: str) -> Diagnostic:
+    return diagnostic("error", f"no lowering to linalg: {problem}; {way_out}", location)
 
 
 def check_lowered(

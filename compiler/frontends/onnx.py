@@ -80,6 +80,8 @@ class OnnxKernel(Kernel):
         self._checks = lowered.checks
         self._left = any(explain.reason_left(entry["message"]) for entry in kernel.record["entries"])
         self._fixed: dict[tuple[tuple[int, ...], ...], OnnxKernel] = {}
+        self._is_told = False  # that there is one for each shape
+        self._types = lowered.inputs
         self.inputs = [value.name for value in lowered.inputs]
         self.outputs = [value.name for value in lowered.outputs]
         self._unsigned = [_unsigned(value) for value in lowered.outputs]
@@ -116,14 +118,24 @@ class OnnxKernel(Kernel):
         key = tuple(a.shape for a in arrays)
         if key not in self._fixed:
             self._fixed[key] = self
-            if self._left or not self._checks.hold([*arrays, *self._weights]):
-                if len(self._fixed) == 1:
+            if self._left or not self._are_as_named(arrays) or not self._checks.hold([*arrays, *self._weights]):
+                if not self._is_told:
+                    self._is_told = True
                     why = "leaves attention as it is" if self._left else "is not right where a size of 1 is broadcast"
                     text = f"attn_opt: the kernel for open sizes {why}: one is compiled for each shape of the inputs"
                     warnings.warn(text, stacklevel=3)
                 model, options = self.origin
                 self._fixed[key] = compile_onnx(model, arrays, self.target, options)
         return self._fixed[key]
+
+    def _are_as_named(self, arrays: Sequence[np.ndarray]) -> bool:
+        """Whether sizes to which the model gives one name are equal, as the kernel takes them to be."""
+        sizes: dict[str, int] = {}
+        for value, array in zip(self._types, arrays, strict=True):
+            for size, n in zip(value.type.tensor_type.shape.dim, array.shape, strict=False):
+                if size.dim_param and sizes.setdefault(size.dim_param, n) != n:
+                    return False
+        return True
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The model's inputs and weights as arrays that `run` takes, checked."""

@@ -17,9 +17,11 @@ from onnx import FunctionProto, NodeProto
 
 DOMAIN = "com.microsoft"
 UNCLAIMED = ("SimplifiedLayerNormalization",)
+MOST_INPUTS = 12
 OLDEST = 15  # of the versions of the standard operators that the functions can be written in
 
-Attributes = dict[str, Any]  # the node's; "opset" is the version, "ranks" are those of the inputs
+Attributes = dict[str, Any]  # the node's; "opset" is the version, "shapes" are those of the inputs
+Shape = Sequence[int | None] | None  # without the sizes that are not known; None where the rank is not
 Has = Callable[[int], bool]  # whether the node has an input
 
 
@@ -32,17 +34,18 @@ def adopt(model: onnx.ModelProto) -> None:
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
 
 
-def function_of(node: NodeProto, opset: int, ranks: Sequence[int | None]) -> FunctionProto | None:
+def function_of(node: NodeProto, opset: int, shapes: Sequence[Shape]) -> FunctionProto | None:
     """The function that `node` calls, in that version of the standard operators; None where none is known.
 
-    `ranks` are those of its inputs, as far as they are known.
+    `shapes` are those of its inputs, as far as they are known.
     """
     if opset < OLDEST:
         return None
     write = _WRITERS.get(node.op_type) if node.domain == DOMAIN else None
     if write is None:
         return None
-    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} | {"opset": opset, "ranks": ranks}
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} | {"opset": opset}
+    attributes["shapes"] = [*shapes, *[None] * (MOST_INPUTS - len(shapes))]
 
     def has(i: int) -> bool:
         return i < len(node.input) and bool(node.input[i])
@@ -104,9 +107,10 @@ def _fused_matmul(a: Attributes, has: Has) -> str | None:
         return None
     text = ""
     for i, transposed in enumerate((a.get("transA"), a.get("transB"))):
-        rank = a["ranks"][i]
-        if transposed and rank is None:
+        shape = a["shapes"][i]
+        if transposed and shape is None:
             return None
+        rank = len(shape or ())
         axes = [*range(rank - 2), rank - 1, rank - 2] if transposed else []
         text += f"z{i} = Transpose<perm = {axes}>(x{i})\n" if transposed else f"z{i} = Identity(x{i})\n"
     return text + "m = MatMul(z0, z1)\n" + _number("alpha", a.get("alpha", 1.0)) + "y0 = Mul(m, alpha)"
@@ -188,29 +192,50 @@ def _scores_and_output(a: Attributes, mask: str, bias: str | None, causal: bool)
     )
 
 
-def _padding(a: Attributes, mask: str) -> str:
-    """The additive mask of [batch, keys] ones and zeros."""
+def _padding(a: Attributes, i: int) -> str | None:
+    """The additive mask of input `i`: ones and zeros [batch, keys] or [batch, queries, keys], or lengths [batch]."""
+    shape, batch = a["shapes"][i], (a["shapes"][0] or [None])[0]
+    if shape is None or len(shape) > 3 or (len(shape) == 1 and (batch is None or shape[0] != batch)):
+        return None
+    text = f"kept = Identity(x{i})\n"
+    if len(shape) == 1:
+        text = "last = Constant<value_ints = [1]>()\nfirst_key = Constant<value_int = 0>()\n"
+        text += "next_key = Constant<value_int = 1>()\nnone0 = Constant<value_ints = [0]>()\n"
+        text += "keys_end = Shape<start = 2, end = 3>(k)\nkeys = Squeeze(keys_end, none0)\n"
+        text += f"key = Range(first_key, keys, next_key)\nlengths_int = Cast<to = 7>(x{i})\n"
+        text += "lengths = Unsqueeze(lengths_int, last)\nkept = Less(key, lengths)\n"
     return (
-        _ints("inner", 1, 2)
+        text
+        + _ints("inner", *((1,) if len(shape) == 3 else (1, 2)))
         + _number("fill", a.get("mask_filter_value", -10000.0))
         + _number("unit", 1.0)
-        + f"mask4 = Unsqueeze({mask}, inner)\nmask_float = CastLike(mask4, x0)\nabsent = Sub(unit, mask_float)\n"
+        + "mask4 = Unsqueeze(kept, inner)\nmask_float = CastLike(mask4, x0)\nabsent = Sub(unit, mask_float)\n"
         + "m = Mul(absent, fill)\n"
     )
 
 
 def _multi_head_attention(a: Attributes, has: Has) -> str | None:
-    if not (has(1) and has(2)) or any(has(i) for i in (6, 7, 8, 9)) or "num_heads" not in a:
-        return None  # packed queries, keys and values; a past
+    if not (has(1) and has(2)) or any(has(i) for i in (8, 9)) or has(6) != has(7) or "num_heads" not in a:
+        return None  # packed queries, keys and values; a past in a buffer
+    ranks = [None if shape is None else len(shape) for shape in a["shapes"]]
+    if ranks[0] != 3 or ranks[1] not in (3, 4) or ranks[1] != ranks[2]:
+        return None
     text = ""
     names = ["x0", "x1", "x2"]
     if has(3):
         text += _thirds(a, "bq, bk, bv", "x3", 0)
-        text += "".join(f"{n}b = Add({n}, {b})\n" for n, b in zip(names, ("bq", "bk", "bv"), strict=True))
-        names = [f"{n}b" for n in names]
-    for name, source in zip("qkv", names, strict=True):
-        text += _heads(name, source, a["num_heads"])
-    mask = _padding(a, "x4") if has(4) else ""
+        biases = list(zip(names, ("bq", "bk", "bv"), strict=True))[: 1 if ranks[1] == 4 else 3]
+        text += "".join(f"{n}b = Add({n}, {b})\n" for n, b in biases)
+        names = [f"{n}b" for n, _ in biases] + names[len(biases) :]
+    for name, source, rank in zip("qkv", names, ranks[:3], strict=True):
+        own = name if name == "q" else f"{name}_new"
+        text += f"{own} = Identity({source})\n" if rank == 4 else _heads(own, source, a["num_heads"])
+    for name, past in (("k", 6), ("v", 7)):
+        text += f"{name} = " + (f"Concat<axis = 2>(x{past}, {name}_new)\n" if has(past) else f"Identity({name}_new)\n")
+    text += "y1 = Identity(k)\ny2 = Identity(v)\n"
+    mask = _padding(a, 4) if has(4) else ""
+    if mask is None:
+        return None
     return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
 
 
@@ -221,8 +246,55 @@ def _attention(a: Attributes, has: Has) -> str | None:
     text += _thirds(a, "fq, fk, fv", "packed", -1)
     for name in "qkv":
         text += _heads(name, f"f{name}", a["num_heads"])
-    mask = _padding(a, "x3") if has(3) else ""
+    mask = _padding(a, 3) if has(3) else ""
+    if mask is None:
+        return None
     return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
+
+
+def _rotary(a: Attributes, has: Has) -> str | None:
+    """Pairs of elements, halves of a head or neighbours, turned by angles that stand in tables by position."""
+    x, positions, table = a["shapes"][0], a["shapes"][1], a["shapes"][2]
+    if x is None or positions is None or table is None or table[1] is None or a.get("rotary_embedding_dim"):
+        return None
+    if a.get("is_packed_batching") or a.get("scale", 1.0) != 1.0:
+        return None
+    size, flat = 2 * table[1], len(x) == 3
+    text = "h = Identity(x0)\n"
+    if flat:
+        text = _ints("split_shape", 0, 0, -1, size) + "split = Reshape(x0, split_shape)\n"
+        text += "h = Transpose<perm = [0, 2, 1, 3]>(split)\n"
+    if len(positions) == 1:  # where the first one stands
+        text += (
+            "zero = Constant<value_int = 0>()\none = Constant<value_int = 1>()\nnone = Constant<value_ints = [0]>()\n"
+        )
+        text += "length1 = Shape<start = 2, end = 3>(h)\nlength = Squeeze(length1, none)\n"
+        text += "row = Range(zero, length, one)\nat0 = Add(row, x1)\nat = Unsqueeze(at0, none)\n"
+    else:
+        text += "at = Identity(x1)\n"
+    text += _ints("heads_axis", 1) + "cos0 = Gather(x2, at)\nsin0 = Gather(x3, at)\n"
+    text += "cos = Unsqueeze(cos0, heads_axis)\nsin = Unsqueeze(sin0, heads_axis)\n"
+    outer, axis = "h", -1
+    if a.get("interleaved"):
+        outer, axis = "pairs", -2
+        text += _ints("pairs_shape", 0, 0, 0, size // 2, 2) + "pairs0 = Reshape(h, pairs_shape)\n"
+        text += "pairs = Transpose<perm = [0, 1, 2, 4, 3]>(pairs0)\n"
+        text += _ints("axis", -2)
+    parts = ", num_outputs = 2" if a["opset"] >= 18 else ""
+    text += f"a0, b0 = Split<axis = {axis}{parts}>({outer})\n"
+    squeeze = "Squeeze({}, axis)" if a.get("interleaved") else "Identity({})"
+    text += f"a = {squeeze.format('a0')}\nb = {squeeze.format('b0')}\n"
+    text += "ac = Mul(a, cos)\nbs = Mul(b, sin)\nbc = Mul(b, cos)\nas = Mul(a, sin)\n"
+    text += "c = Sub(ac, bs)\nd = Add(bc, as)\n"
+    if a.get("interleaved"):
+        text += _ints("back", 0, 0, 0, size) + _ints("last", -1)
+        text += "c1 = Unsqueeze(c, last)\nd1 = Unsqueeze(d, last)\n"
+        text += "joined0 = Concat<axis = -1>(c1, d1)\njoined = Reshape(joined0, back)\n"
+    else:
+        text += "joined = Concat<axis = -1>(c, d)\n"
+    if not flat:
+        return text + "y0 = Identity(joined)"
+    return text + "t = Transpose<perm = [0, 2, 1, 3]>(joined)\n" + _ints("merged", 0, 0, -1) + "y0 = Reshape(t, merged)"
 
 
 _WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {
@@ -233,6 +305,7 @@ _WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {
     "Gelu": _gelu,
     "MultiHeadAttention": _multi_head_attention,
     "QuickGelu": _quick_gelu,
+    "RotaryEmbedding": _rotary,
     "SimplifiedLayerNormalization": _simplified_layer_norm,
     "SkipLayerNormalization": _skip_layer_norm,
     "SkipSimplifiedLayerNormalization": _skip_rms_norm,

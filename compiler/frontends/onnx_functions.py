@@ -46,8 +46,13 @@ def inlined(model: ModelProto, more: Collection[tuple[str, str]] = ()) -> ModelP
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
             model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-        names = _make_functions(model, more)
-        model = onnx.inliner.inline_local_functions(model) if names else model
+        names: set[str] = set()
+        while made := _make_functions(model, more):
+            names |= made
+            model = onnx.inliner.inline_local_functions(model)
+            if all(node.domain != onnx_contrib.DOMAIN for node in model.graph.node):
+                break
+            model = onnx.shape_inference.infer_shapes(model, strict_mode=True)  # which some of these operators need
     except Exception as error:
         raise user_error(f"the functions of the ONNX model cannot be inlined: {first_line(error)}") from error
     for node in model.graph.node:
@@ -81,7 +86,7 @@ def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set
         model.functions.append(function)
         call = onnx.helper.make_node(function.name, list(node.input), list(node.output), node.name, domain=DOMAIN)
         node.CopyFrom(call)
-    if found:
+    if found and DOMAIN not in versions:
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
     return found
 
@@ -89,8 +94,11 @@ def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set
 def _contributed(node: NodeProto, versions: dict[str, int], types: dict[str, TypeProto]) -> FunctionProto | None:
     """The body of an operator of onnxruntime's; None where none is known."""
     kinds = [types.get(name, TypeProto()).tensor_type for name in node.input]
-    ranks = [len(kind.shape.dim) if kind.HasField("shape") else None for kind in kinds]
-    function = onnx_contrib.function_of(node, versions.get("", 0), ranks)
+    shapes = [
+        [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim] if kind.HasField("shape") else None
+        for kind in kinds
+    ]
+    function = onnx_contrib.function_of(node, versions.get("", 0), shapes)
     if function is not None:
         _without_absent(node)
     return function

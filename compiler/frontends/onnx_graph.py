@@ -8,14 +8,14 @@ made of ``Range``) stay: as computations on indices they can be told from any ot
 """
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx.shape_inference
 import onnx.version_converter
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from ..diagnostics import user_error
 from . import onnx_contrib
@@ -23,6 +23,7 @@ from .lowering import first_line
 from .onnx_float8 import in_steps
 from .onnx_functions import inlined
 from .onnx_precision import in_single_precision
+from .onnx_sizes import Sizes
 
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
 OLDEST = 13  # the first version of the standard operators that is taken as it is
@@ -55,6 +56,7 @@ def prepared(
     _remove_initialized_inputs(copy.graph)
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
+    _name_sizes(copy.graph)
     copy = _inferred(copy)
     copy = inlined(copy, functions)
     copy = _inferred(copy)
@@ -98,16 +100,29 @@ def _set_shapes(graph: GraphProto, shapes: Sequence[Sequence[int] | None]) -> No
         value.type.CopyFrom(helper.make_tensor_type_proto(kind.elem_type, list(shape)))
 
 
+def _name_sizes(graph: GraphProto) -> None:
+    """Gives sizes of inputs that are open a name, and takes those of outputs away, which tell nothing."""
+    for value in graph.input:
+        for d, size in enumerate(value.type.tensor_type.shape.dim):
+            if not size.HasField("dim_value") and not size.dim_param:
+                size.dim_param = f"size {d} of {value.name}"
+    for value in graph.output:
+        for size in value.type.tensor_type.shape.dim:
+            if size.HasField("dim_param"):
+                size.Clear()
+
+
 def _inferred(model: ModelProto) -> ModelProto:
     """`model` with the shapes of all values, as far as they are known by now."""
     constants = {t.name for t in model.graph.initializer}
     kept = [value for value in model.graph.value_info if value.name not in constants]  # from before they were folded
     del model.graph.value_info[:]
     model.graph.value_info.extend(kept)
+    names = {size.dim_param for value in model.graph.input for size in value.type.tensor_type.shape.dim}
     for value in (*model.graph.value_info, *model.graph.output):
         for size in value.type.tensor_type.shape.dim:
-            if not size.HasField("dim_value"):  # a name would stay, also where the size is known since
-                size.Clear()
+            if size.HasField("dim_param") and size.dim_param not in names:
+                size.Clear()  # a name would stay, also where the size is known since
     try:
         return onnx.shape_inference.infer_shapes(model, strict_mode=True)
     except onnx.shape_inference.InferenceError as error:
@@ -126,17 +141,23 @@ class _Folding:
         self.constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
         self.types = {v.name: v.type.tensor_type for v in (*self.graph.value_info, *self.graph.input)}
         self.types |= {v.name: v.type.tensor_type for v in self.graph.output}
+        self.types |= {t.name: _type(t) for t in self.graph.initializer}
         self.same: dict[str, str] = {}  # results of nodes that do nothing
+        self.sizes = Sizes([v.name for v in self.graph.input], self.types, model.opset_import)
         self.added: list[TensorProto] = []
 
     def run(self) -> bool:
         """Whether anything was folded."""
         kept: list[NodeProto] = []
+        changed = False
         outputs = {o.name for o in self.graph.output}
         for node in self.graph.node:
             for i, name in enumerate(node.input):
                 node.input[i] = self.same.get(name, name)
             values = self._value(node)
+            if values is None:
+                found = self.sizes.value(node, self.constants, self._evaluated)
+                values = None if found is None else [found]
             if values is not None:
                 for name, value in zip(node.output, values, strict=True):
                     if name:
@@ -144,8 +165,10 @@ class _Folding:
             elif node.op_type == "Identity" and node.output[0] not in outputs and not node.domain:
                 self.same[node.output[0]] = node.input[0]
             else:
-                kept.append(self._simplified(node))
-        changed = len(kept) != len(self.graph.node)
+                parts, node = self.sizes.simplified(self._simplified(node))
+                kept += [*parts, node]
+                changed |= bool(parts) | self.sizes.learn(node, self.constants)
+        changed |= len(kept) != len(self.graph.node)
         kept = _live(kept, self._used_in_subgraphs(kept) | outputs)
         changed |= len(kept) != len(self.graph.node)
         del self.graph.node[:]
@@ -169,6 +192,7 @@ class _Folding:
     def _constant(self, name: str, value: np.ndarray) -> None:
         self.constants[name] = value
         self.added.append(numpy_helper.from_array(np.asarray(value), name))
+        self.types[name] = _type(self.added[-1])
 
     def _shape(self, name: str) -> list[int] | None:
         if name in self.constants:
@@ -201,17 +225,15 @@ class _Folding:
         sizes = [self._shape(name) for name in node.output if name]
         if any(shape is not None and np.prod(shape) > limit for shape in sizes):
             return None
-        values = self._evaluated(node, inputs)
+        values = self._evaluated(node, {name: self.constants[name] for name in inputs})
         return None if values is None or any(v.size > limit for v in values) else values
 
-    def _evaluated(self, node: NodeProto, inputs: list[str]) -> list[np.ndarray] | None:
+    def _evaluated(self, node: NodeProto, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray] | None:
         from onnx.reference import ReferenceEvaluator
 
         names = [n for n in node.output if n]
-        unique = list(dict.fromkeys(inputs))
         infos = [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(self.constants[n].dtype), None)
-            for n in unique
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), None) for n, v in inputs.items()
         ]
         outputs = [helper.make_empty_tensor_value_info(n) for n in names]
         model = helper.make_model(
@@ -219,7 +241,7 @@ class _Folding:
         )
         try:
             with np.errstate(all="ignore"):
-                values = ReferenceEvaluator(model).run(None, {n: self.constants[n] for n in unique})
+                values = ReferenceEvaluator(model).run(None, dict(inputs))
         except Exception:
             return None  # it may be a node that the importer knows better
         if not all(isinstance(v, np.ndarray | np.generic) for v in values):
@@ -238,6 +260,10 @@ class _Folding:
             if element:
                 return helper.make_node("Cast", [node.input[0]], list(node.output), node.name, to=element)
         return node
+
+
+def _type(tensor: TensorProto) -> TypeProto.Tensor:
+    return helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
 
 
 def _live(nodes: list[NodeProto], used: set[str]) -> list[NodeProto]:

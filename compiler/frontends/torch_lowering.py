@@ -29,6 +29,7 @@ TO_BACKEND = (
 )
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
 WAY_OUT = "leave that op to torch, by torch.compile(…, backend='attn_opt')"
+HINTS = {"ml_program.global": f"random numbers are drawn there, as by dropout: call eval() on the model, or {WAY_OUT}"}
 KEPT_WHOLE = (torch.ops.aten.matmul,)
 
 
@@ -188,6 +189,7 @@ def lower(program: ExportedProgram) -> Lowered:
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
     graph = program.graph_module.graph
+    _refuse_complex(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
     torch_shapes.split_and_merge(graph)
@@ -197,7 +199,7 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
-    check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT)
+    check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT, HINTS)
     return Lowered(module, arguments, program, results)
 
 
@@ -260,6 +262,13 @@ def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
             tensors.append(value)
     node.args = (tuple(tensors),)
     return numbers
+
+
+def _refuse_complex(graph: torch.fx.Graph) -> None:
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            raise user_error(f"complex numbers are not supported, such as '{node.name}'; {WAY_OUT}")
 
 
 def _imported(graph: torch.fx.Graph) -> ir.Module:

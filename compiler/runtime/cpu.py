@@ -19,7 +19,6 @@ import math
 import os
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,11 +163,9 @@ class CpuKernel:
         """The object file, for `load`."""
         if self._image is not None:
             return self._image
-        with tempfile.TemporaryDirectory(prefix="attn-opt-") as folder:
-            path = os.path.join(folder, "kernel.o")
-            self._engine.dump_to_object_file(path)
-            with open(path, "rb") as file:
-                return file.read()
+        with open(os.memfd_create("kernel.o"), "rb") as file:  # LLVM ends the process where a disk is full
+            self._engine.dump_to_object_file(f"/proc/self/fd/{file.fileno()}")
+            return file.read()
 
     def _lay_out(self) -> None:
         """Positions, in words, of everything a call passes: the pointers, the descriptors and scalars, the results."""

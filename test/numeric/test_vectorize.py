@@ -319,3 +319,16 @@ func.func @main(%start: index, %a: tensor<7x50xi32>) -> tensor<7x50xi32> {{
     )
     found = kernel(text, vector_bytes=vector_bytes)(np.int64(start), np.zeros((7, 50), np.int32))
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["i64", "i32", "i8"])
+@pytest.mark.parametrize("op", ["divsi", "remsi", "divui", "remui", "floordivsi", "ceildivsi", "ceildivui"])
+def test_division_ends_no_process(op, kind):
+    """In lanes over the end of a row, by zero, and of the least number by −1."""
+    body = f"%r = arith.{op} %x0, %x1 : {kind}\n linalg.yield %r : {kind}"
+    text, _ = generic((6,), [(0,)] * 3, ["parallel"], [kind] * 2, [kind], body)
+    least = np.iinfo(DTYPES[kind]).min
+    a, b = (np.array(x, DTYPES[kind]) for x in ([100, 7, 5, 4, 5, least], [2, 3, 8, 2, 0, -1]))
+    found = kernel(text)(a, b, np.zeros_like(a))[:4]
+    a, b = a[:4], b[:4]
+    assert (found == (a % b if "rem" in op else -(-a // b) if "ceil" in op else a // b)).all()

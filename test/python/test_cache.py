@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -260,6 +261,13 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     x = np.ones((2, 5), np.float32)
     with pytest.warns(UserWarning, match="kernels are not cached in"):
         np.testing.assert_array_equal(compile(ADD)(x), x + x)
+
+
+def test_code_is_written_to_no_other_folder(folder, monkeypatch):
+    """LLVM, which writes it, ends the process where a disk is full."""
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", None)
+    compile(ADD.replace("@add", "@add_without_a_folder"))
+    assert any(entry.suffix == ".kernel" for entry in folder.iterdir())
 
 
 def test_the_folder_is_bounded_and_keeps_what_is_used(folder, monkeypatch):

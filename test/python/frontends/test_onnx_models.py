@@ -124,6 +124,82 @@ CONTRIBUTED = {
 }
 
 
+LENGTHS = np.array([9, 4], np.int32)
+CONTRIBUTED |= {
+    "attention with lengths": (
+        contributed("y = com.microsoft.MultiHeadAttention<num_heads=4>(x, y0, z, , m)", f"{THREE}, int32[2] m"),
+        [X, Y, Z, LENGTHS],
+        attention(X, Y, Z, np.where(np.arange(S) < LENGTHS[:, None], 0, -1e4)[:, None, None]),
+    ),
+    "packed attention with a mask of scores": (
+        contributed(
+            "y = com.microsoft.Attention<num_heads=4>(x, w, b, m)",
+            "float[2,9,32] x, int32[2,9,9] m",
+            w=random(D, 3 * D),
+            b=np.concatenate([C, G, C]),
+        ),
+        [X, np.tril(np.ones((B, S, S), np.int32))],
+        attention(*np.split(X @ random(D, 3 * D) + np.concatenate([C, G, C]), 3, -1), CAUSAL),
+    ),
+    "attention with a past": (
+        contributed(
+            "y, k, v = com.microsoft.MultiHeadAttention<num_heads=4, unidirectional=1>(x, y0, z, , , , pk, pv)",
+            f"{THREE}, float[2,4,5,8] pk, float[2,4,5,8] pv",
+            "float[2,9,32] y, float[2,4,14,8] k, float[2,4,14,8] v",
+        ),
+        [X, Y, Z, random(B, 4, 5, 8), random(B, 4, 5, 8, seed=1)],
+        (
+            (
+                softmax(
+                    heads(X) @ np.concatenate([random(B, 4, 5, 8), heads(Y)], 2).swapaxes(-1, -2) / np.sqrt(8)
+                    + np.where(np.arange(14) <= np.arange(S)[:, None] + 5, 0, -1e4)
+                )
+                @ np.concatenate([random(B, 4, 5, 8, seed=1), heads(Z)], 2)
+            )
+            .swapaxes(1, 2)
+            .reshape(B, S, D),
+            np.concatenate([random(B, 4, 5, 8), heads(Y)], 2),
+            np.concatenate([random(B, 4, 5, 8, seed=1), heads(Z)], 2),
+        ),
+    ),
+    # Keys and values in heads, of another layer; what comes before hides the ranks.
+    "cross attention": (
+        contributed(
+            "a = com.microsoft.QuickGelu(x) y = com.microsoft.MultiHeadAttention<num_heads=4>(a, k, v, , m)",
+            "float[2,9,32] x, float[2,4,7,8] k, float[2,4,7,8] v, int32[2] m",
+        ),
+        [X, random(B, 4, 7, 8), random(B, 4, 7, 8, seed=1), np.array([7, 7], np.int32)],
+        (
+            softmax(heads(X / (1 + np.exp(-1.702 * X))) @ random(B, 4, 7, 8).swapaxes(-1, -2) / np.sqrt(8))
+            @ random(B, 4, 7, 8, seed=1)
+        )
+        .swapaxes(1, 2)
+        .reshape(B, S, D),
+    ),
+}
+TABLES = random(20, 4), random(20, 4, seed=1)
+
+
+def turned(x, at, interleaved):
+    x = heads(x)
+    a, b = (x[..., ::2], x[..., 1::2]) if interleaved else np.split(x, 2, -1)
+    cos, sin = (table[at][:, None] for table in TABLES)
+    parts = a * cos - b * sin, b * cos + a * sin
+    return (np.stack(parts, -1).reshape(x.shape) if interleaved else np.concatenate(parts, -1)).swapaxes(1, 2)
+
+
+for interleaved in (0, 1):
+    for at in (np.array([3]), np.arange(18).reshape(2, 9) % 7):
+        CONTRIBUTED[f"RotaryEmbedding {interleaved} {at.ndim}"] = (
+            contributed(
+                f"y = com.microsoft.RotaryEmbedding<interleaved={interleaved}>(x, p, c, s)",
+                f"float[2,9,32] x, int64[{','.join(map(str, at.shape))}] p, float[20,4] c, float[20,4] s",
+            ),
+            [X, at, *TABLES],
+            turned(X, at + np.arange(9)[None] if at.ndim == 1 else at, interleaved).reshape(B, S, D),
+        )
+
+
 @pytest.mark.parametrize("name", CONTRIBUTED)
 def test_operators_of_onnxruntime(name):
     source, inputs, expected = CONTRIBUTED[name]
@@ -132,6 +208,15 @@ def test_operators_of_onnxruntime(name):
     assert stats()["compiled"] - before["compiled"] == ("attention" in name)
     expected = expected if isinstance(expected, tuple) else (expected,)
     assert_close(found, [e.astype(np.float32) for e in expected])
+
+
+def test_a_mask_of_an_unknown_form_is_refused():
+    """Ends and starts of sequences: 4 numbers, as many as there are heads."""
+    source = contributed(
+        "y = com.microsoft.Attention<num_heads=4>(x, w, , m)", "float[2,9,32] x, int32[4] m", w=random(D, 3 * D)
+    )
+    with pytest.raises(CompileError, match=r"com.microsoft.Attention of ONNX \(node 'y'\) has no lowering"):
+        compile(source)
 
 
 # A mask of [batch, 1, 1, keys] that is broadcast: whether its sizes are 1, the types do not say.
@@ -225,3 +310,74 @@ def test_errors_of_open_sizes_name_the_way_out():
     source = model("g (float[n] x) => (float[k] y) { y = Unique(x) }")
     with pytest.raises(CompileError, match=r"Unique.*\n.*leaves sizes open, which example_args would fix"):
         compile(source)
+
+
+# Shapes as exporters compute them: sizes that are known beside those that are not, an expand of some dimensions.
+COMPUTED = """g (float[b,s,32] x, bool[b,s] kept) => (float[b,s,32] y) {
+  all = Shape(x)
+  i0 = Constant<value_int = 0>()  i1 = Constant<value_int = 1>()
+  b0 = Gather(all, i0)  s0 = Gather(all, i1)
+  ax = Constant<value_ints = [0]>()  b1 = Unsqueeze(b0, ax)  s1 = Unsqueeze(s0, ax)
+  tail = Constant<value_ints = [4, 8]>()  heads = Concat<axis = 0>(b1, s1, tail)
+  x0 = MatMul(x, w)  x1 = Reshape(x0, heads)
+  q = Transpose<perm = [0, 2, 1, 3]>(x1)
+  size = Shape(q)
+  i3 = Constant<value_ints = [3]>()  end = Constant<value_ints = [4]>()  i2 = Constant<value_ints = [2]>()
+  s2 = Slice(size, i2, i3)  d2 = Slice(size, i3, end)  outer = Slice(size, ax, i2)
+  minus = Constant<value_ints = [-1]>()  merged = Concat<axis = 0>(minus, s2, d2)
+  k0 = Reshape(q, merged)  k1 = Transpose<perm = [0, 2, 1]>(k0)
+  split = Concat<axis = 0>(outer, d2, s2)  kt = Reshape(k1, split)
+  p0 = MatMul(q, kt)
+  ax12 = Constant<value_ints = [1, 2]>()  m0 = Unsqueeze(kept, ax12)
+  one = Constant<value_ints = [1]>()  wanted = Concat<axis = 0>(minus, one, s1, minus)
+  ones = Constant<value_ints = [1, 1, 1, 1]>()  minuses = Constant<value_ints = [-1, -1, -1, -1]>()
+  same = Equal(wanted, minuses)  form = Where(same, ones, wanted)  m = Expand(m0, form)
+  low = Constant<value_float = -3.4028234663852886e38>()  p1 = Where(m, p0, low)
+  p = Softmax<axis = -1>(p1)
+  o = MatMul(p, q)  o1 = Transpose<perm = [0, 2, 1, 3]>(o)
+  width = Constant<value_ints = [32]>()  flat = Concat<axis = 0>(b1, s1, width)  y = Reshape(o1, flat)
+}"""
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_shapes_that_are_computed(opset):
+    source, before = model(COMPUTED, opset, w=random(D, D)), stats()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that it is compiled for these sizes
+        kernel = compile(source)
+        for b, s in ((2, 9), (3, 4), (1, 1)):
+            inputs = [4 * random(b, s, D), np.arange(s) <= np.arange(b)[:, None] + s // 2]
+            assert_close(kernel(*inputs), reference(source, inputs))
+    assert stats()["compiled"] - before["compiled"] == 1
+
+
+def test_sizes_of_one_name_that_differ():
+    source = model("g (float[b,s] x, float[b,s] z) => (float[b,s] y) { y = Add(x, z) }")
+    kernel = compile(source)
+    x = random(3, 4)
+    assert_close(kernel(x, x), [x + x])
+    with pytest.warns(UserWarning, match="is not right where a size of 1 is broadcast"):
+        assert_close(kernel(x, x[:1]), [x + x[:1]])
+
+
+WRONG_LOWERINGS = {
+    "Mod of ONNX .node 'y'. .* of unsigned": "g (uint8[3] x, uint8[3] z) => (uint8[3] y) { y = Mod(x, z) }",
+    "Add of ONNX .node 'y'. .* of uint64": "g (uint64[3] x, uint64[3] z) => (uint64[3] y) { y = Add(x, z) }",
+    "Reshape of ONNX .* of uint16": "g (uint16[2, 2] x) => (uint16[4] y) { s = Constant<value_ints = [4]>() "
+    "y = Reshape(x, s) }",
+    "Det of ONNX": "g (float[2, 2] x) => (float y) { y = Det(x) }",
+    "Einsum of ONNX .* of scalars": 'g (float x) => (float y) { y = Einsum<equation = "->">(x) }',
+}
+
+
+@pytest.mark.parametrize("message", WRONG_LOWERINGS)
+def test_what_the_importer_gets_wrong_is_refused(message):
+    """Some of it ended the process."""
+    with pytest.raises(CompileError, match=message):
+        compile(model(WRONG_LOWERINGS[message], 18))
+
+
+def test_failures_of_upstream_name_the_node():
+    text = "g (float[3, 4] x) => (float[5, 4] y) { b = Exp(x) p = Constant<value_ints = [1, 0, 1, 0]>() "
+    with pytest.raises(CompileError, match=r"^y: error: no lowering to linalg: "):
+        compile(model(text + 'y = Pad<mode = "wrap">(b, p) }', 19))

@@ -312,6 +312,8 @@ def branches(q, k, v):
         (sdpa(), tensors(*SHAPES)[:2], {}, "torch.export cannot trace"),
         (branches, tensors(*SHAPES), {}, "torch.export cannot trace 'branches'"),
         (lambda x: torch.sort(x).values, tensors((5, 7)), {}, "no lowering"),
+        (lambda x: torch.nn.functional.dropout(x, 0.5), tensors((5, 7)), {}, r"random numbers .* call eval\(\)"),
+        (lambda x: torch.view_as_real(torch.view_as_complex(x) * 1j), tensors((5, 2)), {}, "complex numbers are not"),
         (sdpa(), tensors(*SHAPES), {"tiles": 1}, "unknown option 'tiles'"),
         (lambda x: x, (object(),), {}, "no frontend traces"),
     ],

@@ -49,3 +49,20 @@ func.func @named(%q: tensor<6x8xf64>, %k: tensor<10x8xf64>, %v: tensor<10x4xf64>
   %o = linalg.matmul ins(%p, %v : tensor<6x10xf64>, tensor<10x4xf64>) outs(%z_o : tensor<6x4xf64>) -> tensor<6x4xf64>
   return %o : tensor<6x4xf64>
 }
+
+// The type leaves a size open that a cast, further on, says: where the keys are read, before it, the cast is made.
+// CHECK-LABEL: func.func @cast_sizes
+// CHECK:         %[[K3:.*]] = tensor.collapse_shape %{{.*}} : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
+// CHECK:         %[[K:.*]] = tensor.cast %[[K3]] : tensor<?x?x?xf32> to tensor<?x8x?xf32>
+// CHECK:         tensor.expand_shape %[[K]] {{.*}} : tensor<?x8x?xf32> into tensor<?x4x8x?xf32>
+// CHECK:         linalg_ext.softmax
+func.func @cast_sizes(%q: tensor<?x4x?x8xf32>, %kt: tensor<?x?x?x?xf32>, %v: tensor<?x?x16xf32>,
+                      %s: tensor<?x?x?xf32>, %o: tensor<?x?x16xf32>) -> tensor<?x?x16xf32> {
+  %q3 = tensor.collapse_shape %q [[0, 1], [2], [3]] : tensor<?x4x?x8xf32> into tensor<?x?x8xf32>
+  %k3 = tensor.collapse_shape %kt [[0, 1], [2], [3]] : tensor<?x?x?x?xf32> into tensor<?x?x?xf32>
+  %k = tensor.cast %k3 : tensor<?x?x?xf32> to tensor<?x8x?xf32>
+  %0 = linalg.batch_matmul ins(%q3, %k : tensor<?x?x8xf32>, tensor<?x8x?xf32>) outs(%s : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+  %1 = linalg.softmax dimension(2) ins(%0 : tensor<?x?x?xf32>) outs(%s : tensor<?x?x?xf32>) -> tensor<?x?x?xf32>
+  %2 = linalg.batch_matmul ins(%1, %v : tensor<?x?x?xf32>, tensor<?x?x16xf32>) outs(%o : tensor<?x?x16xf32>) -> tensor<?x?x16xf32>
+  return %2 : tensor<?x?x16xf32>
+}

@@ -1,0 +1,79 @@
+"""What the importer's lowering gets wrong, or ends the process on: refused, with the node's name."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+
+from ...dialects.diagnostic import DiagnosedError
+from ..diagnostics import user_error
+
+Attributes = dict[str, Any]
+UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
+UNKNOWN_TYPES = {TensorProto.UINT16: "uint16", TensorProto.UINT64: "uint64"}  # the lowering aborts on most operators
+HANDS_ON = ("Identity", "Where")
+
+# By operator: whether a node is wrong, of its attributes and what is known of its inputs; in what respect.
+WRONG: Mapping[str, tuple[Callable[[Attributes, "Inputs"], bool], str]] = {
+    "Det": (lambda a, of: True, ""),  # it divides by a pivot of 0
+    "Div": (lambda a, of: of.kind(0) in UNSIGNED, " of unsigned integers"),
+    "Einsum": (lambda a, of: not any(map(str.isalpha, a["equation"].decode())), " of scalars"),
+    "GridSample": (lambda a, of: a.get("mode") == b"nearest", " with mode 'nearest'"),
+    "LSTM": (lambda a, of: of.has(7), " with peepholes"),
+    "Mod": (lambda a, of: of.kind(0) in UNSIGNED, " of unsigned integers"),
+    "QLinearMatMul": (lambda a, of: max(of.rank(0), of.rank(3)) > 2, " of more than matrices"),
+    "Resize": (
+        lambda a, of: a.get("coordinate_transformation_mode") == b"align_corners" and of.has(2) and not of.is_whole(2),
+        " with align_corners by scales that are not whole",
+    ),
+    "SoftmaxCrossEntropyLoss": (lambda a, of: of.has(2), " with weights"),
+    "SpaceToDepth": (lambda a, of: a.get("mode") == b"CRD", " with mode 'CRD'"),
+}
+
+
+class Inputs:
+    """What is known of the inputs of a node."""
+
+    def __init__(self, node: NodeProto, types: Mapping[str, TypeProto.Tensor], constants: Mapping[str, TensorProto]):
+        self.node, self.types, self.constants = node, types, constants
+
+    def has(self, i: int) -> bool:
+        return i < len(self.node.input) and bool(self.node.input[i])
+
+    def kind(self, i: int) -> int:
+        return self.types[self.node.input[i]].elem_type if self.node.input[i] in self.types else 0
+
+    def rank(self, i: int) -> int:
+        return len(self.types[self.node.input[i]].shape.dim) if self.node.input[i] in self.types else 0
+
+    def is_whole(self, i: int) -> bool:
+        """Whether the numbers in it are known, and whole."""
+        constant = self.constants.get(self.node.input[i])
+        if constant is None:
+            return False
+        numbers = numpy_helper.to_array(constant)
+        return bool((numbers == numbers.round()).all())
+
+
+def check(graph: GraphProto, way_out: str) -> None:
+    """A user's error for the first node that would be computed wrong."""
+    constants = {t.name: t for t in graph.initializer}
+    types = {v.name: v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)}
+    types |= {t.name: helper.make_tensor_type_proto(t.data_type, t.dims).tensor_type for t in graph.initializer}
+    for node in graph.node:
+        if node.domain:
+            continue
+        if node.op_type in WRONG:
+            is_wrong, respect = WRONG[node.op_type]
+            attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            if is_wrong(attributes, Inputs(node, types, constants)):
+                raise _refusal(node, respect, way_out)
+        kinds = [types[name].elem_type for name in (*node.input, *node.output) if name in types]
+        unknown = [UNKNOWN_TYPES[kind] for kind in kinds if kind in UNKNOWN_TYPES]
+        if unknown and node.op_type not in HANDS_ON:
+            raise _refusal(node, f" of {unknown[0]}", way_out)
+
+
+def _refusal(node: NodeProto, respect: str, way_out: str) -> DiagnosedError:
+    where = f"operator {node.op_type} of ONNX (node '{node.name or node.output[0]}')"
+    return user_error(f"{where} has no lowering to linalg{respect}; {way_out}")
