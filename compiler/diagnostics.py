@@ -33,6 +33,12 @@ def user_error(message: str, *notes: str) -> DiagnosedError:
     return DiagnosedError([diagnostic("error", message, None, *notes)])
 
 
+def file_error(name: str, done: str, error: OSError) -> DiagnosedError:
+    """An error of the user's: a file cannot be "read", or "written"."""
+    reason = (error.strerror or str(error)).lower()
+    return DiagnosedError([Diagnostic("error", name, 0, 0, f"cannot be {done}: {reason}")])
+
+
 def diagnostic(severity: str, message: str, location: ir.Location | None, *notes: str) -> Diagnostic:
     """A diagnostic at an MLIR location; the notes are about no place."""
     file, line, col = place_of(location) or ("", 0, 0)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .graphs import FLOAT8
+from .linalg_text import LinalgText, literal
 
 if TYPE_CHECKING:
     from .graphs import Attention
@@ -10,17 +11,13 @@ if TYPE_CHECKING:
 _MINUS_INFINITY = {"f32": "0xFF800000", "f64": "0xFFF0000000000000"}
 
 
-class Writer:
-    """Loops are b, h, g (a head of its group, where heads share keys), m, n, and d or e (of values).
-
-    A tensor's dimensions are written as the loops that count through them, 0 for one of size 1; w are sequences.
-    """
+class Writer(LinalgText):
+    """Loops are b, h, g (a head of its group, where heads share keys), m, n, d or e (of values); w are sequences."""
 
     def __init__(self, graph: "Attention"):
         self.g = graph
-        self.acc = "f64" if graph.element == "f64" else "f32"
         self.grouped = graph.kv != graph.heads
-        self.sizes = {
+        sizes = {
             "b": graph.batch,
             "h": graph.kv,
             "g": graph.heads // graph.kv,
@@ -32,76 +29,13 @@ class Writer:
             "0": 1,
         }
         # What is known at run time only; a batch of sequences that stand one after the other is one.
-        self.dynamic = ("mnw" if graph.groups else "bmn") if graph.dynamic else ""
+        dynamic = ("mnw" if graph.groups else "bmn") if graph.dynamic else ""
         self.heads = "hg" if self.grouped else "h"
-        self.lines: list[str] = []
-
-    def size(self, c: str) -> str:
-        """In a type."""
-        return "?" if c in self.dynamic else str(self.sizes[c])
-
-    def value(self, c: str) -> str:
-        """In an op."""
-        return f"%size_{c}" if c in self.dynamic else str(self.sizes[c])
-
-    def type(self, dims: str, element: str) -> str:
-        return f"tensor<{''.join(self.size(c) + 'x' for c in dims)}{element}>"
+        super().__init__(sizes, dynamic, "f64" if graph.element == "f64" else "f32")
 
     def dims(self, layout: str, s: str, d: str, heads: str) -> str:
         """The loops that count through a tensor of that layout."""
         return layout.replace("s", "\0").replace("d", d).replace("\0", s).replace("h", heads)
-
-    def map(self, loops: str, dims: str) -> str:
-        return f"affine_map<({', '.join(loops)}) -> ({', '.join(dims)})>"
-
-    def empty(self, name: str, dims: str, element: str) -> str:
-        kind = self.type(dims, element)
-        sizes = ", ".join(self.value(c) for c in dims if c in self.dynamic)
-        self.lines.append(f"%{name}_empty = tensor.empty({sizes}) : {kind}")
-        return kind
-
-    def filled(self, name: str, value: str, dims: str, element: str = "") -> str:
-        element = element or self.acc
-        kind = self.empty(name, dims, element)
-        self.lines.append(f"%{name} = linalg.fill ins({value} : {element}) outs(%{name}_empty : {kind}) -> {kind}")
-        return kind
-
-    def generic(
-        self,
-        name: str,
-        loops: str,
-        reduced: str,
-        ins: list[tuple[str, str, str]],
-        out: tuple[str, str, str],
-        body: list,
-    ) -> None:
-        """An op over `loops`; operands are (value, dims, element), and %in0, %in1, …, %out in the body."""
-        operands = [*ins, out]
-        maps = ", ".join(self.map(loops, dims) for _, dims, _ in operands)
-        kinds = ", ".join('"reduction"' if c in reduced else '"parallel"' for c in loops)
-        values, types = ", ".join(v for v, _, _ in ins), ", ".join(self.type(d, e) for _, d, e in ins)
-        inputs = f" ins({values} : {types})" if ins else ""
-        arguments = [f"%in{i}: {e}" for i, (_, _, e) in enumerate(ins)] + [f"%out: {out[2]}"]
-        kind = self.type(out[1], out[2])
-        lines = "\n".join(f"    {line}" for line in body)
-        self.lines.append(
-            f"%{name} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
-            f"{inputs} outs({out[0]} : {kind}) {{\n  ^bb0({', '.join(arguments)}):\n{lines}\n  }} -> {kind}"
-        )
-
-    def contraction(self, name: str, loops: str, a: tuple[str, str, str], b: tuple[str, str, str], out: str) -> None:
-        """out[…] += Σ a·b over the last loop."""
-        body, names = [], []
-        for i, (_, _, element) in enumerate((a, b)):
-            if element != self.acc:
-                body.append(f"%wide{i} = arith.extf %in{i} : {element} to {self.acc}")
-            names.append(f"%in{i}" if element == self.acc else f"%wide{i}")
-        body += [
-            f"%product = arith.mulf {', '.join(names)} : {self.acc}",
-            f"%sum = arith.addf %out, %product : {self.acc}",
-            f"linalg.yield %sum : {self.acc}",
-        ]
-        self.generic(name, loops, loops[-1], [a, b], (f"%{name}_init", out, self.acc), body)
 
     def module(self) -> str:
         g, element, acc = self.g, self.g.element, self.acc
@@ -256,27 +190,6 @@ class Writer:
         ins = [(f"%{places}_q", "w", "i32"), (f"%{places}_{side}", "w", "i32")]
         self.generic(name, "mw", "w", ins, (f"%{name}_init", "m", "i32"), body)
 
-    def cast(
-        self, name: str, value: str, dims: str, element: str, scale: float = 1.0, most: float | None = None
-    ) -> None:
-        """Multiplied by `scale`, kept from −most to most, and rounded."""
-        acc, last, body = self.acc, "%in0", []
-        for step, operation, number in (
-            ("scaled", "mulf", None if scale == 1.0 else scale),
-            ("below", "minimumf", most),
-            ("inside", "maximumf", None if most is None else -most),
-        ):
-            if number is not None:
-                self.lines.append(f"%{name}_{step} = arith.constant {_literal(number)} : {acc}")
-                body.append(f"%{step} = arith.{operation} {last}, %{name}_{step} : {acc}")
-                last = f"%{step}"
-        if element != acc:
-            body.append(f"%rounded = arith.truncf {last} : {acc} to {element}")
-            last = "%rounded"
-        body.append(f"linalg.yield {last} : {element}")
-        self.empty(name, dims, element)
-        self.generic(name, dims, "", [(value, dims, acc)], (f"%{name}_empty", dims, element), body)
-
     def split(self, value: str, dims: str, element: str) -> str:
         """Heads [h·g] as [h, g]: no data moves."""
         if not self.grouped:
@@ -312,9 +225,6 @@ class Writer:
                 sizes.append(self.size(c))
         return str(groups), sizes
 
-    def whole_type(self, sizes: list[str], element: str) -> str:
-        return f"tensor<{'x'.join(sizes)}x{element}>"
-
     def broadcast(self, value: str, letters: str, element: str) -> tuple[str, str, str]:
         """A bias or mask as an operand of the ops on scores."""
         dims = "".join(c if l in letters else "0" for c, l in zip(["b", self.heads, "m", "n"], "bhqk", strict=True))
@@ -326,7 +236,7 @@ class Writer:
         lower, upper = g.window
         ins = [("%s", scores, acc)]
         body = [f"%scaled = arith.mulf %in0, %factor : {acc}"]
-        self.lines.append(f"%factor = arith.constant {_literal(g.factor)} : {acc}")
+        self.lines.append(f"%factor = arith.constant {literal(g.factor)} : {acc}")
         last = "%scaled"
 
         def operand(value: str, dims: str, element: str) -> str:
@@ -339,8 +249,8 @@ class Writer:
 
         if g.softcap:
             self.lines += [
-                f"%cap = arith.constant {_literal(g.softcap)} : {acc}",
-                f"%inverse_cap = arith.constant {_literal(1 / g.softcap)} : {acc}",
+                f"%cap = arith.constant {literal(g.softcap)} : {acc}",
+                f"%inverse_cap = arith.constant {literal(1 / g.softcap)} : {acc}",
             ]
             body += [
                 f"%small = arith.mulf {last}, %inverse_cap : {acc}",
@@ -417,11 +327,7 @@ class Writer:
         if self.grouped:
             size = self.sizes["g"]
             groups = [groups[h : h + size] for h in range(0, self.g.heads, size)]
-            values = ", ".join("[" + ", ".join(map(_literal, group)) + "]" for group in groups)
+            values = ", ".join("[" + ", ".join(map(literal, group)) + "]" for group in groups)
         else:
-            values = ", ".join(map(_literal, groups))
+            values = ", ".join(map(literal, groups))
         self.lines.append(f"%slopes = arith.constant dense<[{values}]> : {self.type(self.heads, self.acc)}")
-
-
-def _literal(value: float) -> str:
-    return f"{value:.17e}"

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from ..dialects.assembly import print_module
 from ..dialects.mlir import ir, passmanager
-from .diagnostics import captured_stderr, user_error
+from .diagnostics import captured_stderr, file_error
 from .pass_manager import Hook, Stage
 
 
@@ -105,4 +105,4 @@ class DumpStages(Hook):
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise user_error(f"cannot write '{path}': {error.strerror}") from None
+            raise file_error(str(path), "written", error) from None

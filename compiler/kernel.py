@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from . import cache, counts, explain
-from .diagnostics import user_error
+from .diagnostics import file_error, user_error
 from .kernel_file import Compiled, Texts, packed, unpacked
 from .options import Options, default_threads
 from .runtime.signature import NotContiguous, Signature
@@ -178,8 +178,7 @@ class Kernel:
         try:
             pathlib.Path(path).write_bytes(self._packed())
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise CompileError(user_error(f"{path} cannot be written: {reason}").diagnostics) from None
+            raise CompileError(file_error(os.fspath(path), "written", error).diagnostics) from None
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

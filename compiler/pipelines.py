@@ -4,7 +4,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from ..transforms.cpu.matrix_unit import has_tiles, matrix_unit
+from ..transforms.cpu.matrix_unit import has_tiles
+from ..transforms.host import matrix_unit
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
 from .pass_options import option_values
 from .runtime.cpu import openmp_library
@@ -180,6 +181,7 @@ def cpu(
         "expand-strided-metadata",
         "shift-divisions",  # what of affine ops it takes to do so; the others are lower-affine's
         "lower-affine",
+        "keep-rolled",  # before loops are branches, one of which carries what it says
         "convert-scf-to-cf",
         "convert-math-to-llvm",
         "convert-math-to-libm",  # per element of a vector, what has neither a polynomial nor an instruction

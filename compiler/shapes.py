@@ -8,10 +8,14 @@ ends, and sizes can be made up that fit together.
 from collections.abc import Iterable
 from typing import Any
 
+from ..dialects.build import constant_value
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured
+from ..dialects.tiling.tensor_ops import reassociation
 from ..transforms.formulas import leaves
 from ..transforms.index_formulas import dimension_of, formula
+from ..transforms.rewriting import terminator
+from ..transforms.slices import slice_parts
 from .runtime.signature import Bound, Dimensions
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -45,13 +49,10 @@ def slice_bounds(function: ir.OpView) -> tuple[Bound, ...]:
 
 
 def _bounds(op: ir.Operation) -> list[Bound]:
-    source, dynamic = op.operands[0], iter(list(op.operands)[1:])
-    parts = []
-    for name in ("offsets", "sizes", "strides"):
-        parts.append([next(dynamic) if n == DYNAMIC else n for n in op.attributes[f"static_{name}"]])
+    source = op.operands[0]
     number = ir.BlockArgument(source).arg_number if isinstance(source.owner, ir.Block) else None
     bounds = []
-    for d, (offset, size, stride) in enumerate(zip(*parts, strict=True)):
+    for d, (offset, size, stride) in enumerate(zip(*slice_parts(op), strict=True)):
         start, count, whole = formula(offset), formula(size), dimension_of(source, d)
         end = ["add", start, count] if stride == 1 else ["unknown"]
         known = [leaf for one in (start, count, whole) for leaf in leaves(one)]
@@ -101,13 +102,7 @@ def _static_size(node: Node) -> int | None:
     value, d = node
     if isinstance(value.type, ir.RankedTensorType):
         return None if value.type.shape[d] == DYNAMIC else value.type.shape[d]
-    return _constant(value)
-
-
-def _constant(value: ir.Value) -> int | None:
-    if not isinstance(value, ir.BlockArgument) and value.owner.name == "arith.constant":
-        return value.owner.attributes["value"].value
-    return None
+    return constant_value(value)
 
 
 def _unify_block(block: ir.Block, classes: _Classes) -> None:
@@ -156,23 +151,19 @@ def _empty(op: ir.Operation, classes: _Classes) -> None:
 
 
 def _dim(op: ir.Operation, classes: _Classes) -> None:
-    d = _constant(op.operands[1])
+    d = constant_value(op.operands[1])
     if d is not None:
         classes.unify([(op.results[0], 0), (op.operands[0], d)])
 
 
-def _slice(first: int) -> Any:
-    """The rule of an op whose dynamic offsets start at operand `first`: 1 if it reads a slice, 2 if it writes one."""
+def _extract(op: ir.Operation, classes: _Classes) -> None:
+    _sizes(op.results[0], op.opview.static_sizes, op.opview.sizes, classes)
 
-    def unify(op: ir.Operation, classes: _Classes) -> None:
-        offsets, sizes = (list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes"))
-        start = first + offsets.count(DYNAMIC)
-        part = op.operands[0] if first == 2 else op.results[0]
-        _sizes(part, sizes, list(op.operands)[start : start + sizes.count(DYNAMIC)], classes)
-        if first == 2 and op.results:
-            classes.unify_shapes([op.operands[1], op.results[0]])
 
-    return unify
+def _insert(op: ir.Operation, classes: _Classes) -> None:
+    _sizes(op.operands[0], op.opview.static_sizes, op.opview.sizes, classes)
+    if op.results:
+        classes.unify_shapes([op.operands[1], op.results[0]])
 
 
 def _reassociate(op: ir.Operation, classes: _Classes) -> None:
@@ -182,9 +173,9 @@ def _reassociate(op: ir.Operation, classes: _Classes) -> None:
         folded, unfolded = unfolded, folded
     else:
         _sizes(unfolded, list(op.attributes["static_output_shape"]), list(op.operands)[1:], classes)
-    for d, group in enumerate(op.attributes["reassociation"]):
+    for d, group in enumerate(reassociation(op)):
         if len(group) == 1:
-            classes.unify([(folded, d), (unfolded, group[0].value)])
+            classes.unify([(folded, d), (unfolded, group[0])])
 
 
 def _loop(op: ir.Operation, classes: _Classes) -> None:
@@ -193,7 +184,7 @@ def _loop(op: ir.Operation, classes: _Classes) -> None:
     inits = list(op.operands)[len(op.operands) - count :]
     block = op.regions[0].blocks[0]
     arguments = list(block.arguments)[len(block.arguments) - count :]
-    yielded = list(list(block.operations)[-1].operation.operands)
+    yielded = list(terminator(block).operands)
     for i in range(count):
         parts = [inits[i], arguments[i], op.results[i]]
         classes.unify_shapes(parts + ([yielded[i]] if len(yielded) == count else []))
@@ -204,9 +195,9 @@ _RULES: dict[str, Any] = {
     "tensor.cast": _same_shapes,
     "tensor.empty": _empty,
     "tensor.dim": _dim,
-    "tensor.extract_slice": _slice(1),
-    "tensor.insert_slice": _slice(2),
-    "tensor.parallel_insert_slice": _slice(2),
+    "tensor.extract_slice": _extract,
+    "tensor.insert_slice": _insert,
+    "tensor.parallel_insert_slice": _insert,
     "tensor.expand_shape": _reassociate,
     "tensor.collapse_shape": _reassociate,
     "scf.for": _loop,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
-from .diagnostics import user_error
+from .diagnostics import file_error, user_error
 
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
 LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
@@ -19,15 +19,6 @@ def is_onnx(source: Any) -> bool:
     if isinstance(source, str | os.PathLike):
         return os.fspath(source).endswith(".onnx")
     return type(source).__name__ == "ModelProto" and hasattr(source, "opset_import")
-
-
-def _context() -> ir.Context:
-    from ..dialects import make_context
-
-    context = make_context()
-    # Verifiers and passes in Python hold the interpreter's lock: threads would only wait for each other.
-    context.enable_multithreading(False)
-    return context
 
 
 def load_module(source: Any) -> ir.Module:
@@ -48,9 +39,10 @@ def text_of(source: Any) -> tuple[str, str]:
 
 def load_text(text: str, filename: str) -> ir.Module:
     """The module that `text` is, in a context of its own; locations name `filename`."""
+    from ..dialects import make_context
     from ..dialects.assembly import parse_module
 
-    with _context():
+    with make_context():
         return parse_module(text, filename)
 
 
@@ -60,8 +52,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, str]:
     try:
         return decoded(pathlib.Path(path).read_bytes(), name), name
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DiagnosedError([Diagnostic("error", name, 0, 0, f"cannot be read: {reason}")]) from None
+        raise file_error(name, "read", error) from None
 
 
 def printable(path: str | os.PathLike[str]) -> str:
@@ -73,13 +64,13 @@ def decoded(data: bytes, name: str) -> str:
     """What a file of MLIR text holds, with or without a byte order mark; a user's error where it is something else."""
     try:
         text = data.decode("utf-8-sig")
-        what, at = "has a null character", data.find(b"\0")
+        what, at = "a null character", data.find(b"\0")
     except UnicodeDecodeError as error:
-        what, at = "is not UTF-8 text", error.start
+        what, at = "what is not UTF-8 text", error.start
     if at < 0:
         return text
-    line = data.count(b"\n", 0, at) + 1
-    raise user_error(f"cannot read '{name}': line {line} {what}; expected MLIR assembly")
+    line, column = data.count(b"\n", 0, at) + 1, at - data.rfind(b"\n", 0, at)
+    raise DiagnosedError([Diagnostic("error", name, line, column, f"expected MLIR assembly, but found {what}")])
 
 
 def _looks_like_path(text: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .float8 import float8
-from .mlir import arith, ir, linalg, tensor
+from .mlir import arith, ir, linalg, memref, tensor
 
 PARALLEL = "parallel"
 REDUCTION = "reduction"
@@ -26,9 +26,24 @@ def as_index(size: int | ir.Value) -> ir.Value:
 
 
 def constant(kind: ir.Type, value: float) -> ir.Value:
-    """A scalar constant of an integer, index or float type."""
-    attribute = ir.FloatAttr.get(kind, value) if is_float(kind) else ir.IntegerAttr.get(kind, int(value))
+    """A constant of an integer, index or float type, or a vector that has it in every lane."""
+    element = element_of(kind)
+    attribute = ir.FloatAttr.get(element, value) if is_float(element) else ir.IntegerAttr.get(element, int(value))
+    if isinstance(kind, ir.VectorType):
+        attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
     return arith.ConstantOp(kind, attribute).result
+
+
+def element_of(kind: ir.Type) -> ir.Type:
+    """The type of the elements of a tensor, buffer or vector; of a scalar, its own."""
+    return kind.element_type if isinstance(kind, ir.ShapedType) else kind
+
+
+def like(kind: ir.Type, element: ir.Type) -> ir.Type:
+    """`kind`, a scalar or a vector, of another element type."""
+    if not isinstance(kind, ir.VectorType):
+        return element
+    return ir.VectorType.get(kind.shape, element, scalable=kind.scalable_dims)
 
 
 def is_float(kind: ir.Type) -> bool:
@@ -64,10 +79,15 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
     return arith.extf(kind, value) if wider else arith.truncf(kind, value)
 
 
+def mixed_size(value: ir.Value, d: int) -> int | ir.Value:
+    """A size of a tensor or buffer: an int where it is static, tensor.dim or memref.dim where not."""
+    if not value.type.is_dynamic_dim(d):
+        return value.type.get_dim_size(d)
+    return (memref if isinstance(value.type, ir.MemRefType) else tensor).dim(value, index(d))
+
+
 def mixed_sizes(value: ir.Value) -> list[int | ir.Value]:
-    """The sizes of a tensor: ints where static, tensor.dim where not."""
-    kind = ir.RankedTensorType(value.type)
-    return [tensor.dim(value, index(i)) if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank)]
+    return [mixed_size(value, d) for d in range(value.type.rank)]
 
 
 def empty(sizes: Sequence[int | ir.Value], element: ir.Type) -> ir.Value:
@@ -95,8 +115,7 @@ def generic(
     kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{i}>") for i in iterators])
     op = linalg.GenericOp(results, ins, outs, ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), kinds)
     operands = [*ins, *outs]
-    scalars = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in operands]
-    block = op.regions[0].blocks.append(*scalars)
+    block = op.regions[0].blocks.append(*[element_of(v.type) for v in operands])
     with ir.InsertionPoint(block):
         values = body(*block.arguments)
         linalg.YieldOp([values] if isinstance(values, ir.Value) else list(values))

@@ -10,7 +10,6 @@ from .mlir import ir
 
 Place: TypeAlias = tuple[str, int, int]  # file, line, column
 NOWHERE: Place = ("", 0, 0)
-SEVERITIES = ("error", "warning", "remark", "note")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,30 @@
-"""Tests keep compiled kernels in a folder of their own, one for all processes: they see none of the user's, and leave
-none."""
+"""Tests keep compiled kernels, and what the tools that they start write, in a folder of their own, one for all
+processes: they see none of the user's, and leave none."""
 
+import contextlib
 import os
+import pathlib
+import shutil
+import signal
+import sys
 import tempfile
 
+PREFIX = "attn-opt-test-"
+
+
+def _remove_left() -> None:
+    """Removes what runs left that were killed: their folders' names tell the processes that made them."""
+    for left in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        with contextlib.suppress(ValueError, PermissionError):
+            try:
+                os.kill(int(left.name.removeprefix(PREFIX).partition("-")[0]), 0)
+            except ProcessLookupError:
+                shutil.rmtree(left, ignore_errors=True)
+
+
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    _folder = tempfile.TemporaryDirectory(prefix="attn-opt-test-")
-    os.environ["ATTN_OPT_CACHE_DIR"] = _folder.name
+    _remove_left()
+    _folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-")
+    os.environ["ATTN_OPT_CACHE_DIR"] = os.environ["TMPDIR"] = _folder.name
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # a request to end is an exit, which removes it
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

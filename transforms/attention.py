@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir
 from ..dialects.tiling import online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
-from .online_accumulation import RESHAPES, is_linear
+from .online_accumulation import is_linear
+from .reshapes import VIEWS
 from .rewriting import defining_op
+
+ROOT = "__root__"  # on an op: it is to be tiled as it stands
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def contraction_loops(op: ir.Operation) -> ContractionLoops | None:
 
 def is_elementwise(op: ir.Operation, number: int = 0) -> bool:
     """Whether `op` computes each element from elements alone, or only moves them."""
-    return op.name in RESHAPES or (is_structured(op) and "reduction" not in iterator_types(op))
+    return op.name in VIEWS or (is_structured(op) and "reduction" not in iterator_types(op))
 
 
 def _through(value: ir.Value, wanted, passable) -> ir.Operation | None:

@@ -8,7 +8,7 @@ from ..dialects.mlir import ir, tensor
 from ..dialects.tiling import Index
 from ..dialects.tiling.index import reify_dim
 from .linear import DYNAMIC, linear
-from .rewriting import defining_op, ops_in
+from .rewriting import carried_init, defining_op, ops_in
 
 
 def extent(value: ir.Value, d: int) -> Index | None:
@@ -52,19 +52,17 @@ class _Reader:
 
     def _of_argument(self, value: ir.Value, d: int) -> Index:
         """Loops carry tensors of the extents that they start from."""
-        loop = value.owner.owner.operation
-        if loop.name == "scf.for" and value.arg_number > 0:
-            return self.dim(loop.operands[2 + value.arg_number], d)
-        if loop.name == "scf.forall":
-            shared = value.arg_number - (len(value.owner.arguments) - len(loop.results))
-            if shared >= 0:
-                return self.dim(loop.operands[len(loop.operands) - len(loop.results) + shared], d)
-        raise _Unknown
+        init = carried_init(value)
+        if init is None:
+            raise _Unknown
+        return self.dim(init, d)
 
 
 def known_sizes(value: ir.Value) -> list[int | ir.Value]:
     """The sizes of a tensor, as the ops that make it have them, so that a bound on them can be seen."""
     sizes: list[int | ir.Value] = []
+    while (op := defining_op(value)) is not None and op.name == "scf.for":  # what it carries keeps its sizes
+        value = op.operands[3 + ir.OpResult(value).result_number]
     for d in range(value.type.rank):
         if not value.type.is_dynamic_dim(d):
             sizes.append(value.type.get_dim_size(d))

@@ -8,20 +8,20 @@ from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
-from .attention import Attention, attention_at, find_attention
+from .attention import ROOT, Attention, attention_at, find_attention
+from .cpu.tile_sizes import choose_tile_sizes
 from .extents import read_sizes
 from .graph import ancestor_in, backward_slice
 from .nvidia.architecture import architecture
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
-from .parallel_loops import parallel_nest
+from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
 from .schedule import Schedule
 from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
-from .tile_sizes import choose_tile_sizes
 
 Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
-ROOT, STOP, PARALLEL = "__root__", "__stop__", "__byteir_parallel__"
+STOP, PARALLEL = "__stop__", "__byteir_parallel__"
 
 
 @dataclass(frozen=True)

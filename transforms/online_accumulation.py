@@ -25,8 +25,7 @@ from ..dialects.mlir import arith, ir, linalg
 from ..dialects.tiling import Index, OnlineReduction, Range, Tile, TileBuilder, Tiling, Untileable
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from .graph import ancestor_in
-
-RESHAPES = {"tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice"}
+from .reshapes import VIEWS
 
 
 class OnlineAccumulation:
@@ -162,7 +161,7 @@ class OnlineAccumulation:
 
 def is_linear(op: ir.Operation, number: int) -> bool:
     """Whether every result of `op` is a linear function of operand `number`, the others being fixed."""
-    if op.name in RESHAPES:
+    if op.name in VIEWS:
         return number == 0
     if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op):
         return False

@@ -88,15 +88,10 @@ class Numbers:
         return arith.truncf(self.outer, x) if self.is_narrow else x
 
     def number(self, value: float) -> ir.Value:
-        return self._constant(self.kind, ir.FloatAttr.get(self.element, float(self.dtype(value))))
+        return build.constant(self.kind, float(self.dtype(value)))
 
     def integer(self, value: int) -> ir.Value:
-        return self._constant(self.bits, ir.IntegerAttr.get(self.bits_element, value))
-
-    def _constant(self, kind: ir.Type, attribute: ir.Attribute) -> ir.Value:
-        if isinstance(kind, ir.VectorType):
-            attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
-        return arith.ConstantOp(kind, attribute).result
+        return build.constant(self.bits, value)
 
     def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
         """Σ coefficients[i]·xⁱ by Horner's rule."""

@@ -6,19 +6,17 @@ import contextlib
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types
-from .attention import attention_at
+from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, yields_first
+from .attention import ROOT, attention_at
 from .graph import ancestor_in, backward_slice, is_pure, move_users_after
-from .online_accumulation import RESHAPES
 from .passes import Pass, remark
 from .raising.emission import Unreadable
 from .raising.matching import Match, dependents, is_sum, match_attention, other_use
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.statistics import row_statistics
+from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
-
-MARK = "__root__"  # whoever marks an op means it as it stands
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class RaiseAttention(Pass):
         reasons: dict[ir.Operation, NearMiss] = {}
         while candidates:
             candidate = candidates.pop(0)
-            if MARK in candidate.attributes or is_normal(candidate):
+            if ROOT in candidate.attributes or is_normal(candidate):
                 continue
             try:
                 end, match = matched_at(candidate)
@@ -112,7 +110,7 @@ def is_normal(root: ir.Operation) -> bool:
     def plain(start: ir.Value, end: ir.Operation) -> bool:
         op = defining_op(start)
         while op is not None and op != end:
-            if op.name in RESHAPES or not is_structured(op) or "reduction" in iterator_types(op):
+            if op.name in VIEWS or not is_structured(op) or "reduction" in iterator_types(op):
                 return False
             following = [o for v in op.operands if (o := defining_op(v)) is not None and end in backward_slice(o)]
             if len(following) != 1:
@@ -154,7 +152,7 @@ def transposing_end(op: ir.Operation) -> ir.Operation:
             return end
         if is_transpose(user):
             end = user
-        elif user.name not in RESHAPES - {"tensor.extract_slice"} and not is_cast(user):
+        elif user.name not in (*RESHAPES, "tensor.cast") and not is_cast(user):
             return end
         current = user
 
@@ -166,10 +164,7 @@ def is_transpose(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or "reduction" in iterator_types(op) or len(op.operands) != 2:
         return False
     source, target = indexing_maps(op)
-    block = op.regions[0].blocks[0]
-    yielded = block.operations[0].operation
-    plain = yielded.name == "linalg.yield" and yielded.operands[0] == block.arguments[0]
-    return plain and source.is_permutation and target.is_permutation and source != target
+    return yields_first(op) and source.is_permutation and target.is_permutation and source != target
 
 
 def is_cast(op: ir.Operation) -> bool:
@@ -191,7 +186,7 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
                 if user in seen or user.block != op.block:
                     continue
                 seen.add(user)
-                if user.name in RESHAPES or user.name == "linalg.transpose":
+                if user.name in VIEWS or user.name == "linalg.transpose":
                     pending.append(user)
                 elif is_structured(user) and "reduction" not in iterator_types(user) and len(user.results) == 1:
                     found.append(user)

@@ -1,5 +1,6 @@
 """Helpers of passes that walk and change IR."""
 
+import contextlib
 from collections.abc import Iterator
 
 from ..dialects.mlir import ir
@@ -23,7 +24,44 @@ def ops_in(op: ir.Operation, prefix: str = "") -> list[ir.Operation]:
     return found
 
 
-def copy_op(op: ir.Operation, values: Values) -> None:
+def ops_of(block: ir.Block) -> list[ir.Operation]:
+    return [op.operation for op in block.operations]
+
+
+def terminator(block: ir.Block) -> ir.Operation:
+    return block.operations[len(block.operations) - 1].operation
+
+
+def functions_of(module: ir.Operation) -> list[ir.Operation]:
+    return [op for op in ops_of(module.regions[0].blocks[0]) if op.name == "func.func"]
+
+
+def for_body(loop: ir.Operation) -> ir.Block:
+    """Of a scf.for, or of any other op of one block."""
+    return loop.regions[0].blocks[0]
+
+
+def for_inits(loop: ir.Operation) -> list[ir.Value]:
+    """What a scf.for carries, before the first iteration."""
+    return list(loop.operands)[3:]
+
+
+def carried_number(argument: ir.Value) -> int | None:
+    """Which one a block argument is of what a scf.for or scf.forall carries, or shares; None for any other."""
+    loop = argument.owner.owner.operation
+    if loop.name not in ("scf.for", "scf.forall"):
+        return None
+    number = ir.BlockArgument(argument).arg_number - (len(argument.owner.arguments) - len(loop.results))
+    return number if number >= 0 else None
+
+
+def carried_init(argument: ir.Value) -> ir.Value | None:
+    """What it is before the first iteration."""
+    loop, number = argument.owner.owner.operation, carried_number(argument)
+    return loop.operands[len(loop.operands) - len(loop.results) + number] if number is not None else None
+
+
+def copy_op(op: ir.Operation, values: Values) -> ir.Operation:
     """A copy of `op` at the insertion point, on what `values` says; also for what its region reads."""
     clone = op.clone().operation
     for inner in [clone, *ops_in(clone)]:
@@ -31,6 +69,7 @@ def copy_op(op: ir.Operation, values: Values) -> None:
             if v in values:
                 inner.operands[i] = values[v]
     values.update(zip(op.results, clone.results, strict=True))
+    return clone
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
@@ -49,6 +88,24 @@ def ancestors(op: ir.Operation) -> Iterator[ir.Operation]:
 def is_inside(op: ir.Operation, outer: ir.Operation) -> bool:
     """True if `op` lies in a region of `outer`, at any depth."""
     return any(a == outer.operation for a in ancestors(op))
+
+
+def is_made_inside(value: ir.Value, outer: ir.Operation) -> bool:
+    """True if `value` is made in a region of `outer`, or is an argument of one."""
+    maker = value.owner.owner.operation if isinstance(value.owner, ir.Block) else value.owner.operation.parent
+    return maker is not None and (maker.operation == outer.operation or is_inside(maker, outer))
+
+
+@contextlib.contextmanager
+def only_if(condition: ir.Value | None) -> Iterator[None]:
+    """What is emitted within the block runs where `condition` holds; None: always."""
+    if condition is None:
+        yield
+        return
+    branch = ir.Operation.create("scf.if", [], [condition], regions=2)
+    with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        yield
+        ir.Operation.create("scf.yield")
 
 
 def single_use(value: ir.Value) -> bool:

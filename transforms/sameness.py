@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 
 from ..dialects.mlir import ir
-from .rewriting import Values
+from .rewriting import Values, defining_op, ops_of
 
 Alike = Callable[[ir.Value, ir.Value], bool]
 
@@ -20,7 +20,7 @@ def is_same(a: ir.Operation, b: ir.Operation, known: Values, alike: Alike = oper
         return False
     if not all(alike(known.get(x, x), y) for x, y in zip(a.operands, b.operands, strict=True)):
         return False
-    if {n: a.attributes[n] for n in a.attributes} != {n: b.attributes[n] for n in b.attributes}:
+    if not _have_same_attributes(a, b):
         return False
     return have_same_regions(a, b, known, alike)
 
@@ -36,7 +36,7 @@ def have_same_regions(a: ir.Operation, b: ir.Operation, known: Values, alike: Al
             if [v.type for v in block_a.arguments] != [v.type for v in block_b.arguments]:
                 return False
             inner = known | dict(zip(block_a.arguments, block_b.arguments, strict=True))
-            ops_a, ops_b = ([op.operation for op in block.operations] for block in (block_a, block_b))
+            ops_a, ops_b = (ops_of(block) for block in (block_a, block_b))
             if len(ops_a) != len(ops_b):
                 return False
             for op_a, op_b in zip(ops_a, ops_b, strict=True):
@@ -46,14 +46,18 @@ def have_same_regions(a: ir.Operation, b: ir.Operation, known: Values, alike: Al
     return True
 
 
+def _have_same_attributes(a: ir.Operation, b: ir.Operation) -> bool:
+    return {n: a.attributes[n] for n in a.attributes} == {n: b.attributes[n] for n in b.attributes}
+
+
 def is_same_value(a: ir.Value, b: ir.Value, known: Values) -> bool:
     """The same for what values are computed from, within their blocks."""
     if known.get(a, a) == b:
         return True
-    op_a, op_b = (None if isinstance(v.owner, ir.Block) else v.owner.operation for v in (a, b))
+    op_a, op_b = defining_op(a), defining_op(b)
     if op_a is None or op_b is None or op_a.name != op_b.name or len(op_a.operands) != len(op_b.operands):
         return False
-    if {n: op_a.attributes[n] for n in op_a.attributes} != {n: op_b.attributes[n] for n in op_b.attributes}:
+    if not _have_same_attributes(op_a, op_b):
         return False
     if len(op_a.regions) or list(op_a.results).index(a) != list(op_b.results).index(b):
         return False

@@ -13,11 +13,11 @@ from ..dialects.diagnostic import place_of
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index
 from .attention import attention_at, contraction_loops, is_contraction
+from .cpu.tile_sizes import FEW_QUERIES
 from .formulas import UNKNOWN, Formula
 from .index_formulas import formula
 from .passes import remark
 from .tile_and_fuse import Tiled
-from .tile_sizes import FEW_QUERIES
 
 _UNSAID = ("tensor.empty", "linalg.fill")
 

@@ -1,8 +1,8 @@
-"""Builders of slices of tensors, whose offsets and sizes are ints where they are static."""
+"""Slices of tensors, and bounds of loops over them: numbers where they are static, values where they are not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from ..dialects.mlir import ir, tensor
@@ -11,17 +11,56 @@ from .linear import DYNAMIC
 Size: TypeAlias = ir.Value | int
 
 
+def mixed(dynamic: Iterable[ir.Value], static: Iterable[int]) -> list[Size]:
+    """Numbers, and values in place of those that are not static."""
+    values = iter(dynamic)
+    return [next(values) if s == DYNAMIC else int(s) for s in static]
+
+
 def split(parts: Sequence[Size]) -> tuple[list[ir.Value], list[int]]:
-    """The dynamic ones, and all with a marker in place of these."""
+    """The other way round: the values, and all numbers with a marker in place of the values."""
     return [p for p in parts if not isinstance(p, int)], [p if isinstance(p, int) else DYNAMIC for p in parts]
 
 
-def extract(kind: ir.Type, source: ir.Value, offsets: Sequence, sizes: Sequence, strides: Sequence) -> ir.Value:
+def slice_offsets(op: ir.Operation) -> list[Size]:
+    """Of a tensor.extract_slice, insert_slice or parallel_insert_slice."""
+    return mixed(op.opview.offsets, op.opview.static_offsets)
+
+
+def slice_sizes(op: ir.Operation) -> list[Size]:
+    return mixed(op.opview.sizes, op.opview.static_sizes)
+
+
+def slice_parts(op: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:
+    """Offsets, sizes and strides."""
+    return slice_offsets(op), slice_sizes(op), mixed(op.opview.strides, op.opview.static_strides)
+
+
+def forall_bounds(forall: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:
+    """The lower and upper bounds and the steps of a scf.forall."""
+    view = forall.opview
+    return (
+        mixed(view.dynamicLowerBound, view.staticLowerBound),
+        mixed(view.dynamicUpperBound, view.staticUpperBound),
+        mixed(view.dynamicStep, view.staticStep),
+    )
+
+
+def extract(
+    kind: ir.Type, source: ir.Value, offsets: Sequence[Size], sizes: Sequence[Size], strides: Sequence[Size]
+) -> ir.Value:
     (o, so), (s, ss), (t, st) = split(offsets), split(sizes), split(strides)
     return tensor.ExtractSliceOp(kind, source, o, s, t, so, ss, st).result
 
 
-def insert_parallel(source: ir.Value, dest: ir.Value, offsets: Sequence, sizes: Sequence) -> None:
+def insert(
+    source: ir.Value, dest: ir.Value, offsets: Sequence[Size], sizes: Sequence[Size], strides: Sequence[Size]
+) -> ir.Value:
+    (o, so), (s, ss), (t, st) = split(offsets), split(sizes), split(strides)
+    return tensor.InsertSliceOp(source, dest, o, s, t, so, ss, st).result
+
+
+def insert_parallel(source: ir.Value, dest: ir.Value, offsets: Sequence[Size], sizes: Sequence[Size]) -> None:
     """In the terminator of a scf.forall."""
     (o, so), (s, ss) = split(offsets), split(sizes)
     tensor.ParallelInsertSliceOp(source, dest, o, s, [], so, ss, [1] * len(offsets))

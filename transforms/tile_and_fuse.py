@@ -34,10 +34,11 @@ from .graph import ancestor_in, backward_slice, can_move_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
+from .reshapes import RESHAPES
 from .tiled_results import erase_dead, fold_whole_slices, replace_by_results
 
 # Whoever else uses them goes on using the ones before the loops: fills are cheap, reshapes are views.
-MADE_AGAIN = ("tensor.empty", "linalg.fill", "tensor.expand_shape", "tensor.collapse_shape")
+MADE_AGAIN = ("tensor.empty", "linalg.fill", *RESHAPES)
 
 
 @dataclass
@@ -264,7 +265,7 @@ class _Fusion:
             number = list(op.results).index(request.value)
             groups.setdefault(tiling.domain_tile(self.builder, number, request.tile), []).append(request)
         online = self._online(op, groups)
-        kept = self._kept_results(op, tiling, groups, external, online)
+        kept = self._kept_results(tiling, groups, external, online)
         for tile, group in groups.items():
             self._fuse_group(op, tiling, tile, group, kept if tile == next(iter(groups)) else {}, online)
 
@@ -301,7 +302,6 @@ class _Fusion:
 
     def _kept_results(
         self,
-        op: ir.Operation,
         tiling: Tiling,
         groups: dict[Tile, list[Request]],
         external: dict[int, list[ir.Operation]],

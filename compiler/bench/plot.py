@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..diagnostics import user_error
+from ..diagnostics import file_error, user_error
 from .measure import Measured
 
 
@@ -67,7 +67,7 @@ def _write(figure, path: pathlib.Path) -> None:
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "attn-opt"}):
             figure.savefig(path)
     except OSError as error:
-        raise user_error(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise file_error(str(path), "written", error) from None
 
 
 def _roofline(axes, all_measured: Sequence[Measured]) -> None:

@@ -31,7 +31,6 @@ Roof = tuple[Callable[[], Any], int]
 
 def _kernel(text: str) -> cpu.CpuKernel:
     context = make_context()
-    context.enable_multithreading(False)
     with context:
         module = parse_module(text, "roof.mlir")
         function = find_function(module)

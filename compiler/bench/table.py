@@ -46,7 +46,7 @@ def describe(graph: Attention) -> str:
     return ", ".join(parts + [name for name, there in flags.items() if there])
 
 
-def _verdict(measured: Measured, result: Result) -> str:
+def _verdict(result: Result) -> str:
     if result.skipped:
         return f"skipped: {result.skipped}"
     if result.failed:
@@ -71,7 +71,7 @@ def case(measured: Measured) -> list[str]:
     lines.append(f"{head}{'ours is':>10}   error")
     for result in measured.results:
         if not result.times:
-            lines.append(f"{result.name:<15}{_verdict(measured, result)}")
+            lines.append(f"{result.name:<15}{_verdict(result)}")
             continue
         seconds = result.seconds
         line = f"{result.name:<15}{duration(seconds):>10}{graph.flops() / seconds / unit:>10.1f}"
@@ -80,7 +80,7 @@ def case(measured: Measured) -> list[str]:
             line += f"{bound[0] / seconds:>9.0%}"
         ratio = measured.ratio(result)
         shown = "" if result is measured.ours or ratio is None else f"{ratio:.2f}×"
-        lines.append(f"{line}{shown:>10}   {_verdict(measured, result)}")
+        lines.append(f"{line}{shown:>10}   {_verdict(result)}")
     if measured.rows is not None and measured.rows < graph.queries:
         lines.append(f"checked: {measured.rows} of {graph.queries} queries of each head")
     return lines
@@ -120,13 +120,13 @@ def row(measured: Measured, label: str, first: bool) -> list[str]:
         lines.append(f"{head}   error")
     ours, bound = measured.ours, measured.bound()
     if not ours.times:
-        return [*lines, f"{label:<24}{_verdict(measured, ours)}"]
+        return [*lines, f"{label:<24}{_verdict(ours)}"]
     line = f"{label:<24}{duration(ours.seconds):>10}{measured.graph.flops() / ours.seconds / _unit(measured)[0]:>10.1f}"
     line += f"{bound[0] / ours.seconds:>9.0%}" if bound else ""
     for result in measured.results[1:]:
         ratio = measured.ratio(result)
         line += f"{'–' if ratio is None else f'{ratio:.2f}':>15}"
-    return [*lines, f"{line}   {_verdict(measured, ours)}"]
+    return [*lines, f"{line}   {_verdict(ours)}"]
 
 
 def notes(all_measured: Sequence[Measured]) -> list[str]:
@@ -135,7 +135,7 @@ def notes(all_measured: Sequence[Measured]) -> list[str]:
     for measured in all_measured:
         for result in measured.results[1:]:
             if not result.times:
-                said[f"{result.name} {_verdict(measured, result)}"] = None
+                said[f"{result.name} {_verdict(result)}"] = None
     last = [line for measured in all_measured[-1:] for line in roofs(measured)[:1]]
     return [*said, *(line.partition("; limited")[0] for line in last)]
 

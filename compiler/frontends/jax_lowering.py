@@ -108,7 +108,6 @@ def _imported(artifact: bytes, name: str) -> ir.Module:
     stablehlo = _stablehlo()
     stablehlo.register_stablehlo_passes()
     context = make_context()
-    context.enable_multithreading(False)
     stablehlo.register_dialect(context)
     try:
         return stablehlo.deserialize_portable_artifact(context, artifact)

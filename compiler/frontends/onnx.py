@@ -23,7 +23,7 @@ from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from .. import explain
 from ..api import CompileError, Kernel, Options, compile_module, make_options
-from ..diagnostics import user_error
+from ..diagnostics import file_error, user_error
 from ..runtime.signature import as_numpy
 from .lowering import first_line
 from .onnx_lowering import Lowered, lower
@@ -38,7 +38,7 @@ def load(source: Any) -> ModelProto:
             return onnx.load_model_from_string(source)
         return onnx.load(os.fspath(source))
     except OSError as error:
-        raise user_error(f"{source}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise file_error(str(source), "read", error) from None
     except Exception as error:
         name = "the model" if isinstance(source, bytes) else str(source)
         raise user_error(f"{name} is no ONNX model: {first_line(error)}") from None

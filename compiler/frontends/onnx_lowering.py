@@ -126,7 +126,6 @@ def _imported(model: ModelProto) -> ir.Module:
     torch_dialect = importlib.import_module(f"{PACKAGE}.dialects.torch")
     onnx_importer = importlib.import_module(f"{PACKAGE}.extras.onnx_importer")
     context = make_context()
-    context.enable_multithreading(False)
     torch_dialect.register_dialect(context)
     model.graph.name = "main"
     for node in model.graph.node:

@@ -264,7 +264,6 @@ def _imported(graph: torch.fx.Graph) -> ir.Module:
     from torch_mlir.extras.fx_importer import FxImporter
 
     context = make_context()
-    context.enable_multithreading(False)
     torch_dialect.register_dialect(context)
     importer = FxImporter(context=context)
     try:

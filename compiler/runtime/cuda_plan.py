@@ -116,7 +116,7 @@ class Plan:
                 places.append(first)
                 continue
             element, dynamic, rank, last, dense = kind
-            self._check_strides(number, value, element, last, dense)
+            self._check_strides(value, element, last, dense)
             root = self._roots.get(number, number)
             self._places.setdefault(root, []).append(len(self.words))
             self._masks[root] = self._masks.get(root, 0) | (alignment(element, last, dense) - 1)
@@ -140,7 +140,7 @@ class Plan:
         self.launches = found
 
     @staticmethod
-    def _check_strides(number: int, array: Array, element: str, last: int | None, dense: bool) -> None:
+    def _check_strides(array: Array, element: str, last: int | None, dense: bool) -> None:
         needed, size = alignment(element, last, dense), BYTES[element]
         if not dense or not array.shape:
             return

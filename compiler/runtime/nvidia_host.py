@@ -179,7 +179,6 @@ def host_module(lowered: str, ptx: str, name: str, arch: str) -> ir.Module:
     from .. import pipelines
 
     context = make_context()
-    context.enable_multithreading(False)
     with context:
         module = parse_module(lowered, "<llvm>")
         with module.operation.location:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
-from ..diagnostics import user_error
+from ..diagnostics import file_error, user_error
 from ..runtime.signature import Signature, Slot, is_numpys
 
 # Sizes of dynamic dimensions: odd, so that tiles do not divide them, and different, so that mix-ups show.
@@ -74,8 +74,7 @@ def read(files: Sequence[str], signature: Signature) -> list[np.ndarray]:
         try:
             array = np.load(file, allow_pickle=False)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise DiagnosedError([Diagnostic("error", file, 0, 0, f"cannot be read: {reason}")]) from None
+            raise file_error(file, "read", error) from None
         except (ValueError, EOFError) as error:
             # What numpy writes of ml_dtypes' float8_e5m2 it cannot read.
             way_out = "; save the bits of floats of 8 bits, array.view('uint8')" if "'<f1'" in str(error) else ""
@@ -103,5 +102,4 @@ def write(files: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
             with open(file, "wb") as stream:
                 np.save(stream, array if is_numpys(array.dtype) else array.view(f"u{array.itemsize}"))
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise DiagnosedError([Diagnostic("error", file, 0, 0, f"cannot be written: {reason}")]) from None
+            raise file_error(file, "written", error) from None

@@ -11,12 +11,12 @@ from .. import env
 from ..bench import table
 from ..bench.latency import Latency
 from ..bench.measure import Measured, Measuring, measure
-from ..diagnostics import Printer, user_error
+from ..diagnostics import Printer, file_error, user_error
 from ..graphs import Attention
 from ..tuning import display
 from . import streams
 from .attn_bench_options import Options, parse_options
-from .telling import telling
+from .telling import ends_on_request, telling
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     What is measured runs in processes of its own, so that nothing can crash this one.
     """
     streams.prepare()
+    if arguments is None:
+        ends_on_request()
     given = sys.argv[1:] if arguments is None else list(arguments)
     return telling(Printer("attn-bench", remarks=False), lambda: _run(parse_options(given)), "-v=0")
 
@@ -135,7 +137,7 @@ def _write_json(path: str, all_measured: Sequence[Measured]) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text + "\n")
     except OSError as error:
-        raise user_error(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise file_error(path, "written", error) from None
 
 
 if __name__ == "__main__":

@@ -14,15 +14,15 @@ from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from ...dialects.mlir import ir
-from ..diagnostics import Bug, Listener, Printer, report_bug, user_error
+from ..diagnostics import Bug, Listener, Printer, file_error, report_bug, user_error
 from ..ir_printing import DumpStages, PrintIR
 from ..pass_manager import Hook, PassFailure, Stage, Timing, plan, run
-from ..sources import decoded, printable
+from ..sources import read
 from ..verify_diagnostics import Verifier
 from . import streams
 from .attn_opt_options import HELP, Options, parse_options
 from .isolation import Crash, Progress, crashes, isolated
-from .telling import telling
+from .telling import ends_on_request, telling
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `attn-opt … | head` ends quietly
     streams.prepare()
     printer = Printer("attn-opt")
+    if arguments is None:
+        ends_on_request()
 
     def command() -> int:
         options = parse_options(list(sys.argv[1:] if arguments is None else arguments))
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.action:
             print(_about(options.action))
             return 0
-        text, name = _read(options.input)
+        text, name = streams.read_stdin() if options.input == "-" else read(options.input)
         printer.add_source(name, text)
         job = Job(options, printer, name, _chunks(text, options.split))
         if arguments is not None:
@@ -101,8 +103,6 @@ class Job:
 
     def _context(self) -> ir.Context:
         context = make_context()
-        # Verifiers and passes in Python hold the interpreter's lock: threads would only wait for each other.
-        context.enable_multithreading(False)
         context.allow_unregistered_dialects = self.options.allow_unregistered
         return context
 
@@ -201,18 +201,6 @@ class _Follow(Hook):
         self.progress.at(self.number, self.stage)
 
 
-def _read(path: str) -> tuple[str, str]:
-    """The text of the input, and its name in messages."""
-    if path == "-":
-        return streams.read_stdin()
-    name = printable(path)
-    try:
-        with open(path, "rb") as file:
-            return decoded(file.read(), name), name
-    except OSError as error:
-        raise user_error(f"cannot read '{name}': {error.strerror}") from None
-
-
 def _write(path: str, text: str) -> None:
     try:
         if path == "-":
@@ -222,7 +210,7 @@ def _write(path: str, text: str) -> None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise user_error(f"cannot write '{'<stdout>' if path == '-' else path}': {error.strerror}") from None
+        raise file_error("<stdout>" if path == "-" else path, "written", error) from None
 
 
 def _chunks(text: str, split: bool) -> list[str]:

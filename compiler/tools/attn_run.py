@@ -14,7 +14,7 @@ from ..diagnostics import Printer
 from . import streams
 from .attn_run_options import Options, parse_options
 from .isolation import Crash, isolated
-from .telling import telling
+from .telling import ends_on_request, telling
 
 # Kernels are timed in rounds of at least this many seconds, and at least this many calls.
 BENCH_SECONDS, BENCH_CALLS = 1.0, 5
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams.prepare()
     if arguments is not None:
         return _command(list(arguments))
+    ends_on_request()
     try:
         return isolated(lambda: _command(sys.argv[1:]))
     except Crash as crash:

@@ -4,6 +4,7 @@ Upstream's parser and passes can crash on malformed input (``linalg.transpose â€
 a few numbers with us, by which it says how far it has come.
 """
 
+import contextlib
 import mmap
 import os
 import signal
@@ -55,6 +56,8 @@ def isolated(work: Callable[[], int], quiet: bool = False) -> int:
             sys.stderr.flush()
         except KeyboardInterrupt:
             code = 130
+        except SystemExit as done:  # at a request to end
+            code = int(done.code or 0)
         finally:
             os._exit(code)  # no clean-up: it is the parent's to do, and takes time
     while True:
@@ -63,6 +66,12 @@ def isolated(work: Callable[[], int], quiet: bool = False) -> int:
             break
         except KeyboardInterrupt:  # the child got it too
             continue
+        except SystemExit:  # at a request to end, which came to us alone
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+        except ChildProcessError:  # one of these came when the child had just ended
+            status = 130
+            break
     if status == -signal.SIGPIPE:
         return 128 + signal.SIGPIPE
     if status < 0:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...dialects.mlir import ir
 from .. import explain
-from ..diagnostics import Listener, user_error
+from ..diagnostics import Listener, file_error, user_error
 from ..ir_printing import PrintOptions
 from ..pass_manager import Hook, Stage
 from ..pipelines import STAGE_AFTER
@@ -44,7 +44,7 @@ class Report:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise user_error(f"cannot write '{path}': {error.strerror}") from None
+            raise file_error(path, "written", error) from None
 
 
 class Levels(Hook):
@@ -93,7 +93,7 @@ class Watch:
 def _picture(report: Report, path: str) -> str:
     planes = [tile_picture.plane_of(one, report.shapes) for one in explain.fused(report.record)]
     if not any(planes):
-        raise user_error(f"cannot write '{path}': no attention was fused, so there are no tiles to draw")
+        raise user_error(f"no attention was fused, so there are no tiles to draw in '{path}'")
     return tile_picture.file([plane for plane in planes if plane])
 
 

@@ -5,7 +5,7 @@ import io
 import os
 import sys
 
-from ..diagnostics import user_error
+from ..diagnostics import file_error
 from ..sources import decoded
 
 CANNOT_WRITE = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
@@ -31,7 +31,7 @@ def read_stdin() -> tuple[str, str]:
     try:
         return decoded(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
     except OSError as error:
-        raise user_error(f"cannot read '<stdin>': {error.strerror}") from None
+        raise file_error("<stdin>", "read", error) from None
 
 
 def discard_output() -> None:

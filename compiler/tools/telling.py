@@ -1,11 +1,23 @@
 """The end of every tool: what went wrong is told, and becomes the exit status."""
 
+import signal
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 from ...dialects.diagnostic import DiagnosedError
-from ..diagnostics import Printer, report_bug, user_error
+from ..diagnostics import Printer, file_error, report_bug, user_error
 from . import streams
+
+
+def ends_on_request() -> None:
+    """From now on a request to end (SIGTERM, as of `timeout`) is an exit: our files and processes go too."""
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once: not while it cleans up
+    raise SystemExit(128 + number)
 
 
 def telling(printer: Printer, work: Callable[[], int], saves_memory: str = "") -> int:
@@ -13,7 +25,7 @@ def telling(printer: Printer, work: Callable[[], int], saves_memory: str = "") -
     try:
         try:
             status = work()
-        except SystemExit as done:  # of argparse, after --help
+        except SystemExit as done:  # of argparse, after --help, or at a request to end
             status = int(done.code or 0)
         sys.stdout.flush()
         return status
@@ -36,7 +48,7 @@ def telling(printer: Printer, work: Callable[[], int], saves_memory: str = "") -
             report_bug(error, printer.tool, printer.stream)
         else:
             streams.discard_output()
-            printer(user_error(f"cannot write '<stdout>': {error.strerror}").diagnostics[0])
+            printer(file_error("<stdout>", "written", error).diagnostics[0])
         return 1
     except Exception as bug:
         report_bug(bug, printer.tool, printer.stream)

@@ -100,9 +100,6 @@ class Form:
         prefix, _, word = self.name.partition(".")
         return word if prefix == "transform" and "." not in word else None
 
-    def first_literal(self) -> str:
-        return next((element.text for element in self.elements if isinstance(element, Literal)), "")
-
 
 class FormatError(Exception):
     """An op class declares a format that is none: a bug of the dialect's."""

@@ -143,8 +143,8 @@ class Reader:
         name_end = re.compile(r"[\w$.]+").match(self.source.mask, start).end()  # type: ignore[union-attr]
         read = _Read()
         try:
-            end = self._read_elements(form, form.elements, read, self._read_dict(form, read, name_end))
-            end = self._read_dict(form, read, end)
+            end = self._read_elements(form, form.elements, read, self._read_dict(read, name_end))
+            end = self._read_dict(read, end)
             if read.result_types is None and read.common_type is None and self._peek(end) == ":":
                 colon = self.source.skip_blank(end)
                 raise SyntaxProblem(colon, "expected the end of the op but found ':'")
@@ -160,7 +160,7 @@ class Reader:
         at = self.source.skip_blank(at)
         return self.source.mask[at : at + 1]
 
-    def _read_dict(self, form: Form, read: _Read, at: int) -> int:
+    def _read_dict(self, read: _Read, at: int) -> int:
         start = self.source.skip_blank(at)
         if not self.source.mask.startswith("{", start):
             return at
@@ -191,13 +191,13 @@ class Reader:
             read.attributes[element.name] = (start, end)
             return end
         if isinstance(element, AttrDict):
-            return self._read_dict(form, read, at)
+            return self._read_dict(read, at)
         if isinstance(element, Types):
             return self._read_types(element, read, start)
         if isinstance(element, FunctionalType):
             return self._read_functional_type(read, start)
         if element.elements[0] == Literal(":"):  # the types at the end; attributes may stand before and after them
-            at = self._read_dict(form, read, at)
+            at = self._read_dict(read, at)
             start = source.skip_blank(at)
         return self._read_elements(form, element.elements, read, at) if self._group_is_there(element, start) else at
 

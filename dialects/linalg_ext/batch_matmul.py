@@ -23,7 +23,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
 def verify_batch_matmul(op: ir.OpView) -> None:
-    expect_tensors(op, {"lhs": op.lhs, "rhs": op.rhs, "output": op.output})
+    expect_tensors({"lhs": op.lhs, "rhs": op.rhs, "output": op.output})
     layout = op.layout.value
     expect(layout in LAYOUTS, f'expects layout to be one of {", ".join(LAYOUTS)}, but found "{layout}"')
     a, b, c = op.lhs.type, op.rhs.type, op.output.type

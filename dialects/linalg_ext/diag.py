@@ -13,7 +13,7 @@ from .dialect import LinalgExt, expect_results_like, expect_shape, expect_tensor
 
 
 def verify_diag(op: ir.OpView) -> None:
-    expect_tensors(op, {"input": op.input, "output": op.output})
+    expect_tensors({"input": op.input, "output": op.output})
     x, out = op.input.type, op.output.type
     expect(x.rank >= 1, f"expects an input of rank 1 or more, but found {x}")
     expect_shape("output", out, [*x.shape, x.shape[-1]], "the input's shape with its last dimension repeated")

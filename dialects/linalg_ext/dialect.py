@@ -11,7 +11,7 @@ class LinalgExt(ext.Dialect, name="linalg_ext"):
     """Ops that attention needs and upstream linalg lacks. All work on ranked tensors and are pure."""
 
 
-def expect_tensors(op: ir.OpView, operands: dict[str, ir.Value]) -> None:
+def expect_tensors(operands: dict[str, ir.Value]) -> None:
     """Checks that every operand is a ranked tensor of floats."""
     floats = (ir.F32Type, ir.F64Type)
     for name, value in operands.items():

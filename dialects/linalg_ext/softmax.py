@@ -37,7 +37,7 @@ SOFTMAX_FORMAT = (
 def verify_softmax(op: ir.OpView) -> None:
     """The invariants of `softmax` and `unnorm_softmax`: shapes, element types and the dimension."""
     operands = {"input": op.input, "output": op.output, "max": op.max, "accum": op.accum, "scale": op.scale}
-    expect_tensors(op, operands)
+    expect_tensors(operands)
     x = op.input.type
     d = op.dimension.value
     expect(0 <= d < x.rank, f"expects dimension in [0, {x.rank}), the rank of its input, but found {d}")

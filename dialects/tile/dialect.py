@@ -5,9 +5,10 @@ where its elements are (`layouts`): ``tensor<128x64xf32, "fragment">``. Elements
 padding: 0 where they were loaded, and whatever an op makes of padding elsewhere.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..mlir import ext, ir
+from ..mlir import ext, ir, memref
 from ..verification import expect
 
 
@@ -65,6 +66,12 @@ def expect_tile(name: str, kind: ir.Type) -> None:
 
 def expect_memory(name: str, kind: ir.Type) -> None:
     expect(isinstance(kind, ir.MemRefType), f"expects {name} to be a memref, but found {kind}")
+
+
+def shared_buffer(shape: Sequence[int], element: ir.Type) -> ir.Value:
+    """Memory that a block's threads share, allocated at the insertion point."""
+    space = ir.Attribute.parse("#gpu.address_space<workgroup>")
+    return memref.AllocOp(ir.MemRefType.get(shape, element, memory_space=space), [], []).result
 
 
 def dims_of(op: ir.OpView) -> list[int]:

@@ -45,6 +45,12 @@ def iterator_types(op: ir.Operation) -> list[str]:
     return ["parallel" if d in used else "reduction" for d in range(maps[0].n_dims)]
 
 
+def yields_first(op: ir.Operation) -> bool:
+    """Whether all that a linalg.generic does to its first operand's elements is to put them in their places."""
+    block = op.regions[0].blocks[0]
+    return len(block.operations) == 1 and block.operations[0].operation.operands[0] == block.arguments[0]
+
+
 def dim_position(expression: ir.AffineExpr) -> int | None:
     """3 for the expression d3, None for any other."""
     return expression.position if isinstance(expression, ir.AffineDimExpr) else None

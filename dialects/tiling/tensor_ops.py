@@ -15,9 +15,9 @@ from .interface import Tiling, register
 Slicer = Callable[[int, Tile], ir.Value]
 
 
-def _groups(op: ir.Operation) -> list[list[int]]:
-    """The reassociation of a reshape as lists of dimensions."""
-    return [[ir.IntegerAttr(d).value for d in group] for group in op.opview.reassociation]
+def reassociation(op: ir.Operation) -> list[list[int]]:
+    """Of a reshape: for each dimension of its narrow side those of its wide one."""
+    return [[ir.IntegerAttr(d).value for d in group] for group in op.attributes["reassociation"]]
 
 
 @register("tensor.empty")
@@ -40,7 +40,7 @@ class ExpandShapeTiling(Tiling):
     """``[[0], [1, 2]] : tensor<4x512> into tensor<4x8x64>``: a tile of heads is a contiguous run of the 512."""
 
     def tile(self, builder: TileBuilder, tile: Tile, operand: Slicer) -> list[ir.Value]:
-        groups = _groups(self.op)
+        groups = reassociation(self.op)
         source = self.op.operands[0]
         ranges = [self._collapsed(builder, [tile[d] for d in g], g, source, i) for i, g in enumerate(groups)]
         kind = self.op.results[0].type
@@ -91,7 +91,7 @@ class CollapseShapeTiling(Tiling):
         ranges: list[Range] = []
         if not tile:  # one element, whose reassociation names no dimension
             ranges = [Range.everything(Index(1))] * source.type.rank
-        for r, dims in zip(tile, _groups(self.op), strict=True):
+        for r, dims in zip(tile, reassociation(self.op), strict=True):
             ranges += self._expanded(builder, r, [builder.dim(source, d) for d in dims])
         kind = self.op.results[0].type
         op = ir.Operation.create(

@@ -172,7 +172,9 @@ KINDS = {
     "dynamic": {"dynamic": True, "window": (None, 0), "bottom_right": True},
     "packed": {"packed": "3hd", "input_layout": "bshd", "keys": 70},
 }
-TOLERANCE = {"f8E4M3FN": 4e-2, "f8E5M2": 8e-2}  # of rounded probabilities
+# A probability is rounded by up to half of its last digit. Machines differ in their tiles: where one tile has all keys,
+# it was divided by the sum before, so that the largest of a row, too, is not exact.
+TOLERANCE = {"f8E4M3FN": 2**-4, "f8E5M2": 2**-3}
 
 
 @pytest.mark.parametrize(

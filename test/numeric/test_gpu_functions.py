@@ -11,7 +11,7 @@ import pytest
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
-from attn_opt.transforms.nvidia.memory import eight_bits
+from attn_opt.transforms.nvidia.conversions import eight_bits
 from attn_opt.transforms.nvidia.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in

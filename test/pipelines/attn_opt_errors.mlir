@@ -1,14 +1,14 @@
 // Bad input gives one message and exit status 1.
 
 // RUN: not attn-opt no-such-file.mlir 2>&1 | FileCheck %s --check-prefix=MISSING
-// MISSING: {{^}}attn-opt: error: cannot read 'no-such-file.mlir': No such file or directory
+// MISSING: {{^}}no-such-file.mlir: error: cannot be read: no such file or directory
 // MISSING-NOT: {{.}}
 
 // RUN: not attn-opt %S 2>&1 | FileCheck %s --check-prefix=FOLDER
-// FOLDER: attn-opt: error: cannot read '{{.*}}': Is a directory
+// FOLDER: {{^/.*}}: error: cannot be read: is a directory
 
 // RUN: printf '\377\376' | not attn-opt 2>&1 | FileCheck %s --check-prefix=BINARY
-// BINARY: attn-opt: error: cannot read '<stdin>': line 1 is not UTF-8 text; expected MLIR assembly
+// BINARY: <stdin>:1:1: error: expected MLIR assembly, but found what is not UTF-8 text
 
 // RUN: not attn-opt %s --cannonicalize 2>&1 | FileCheck %s --check-prefix=OPTION
 // OPTION: attn-opt: error: unknown option '--cannonicalize'; did you mean --canonicalize
@@ -42,7 +42,7 @@
 // INPUTS: attn-opt: error: expected one input file but found 2
 
 // RUN: not attn-opt %s -o %t/no/such/folder/out.mlir 2>&1 | FileCheck %s --check-prefix=OUTPUT
-// OUTPUT: attn-opt: error: cannot write '{{.*}}out.mlir': No such file or directory
+// OUTPUT: out.mlir: error: cannot be written: no such file or directory
 
 // RUN: not attn-opt %s -o 2>&1 | FileCheck %s --check-prefix=VALUE
 // VALUE: attn-opt: error: option '-o' expects a value

@@ -3,7 +3,12 @@
 import importlib.util
 import itertools
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from unittest import mock
 
 import pytest
@@ -284,3 +289,18 @@ def test_a_summary_counts_each_peer_and_the_best_of_each_case():
         "1 cases against jax: geometric mean 0.50×, least 0.50×",
         "2 cases against the best peer of each case: geometric mean 2.00×, least 0.50×",
     ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_to_end_leaves_nothing(number, tmp_path):
+    command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_bench", "-s=2048", "-h=8", "--threads=1"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "ATTN_OPT_CACHE": "0"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True) as tool:
+        while not any(tmp_path.iterdir()):
+            assert tool.poll() is None
+            time.sleep(0.01)
+        (os.kill if number == signal.SIGTERM else os.killpg)(tool.pid, number)  # the terminal's goes to all of them
+        assert tool.wait(timeout=60) == 128 + number
+        assert not list(tmp_path.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.killpg(tool.pid, 0)

@@ -223,10 +223,10 @@ def test_a_byte_order_mark_and_names_that_are_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("- <&-", "cannot read '<stdin>': Bad file descriptor"),
-        ("- < MODULE", "cannot read '<stdin>': line 2 is not UTF-8 text"),
-        ("EXAMPLE >&-", "cannot write '<stdout>': Bad file descriptor"),
-        ("EXAMPLE > /dev/full", "cannot write '<stdout>': No space left on device"),
+        ("- <&-", "<stdin>: error: cannot be read: bad file descriptor"),
+        ("- < MODULE", "<stdin>:2:1: error: expected MLIR assembly, but found what is not UTF-8 text"),
+        ("EXAMPLE >&-", "<stdout>: error: cannot be written: bad file descriptor"),
+        ("EXAMPLE > /dev/full", "<stdout>: error: cannot be written: no space left on device"),
     ],
 )
 def test_streams_that_cannot_be_used(command, message, tmp_path):
@@ -236,5 +236,5 @@ def test_streams_that_cannot_be_used(command, message, tmp_path):
         line = f"{shlex.join([*COMMAND[:-1], f'attn_opt.compiler.tools.{tool}'])} {command}"
         done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, timeout=120)
         assert done.returncode == 1
-        assert done.stderr.startswith(f"{tool.replace('_', '-')}: error: {message}")
+        assert done.stderr.startswith(message)
         assert done.stderr.count("\n") == 1

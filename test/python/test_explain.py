@@ -98,7 +98,7 @@ def test_a_page_for_passes_is_escaped_and_shows_errors(tmp_path, capfd):
     assert attn_opt.main([str(source), "--report"]) == 1
     source.write_text(ADD)
     assert attn_opt.main([str(source), "--report", str(tmp_path / "no" / "out.html")]) == 1
-    assert "cannot write" in capfd.readouterr().err
+    assert "out.html: error: cannot be written" in capfd.readouterr().err
 
 
 def test_the_picture_alone(tmp_path, capfd):
@@ -112,7 +112,7 @@ def test_the_picture_alone(tmp_path, capfd):
     assert shown.count("computed") == 2 and shown.count("loop 1") == 2  # two attentions, each with its legend
     source.write_text(ADD)
     assert attn_opt.main([str(source), *arguments]) == 1
-    assert f"cannot write '{path}': no attention was fused" in capfd.readouterr().err
+    assert f"no attention was fused, so there are no tiles to draw in '{path}'" in capfd.readouterr().err
 
 
 def fused(queries, keys, parts=(), parallel=1):

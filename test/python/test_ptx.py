@@ -4,6 +4,7 @@ import io
 import pathlib
 import re
 import subprocess
+import tempfile
 import warnings
 
 import pytest
@@ -66,7 +67,8 @@ def test_literals_are_readable_by_every_llvm():
     ]
 
 
-def test_code_that_llvm_does_not_read_names_the_kernel():
+def test_code_that_llvm_does_not_read_names_the_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     text = "define ptx_kernel void @first() {\n  ret void\n}\n\ndefine ptx_kernel void @second() {\n  ret novoid\n}\n"
     with pytest.raises(Bug, match=r"does not read the code of kernel 'second': line 6: .*: ret novoid") as caught:
         ptx.emit_ptx(text, "sm_90a")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import affine, ir, linalg, memref, scf
-from ..linear import DYNAMIC
+from ..slices import split
 from .structured import Operand, Structured
 
 
@@ -64,8 +64,7 @@ def part_of(operand: Operand, blocks: dict[int, Block]) -> ir.Value:
             sizes.append(blocks[loop].extent)
         else:
             offsets.append(0)
-            is_dynamic = kind.is_dynamic_dim(position)
-            sizes.append(memref.dim(value, build.index(position)) if is_dynamic else kind.get_dim_size(position))
+            sizes.append(build.mixed_size(value, position))
     strides, _ = kind.get_strides_and_offset()
     layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), list(strides))
     return subview(value, layout, offsets, sizes)
@@ -75,10 +74,9 @@ def subview(
     value: ir.Value, layout: ir.Attribute, offsets: Sequence, sizes: Sequence, steps: Sequence[int] | None = None
 ) -> ir.Value:
     """memref.subview, with unit steps if none are given; ints are static."""
-    static = [[x if isinstance(x, int) else DYNAMIC for x in part] for part in (offsets, sizes)]
-    dynamic = [[x for x in part if not isinstance(x, int)] for part in (offsets, sizes)]
-    kind = ir.MemRefType.get(static[1], value.type.element_type, layout, value.type.memory_space)
-    return memref.SubViewOp(kind, value, *dynamic, [], *static, steps or [1] * len(sizes)).result
+    (o, so), (s, ss) = split(offsets), split(sizes)
+    kind = ir.MemRefType.get(ss, value.type.element_type, layout, value.type.memory_space)
+    return memref.SubViewOp(kind, value, o, s, [], so, ss, steps or [1] * len(sizes)).result
 
 
 def with_operands(op: Structured, operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> linalg.GenericOp:
@@ -93,7 +91,3 @@ def with_operands(op: Structured, operands: Sequence[ir.Value], maps: Sequence[i
     )
     op.body.append_to(new.regions[0])
     return new
-
-
-def indexing_maps(op: Structured) -> list[ir.AffineMap]:
-    return [a.value for a in op.op.attributes["indexing_maps"]]

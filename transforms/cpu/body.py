@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
+from ..rewriting import defining_op
 from . import pair_powers, pairs
 from .structured import Structured
 
@@ -82,7 +83,7 @@ class BodyEvaluator:
         negate = False
         if name in ("arith.addf", "arith.subf"):
             for position, source in enumerate(sources):
-                producer = None if isinstance(source.owner, ir.Block) else source.owner.operation
+                producer = defining_op(source)
                 if producer is not None and producer in products:
                     negate = name == "arith.subf"
                     name = "math.fma" if producer.name == "arith.mulf" else producer.name
@@ -93,8 +94,8 @@ class BodyEvaluator:
             operands[2] = arith.negf(operands[2])
         if name in ("arith.extf", "arith.truncf"):
             if name == "arith.truncf" and build.is_float8(inner.results[0].type):
-                return self.to_register(arith.truncf(_like(operands[0], inner.results[0].type), operands[0]))
-            source = operands[0].type.element_type if _is_vector(operands[0]) else operands[0].type
+                return self.to_register(arith.truncf(build.like(operands[0].type, inner.results[0].type), operands[0]))
+            source = build.element_of(operands[0].type)
             if source == result:
                 return operands[0]
             name = "arith.extf" if ir.FloatType(source).width < ir.FloatType(result).width else "arith.truncf"
@@ -130,26 +131,20 @@ class BodyEvaluator:
 
     def from_memory(self, value: ir.Value, element: ir.Type) -> ir.Value:
         """A loaded scalar or vector in its register type: f32 for narrow floats, i1 for bytes that stand for i1."""
-        found = value.type.element_type if _is_vector(value) else value.type
+        found = build.element_of(value.type)
         if build.is_narrow(found):
-            return arith.extf(_like(value, ir.F32Type.get()), value)
+            return arith.extf(build.like(value.type, ir.F32Type.get()), value)
         if found != element:  # i8 in place of i1
-            zero = build.constant(found, 0)
-            zero = vector.BroadcastOp(value.type, zero).result if _is_vector(value) else zero
-            return arith.cmpi(arith.CmpIPredicate.ne, value, zero)
+            return arith.cmpi(arith.CmpIPredicate.ne, value, build.constant(value.type, 0))
         return value
 
     def to_memory(self, value: ir.Value, element: ir.Type) -> ir.Value:
         if build.is_narrow(element):
-            return arith.truncf(_like(value, element), value)
+            return arith.truncf(build.like(value.type, element), value)
         if element == ir.IntegerType.get_signless(1):
-            return arith.extui(_like(value, ir.IntegerType.get_signless(8)), value)
+            return arith.extui(build.like(value.type, ir.IntegerType.get_signless(8)), value)
         return value
 
 
 def _is_vector(value: ir.Value) -> bool:
     return isinstance(value.type, ir.VectorType)
-
-
-def _like(value: ir.Value, element: ir.Type) -> ir.Type:
-    return ir.VectorType.get(value.type.shape, element) if _is_vector(value) else element

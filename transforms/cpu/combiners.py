@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..rewriting import defining_op
 from .structured import Operand, Structured
 
 # op of the body: (kind of vector.reduction, neutral element of floats, of integers by width)
@@ -65,10 +66,9 @@ def combiner(op: Structured, out: Operand) -> Combiner | None:
 
 
 def _skip(value: ir.Value, name: str) -> ir.Operation | None:
-    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    op = defining_op(value)
     if op is not None and op.name == name:
         if len(list(value.uses)) != 1:
             return None
-        inner = op.operands[0]
-        op = None if isinstance(inner.owner, ir.Block) else inner.owner.operation
+        op = defining_op(op.operands[0])
     return op

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ..rewriting import defining_op
+from ..rewriting import defining_op, ops_of
 
 LOW, ZERO = "−∞", "0"
 Known: TypeAlias = str | int | None  # LOW, ZERO, the number of an operand that is as it was, or nothing
@@ -29,7 +29,7 @@ def yielded(op: ir.Operation, known: dict[int, Known], assumed: dict[ir.Value, K
     """What a structured op yields where scores are masked, by what its operands are there, and single values."""
     body = op.regions[0].blocks[0]
     values = {body.arguments[number]: what for number, what in known.items()} | assumed
-    *ops, end = [o.operation for o in body.operations]
+    *ops, end = ops_of(body)
     for inner in ops:
         for result in inner.results:
             values.setdefault(result, _of(inner, values))

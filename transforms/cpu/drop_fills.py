@@ -1,15 +1,14 @@
 """The pass ``drop-fills``."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling import Index
 from ..extents import extent, size_form
-from ..linear import DYNAMIC, minima
-from ..parallel_loops import slice_parts
+from ..linear import minima
 from ..passes import Pass
 from ..rewriting import defining_op, erase_if_unused, ops_in
+from ..slices import forall_bounds, slice_parts
 
 
 @dataclass(frozen=True)
@@ -65,15 +64,5 @@ def _resolved(form: Index) -> Index:
 
 def _steps(loop: ir.Operation) -> dict[ir.Value, tuple[Index, Index, Index]]:
     """Lower bound, upper bound and step of each induction variable."""
-    view = loop.opview
-
-    def forms(values: Sequence[ir.Value], numbers: Sequence[int]) -> list[Index]:
-        rest = iter(values)
-        return [size_form(next(rest)) if n == DYNAMIC else Index(int(n)) for n in numbers]
-
-    bounds = (
-        forms(view.dynamicLowerBound, view.staticLowerBound),
-        forms(view.dynamicUpperBound, view.staticUpperBound),
-        forms(view.dynamicStep, view.staticStep),
-    )
-    return dict(zip(view.induction_variables, zip(*bounds, strict=True), strict=False))
+    bounds = ([size_form(bound) for bound in bounds] for bounds in forall_bounds(loop))
+    return dict(zip(loop.opview.induction_variables, zip(*bounds, strict=True), strict=False))

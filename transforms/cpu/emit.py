@@ -18,8 +18,9 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, vector
 from .accumulators import Accumulators
 from .body import BodyEvaluator
+from .multiples import is_multiple
 from .operand_access import OperandAccess
-from .places import is_multiple, size_of
+from .places import size_of
 from .prefetch import APART, BURST, Stream
 from .register_tile import Key, Offsets, RegisterTile
 from .schedule import Schedule

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..host import host_features
 from ..passes import Pass, option
@@ -31,7 +32,9 @@ class ExpandBf16(Pass):
             return
         for old in ops_in(op, "arith.truncf"):
             value, kind = old.operands[0], old.results[0].type
-            if _element(kind) == ir.BF16Type.get(op.context) and _element(value.type) == ir.F32Type.get(op.context):
+            if build.element_of(kind) == ir.BF16Type.get(op.context) and build.element_of(value.type) == ir.F32Type.get(
+                op.context
+            ):
                 with ir.InsertionPoint(old), old.location:
                     old.results[0].replace_all_uses_with(_rounded(value, kind))
                 old.erase()
@@ -65,26 +68,11 @@ def _define(module: ir.Operation) -> None:
     module.regions[0].blocks[0].append(parsed.body.operations[0].operation.detach_from_parent())
 
 
-def _element(kind: ir.Type) -> ir.Type:
-    return kind.element_type if isinstance(kind, ir.VectorType) else kind
-
-
-def _like(kind: ir.Type, element: ir.Type) -> ir.Type:
-    """`kind`, a scalar or a vector, of another element type."""
-    if not isinstance(kind, ir.VectorType):
-        return element
-    return ir.VectorType.get(kind.shape, element, scalable=kind.scalable_dims)
-
-
 def _rounded(x: ir.Value, kind: ir.Type) -> ir.Value:
-    i32 = ir.IntegerType.get_signless(32)
-    words = _like(kind, i32)
+    words = build.like(kind, ir.IntegerType.get_signless(32))
 
     def number(value: int) -> ir.Value:
-        attribute = ir.IntegerAttr.get(i32, value)
-        if isinstance(words, ir.VectorType):
-            attribute = ir.DenseElementsAttr.get_splat(words, attribute)
-        return arith.constant(words, attribute)
+        return build.constant(words, value)
 
     bits, half = arith.bitcast(words, x), number(16)
     high = arith.shrui(bits, half)
@@ -92,4 +80,4 @@ def _rounded(x: ir.Value, kind: ir.Type) -> ir.Value:
     near = arith.shrui(arith.addi(arith.addi(bits, number(0x7FFF)), odd), half)
     ordered = arith.cmpf(arith.CmpFPredicate.ORD, x, x)
     chosen = arith.select(ordered, near, arith.ori(high, number(0x40)))
-    return arith.bitcast(kind, arith.trunci(_like(kind, ir.IntegerType.get_signless(16)), chosen))
+    return arith.bitcast(kind, arith.trunci(build.like(kind, ir.IntegerType.get_signless(16)), chosen))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...dialects.build import is_float8
+from ...dialects.build import element_of, is_float8, like
 from ...dialects.float8 import Float8, float8
 from ...dialects.mlir import arith, ir, llvm, math, vector
 from ..float8_codes import bits_of, code_of, exponent_bits, sign_mask
@@ -14,7 +14,6 @@ from ..host import host_features
 from ..passes import Pass, option
 from ..polynomials import ROUNDED, Numbers
 from ..rewriting import defining_op, ops_in
-from .pairs import like
 
 TABLES = {"avx512vbmi", "avx512bw"}  # the features by which bytes are looked up in tables of 128
 CONVERSIONS = ("arith.extf", "arith.truncf", "arith.bitcast", "arith.constant", "arith.select")
@@ -59,13 +58,13 @@ class ExpandFloat8(Pass):
                 _in_f32(old)
         by_table = self.tables == "yes" or (not self.tables and host_features() >= TABLES)
         for old in ops_in(op, "arith.extf"):
-            if is_float8(_element(old.operands[0].type)):
+            if is_float8(element_of(old.operands[0].type)):
                 with ir.InsertionPoint(old), old.location:
                     new = _rounded(old) or _extended(old.operands[0], old.results[0].type, by_table)
                 old.results[0].replace_all_uses_with(new)
                 old.erase()
         for old in ops_in(op, "arith.truncf"):
-            kind = float8(_element(old.results[0].type))
+            kind = float8(element_of(old.results[0].type))
             if kind is None:
                 continue
             if list(old.results[0].uses):
@@ -75,20 +74,17 @@ class ExpandFloat8(Pass):
 
 
 def _has_float8(op: ir.Operation) -> bool:
-    return any(is_float8(_element(v.type)) for v in (*op.operands, *op.results))
+    return any(is_float8(element_of(v.type)) for v in (*op.operands, *op.results))
 
 
 def _in_f32(old: ir.Operation) -> None:
     """Lets an op on floats of 8 bits compute in f32."""
 
     def wide(kind: ir.Type) -> ir.Type:
-        if not is_float8(_element(kind)):
-            return kind
-        f32 = ir.F32Type.get()
-        return ir.VectorType.get(kind.shape, f32) if isinstance(kind, ir.VectorType) else f32
+        return like(kind, ir.F32Type.get()) if is_float8(element_of(kind)) else kind
 
     with ir.InsertionPoint(old), old.location:
-        operands = [_converted(v, wide(v.type)) if is_float8(_element(v.type)) else v for v in old.operands]
+        operands = [_converted(v, wide(v.type)) if is_float8(element_of(v.type)) else v for v in old.operands]
         results = [wide(v.type) for v in old.results]
         attributes = {name: old.attributes[name] for name in old.attributes}
         new = ir.Operation.create(old.name, results=results, operands=operands, attributes=attributes)
@@ -99,13 +95,13 @@ def _in_f32(old: ir.Operation) -> None:
 
 def _truncated(x: ir.Value, kind: Float8, result: ir.Type) -> ir.Value:
     n = Numbers(x.type)
-    byte = arith.trunci(like(x, ir.IntegerType.get_signless(8)), code_of(n, n.widen(x), kind))
+    byte = arith.trunci(like(x.type, ir.IntegerType.get_signless(8)), code_of(n, n.widen(x), kind))
     return arith.bitcast(result, byte)
 
 
 def _rounded(extension: ir.Operation) -> ir.Value | None:
     """What was truncated right before, in its own type; None if nothing was."""
-    made, kind = defining_op(extension.operands[0]), float8(_element(extension.operands[0].type))
+    made, kind = defining_op(extension.operands[0]), float8(element_of(extension.operands[0].type))
     if made is None or made.name != "arith.truncf" or kind is None:
         return None
     n = Numbers(made.operands[0].type)
@@ -142,7 +138,7 @@ def _note_power(truncation: ir.Operation) -> bool:
         return False
     users = [use.owner.operation for link in (made, *chain[1:]) for use in link.results[0].uses]
     if all(user.name == "arith.addf" or user in chain for user in users):
-        made.attributes[ROUNDED] = ir.TypeAttr.get(_element(truncation.results[0].type))
+        made.attributes[ROUNDED] = ir.TypeAttr.get(element_of(truncation.results[0].type))
     return True
 
 
@@ -158,20 +154,20 @@ def _splat(value: ir.Value) -> float | None:
 
 
 def _extended(x: ir.Value, result: ir.Type, by_table: bool) -> ir.Value:
-    element = _element(result)
+    element = element_of(result)
     is_looked_up = by_table and isinstance(result, ir.VectorType) and len(result.shape) == 1 and result.shape[0] >= 16
     if is_looked_up and isinstance(element, ir.BF16Type):
         return _looked_up(x, result)
-    as_f32 = like(x, ir.F32Type.get())
+    as_f32 = like(x.type, ir.F32Type.get())
     return _converted(_looked_up(x, as_f32) if is_looked_up else _shifted(x, as_f32), result)
 
 
 def _shifted(x: ir.Value, result: ir.Type) -> ir.Value:
     """f32 by moving bits: a number next to 0 is the difference of a normal one and the least normal one."""
-    kind = float8(_element(x.type))
+    kind = float8(element_of(x.type))
     assert kind is not None
     n = Numbers(result)
-    code = arith.extui(n.bits, arith.bitcast(like(x, ir.IntegerType.get_signless(8)), x))
+    code = arith.extui(n.bits, arith.bitcast(like(x.type, ir.IntegerType.get_signless(8)), x))
     magnitude = arith.andi(code, n.integer(0x7F))
     one = 1 << n.mantissa
     moved = arith.addi(
@@ -194,10 +190,10 @@ def _shifted(x: ir.Value, result: ir.Type) -> ir.Value:
 
 def _looked_up(x: ir.Value, result: ir.Type) -> ir.Value:
     """A vector of bf16 or f32 from tables of the two upper bytes of each number; f32 has two more, zeros."""
-    kind = float8(_element(x.type))
+    kind = float8(element_of(x.type))
     assert kind is not None
     i8 = ir.IntegerType.get_signless(8)
-    bytes_ = arith.bitcast(like(x, i8), x)
+    bytes_ = arith.bitcast(like(x.type, i8), x)
     lanes, width = result.shape[0], result.element_type.width // 8
     step = BYTES // width
     parts = []
@@ -257,9 +253,5 @@ def _converted(value: ir.Value, kind: ir.Type) -> ir.Value:
     """A number of f32 or f64 in another type."""
     if value.type == kind:
         return value
-    is_wider = _element(kind).width > _element(value.type).width
+    is_wider = element_of(kind).width > element_of(value.type).width
     return (arith.extf if is_wider else arith.truncf)(kind, value)
-
-
-def _element(kind: ir.Type) -> ir.Type:
-    return kind.element_type if isinstance(kind, ir.VectorType) else kind

@@ -56,7 +56,7 @@ class ExpandMath(Pass):
         for old in ops_in(op, "math."):
             expansion = EXPANSIONS.get(old.name)
             kind = old.results[0].type
-            element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+            element = build.element_of(kind)
             if expansion is None or not (build.is_narrow(element) or isinstance(element, ir.F32Type | ir.F64Type)):
                 continue
             with ir.InsertionPoint(old), old.location:

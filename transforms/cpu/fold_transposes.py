@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps
+from ...dialects.tiling.structured import dim_position, indexing_maps, yields_first
 from ..passes import Pass
 from ..rewriting import erase_if_unused, ops_in
 
@@ -29,8 +29,7 @@ def transposition(generic: ir.Operation) -> list[int] | None:
     """For each dimension of the input, which of the result it is; None if the op is no transposed copy on tensors."""
     if len(generic.operands) != 2 or len(generic.results) != 1:
         return None
-    block = generic.regions[0].blocks[0]
-    if len(block.operations) != 1 or block.operations[0].operation.operands[0] != block.arguments[0]:
+    if not yields_first(generic):
         return None
     source, target = ([dim_position(e.maybe_downcast()) for e in m.results] for m in indexing_maps(generic))
     if None in source or sorted(source) != sorted(target) or len(set(source)) != len(source):

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir, linalg
-from ...dialects.tiling.structured import indexing_maps
+from ...dialects.tiling.structured import indexing_maps, iterator_types
+from ..copying import copy_body
+from ..graph import ancestor_in
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in
 
@@ -33,9 +36,8 @@ class FuseReductions(Pass):
 def _can_fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> bool:
     if producer.name != "linalg.generic" or producer.block != reduction.block or len(producer.results) != 1:
         return False
-    kinds = [[str(t) for t in op.attributes["iterator_types"]] for op in (producer, reduction)]
     n_inputs = len(reduction.operands) - len(reduction.results)
-    if any("parallel" not in k for k in kinds[0]) or all("parallel" in k for k in kinds[1]) or n_inputs != 1:
+    if "reduction" in iterator_types(producer) or "reduction" not in iterator_types(reduction) or n_inputs != 1:
         return False
     x = producer.results[0]
     if len(producer.operands) < 2 or indexing_maps(producer)[-1] != indexing_maps(reduction)[number]:
@@ -48,9 +50,7 @@ def _can_fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> b
 
 def _comes_after(user: ir.Operation, op: ir.Operation) -> bool:
     """True if `user`, or what it stands in, follows `op` in its block."""
-    around = user
-    while around is not None and around.block != op.block:
-        around = around.parent.operation if around.parent is not None else None
+    around = ancestor_in(user, op.block)
     return around is not None and op.is_before_in_block(around)
 
 
@@ -66,26 +66,14 @@ def _fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> None:
             ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
             reduction.attributes["iterator_types"],
         )
-        kinds = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in [*ins, *outs]]
-        block = new.regions[0].blocks.append(*kinds)
+        block = new.regions[0].blocks.append(*[build.element_of(v.type) for v in [*ins, *outs]])
         with ir.InsertionPoint(block):
             of_producer, of_reduction = (op.regions[0].blocks[0] for op in (producer, reduction))
-            (x,) = clone_body(of_producer, dict(zip(of_producer.arguments, block.arguments, strict=False)))
+            (x,) = copy_body(of_producer, dict(zip(of_producer.arguments, block.arguments, strict=False)))
             rest = dict(zip(list(of_reduction.arguments)[1:], list(block.arguments)[first + 1 :], strict=True))
-            reduced = clone_body(of_reduction, {of_reduction.arguments[number]: x, **rest})
+            reduced = copy_body(of_reduction, {of_reduction.arguments[number]: x, **rest})
             linalg.YieldOp([x, *reduced])
     for old, value in zip([producer.results[0], *reduction.results], new.results, strict=True):
         old.replace_all_uses_with(value)
     reduction.erase()
     producer.erase()
-
-
-def clone_body(block: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-    """Emits the ops of a body again on other values; returns what it yields."""
-    *body, end = [o.operation for o in block.operations]
-    for op in body:
-        copy = op.clone()
-        for i, operand in enumerate(op.operands):
-            copy.operands[i] = values.get(operand, operand)
-        values.update(zip(op.results, copy.results, strict=True))
-    return [values.get(v, v) for v in end.operands]

@@ -2,7 +2,8 @@
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ..rewriting import defining_op
+from ...dialects.tiling.structured import indexing_maps, iterator_types, yields_first
+from ..rewriting import defining_op, ops_of
 from .scratch import VIEWS
 from .structured import NO_LOOP, Operand, Structured
 
@@ -24,7 +25,7 @@ def find_starts(op: Structured) -> dict[int, ir.Operation]:
     candidates = [out for out in op.outputs if op.is_accumulator(out) and NO_LOOP not in out.dims]
     if not candidates:
         return {}
-    operations = [o.operation for o in op.op.block.operations]
+    operations = ops_of(op.op.block)
     before = operations[: operations.index(op.op)]
     found = {out.number: _fill_before(op.op, before, out) for out in candidates}
     return {number: fill for number, fill in found.items() if fill is not None}
@@ -60,8 +61,7 @@ def _is_update(op: ir.Operation, buffer: ir.Value) -> bool:
     """True for a linalg.generic that computes each element of the buffer from itself, and from other buffers."""
     if op.name != "linalg.generic" or op.operands[len(op.operands) - 1] != buffer or len(op.opview.outputs) != 1:
         return False
-    maps = [a.value for a in op.attributes["indexing_maps"]]
-    if any("parallel" not in str(t) for t in op.attributes["iterator_types"]) or not maps[-1].is_permutation:
+    if "reduction" in iterator_types(op) or not indexing_maps(op)[-1].is_permutation:
         return False
     if any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations):
         return False
@@ -78,10 +78,7 @@ def is_fill(op: ir.Operation) -> bool:
     """True for a linalg.generic that writes one constant everywhere."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
-    if constant_value(op.operands[0]) is None:
-        return False
-    block = op.regions[0].blocks[0]
-    return len(block.operations) == 1 and block.operations[0].operation.operands[0] == block.arguments[0]
+    return constant_value(op.operands[0]) is not None and yields_first(op)
 
 
 def _leaves(op: ir.Operation, root: ir.Value) -> bool:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir, tensor
 from ...dialects.tiling.structured import indexing_maps
+from ..host import matrix_unit
 from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
+from ..slices import mixed, slice_parts, split
 from .dimension_classes import Dim, DimensionClasses
-from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit, suits
+from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, suits
 from .rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
 from .schedule import ROWS_OF_LANES, ROWS_TO_PACK
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
@@ -106,7 +108,7 @@ class _Layout:
         elif op.name == "tensor.empty":
             order = self.orders.get(op.results[0])
             if order is not None:
-                _permute_sizes(op, 0, order)
+                _permute_sizes(op, order)
         elif op.name == "tensor.extract_slice":
             self._slice(op, [op.operands[0]], self.orders.get(op.results[0]))
         elif op.name == "tensor.insert_slice":
@@ -137,9 +139,8 @@ class _Layout:
                 if order is None:
                     is_gathered = len(self.rows) > 1 and self.classes.position(operand, self.rows[0]) is not None
                     contiguous = is_gathered and reads_again(op, maps[number])
-                    op.operands[number] = (
-                        self._copied(operand, op) if contiguous else self._with_order(operand, None, op)
-                    )
+                    if contiguous:
+                        op.operands[number] = self._gathered(operand, op)
                 else:
                     element = build.compute_type(operand.type.element_type)
                     op.operands[number] = self._with_order(operand, order, op, element=element)
@@ -154,19 +155,13 @@ class _Layout:
             op.operands[number] = self._with_order(operand, order, op)
         if order is None:
             return
-        dynamic = ir.ShapedType.get_dynamic_size()
         position = len(tensors)
-        for name in ("static_offsets", "static_sizes", "static_strides"):
-            static = list(op.attributes[name])
-            end = position + static.count(dynamic)
-            values = iter(list(op.operands)[position:end])
-            mixed = [next(values) if s == dynamic else s for s in static]
-            mixed = [mixed[d] for d in order]
-            for value in mixed:
-                if isinstance(value, ir.Value):
-                    op.operands[position] = value
-                    position += 1
-            op.attributes[name] = ir.DenseI64ArrayAttr.get([dynamic if isinstance(x, ir.Value) else x for x in mixed])
+        for name, part in zip(("static_offsets", "static_sizes", "static_strides"), slice_parts(op), strict=True):
+            dynamic, static = split([part[d] for d in order])
+            for value in dynamic:
+                op.operands[position] = value
+                position += 1
+            op.attributes[name] = ir.DenseI64ArrayAttr.get(static)
 
     def _dim(self, op: ir.Operation) -> None:
         order = self.orders.get(op.operands[0])
@@ -217,23 +212,16 @@ class _Layout:
             init = build.empty([sizes[d] for d in wanted], element)
             if not is_read:
                 return init
-            source = build.projection(n, stored)
-            target = build.projection(n, wanted)
-            (copy,) = build.generic(
-                [value], [init], [source, target], [build.PARALLEL] * n, lambda x, _: build.convert(x, element)
-            )
+            copy = _copy(value, init, stored, wanted)
         if order is not None and place != user:
             self.copies[value, element] = copy
         return copy
 
-    def _copied(self, value: ir.Value, user: ir.Operation) -> ir.Value:
-        """`value` with its rows next to each other, also those of several dimensions."""
+    def _gathered(self, value: ir.Value, user: ir.Operation) -> ir.Value:
+        """A tile of memory in the order that it has, its rows, of several dimensions, next to each other."""
         with ir.InsertionPoint(hoisted(value, before(user), self.loop)), user.location:
-            n = value.type.rank
-            maps, kinds = [build.projection(n, range(n))] * 2, [build.PARALLEL] * n
-            init = build.empty(self._sizes(value, list(range(n))), value.type.element_type)
-            (copy,) = build.generic([value], [init], maps, kinds, lambda x, _: x)
-        return copy
+            as_is = range(value.type.rank)
+            return _copy(value, build.empty(build.mixed_sizes(value), value.type.element_type), as_is, as_is)
 
     def _sizes(self, value: ir.Value, stored: list[int]) -> list[int | ir.Value]:
         """The sizes by dimension of the identity layout; tensor.dim counts in the one it will have."""
@@ -255,14 +243,20 @@ def _are_together(classes: DimensionClasses, rows: Sequence[Dim], columns: Dim, 
     return True
 
 
+def _copy(value: ir.Value, init: ir.Value, stored: Sequence[int], wanted: Sequence[int]) -> ir.Value:
+    """An op that copies and converts; the dimensions stand in these orders in `value` and in `init`."""
+    n, element = len(stored), init.type.element_type
+    maps, kinds = [build.projection(n, stored), build.projection(n, wanted)], [build.PARALLEL] * n
+    (copy,) = build.generic([value], [init], maps, kinds, lambda x, _: build.convert(x, element))
+    return copy
+
+
 def permuted_type(kind: ir.RankedTensorType, order: Sequence[int]) -> ir.RankedTensorType:
     return ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type, kind.encoding)
 
 
-def _permute_sizes(op: ir.Operation, first: int, order: Sequence[int]) -> None:
-    """Puts the dynamic sizes of a tensor.empty, from operand `first` on, into the new order of dimensions."""
-    kind = op.results[0].type
-    values = iter(list(op.operands)[first:])
-    sizes = {d: next(values) for d in range(kind.rank) if kind.is_dynamic_dim(d)}
-    for number, d in enumerate(d for d in order if d in sizes):
-        op.operands[first + number] = sizes[d]
+def _permute_sizes(op: ir.Operation, order: Sequence[int]) -> None:
+    """Puts the dynamic sizes of a tensor.empty into the new order of dimensions."""
+    sizes = mixed(op.operands, op.results[0].type.shape)
+    for number, size in enumerate(split([sizes[d] for d in order])[0]):
+        op.operands[number] = size

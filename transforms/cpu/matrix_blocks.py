@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, memref, vector
+from ...dialects.mlir import arith, ir, vector
 from ..linear import upper_bound
 from ..rewriting import ancestors
 from . import amx
@@ -21,7 +21,7 @@ from .blocks import loop_nest, part_of
 from .matrix_unit import Product, is_native
 from .places import hoisted, size_of
 from .prepack import Panel, Prepacking
-from .scratch import ALIGNMENT, FRAMES
+from .scratch import FRAMES, in_frame
 from .structured import Operand, Structured, Unsupported
 from .tile_panels import (
     DEPTH,
@@ -162,10 +162,6 @@ class BlockedProduct:
         is_read = operand.element == self.kind and operand.stride_kind(k) == "unit"
         return is_read and rows is not None and rows % ROWS == 0
 
-    def _in_frame(self, frame: ir.Operation, shape: Sequence[int], element: ir.Type) -> ir.Value:
-        with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]):
-            return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result
-
     def _product(self, a: Matrix, b: Matrix | Panel, c: Matrix, extents: Sequence[Extent], most: Sequence) -> None:
         m, n, k = extents
         frame = next(x for x in ancestors(self.op.op) if x.name in FRAMES)
@@ -173,16 +169,16 @@ class BlockedProduct:
             panel = b
         else:
             shape = [most[1] // ROWS, most[2] // DEPTH * self.parts, PAIRS, DEPTH]
-            panel = Panel(self._in_frame(frame, shape, self.kind), parts=self.parts)
+            panel = Panel(in_frame(frame, shape, self.kind), parts=self.parts)
             pack_pairs(b, k, n, panel.value)
         if most[0] is None:
             rest = None
             if not (isinstance(k, int) and k % DEPTH == 0):
-                rest = self._in_frame(frame, [1, m, DEPTH], self.kind)
+                rest = in_frame(frame, [1, m, DEPTH], self.kind)
                 pack_rows(a, m, k, rest, _over(k, DEPTH))
             source: Rows = RowsInPlace(a, a.row_stride(), rest)
         else:
-            rows = self._in_frame(frame, [most[2] // DEPTH * self.parts, most[0], DEPTH], self.kind)
+            rows = in_frame(frame, [most[2] // DEPTH * self.parts, most[0], DEPTH], self.kind)
             with hoisted(a.value, (m, k), frame):
                 pack_rows(a, m, k, rows)
             source = PackedRows(rows, self.parts)
@@ -220,7 +216,7 @@ class BlockedProduct:
         frame: ir.Operation,
     ) -> None:
         """A block of which only a part exists, by way of a scratch block."""
-        scratch = self._in_frame(frame, [BLOCK, BLOCK], self.f32)
+        scratch = in_frame(frame, [BLOCK, BLOCK], self.f32)
         m, n, k = extents
         whole = Matrix(scratch, 0, 1)
         rows = arith.minui(arith.subi(build.as_index(m), start[0]), build.index(ROWS * tiles[0]))
@@ -237,7 +233,7 @@ class BlockedProduct:
         """Copies `rows` rows of a block, and of its columns those before `columns`, counted from `first`."""
         kind = ir.VectorType.get([ROWS], self.f32)
         bits = ir.VectorType.get([ROWS], ir.IntegerType.get_signless(1))
-        zero = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(self.f32, 0.0)))
+        zero = build.constant(kind, 0.0)
         rest = arith.subi(build.as_index(columns), first)
         masks = []
         for j in range(tiles):

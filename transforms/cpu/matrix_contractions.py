@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..host import matrix_unit
 from ..passes import Pass, option, remark
 from ..rewriting import ops_in
 from .initial_values import filled_with, find_fills
 from .matrix_blocks import BlockedProduct, roles_of
-from .matrix_unit import MATRIX_OPTION, has_tiles, matrix_unit, product_of, suits
+from .matrix_unit import MATRIX_OPTION, has_tiles, product_of, suits
 from .prepack import Prepacking
 from .structured import Structured, Unsupported
 

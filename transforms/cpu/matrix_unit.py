@@ -1,16 +1,16 @@
 """Which contractions suit the instructions that multiply matrices of narrow types (`host.matrix_unit`).
 
-The option `matrix` of the passes that ask forces some. What is no sum of products of two
-inputs, or has too few rows to fill tiles, stays with the vectors.
+The option `matrix` of the passes that ask forces some. What is no sum of products of two inputs, or has too few rows to
+fill tiles, stays with the vectors.
 """
 
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..host import UNITS, is_refused, matrix_unit
-from ..rewriting import defining_op, ops_in
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..host import UNITS
+from ..rewriting import defining_op, ops_in, ops_of
 
 MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
@@ -36,7 +36,6 @@ def product_of(generic: ir.Operation) -> Product | None:
         return None
     if not all(isinstance(v.type, ir.ShapedType) for v in generic.operands) or not _multiplies(generic):
         return None
-    kinds = [str(t) for t in generic.attributes["iterator_types"]]
     loops = []
     for m in indexing_maps(generic):
         results = [e.maybe_downcast() for e in m.results]
@@ -45,8 +44,8 @@ def product_of(generic: ir.Operation) -> Product | None:
         if len(set(dims)) != len(dims) or len(dims) + constants != len(m.results):
             return None
         loops.append(set(dims))
-    parallel = {d for d, kind in enumerate(kinds) if "parallel" in kind}
-    summed = set(range(len(kinds))) - parallel
+    parallel = {d for d, kind in enumerate(iterator_types(generic)) if kind == "parallel"}
+    summed = set(range(indexing_maps(generic)[0].n_dims)) - parallel
     if loops[2] != parallel or not summed or not all(summed <= found for found in loops[:2]):
         return None
     first, second = (sorted(loops[i] & parallel - loops[1 - i]) for i in (0, 1))
@@ -74,7 +73,7 @@ def multiplies(unit: str, first: ir.Type, second: ir.Type) -> bool:
 
 def suits(generic: ir.Operation, unit: str) -> bool:
     """True if the op, on tensors or buffers, is to be computed by the matrix unit."""
-    elements = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in generic.operands]
+    elements = [build.element_of(v.type) for v in generic.operands]
     if len(elements) != 3 or not multiplies(unit, *elements[:2]) or not build.is_float(elements[2]):
         return False
     product = product_of(generic)
@@ -97,7 +96,7 @@ def _extent(generic: ir.Operation, loops: tuple[int, ...]) -> float:
 def _multiplies(generic: ir.Operation) -> bool:
     """True if the body is out + a·b; conversions between floats may stand anywhere: sums are f32."""
     block = generic.regions[0].blocks[0]
-    *body, end = [o.operation for o in block.operations]
+    *body, end = ops_of(block)
     a, b, out = block.arguments
     if not {o.name for o in body} <= {"arith.extf", "arith.truncf", "arith.mulf", "arith.addf"}:
         return False
@@ -123,17 +122,3 @@ def _unconverted(value: ir.Value) -> ir.Value:
 def is_for_matrix_unit(loop: ir.Operation, unit: str) -> bool:
     """True if a contraction in the loop is computed by the matrix unit: its layout is that of tiles then."""
     return any(suits(generic, unit) for generic in ops_in(loop, "linalg.generic"))
-
-
-__all__ = [
-    "MATRIX_OPTION",
-    "MIN_ROWS",
-    "Product",
-    "is_for_matrix_unit",
-    "is_native",
-    "is_refused",
-    "matrix_unit",
-    "multiplies",
-    "product_of",
-    "suits",
-]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import func, ir
 from ..passes import Pass
-from ..rewriting import ancestors, defining_op, ops_in
+from ..rewriting import ancestors, defining_op, ops_in, ops_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class OutlineParallel(Pass):
 
 def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
     body = loop.regions[0].blocks[0]
-    *moved, end = [o.operation for o in body.operations]
+    *moved, end = ops_of(body)
     inside = [inner for top in moved for inner in (top, *ops_in(top))]
     own = {*body.arguments}
     for op in inside:

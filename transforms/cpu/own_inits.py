@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import yields_first
 from ..passes import Pass
 from ..rewriting import ops_in
 
@@ -39,8 +40,7 @@ def _is_fill(op: ir.Operation) -> bool:
     """True for linalg.fill, named or generic."""
     if op.name != "linalg.generic" or len(op.operands) != 2 or isinstance(op.operands[0].type, ir.ShapedType):
         return op.name == "linalg.fill"
-    block = op.regions[0].blocks[0]
-    return block.operations[0].operation.operands[0] == block.arguments[0] and len(block.operations) == 1
+    return yields_first(op)
 
 
 def _give_each_its_own(init: ir.Operation) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, memref
+from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
-from .blocks import Block, indexing_maps, loop_nest, part_of, subview, with_operands
+from .blocks import Block, loop_nest, part_of, subview, with_operands
 from .initial_values import find_starts
 from .schedule import LIKELY_SIZE, LINE, Schedule, choose, pays_to_copy, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
@@ -95,7 +96,7 @@ class PackContractions(Pass):
             maps = [ir.AffineMap.get(n, 0, source), build.projection(n, range(n - len(shape), n))]
             build.generic([part_of(copied, blocks)], [tile], maps, kinds, lambda x, _: build.convert(x, element))
             values = [tile if o is copied else part_of(o, blocks) for o in op.operands]
-            maps = indexing_maps(op)
+            maps = indexing_maps(op.op)
             maps[copied.number] = build.projection(op.n_loops, matrix)
             _retype(op, copied, element)
             return with_operands(op, values, maps).operation
@@ -140,7 +141,7 @@ class PackContractions(Pass):
                 lambda x, _: build.convert(x, element) if x.type != element else x,
             )
             values = [tile if o is packed else part_of(o, blocks) for o in op.operands]
-            maps = indexing_maps(op)
+            maps = indexing_maps(op.op)
             maps[packed.number] = build.projection(op.n_loops, [k, v])
             _retype(op, packed, element)
             return with_operands(op, values, maps).operation

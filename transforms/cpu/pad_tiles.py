@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import ir, tensor
-from ...dialects.tiling.structured import dim_position, indexing_maps
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..extents import known_sizes
-from ..linear import DYNAMIC, upper_bound
+from ..host import matrix_unit
+from ..linear import upper_bound
 from ..passes import Pass, option
 from ..rewriting import is_inside, ops_in
+from ..slices import extract, insert, slice_parts
 from .dimension_classes import Dim, DimensionClasses
-from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, matrix_unit
+from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit
 from .rows import cut_rows
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 
@@ -89,7 +91,7 @@ class _Padding:
         if op.name == "tensor.empty":
             return [build_sizes(op)[d]]
         if op.name in ("tensor.extract_slice", "tensor.insert_slice"):
-            offsets, sizes, strides = mixed_slice(op)
+            offsets, sizes, strides = slice_parts(op)
             return [sizes[d] if offsets[d] == 0 and strides[d] == 1 else 0]
         return []
 
@@ -98,11 +100,11 @@ class _Padding:
             return op.operands[0] not in self.padded
         if op.name != "linalg.generic" or not any(r in self.padded for r in op.results):
             return True  # what has no rows reads those that are there
-        kinds = [str(t) for t in op.attributes["iterator_types"]]
+        kinds = iterator_types(op)
         touched = [loop for loop, c in self.classes.loop_classes(op).items() if c == self.classes.find(self.rows)]
         body = [o.operation.name.split(".")[0] for o in op.regions[0].blocks[0].operations]
         direct = all(_is_direct(e) for m in indexing_maps(op) for e in m.results)
-        return all("parallel" in kinds[t] for t in touched) and (
+        return all(kinds[t] == "parallel" for t in touched) and (
             not touched or (direct and all(name in INDEPENDENT for name in body))
         )
 
@@ -153,10 +155,12 @@ class _Padding:
                 sizes[d] = self.size
                 new = build.empty(sizes, op.results[0].type.element_type)
             else:
-                offsets, sizes, strides = mixed_slice(op)
+                offsets, sizes, strides = slice_parts(op)
                 sizes[d] = self.size
-                count = 2 if op.name == "tensor.insert_slice" else 1
-                new = _slice(op.results[0].type, list(op.operands)[:count], offsets, sizes, strides)
+                if op.name == "tensor.insert_slice":
+                    new = insert(op.operands[0], op.operands[1], offsets, sizes, strides)
+                else:
+                    new = extract(op.results[0].type, op.operands[0], offsets, sizes, strides)
         op.results[0].replace_all_uses_with(new)
         op.erase()
 
@@ -172,12 +176,12 @@ class _Padding:
             zeros, ones = [0] * kind.rank, [1] * kind.rank
             sizes[d] = self.extent
             if not padded:
-                return _slice(kind, [value], zeros, sizes, ones)
+                return extract(kind, value, zeros, sizes, ones)
             whole = [self.size if i == d else s for i, s in enumerate(sizes)]
             init = build.empty(whole, kind.element_type)
             if is_read:
                 init = build.fill(build.constant(kind.element_type, 0), init)
-                init = _slice(init.type, [value, init], zeros, sizes, ones)
+                init = insert(value, init, zeros, sizes, ones)
             return init
 
 
@@ -191,22 +195,3 @@ def build_sizes(op: ir.Operation, rows: int | None = None) -> list:
     kind = op.results[0].type
     values = iter(list(op.operands))
     return [next(values) if kind.is_dynamic_dim(d) or d == rows else kind.get_dim_size(d) for d in range(kind.rank)]
-
-
-def mixed_slice(op: ir.Operation) -> tuple[list, list, list]:
-    """Offsets, sizes and strides of a slice, ints where static."""
-    values = iter(list(op.operands)[2 if op.name == "tensor.insert_slice" else 1 :])
-    found = []
-    for name in ("static_offsets", "static_sizes", "static_strides"):
-        found.append([next(values) if s == DYNAMIC else s for s in op.attributes[name]])
-    return found[0], found[1], found[2]
-
-
-def _slice(kind: ir.Type, tensors: list[ir.Value], offsets: list, sizes: list, strides: list) -> ir.Value:
-    """tensor.extract_slice of one tensor, tensor.insert_slice of one into another one."""
-    parts = (offsets, sizes, strides)
-    static = [[x if isinstance(x, int) else DYNAMIC for x in part] for part in parts]
-    dynamic = [[x for x in part if not isinstance(x, int)] for part in parts]
-    if len(tensors) == 1:
-        return tensor.ExtractSliceOp(kind, tensors[0], *dynamic, *static).result
-    return tensor.InsertSliceOp(tensors[0], tensors[1], *dynamic, *static).result

@@ -3,20 +3,22 @@
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, memref
+from ...dialects.mlir import arith, ir, linalg
 from ...dialects.pair import PackOp, ProductOp, ViewOp, WidenOp
+from ..host import matrix_unit
 from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, defining_op, ops_in
 from .initial_values import find_starts
-from .matrix_unit import MATRIX_OPTION, Product, matrix_unit, product_of
+from .matrix_unit import MATRIX_OPTION, Product, product_of
+from .multiples import is_multiple
 from .pair_panels import SharedPanels, Source, pack_here, part_of_panel
 from .pair_producers import find_producer, rows_of_pairs, write_pairs
-from .places import hoisted, is_multiple, size_of, source_of
+from .places import hoisted, size_of, source_of
 from .schedule import pays_to_copy
-from .scratch import ALIGNMENT, FRAMES
+from .scratch import FRAMES, in_frame
 from .structured import NO_LOOP, Operand, Structured, Unsupported
-from .tile_panels import Extent, tiles_of
+from .tile_panels import tiles_of
 from .unit_dimensions import Expanded, as_part
 
 SPREAD = 4  # from one row to the next, in rows, from which on they are copied next to each other
@@ -179,11 +181,11 @@ class _Pairing:
             return shared
         if in_place:
             return ViewOp(value, words=_words_type(value.type)).result
-        sizes = _sizes(value)
+        sizes = build.mixed_sizes(value)
         producer = find_producer(value, position, self.op.op)
         bounds = [bound or 1 for bound in self._bounds(operand)]
         shape = Source(value, position, [0] * len(bounds), bounds).panel_extents()
-        panel, zeros = self._in_frame(shape), [0] * len(sizes)
+        panel, zeros = in_frame(self.frame, shape, ir.IntegerType.get_signless(32)), [0] * len(sizes)
         counts = [tiles_of(s, 2) if d == position else s for d, s in enumerate(sizes)]
         if producer is not None:
             with ir.InsertionPoint(producer.op):
@@ -205,11 +207,11 @@ class _Pairing:
             return [known], dims
         bounds = [bound or 1 for bound in self._bounds(operand)]
         bounds[operand.dims.index(self.k)] = -(-bounds[operand.dims.index(self.k)] // 2)
-        panel = self._in_frame([bounds[d] for d in order])
+        panel = in_frame(self.frame, [bounds[d] for d in order], ir.IntegerType.get_signless(32))
         before = ir.InsertionPoint.current.block
-        with hoisted(operand.value, _sizes(operand.value), self.frame):
+        with hoisted(operand.value, build.mixed_sizes(operand.value), self.frame):
             words = self._paired(operand)
-            sizes = _sizes(words)
+            sizes = build.mixed_sizes(words)
             whole = part_of_panel(panel, [0] * len(order), [sizes[d] for d in order])
             n = len(order)
             maps = [build.projection(n, [order.index(d) for d in range(n)]), build.projection(n, range(n))]
@@ -218,11 +220,6 @@ class _Pairing:
         if place != before and place.owner.operation == self.frame:
             self.transposed[key] = whole
         return [whole], dims
-
-    def _in_frame(self, shape: list[Extent]) -> ir.Value:
-        kind = ir.MemRefType.get(shape, ir.IntegerType.get_signless(32))
-        with ir.InsertionPoint.at_block_begin(self.frame.regions[0].blocks[0]):
-            return memref.AllocaOp(kind, [], [], alignment=ALIGNMENT).result
 
     # --- the contraction
 
@@ -261,13 +258,6 @@ def _place(value: ir.Value) -> tuple:
         return (value,)
     root, offsets = found
     return root, value.type, tuple(("at" if isinstance(x, int) else "value", x) for x in offsets)
-
-
-def _sizes(value: ir.Value) -> list[Extent]:
-    kind = value.type
-    return [
-        memref.dim(value, build.index(d)) if kind.is_dynamic_dim(d) else kind.get_dim_size(d) for d in range(kind.rank)
-    ]
 
 
 def _words_type(kind: ir.MemRefType) -> ir.MemRefType:

@@ -6,9 +6,10 @@ from ...dialects import build
 from ...dialects.linalg_ext.softmax import NOT_POSITIVE
 from ...dialects.mlir import arith, ir
 from ...dialects.pair import Exp2Op, ProductOp
+from ..host import matrix_unit
 from ..passes import Pass, option
 from ..rewriting import defining_op, erase_if_unused, ops_in, single_use
-from .matrix_unit import MATRIX_OPTION, matrix_unit
+from .matrix_unit import MATRIX_OPTION
 
 ONES = 0x3F803F80  # a pair of bf16
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
+from ..slices import split
 from .blocks import subview
 from .places import SharedPart, shared_part
-from .prepack import after
 from .scratch import ALIGNMENT
-from .tile_panels import Extent, for_each, like, plus, tiles_of
+from .tile_panels import Extent, for_each, plus, tiles_of
 
 WORDS = 16  # of a vector
 CHUNK = 64  # pairs, or rows, that a task packs
@@ -51,9 +51,10 @@ class Source:
         if mask is None:
             read = vector.LoadOp(kind, self.value, place).result
         else:
-            zero = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0))
-            read = vector.MaskedLoadOp(kind, self.value, place, mask, arith.ConstantOp(kind, zero)).result
-        return arith.extf(like(read, ir.BF16Type.get()), read) if build.is_float8(kind.element_type) else read
+            read = vector.MaskedLoadOp(kind, self.value, place, mask, build.constant(kind, 0.0)).result
+        return (
+            arith.extf(build.like(read.type, ir.BF16Type.get()), read) if build.is_float8(kind.element_type) else read
+        )
 
     def pack_row(self, at: Sequence[ir.Value], panel: ir.Value) -> None:
         """The words panel[*at, …]."""
@@ -129,8 +130,7 @@ class SharedPanels:
             offset = 0 if d in shared.fixed else offset
             if is_pairs and offset != 0:
                 offset = arith.divui(build.as_index(offset), build.index(2))
-            is_dynamic = value.type.is_dynamic_dim(d)
-            size = memref.dim(value, build.index(d)) if is_dynamic else value.type.get_dim_size(d)
+            size = build.mixed_size(value, d)
             offsets.append(offset)
             sizes.append(tiles_of(size, 2) if is_pairs else size)
         return part_of_panel(panel, offsets, sizes)
@@ -154,19 +154,15 @@ def _pack_before(shared: SharedPart, summed: int) -> ir.Value:
             elif d in fixed:
                 extents.append(fixed[d][1])
             else:
-                is_dynamic = root.type.is_dynamic_dim(d)
-                extents.append(memref.dim(root, build.index(d)) if is_dynamic else root.type.get_dim_size(d))
+                extents.append(build.mixed_size(root, d))
         source = Source(root, summed, starts, extents)
         counts = source.panel_extents()
-        dynamic = ir.ShapedType.get_dynamic_size()
-        kind = ir.MemRefType.get(
-            [c if isinstance(c, int) else dynamic for c in counts], ir.IntegerType.get_signless(32)
-        )
-        sizes = [c for c in counts if not isinstance(c, int)]
-        panel = memref.AllocOp(kind, sizes, [], alignment=ALIGNMENT).result
+        dynamic, shape = split(counts)
+        kind = ir.MemRefType.get(shape, ir.IntegerType.get_signless(32))
+        panel = memref.AllocOp(kind, dynamic, [], alignment=ALIGNMENT).result
         rows = summed if source.is_interleaved else max(len(counts) - 2, 0)
         _in_parallel(counts[:-1], rows, lambda at: source.pack_row([*at, build.index(0)], panel))
-    with after(shared.task), shared.task.location:
+    with ir.InsertionPoint.after(shared.task), shared.task.location:
         memref.DeallocOp(panel)
     return panel
 

@@ -19,6 +19,7 @@ power (1.7e-3, the root of the mean square).
 
 import numpy as np
 
+from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, math, vector
 from ..rewriting import defining_op
 from . import pairs
@@ -40,25 +41,25 @@ def exp2(low: ir.Value, high: ir.Value) -> ir.Value:
         vector.ShuffleOp(*t, [lane // 2 * 2 + half + 2 * LANES * (lane % 2) for lane in range(2 * LANES)]).result
         for half in (0, 1)
     )
-    part = arith.shrui(f, pairs.number(f.type, 16 - PARTS.bit_length() + 1))
+    part = arith.shrui(f, build.constant(f.type, 16 - PARTS.bit_length() + 1))
     slope, offset = (llvm.call_intrinsic(f.type, LOOKUP, [_table(f.type, values), part], [], []) for values in _TABLES)
     y = arith.addi(arith.addi(llvm.call_intrinsic(f.type, PRODUCT, [f, slope], [], []), f), offset)
-    word = llvm.intr_fshl(e, y, pairs.number(f.type, 7))
-    word = arith.ori(word, arith.andi(e, pairs.number(f.type, NO_NUMBER)))
-    return vector.bitcast(pairs.like(low, ir.IntegerType.get_signless(32)), word)
+    word = llvm.intr_fshl(e, y, build.constant(f.type, 7))
+    word = arith.ori(word, arith.andi(e, build.constant(f.type, NO_NUMBER)))
+    return vector.bitcast(build.like(low.type, ir.IntegerType.get_signless(32)), word)
 
 
 def _halves(x: ir.Value) -> ir.Value:
     """The bits of t in halves, the lower ones first."""
     t = _scaled(x)
-    least = pairs.number(t.type, 2)
+    least = build.constant(t.type, 2)
     t = arith.select(arith.cmpf(arith.CmpFPredicate.OGT, least, t), least, t)  # of no number, that
     return vector.bitcast(ir.VectorType.get([2 * LANES], ir.IntegerType.get_signless(16)), t)
 
 
 def _scaled(x: ir.Value) -> ir.Value:
     """x/64 + k, in what x is computed by. A difference stays, as it is exact for large numbers that are equal."""
-    shift, unit = pairs.number(x.type, 2 - LEAST / STEPS), pairs.number(x.type, 1 / STEPS)
+    shift, unit = build.constant(x.type, 2 - LEAST / STEPS), build.constant(x.type, 1 / STEPS)
     made = defining_op(x)
     name, operands = ("", []) if made is None else (made.name, list(made.operands))
     if name == "math.fma":

@@ -11,9 +11,9 @@ becomes
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, memref
 from ...dialects.pair import PackOp
+from ..copying import copy_body
 from ..rewriting import ops_in
 from .blocks import subview
-from .fuse_reductions import clone_body
 from .loop_indices import renumber
 from .structured import Operand, Structured, Unsupported
 
@@ -65,15 +65,14 @@ def write_pairs(op: Structured, value: ir.Value, position: int, words: ir.Value)
         outs = [words if o is out else o.value for o in op.outputs]
         maps += list(old.attributes["indexing_maps"])[n_inputs:]
         new = linalg.GenericOp([], ins, outs, ir.ArrayAttr.get(maps), old.attributes["iterator_types"])
-        kinds = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in [*ins, *outs]]
-        block = new.regions[0].blocks.append(*kinds)
+        block = new.regions[0].blocks.append(*[build.element_of(v.type) for v in [*ins, *outs]])
         with ir.InsertionPoint(block):
             sums = list(block.arguments)[len(ins) :]
             halves = []
             for row in range(2):
                 seen = ops_in(new, "linalg.index")
                 arguments = [block.arguments[place[row]] for place in places] + sums
-                results = clone_body(op.body, dict(zip(op.body.arguments, arguments, strict=True)))
+                results = copy_body(op.body, dict(zip(op.body.arguments, arguments, strict=True)))
                 number = out.number - n_inputs
                 halves.append(arith.extf(ir.F32Type.get(), results[number]))
                 sums = [block.arguments[len(ins) + i] if i == number else r for i, r in enumerate(results)]

@@ -6,6 +6,7 @@ them, are taken apart.
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, math, vector, x86
+from ..rewriting import defining_op
 
 DOT_LANES = (4, 8, 16)
 PACK, PACKED_LANES = "llvm.x86.avx512bf16.cvtne2ps2bf16.512", 16  # the second operand's numbers come first
@@ -14,7 +15,7 @@ PACK, PACKED_LANES = "llvm.x86.avx512bf16.cvtne2ps2bf16.512", 16  # the second o
 def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value | None = None) -> ir.Value:
     """c and the products of both halves of the words a and b, summed up; all three scalars, or vectors."""
     if c is None:
-        c = number(like(a, ir.F32Type.get()), 0)
+        c = build.constant(build.like(a.type, ir.F32Type.get()), 0)
     if isinstance(c.type, ir.VectorType) and c.type.shape[0] in DOT_LANES:
         halves = ir.VectorType.get([2 * c.type.shape[0]], ir.BF16Type.get())
         return x86.avx512_dot(c, vector.bitcast(halves, a), vector.bitcast(halves, b))
@@ -25,10 +26,10 @@ def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value | None = None) -> ir.Valu
 
 def half(words: ir.Value, low: bool) -> ir.Value:
     """One number of each word, in f32: bf16 is the upper half of it."""
-    kind = like(words, ir.F32Type.get())
+    kind = build.like(words.type, ir.F32Type.get())
     if low:
-        return arith.bitcast(kind, arith.shli(words, number(words.type, 16)))
-    return arith.bitcast(kind, arith.andi(words, number(words.type, -(1 << 16))))
+        return arith.bitcast(kind, arith.shli(words, build.constant(words.type, 16)))
+    return arith.bitcast(kind, arith.andi(words, build.constant(words.type, -(1 << 16))))
 
 
 def pack(low: ir.Value, high: ir.Value) -> ir.Value:
@@ -42,13 +43,13 @@ def pack(low: ir.Value, high: ir.Value) -> ir.Value:
         both = llvm.call_intrinsic(kind, PACK, [high, low], [], [])
         order = [lane // 2 + PACKED_LANES * (lane % 2) for lane in range(2 * PACKED_LANES)]
         words = vector.ShuffleOp(both, both, order).result
-        return vector.bitcast(like(low, ir.IntegerType.get_signless(32)), words)
-    low, high = (arith.truncf(like(x, bf16), x) for x in (low, high))
+        return vector.bitcast(build.like(low.type, ir.IntegerType.get_signless(32)), words)
+    low, high = (arith.truncf(build.like(x.type, bf16), x) for x in (low, high))
     if isinstance(low.type, ir.VectorType):
-        return vector.bitcast(like(low, ir.IntegerType.get_signless(32)), vector.interleave(low, high))
+        return vector.bitcast(build.like(low.type, ir.IntegerType.get_signless(32)), vector.interleave(low, high))
     i16, i32 = (ir.IntegerType.get_signless(n) for n in (16, 32))
     bits = [arith.extui(i32, arith.bitcast(i16, x)) for x in (low, high)]
-    return arith.ori(bits[0], arith.shli(bits[1], number(i32, 16)))
+    return arith.ori(bits[0], arith.shli(bits[1], build.constant(i32, 16)))
 
 
 def widen(halves: ir.Value, element: ir.Type) -> ir.Value:
@@ -63,34 +64,21 @@ def _as_words(numbers: ir.Value) -> ir.Value:
     """Neighbours of bf16, or exactly extended to it, as words."""
     bf16, words = ir.BF16Type.get(), ir.VectorType.get([numbers.type.shape[0] // 2], ir.IntegerType.get_signless(32))
     if numbers.type.element_type != bf16:
-        numbers = arith.extf(like(numbers, bf16), numbers)
+        numbers = arith.extf(build.like(numbers.type, bf16), numbers)
     return vector.bitcast(words, numbers)
 
 
 def _stored(value: ir.Value) -> ir.Value | None:
     """A vector that was loaded in a type whose numbers bf16 has exactly, and extended since."""
-    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    op = defining_op(value)
     if op is None or op.name != "arith.extf" or not isinstance(value.type, ir.VectorType):
         return None
     source = op.operands[0]
-    is_computed = not isinstance(source.owner, ir.Block) and source.owner.operation.name == "arith.truncf"
+    made = defining_op(source)
+    is_computed = made is not None and made.name == "arith.truncf"
     return source if build.is_in_bf16(source.type.element_type) and not is_computed else None
 
 
 def is_pack(op: ir.Operation) -> bool:
     """True for the instruction that rounds the numbers of two vectors."""
     return op.name == "llvm.call_intrinsic" and ir.StringAttr(op.attributes["intrin"]).value == PACK
-
-
-def number(kind: ir.Type, value: float) -> ir.Value:
-    """A constant scalar, or one in every lane."""
-    if not isinstance(kind, ir.VectorType):
-        return build.constant(kind, value)
-    make = ir.FloatAttr if build.is_float(kind.element_type) else ir.IntegerAttr
-    splat = ir.DenseElementsAttr.get_splat(kind, make.get(kind.element_type, value))
-    return arith.ConstantOp(kind, splat).result
-
-
-def like(value: ir.Value, element: ir.Type) -> ir.Type:
-    """The type of `value`, a scalar or vector, with other elements."""
-    return ir.VectorType.get(value.type.shape, element) if isinstance(value.type, ir.VectorType) else element

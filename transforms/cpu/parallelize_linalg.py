@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, scf
+from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
-from .blocks import Block, extent_at, indexing_maps, part_of, with_operands
+from .blocks import Block, extent_at, part_of, with_operands
 from .structured import Structured, Unsupported
 
 MIDDLING = 1024  # what a dynamic size is taken to be
@@ -57,7 +58,7 @@ class ParallelizeLinalg(Pass):
                     loop: Block(offset, extent_at(op, loop, offset, bounds[loop], step))
                     for (loop, step), offset in zip(steps.items(), body.arguments, strict=True)
                 }
-                with_operands(op, [part_of(o, blocks) for o in op.operands], indexing_maps(op))
+                with_operands(op, [part_of(o, blocks) for o in op.operands], indexing_maps(op.op))
                 scf.ReduceOp([], 0)
         op.op.erase()
 

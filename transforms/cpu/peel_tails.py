@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ..online.cut_tiles import cut_sizes, is_of_narrow
+from ..host import matrix_unit
+from ..online.cut_tiles import cut_sizes, is_of_narrow, take_off_last
 from ..passes import Pass, option
 from ..rewriting import ops_in
-from .matrix_unit import MATRIX_OPTION, has_tiles, matrix_unit
+from .matrix_unit import MATRIX_OPTION, has_tiles
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,7 @@ def _peel(loop: ir.Operation) -> None:
         return
     with ir.InsertionPoint(loop), loop.location:
         limit = _whole_tiles(loop.operands[0], loop.operands[1], step) if split is None else build.index(split)
-    tail = loop.operation.clone(ir.InsertionPoint.after(loop))
-    for old, new in zip(loop.results, tail.results, strict=True):
-        old.replace_all_uses_with(new)
-    loop.operands[1] = limit
-    tail.operands[0] = limit
-    for i, result in enumerate(loop.results):
-        tail.operands[3 + i] = result
-    for cut in cuts:
-        with ir.InsertionPoint(cut), cut.location:
-            cut.results[0].replace_all_uses_with(build.index(step))
-        cut.erase()
+    take_off_last(loop, limit, cuts, step)
 
 
 def _whole_tiles(lower: ir.Value, upper: ir.Value, step: int) -> ir.Value:

@@ -9,7 +9,9 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, memref
 from ..linear import linear, minima
-from ..rewriting import ancestors, defining_op, is_inside
+from ..rewriting import ancestors, defining_op, is_inside, is_made_inside
+from ..slices import slice_parts, slice_sizes
+from .multiples import Choice, choices, is_multiple
 from .scratch import VIEWS
 from .tile_panels import Extent
 
@@ -80,8 +82,8 @@ def hoisted(part: ir.Value, extents: Sequence[Extent], frame: ir.Operation) -> I
         own = [op for op in chain if is_inside(op, loop)]
         made = [r for op in own for r in op.results]
         used = [v for op in own for v in op.operands] + [x for x in extents if not isinstance(x, int)]
-        outer = all(any(v == r for r in made) or _is_before(v, loop) for v in used)
-        if not outer or not _is_before(found[0], loop) or not is_only_read(found[0], loop):
+        outer = all(any(v == r for r in made) or not is_made_inside(v, loop) for v in used)
+        if not outer or is_made_inside(found[0], loop) or not is_only_read(found[0], loop):
             break
         for op in reversed(own):
             op.move_before(loop)
@@ -103,25 +105,15 @@ def _views(value: ir.Value) -> list[ir.Operation]:
     return found
 
 
-def _is_before(value: ir.Value, loop: ir.Operation) -> bool:
-    """True if `value` is made outside of `loop`."""
-    owner = value.owner
-    holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
-    return holder != loop and not is_inside(holder, loop)
-
-
 def source_of(value: ir.Value) -> tuple[ir.Value, list[Extent]] | None:
     """The buffer that `value` is a part of, and where in it the part starts; None for views of other kinds."""
     offsets: list[Extent] = [0] * value.type.rank
     op = defining_op(value)
     while op is not None and op.name in ("memref.subview", "memref.cast"):
         if op.name == "memref.subview":
-            static = {name: list(op.attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides")}
-            if len(static["sizes"]) != value.type.rank or any(s != 1 for s in static["strides"]):
+            starts, sizes, steps = slice_parts(op)
+            if len(sizes) != value.type.rank or any(step != 1 for step in steps):
                 return None
-            dynamic = iter(list(op.operands)[1:])
-            missing = ir.ShapedType.get_dynamic_size()
-            starts = [next(dynamic) if s == missing else s for s in static["offsets"]]
             offsets = [_sum(a, b) for a, b in zip(offsets, starts, strict=True)]
         value = op.operands[0]
         op = defining_op(value)
@@ -172,101 +164,6 @@ def _is_reused(task: ir.Operation, offsets: Sequence[Extent]) -> bool:
     return any(trips > 1 for trips in free)
 
 
-def is_multiple(value: Extent, number: int) -> bool:
-    """True if `value` is known to be a multiple of `number`."""
-    if isinstance(value, int):
-        return value % number == 0
-    choices = _choices(value)
-    if choices:
-        return all(_is_choice_multiple(choice, number) for choice in choices)
-    op = defining_op(value)
-    divisor = constant_value(op.operands[1]) if op is not None and op.name == "arith.divui" else None
-    if op is not None and divisor:
-        return is_multiple(op.operands[0], number * divisor)
-    if op is not None and op.name == "arith.select":
-        return all(is_multiple(x, number) for x in list(op.operands)[1:])
-    form = linear(value)
-    return form.const % number == 0 and all(c % number == 0 or _is_term(atom, number) for atom, c in form.terms)
-
-
-def _is_term(atom: ir.Value, number: int) -> bool:
-    op = defining_op(atom)
-    is_known = op is not None and op.name in ("arith.select", "arith.divui", "affine.min", "affine.max")
-    return _steps_by(atom, number) or (is_known and is_multiple(atom, number))
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """One of the numbers of which affine.min or affine.max takes one: an affine expression of operands."""
-
-    expression: ir.AffineExpr
-    operands: tuple[ir.Value, ...]
-    n_dims: int
-
-    @property
-    def value(self) -> ir.Value | None:
-        """The operand that it is; None for what is computed from operands."""
-        if isinstance(self.expression, ir.AffineDimExpr):
-            return self.operands[self.expression.position]
-        if isinstance(self.expression, ir.AffineSymbolExpr):
-            return self.operands[self.n_dims + self.expression.position]
-        return None
-
-    def of(self, expression: ir.AffineExpr) -> "_Choice":
-        return _Choice(expression.maybe_downcast(), self.operands, self.n_dims)
-
-
-def _choices(value: ir.Value) -> list[_Choice]:
-    """The numbers of which `value` is the least or the greatest; none for other ops."""
-    op = defining_op(value)
-    if op is None or op.name not in ("affine.min", "affine.max", "affine.apply"):
-        return []
-    map_ = op.attributes["map"].value
-    return [_Choice(e.maybe_downcast(), tuple(op.operands), map_.n_dims) for e in map_.results]
-
-
-def _is_choice_multiple(choice: _Choice, number: int) -> bool:
-    e = choice.expression
-    if choice.value is not None:
-        return is_multiple(choice.value, number) or _steps_by(choice.value, number)
-    if isinstance(e, ir.AffineConstantExpr):
-        return e.value % number == 0
-    if isinstance(e, ir.AffineAddExpr):
-        return all(_is_choice_multiple(choice.of(x), number) for x in (e.lhs, e.rhs))
-    if isinstance(e, ir.AffineMulExpr):
-        return any(_is_choice_multiple(choice.of(x), number) for x in (e.lhs, e.rhs))
-    return False
-
-
-def _steps_by(value: ir.Value, number: int) -> bool:
-    """True for the variable of a loop that starts at a multiple of `number` and goes on by multiples of it."""
-    if not isinstance(value.owner, ir.Block):
-        return False
-    loop = value.owner.owner.operation
-    if loop.name == "scf.for" and value == loop.regions[0].blocks[0].arguments[0]:
-        lower, upper, step = list(loop.operands)[:3]
-        # From a limit that is no multiple on there are no iterations, if the end is not beyond that limit.
-        starts = [c for c in _choices(lower) if not (c.value is not None and _is_within(upper, lower, c.value))]
-        known = all(_is_choice_multiple(c, number) for c in starts) if starts else is_multiple(lower, number)
-        return known and is_multiple(step, number)
-    if loop.name == "scf.parallel":
-        arguments = list(loop.regions[0].blocks[0].arguments)
-        i = arguments.index(value)
-        return all(is_multiple(loop.operands[i + j * len(arguments)], number) for j in (0, 2))
-    return False
-
-
-def _is_within(upper: ir.Value, lower: ir.Value, limit: ir.Value) -> bool:
-    """True if `upper` is at most `limit` where `lower` is."""
-    if upper in (lower, limit):
-        return True
-    op, values = defining_op(upper), [c.value for c in _choices(upper)]
-    if op is None or not values:
-        return False
-    within = [v is not None and _is_within(v, lower, limit) for v in values]
-    return any(within) if op.name == "affine.min" else all(within)
-
-
 def _end_of(part: ir.Value, d: int, unit: int, root: ir.Value, offset: Extent, task: ir.Operation) -> Extent | None:
     """How far along `d` the buffer is to be packed, so that what the part lacks of whole units is zero; None: unknown.
 
@@ -312,13 +209,13 @@ def _rounded_ends(bound: ir.Value) -> set[ir.Value] | None:
         return None if None in found else {end for ends in found for end in ends or ()}
     if constant_value(bound) == 0:
         return set()
-    found = [_of_choice(choice) for choice in _choices(bound)]
+    found = [_of_choice(choice) for choice in choices(bound)]
     if op is not None and op.name == "affine.min":
         return next((ends for ends in found if ends is not None), None)
     return {end for ends in found for end in ends or ()} if found and None not in found else None
 
 
-def _of_choice(choice: _Choice) -> set[ir.Value] | None:
+def _of_choice(choice: Choice) -> set[ir.Value] | None:
     e = choice.expression
     if choice.value is not None:
         return _rounded_ends(choice.value)
@@ -338,11 +235,8 @@ def size_of(value: ir.Value, position: int) -> ir.Value | None:
     if op is None:
         return None
     if op.name == "memref.subview":
-        sizes, before = list(op.attributes["static_sizes"]), list(op.attributes["static_offsets"])
-        dynamic = ir.ShapedType.get_dynamic_size()
-        if len(sizes) != value.type.rank:
-            return None
-        return op.operands[1 + before.count(dynamic) + sizes[:position].count(dynamic)]
+        sizes = slice_sizes(op)
+        return sizes[position] if len(sizes) == value.type.rank else None
     if op.name in ("memref.view", "memref.alloc", "memref.alloca"):
         first = 2 if op.name == "memref.view" else 0
         return op.operands[first + sum(value.type.is_dynamic_dim(d) for d in range(position))]

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref
+from ...dialects.tiling.structured import iterator_types
 from ..graph import ancestor_in
 from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
+from ..slices import slice_parts
 from .initial_values import is_arithmetic, origin_of
-from .pad_tiles import mixed_slice
 from .schedule import LINE
 from .scratch import FRAMES, VIEWS, element_bytes
 
@@ -204,8 +205,7 @@ def _around(loop: ir.Operation) -> ir.Operation:
 
 
 def _is_contraction(generic: ir.Operation) -> bool:
-    sums = any("reduction" in str(t) for t in generic.attributes["iterator_types"])
-    return sums and len(generic.operands) == 3 and len(generic.opview.outputs) == 1
+    return "reduction" in iterator_types(generic) and len(generic.operands) == 3 and len(generic.opview.outputs) == 1
 
 
 def _stream(part: ir.Operation, loop: ir.Operation) -> Stream | None:
@@ -222,7 +222,7 @@ def _moving(part: ir.Operation, variable: ir.Value, step: int, frame: ir.Operati
     if not _is_from_outside(part.operands[0], frame):
         return None
     source = part.operands[0]
-    offsets, sizes, strides = mixed_slice(part)
+    offsets, sizes, strides = slice_parts(part)
     units = [_unit(x, variable) for x in offsets]
     moving = [d for d, unit in enumerate(units) if unit and step % unit == 0]
     extents = [upper_bound(size) for size in sizes]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf
+from ..slices import split
 from .places import shared_part
 from .scratch import ALIGNMENT
 from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of
@@ -89,21 +90,15 @@ def _pack(
                 extents[d] = end
             elif d in fixed:
                 extents[d] = fixed[d][1]
-            elif root.type.is_dynamic_dim(d):
-                extents[d] = memref.dim(root, build.index(d))
             else:
-                extents[d] = root.type.get_dim_size(d)
+                extents[d] = build.mixed_size(root, d)
         counts = [*(extents[d] for d in moving), tiles_of(extents[n], ROWS), tiles_of(extents[k], DEPTH)]
-        dynamic = ir.ShapedType.get_dynamic_size()
         parts = parts_of(root.type.element_type, kind)
         k_tiles = counts[-1]
         k_tiles = k_tiles * parts if isinstance(k_tiles, int) else arith.muli(k_tiles, build.index(parts))
-        stored = [*counts[:-1], k_tiles]
-        shape = [c if isinstance(c, int) else dynamic for c in stored]
+        dynamic, shape = split([*counts[:-1], k_tiles])
         panel_type = ir.MemRefType.get([*shape, PAIRS, DEPTH], kind)
-        panel = memref.AllocOp(
-            panel_type, [c for c in stored if not isinstance(c, int)], [], alignment=ALIGNMENT
-        ).result
+        panel = memref.AllocOp(panel_type, dynamic, [], alignment=ALIGNMENT).result
         steps = [1] * len(moving) + [CHUNK, CHUNK]
         ends = [build.as_index(c) for c in counts]
         loop = scf.ParallelOp([], [build.index(0) for _ in ends], ends, [build.index(s) for s in steps], [])
@@ -120,11 +115,6 @@ def _pack(
                 ranges.append((start, end))
             pack_tiles(source, extents[k], extents[n], panel, outer, *ranges)
             scf.ReduceOp([], 0)
-    with after(task), task.location:
+    with ir.InsertionPoint.after(task), task.location:
         memref.DeallocOp(panel)
     return panel
-
-
-def after(op: ir.Operation) -> ir.InsertionPoint:
-    operations = [o.operation for o in op.block.operations]
-    return ir.InsertionPoint(operations[operations.index(op) + 1])

@@ -28,7 +28,7 @@ class ProtectArguments(Pass):
             new = []
             for i, kind in enumerate(view.type.inputs):
                 entries = {a.name: a.attr for a in old[i]} if old else {}
-                if isinstance(kind, ir.TensorType if hasattr(ir, "TensorType") else ir.RankedTensorType):
+                if isinstance(kind, ir.RankedTensorType):
                     entries.setdefault("bufferization.writable", ir.BoolAttr.get(False))
                 new.append(ir.DictAttr.get(entries))
             if new:

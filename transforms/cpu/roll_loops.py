@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, scf
 from ..passes import Pass
-from ..rewriting import ops_in
+from ..rewriting import ops_in, ops_of
 from ..sameness import have_same_regions
 from .initial_values import is_arithmetic
 
@@ -48,7 +48,7 @@ def _find(op: ir.Operation) -> tuple[list[ir.Operation], int] | None:
 def _runs(block: ir.Block) -> list[list[ir.Operation]]:
     """Loops with nothing but numbers computed between them."""
     runs: list[list[ir.Operation]] = [[]]
-    for op in [o.operation for o in block.operations]:
+    for op in ops_of(block):
         if op.name == "scf.for" and not op.results:
             runs[-1].append(op)
         elif not is_arithmetic(op):

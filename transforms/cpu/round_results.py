@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import indexing_maps
+from ..copying import copy_body
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in
-from .fuse_reductions import clone_body
+from ..rewriting import defining_op, ops_in, ops_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def _producer(rounding: ir.Operation) -> ir.Operation | None:
     if len(rounding.operands) != 2 or len(rounding.results) != 1:
         return None
     block = rounding.regions[0].blocks[0]
-    *body, _ = [o.operation for o in block.operations]
+    *body, _ = ops_of(block)
     wide, narrow = (a.type for a in block.arguments)
     if not isinstance(wide, ir.FloatType) or not build.is_narrow(narrow) or narrow.width >= wide.width:
         return None
@@ -76,13 +76,12 @@ def _fuse(producer: ir.Operation, rounding: ir.Operation) -> None:
             ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
             producer.attributes["iterator_types"],
         )
-        kinds = [v.type.element_type if isinstance(v.type, ir.ShapedType) else v.type for v in operands]
-        body = new.regions[0].blocks.append(*kinds)
+        body = new.regions[0].blocks.append(*[build.element_of(v.type) for v in operands])
         values = {a: b for a, b in zip(old, body.arguments, strict=True) if a is not None}
         with ir.InsertionPoint(body):
-            results = clone_body(block, values)
+            results = copy_body(block, values)
             rounded = rounding.regions[0].blocks[0]
-            (results[number],) = clone_body(rounded, {rounded.arguments[0]: results[number]})
+            (results[number],) = copy_body(rounded, {rounded.arguments[0]: results[number]})
             linalg.YieldOp(results)
     for i, result in enumerate(producer.results):
         if i != number:

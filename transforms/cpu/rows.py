@@ -5,16 +5,15 @@ from collections.abc import Sequence
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import indexing_maps
+from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..linear import upper_bound
+from ..reshapes import RESHAPES
 from ..rewriting import defining_op
 from .dimension_classes import Dim, DimensionClasses
 
 
 def is_contraction(generic: ir.Operation) -> bool:
-    return len(generic.operands) > len(generic.results) + 1 and any(
-        "reduction" in str(t) for t in generic.attributes["iterator_types"]
-    )
+    return len(generic.operands) > len(generic.results) + 1 and "reduction" in iterator_types(generic)
 
 
 def shared_rows(classes: DimensionClasses, many: int, few: int) -> list[Dim]:
@@ -34,10 +33,10 @@ def streamed_columns(classes: DimensionClasses, rows: Sequence[Dim], unit: str) 
     columns: dict[Dim, ir.Value] = {}
     summed: dict[Dim, ir.Value] = {}
     for generic in filter(is_contraction, classes.generics):
-        kinds = [str(t) for t in generic.attributes["iterator_types"]]
+        kinds = iterator_types(generic)
         others = [v for v in generic.operands if all(classes.position(v, c) is None for c in rows)]
         for loop, class_ in classes.loop_classes(generic).items() if len(others) == 1 else []:
-            (columns if "parallel" in kinds[loop] else summed)[class_] = others[0]
+            (columns if kinds[loop] == "parallel" else summed)[class_] = others[0]
     found = [c for c in summed if c in columns and classes.position(columns[c], c) is not None]
     if len(found) != 1:
         return None
@@ -55,7 +54,7 @@ def _is_spread(value: ir.Value, position: int | None) -> bool:
     if position is None or position == value.type.rank - 1:
         return False
     made, size = defining_op(value), value.type.shape[position]
-    while made is not None and made.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+    while made is not None and made.name in RESHAPES:
         made = defining_op(made.operands[0])
     if made is None or made.name != "tensor.extract_slice":
         return False
@@ -87,12 +86,12 @@ def _is_dynamic(classes: DimensionClasses, class_: Dim) -> bool:
 
 def _reused_along(generic: ir.Operation, classes: DimensionClasses) -> list[Dim]:
     """The classes of the parallel loops along which the op reads the same elements of an input again."""
-    kinds = [str(t) for t in generic.attributes["iterator_types"]]
+    kinds = iterator_types(generic)
     maps = indexing_maps(generic)[: len(generic.operands) - len(generic.results)]
     return [
         class_
         for loop, class_ in classes.loop_classes(generic).items()
-        if "parallel" in kinds[loop] and any(not _uses(m, loop) for m in maps)
+        if kinds[loop] == "parallel" and any(not _uses(m, loop) for m in maps)
     ]
 
 
@@ -118,5 +117,5 @@ def row_extent(classes: DimensionClasses, class_: Dim) -> int | None:
 
 def reads_again(generic: ir.Operation, map_: ir.AffineMap) -> bool:
     """True if a contraction reads the elements of the input with this map more than once."""
-    kinds = [str(t) for t in generic.attributes["iterator_types"]]
-    return is_contraction(generic) and any("parallel" in kinds[d] and not _uses(map_, d) for d in range(map_.n_dims))
+    kinds = iterator_types(generic)
+    return is_contraction(generic) and any(kinds[d] == "parallel" and not _uses(map_, d) for d in range(map_.n_dims))

@@ -1,13 +1,14 @@
 """The pass ``scratch``."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ..linear import upper_bound
 from ..passes import Pass, option
-from ..rewriting import ancestors, defining_op, is_inside, ops_in
+from ..rewriting import ancestors, is_inside, is_made_inside, ops_in
 
 ALIGNMENT = 64
 VIEWS = (
@@ -48,7 +49,7 @@ class Scratch(Pass):
     limit: int = option("bytes of the stack that one task may use", 256 * 1024)
 
     def run(self, op: ir.Operation) -> None:
-        used: dict[int, int] = {}
+        used: dict[ir.Operation, int] = {}
         allocs = sorted((a for a in ops_in(op, "memref.alloc") if a.name == "memref.alloc"), key=_order_of_size)
         for alloc in allocs:
             if _escapes(alloc):
@@ -57,14 +58,19 @@ class Scratch(Pass):
             in_loop = any(a.name in LOOPS for a in ancestors(alloc) if is_inside(a, frame))
             kind = alloc.results[0].type
             bytes_ = max_bytes(alloc)
-            key = hash(frame)
-            if bytes_ is not None and used.get(key, 0) + bytes_ <= self.limit and _plain(kind):
-                used[key] = used.get(key, 0) + bytes_
+            if bytes_ is not None and used.get(frame, 0) + bytes_ <= self.limit and _plain(kind):
+                used[frame] = used.get(frame, 0) + bytes_
                 _replace(alloc, frame, bytes_, on_stack=True)
             elif bytes_ is not None and _plain(kind) and (in_loop or frame.name != "func.func"):
                 _replace(alloc, frame, bytes_, on_stack=False)
             elif bytes_ is None and in_loop:
                 _hoist(alloc, frame)
+
+
+def in_frame(frame: ir.Operation, shape: Sequence[int], element: ir.Type) -> ir.Value:
+    """Scratch on the stack, at the top of its frame."""
+    with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]):
+        return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result
 
 
 def _order_of_size(alloc: ir.Operation) -> float:
@@ -145,15 +151,9 @@ def _hoist(alloc: ir.Operation, frame: ir.Operation) -> None:
     """Moves an allocation out of the loops in which its sizes do not change."""
     target = None
     for loop in ancestors(alloc):
-        if loop == frame or loop.name not in LOOPS or any(_inside_value(v, loop) for v in alloc.operands):
+        if loop == frame or loop.name not in LOOPS or any(is_made_inside(v, loop) for v in alloc.operands):
             break
         target = loop
     if target is None:
         return
     alloc.move_before(target)
-
-
-def _inside_value(value: ir.Value, loop: ir.Operation) -> bool:
-    op = defining_op(value)
-    holder = value.owner.owner.operation if op is None else op
-    return holder == loop or is_inside(holder, loop)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..host import matrix_unit
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
-from .matrix_unit import MATRIX_OPTION, has_tiles, matrix_unit
+from .matrix_unit import MATRIX_OPTION, has_tiles
 from .scratch import ALIGNMENT, TAKES_AWAY
 
 

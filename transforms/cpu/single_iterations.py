@@ -5,7 +5,7 @@ from functools import reduce
 
 from ...dialects.mlir import arith, func, ir, scf
 from ..passes import Pass
-from ..rewriting import ancestors, ops_in
+from ..rewriting import ancestors, ops_in, ops_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SingleIterations(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for loop in ops_in(op, "scf.parallel"):
-            body = [o.operation for o in loop.regions[0].blocks[0].operations]
+            body = ops_of(loop.regions[0].blocks[0])
             nested = any(a.name == "scf.parallel" for a in ancestors(loop))
             if not nested and not loop.results and [o.name for o in body] == ["func.call", "scf.reduce"]:
                 _split(loop, body[0])

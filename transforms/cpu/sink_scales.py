@@ -8,7 +8,7 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in, single_use
+from ..rewriting import defining_op, ops_in, ops_of, single_use, terminator
 from .initial_values import filled_with, is_fill
 from .rows import is_contraction
 
@@ -44,7 +44,7 @@ def _after_mask(generic: ir.Operation) -> ir.Operation | None:
     if len(generic.results) != 1 or not all(_takes(use.owner.operation, generic) for use in generic.results[0].uses):
         return None
     block = generic.regions[0].blocks[0]
-    value = block.operations[len(block.operations) - 1].operation.operands[0]
+    value = terminator(block).operands[0]
     made, is_masked = defining_op(value), False
     while made is not None and made.name == "arith.select" and single_use(value):
         numbers = [constant_value(v) for v in made.operands]
@@ -72,7 +72,7 @@ def _factor(generic: ir.Operation) -> float | None:
     if made is None or made.block != generic.block:  # not a tile of this iteration
         return None
     block = generic.regions[0].blocks[0]
-    *body, end = [o.operation for o in block.operations]
+    *body, end = ops_of(block)
     products = [o for o in body if o.name == "arith.mulf"]
     if len(products) != 1 or products[0].results[0] != end.operands[0] or not _is_simple(body):
         return None
@@ -105,7 +105,7 @@ def _is_maximum(user: ir.Operation) -> bool:
     """True for max(x, m) over a tile x alone, from −∞."""
     if len(user.operands) != 2:
         return False
-    *body, end = [o.operation for o in user.regions[0].blocks[0].operations]
+    *body, end = ops_of(user.regions[0].blocks[0])
     if len(body) != 1 or body[0].name not in MAXIMA or end.operands[0] != body[0].results[0]:
         return False
     if set(body[0].operands) != set(user.regions[0].blocks[0].arguments):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ..passes import Pass
-from ..rewriting import defining_op, erase_if_unused, ops_in
-from .pad_tiles import mixed_slice
+from ..rewriting import carried_init, defining_op, erase_if_unused, ops_in
+from ..slices import slice_sizes
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SliceFills(Pass):
             if fill is None or fill.name != "linalg.fill" or kind.rank != fill.results[0].type.rank:
                 continue
             with ir.InsertionPoint(slice_), slice_.location:
-                new = build.fill(fill.operands[0], build.empty(mixed_slice(slice_)[1], kind.element_type))
+                new = build.fill(fill.operands[0], build.empty(slice_sizes(slice_), kind.element_type))
             slice_.results[0].replace_all_uses_with(new)
             slice_.erase()
             erase_if_unused(fill)
@@ -37,10 +37,5 @@ class SliceFills(Pass):
 
 def _shared(value: ir.Value) -> ir.Value:
     """What a tensor that an scf.forall shares was before the loop; other values themselves."""
-    if not isinstance(value.owner, ir.Block):
-        return value
-    loop, block = value.owner.owner.operation, value.owner
-    number = ir.BlockArgument(value).arg_number - (len(block.arguments) - len(loop.results))
-    if loop.name != "scf.forall" or number < 0:
-        return value
-    return loop.operands[len(loop.operands) - len(loop.results) + number]
+    is_shared = isinstance(value.owner, ir.Block) and value.owner.owner.name == "scf.forall"
+    return (carried_init(value) if is_shared else None) or value

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
 from ..rewriting import ops_in
-from .blocks import indexing_maps, loop_nest, part_of, with_operands
+from .blocks import loop_nest, part_of, with_operands
 from .read_ahead import SHORT, block_of_rows, row_bytes, rows_ahead
 from .schedule import STEPS, Schedule, check_body, choose
 from .structured import NO_LOOP, Operand, Structured, Unsupported
@@ -44,7 +45,7 @@ class StreamRows(Pass):
                 continue
             with ir.InsertionPoint(generic), generic.location, loop_nest(structured, [found]) as blocks:
                 values = [part_of(o, blocks) for o in structured.operands]
-                with_operands(structured, values, indexing_maps(structured))
+                with_operands(structured, values, indexing_maps(structured.op))
             generic.erase()
 
 

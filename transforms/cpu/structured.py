@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import ir, memref
+from ...dialects.tiling.structured import iterator_types
+from ..rewriting import ops_of
 
 DYNAMIC_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
 
@@ -49,10 +51,10 @@ class Structured:
     def __init__(self, op: ir.Operation):
         view = op.opview
         self.op = op
-        self.iterators = [str(a).rpartition("<")[2].rstrip(">") for a in op.attributes["iterator_types"]]
+        self.iterators = iterator_types(op)
         self.n_loops = len(self.iterators)
         self.body = op.regions[0].blocks[0]
-        *self.body_ops, self.end = [o.operation for o in self.body.operations]
+        *self.body_ops, self.end = ops_of(self.body)
         n_inputs = len(view.inputs)
         self.operands = []
         for number, (value, attribute) in enumerate(zip(op.operands, op.attributes["indexing_maps"], strict=True)):

@@ -31,39 +31,28 @@ def parts_of(element: ir.Type, kind: ir.Type) -> int:
 
 def split(value: ir.Value, kind: ir.Type) -> list[ir.Value]:
     """A scalar or vector as its parts: itself, as bf16 if it has 8 bits, or two of bf16 for f16 or f32."""
-    element = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
+    element = build.element_of(value.type)
     if element == kind:
         return [value]
     if build.is_float8(element):
-        return [arith.extf(like(value, kind), value)]
-    number = value if isinstance(element, ir.F32Type) else arith.extf(like(value, ir.F32Type.get()), value)
-    bits = arith.bitcast(like(value, ir.IntegerType.get_signless(32)), number)
-    upper = arith.bitcast(number.type, arith.andi(bits, _constant(bits.type, -(1 << 16))))
+        return [arith.extf(build.like(value.type, kind), value)]
+    number = value if isinstance(element, ir.F32Type) else arith.extf(build.like(value.type, ir.F32Type.get()), value)
+    bits = arith.bitcast(build.like(value.type, ir.IntegerType.get_signless(32)), number)
+    upper = arith.bitcast(number.type, arith.andi(bits, build.constant(bits.type, -(1 << 16))))
     rest = arith.subf(number, upper)
     if not isinstance(element, ir.F32Type):  # infinity has no rest
         is_all = arith.cmpf(arith.CmpFPredicate.OEQ, number, upper)
-        rest = arith.select(is_all, _constant(number.type, 0.0), rest)
+        rest = arith.select(is_all, build.constant(number.type, 0.0), rest)
     return [_upper_half(upper), _upper_half(rest)]
 
 
 def _upper_half(number: ir.Value) -> ir.Value:
     """The upper 16 bits of f32, which are bf16."""
-    bits = arith.bitcast(like(number, ir.IntegerType.get_signless(32)), number)
-    half = arith.trunci(like(number, ir.IntegerType.get_signless(16)), arith.shrui(bits, _constant(bits.type, 16)))
-    return arith.bitcast(like(number, ir.BF16Type.get()), half)
-
-
-def like(value: ir.Value, element: ir.Type) -> ir.Type:
-    """The type of `value` with other elements."""
-    return ir.VectorType.get(value.type.shape, element) if isinstance(value.type, ir.VectorType) else element
-
-
-def _constant(kind: ir.Type, number: float) -> ir.Value:
-    if not isinstance(kind, ir.VectorType):
-        return build.constant(kind, number)
-    element = kind.element_type
-    make = ir.FloatAttr if build.is_float(element) else ir.IntegerAttr
-    return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, make.get(element, number))).result
+    bits = arith.bitcast(build.like(number.type, ir.IntegerType.get_signless(32)), number)
+    half = arith.trunci(
+        build.like(number.type, ir.IntegerType.get_signless(16)), arith.shrui(bits, build.constant(bits.type, 16))
+    )
+    return arith.bitcast(build.like(number.type, ir.BF16Type.get()), half)
 
 
 @dataclass(frozen=True)
@@ -234,7 +223,7 @@ def _read(
 
     def masked() -> list[ir.Value]:
         rest = arith.subi(build.as_index(extent), along)
-        zero = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
+        zero = build.constant(kind, 0.0)
         bits = ir.VectorType.get([width], ir.IntegerType.get_signless(1))
         found = []
         for place, (at, end) in zip(starts, others, strict=True):

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from ...dialects.mlir import ir
-from ..rewriting import ancestors, defining_op, is_inside, ops_in
+from ..reshapes import RESHAPES
+from ..rewriting import ancestors, defining_op, is_inside, is_made_inside, ops_in, terminator
 
 CARRYING = ("scf.for", "scf.if")
-VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "affine.apply", "affine.min")
+MOVED = ("tensor.extract_slice", *RESHAPES, "affine.apply", "affine.min")  # out of loops, with what is made of them
 
 
 def tile_values(loop: ir.Operation) -> Iterator[ir.Value]:
@@ -40,7 +41,7 @@ def carried_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     """Values of scf.for and scf.if that are one tensor: a result, and what is carried or yielded for it."""
     if op.name == "scf.for":
         body = op.regions[0].blocks[0]
-        end = body.operations[len(body.operations) - 1].operation
+        end = terminator(body)
         for i, result in enumerate(op.results):
             yield result, op.operands[3 + i]
             yield result, body.arguments[1 + i]
@@ -48,7 +49,7 @@ def carried_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     else:
         for region in op.regions:
             for block in region.blocks:
-                end = block.operations[len(block.operations) - 1].operation
+                end = terminator(block)
                 yield from zip(op.results, end.operands, strict=False)
 
 
@@ -93,20 +94,13 @@ def _views(value: ir.Value, around: ir.Operation) -> list[ir.Operation] | None:
     pending = [value]
     while pending:
         current = pending.pop()
-        if not _is_of(current, around):
+        if not is_made_inside(current, around):
             continue
         op = defining_op(current)
-        if op is None or op.name not in VIEWS:
+        if op is None or op.name not in MOVED:
             return None
         if op in found:
             found.remove(op)  # it is needed before what was found since
         found.insert(0, op)
         pending += op.operands
     return found
-
-
-def _is_of(value: ir.Value, loop: ir.Operation) -> bool:
-    """True if `value` is made inside of `loop`."""
-    owner = value.owner
-    holder = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
-    return holder == loop or is_inside(holder, loop)

@@ -14,7 +14,7 @@ from ..online.positions import Local, Scalar
 from ..online.tile_forms import TileForms
 from ..online.tile_sets import TileSets
 from ..passes import Pass, option
-from ..rewriting import defining_op, ops_in
+from ..rewriting import defining_op, ops_in, ops_of, terminator
 from .blocks import subview
 from .dead_values import LOW, Known, yielded
 from .initial_values import ALLOCATIONS, is_arithmetic, origin_of
@@ -101,7 +101,7 @@ class _Tile:
             or kind.get_strides_and_offset()[0][-1] != 1
         ):
             return None
-        ops = [o.operation for o in mask.block.operations]
+        ops = ops_of(mask.block)
         found = [o for o in ops if o.name == "linalg.generic"]
         views = [o for o in ops if o.name in VIEWS]
         if not all(_is_known(o) for o in ops[:-1]) or ops[-1].operands:
@@ -154,7 +154,7 @@ class _Tile:
                 is_tile = KEYS in self.axes.dims.get(value, {})
                 known[number] = of_buffer.get(origin_of(value)) if is_tile else number if number >= first else None
             body = op.regions[0].blocks[0]
-            end = body.operations[len(body.operations) - 1].operation
+            end = terminator(body)
             assumed: dict[ir.Value, Known] = {end.operands[self.x - first]: LOW} if op == self.mask else {}
             for number, what in enumerate(yielded(op, known, assumed), first):
                 if KEYS in self.axes.dims[operands[number]]:
@@ -166,7 +166,7 @@ class _Tile:
     # The rewrite.
 
     def trim(self) -> None:
-        place = self.mask.block.operations[len(self.mask.block.operations) - 1].operation
+        place = terminator(self.mask.block)
         rows = self.mask.operands[self.x].type.shape[-1]
         made: list[ir.Operation] = []
         with ir.InsertionPoint(place), self.mask.location:
@@ -226,7 +226,7 @@ class _Tile:
             sizes[loop] = [Index(extent)]
             position[loop] = Index(0, ((Local(loop), 1), (start, 1)))
         body = self.mask.regions[0].blocks[0]
-        *_, end = [o.operation for o in body.operations]
+        *_, end = ops_of(body)
         first = len(self.mask.operands) - len(self.mask.opview.outputs)
         score = Scalar(end.operands[self.x - first], tuple(position))
         live = sets.complement(DeadTiles(TileForms(sets, sizes, loads=False)).dead(score).tiles)
@@ -254,7 +254,7 @@ def _move_indices(op: ir.Operation, loops: dict[str, Axis], starts: dict[str, ir
     def moved(loop: int, number: ir.Value) -> ir.Value | None:
         return arith.addi(number, _steps(*by_loop[loop])) if loop in by_loop else None
 
-    renumber([o.operation for o in op.regions[0].blocks[0].operations], moved)
+    renumber(ops_of(op.regions[0].blocks[0]), moved)
 
 
 def _steps(extent: int | ir.Value, unit: int) -> int | ir.Value:

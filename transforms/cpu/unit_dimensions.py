@@ -12,9 +12,10 @@ so that it is seen what %x is a part of: Q, K and V in one packed array.
 from typing import TypeAlias
 
 from ...dialects.mlir import ir, memref
+from ...dialects.tiling.tensor_ops import reassociation
 from ..rewriting import defining_op
+from ..slices import slice_parts
 from .blocks import subview
-from .pad_tiles import mixed_slice
 
 Expanded: TypeAlias = dict[tuple[ir.Value, tuple[int, ...]], ir.Value]  # by the buffer and its new shape
 
@@ -27,11 +28,11 @@ def as_part(value: ir.Value, known: Expanded) -> ir.Value:
         return value
     root = cut.operands[0]
     kind = root.type
-    offsets, sizes, steps = mixed_slice(cut)
+    offsets, sizes, steps = slice_parts(cut)
     is_plain = kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank)) and kind.has_static_shape
     if not is_plain or len(sizes) != cut.results[0].type.rank or any(step != 1 for step in steps):
         return value
-    groups = [[x.value for x in group] for group in expand.attributes["reassociation"]]
+    groups = reassociation(expand)
     own = _own_dimensions(value.type, groups)
     if own is None:
         return value

@@ -6,9 +6,10 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
 from ..extents import known_sizes
+from ..host import is_refused, matrix_unit
 from ..passes import Pass, option, warn
-from ..rewriting import defining_op, erase_if_unused, ops_in
-from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, is_native, is_refused, matrix_unit, suits
+from ..rewriting import defining_op, erase_if_unused, ops_in, terminator
+from .matrix_unit import MATRIX_OPTION, is_for_matrix_unit, is_native, suits
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, tile_values
 
 
@@ -151,7 +152,7 @@ def widen_argument(generic: ir.Operation, number: int, element: ir.Type | None =
 def widen_yield(generic: ir.Operation, number: int, wide: ir.Type) -> None:
     """Makes the body yield `wide` for a narrow result; one of 8 bits is rounded to them all the same."""
     block = generic.regions[0].blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = terminator(block)
     value = end.operands[number]
     if not build.is_narrow(value.type):
         return

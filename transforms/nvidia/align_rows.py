@@ -11,10 +11,11 @@ from ...dialects.mlir import arith, ir, tensor
 from ..attention import is_contraction
 from ..linear import divisor
 from ..passes import Pass, remark
-from ..rewriting import defining_op, is_inside, ops_in
-from .axes import DYNAMIC, functions_of, kept_dims, ops_of, slice_offsets, slice_sizes
+from ..reshapes import RESHAPES
+from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
+from ..slices import slice_offsets, slice_sizes
+from .axes import DYNAMIC, kept_dims
 from .memory import CHUNK, are_aligned, byte_width
-from .reshapes import RESHAPES
 from .tile_body import TileBody
 from .values import COPY
 

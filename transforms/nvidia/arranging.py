@@ -10,8 +10,8 @@ first n are four k of it in that order, the other bytes those of the second n. s
 from __future__ import annotations
 
 from ...dialects.mlir import ir
+from ..rewriting import only_if
 from .contraction import ldmatrix
-from .memory import only_if
 from .thread import Shared, Thread, add, asm, constant, div, i32, less, mul, rem
 
 

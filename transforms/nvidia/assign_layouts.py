@@ -9,8 +9,8 @@ from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_l
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
-from ..rewriting import defining_op, ops_in
-from .axes import COLUMN, ROW, Axes, ops_of
+from ..rewriting import defining_op, ops_in, ops_of
+from .axes import COLUMN, ROW, Axes
 from .constants import own_constants
 from .own_rows import own_rows
 from .registers import consumer_registers, matmul_registers
@@ -91,14 +91,14 @@ class _Assigner:
             for value in values:
                 if isinstance(value.type, ir.RankedTensorType):
                     roles = tuple(axes.of(value, d).role for d in range(value.type.rank))
-                    types[value] = with_layout(value.type, self._layout(op, value, roles))
+                    types[value] = with_layout(value.type, self._layout(op, roles))
         for value, kind in types.items():
             self._set_type(value, kind)
         for op in ops:
             if op.name == "linalg.generic":
                 self._operands(op)
 
-    def _layout(self, op: ir.Operation, value: ir.Value, roles: tuple[str, ...]) -> str | None:
+    def _layout(self, op: ir.Operation, roles: tuple[str, ...]) -> str | None:
         if roles in LAYOUT_OF_ROLES:
             return LAYOUT_OF_ROLES[roles]
         if op.name == "tile.load" and roles == (COLUMN, COLUMN):

@@ -14,8 +14,9 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import contraction_loops, is_contraction
 from ..linear import upper_bound
 from ..passes import PassError
-from ..rewriting import defining_op
-from .reshapes import RESHAPES, source_dims
+from ..reshapes import RESHAPES, source_dims
+from ..rewriting import defining_op, for_body, for_inits, ops_of
+from ..slices import mixed, slice_offsets, slice_sizes
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ROW, COLUMN, BATCH = "row", "column", "batch"
@@ -38,40 +39,9 @@ def rows_first(dims: Iterable[tuple[int, Axis]]) -> list[int]:
     return [d for d, _ in sorted(kept, key=lambda pair: pair[1] != ROW)]
 
 
-def ops_of(block: ir.Block) -> list[ir.Operation]:
-    return [op.operation for op in block.operations]
-
-
 def is_first(expression: ir.AffineExpr) -> bool:
     """Whether an index is 0, as of a dimension of one element."""
     return isinstance(expression, ir.AffineConstantExpr) and expression.value == 0
-
-
-def functions_of(module: ir.Operation) -> list[ir.Operation]:
-    return [op for op in ops_of(module.regions[0].blocks[0]) if op.name == "func.func"]
-
-
-def for_body(loop: ir.Operation) -> ir.Block:
-    return loop.regions[0].blocks[0]
-
-
-def for_inits(loop: ir.Operation) -> list[ir.Value]:
-    return list(loop.operands)[3:]
-
-
-def mixed(dynamic: Iterable[ir.Value], static: Iterable[int]) -> list[ir.Value | int]:
-    """Numbers of which those that are not static are values."""
-    values = iter(dynamic)
-    return [next(values) if s == DYNAMIC else s for s in static]
-
-
-def slice_sizes(op: ir.Operation) -> list[ir.Value | int]:
-    """The sizes of an extract_slice, insert_slice or parallel_insert_slice."""
-    return mixed(op.opview.sizes, op.opview.static_sizes)
-
-
-def slice_offsets(op: ir.Operation) -> list[ir.Value | int]:
-    return mixed(op.opview.offsets, op.opview.static_offsets)
 
 
 def kept_dims(op: ir.Operation, small: ir.RankedTensorType, steps: bool = False) -> list[int]:
@@ -86,6 +56,14 @@ def kept_dims(op: ir.Operation, small: ir.RankedTensorType, steps: bool = False)
     if len(kept) != small.rank or (not steps and any(s != 1 for s in op.opview.static_strides)):
         raise PassError("a slice with strides, or whose dropped dimensions cannot be told, is not lowered", op)
     return kept
+
+
+def reshaped_dims(op: ir.Operation) -> list[int | None]:
+    """As `source_dims`, of tiles."""
+    dims = source_dims(op)
+    if dims is None:
+        raise PassError("a dimension of a tile is split, or several become one: not lowered for GPUs", op)
+    return dims
 
 
 class Axes:
@@ -163,7 +141,7 @@ class Axes:
                 for d, kept in enumerate(kept_dims(op, op.operands[0].type)):
                     self._union((op.operands[0], d), (op.results[0], kept))
             elif op.name in RESHAPES:
-                for d, source in enumerate(source_dims(op)):
+                for d, source in enumerate(reshaped_dims(op)):
                     if source is not None:
                         self._union((op.operands[0], source), (op.results[0], d))
             elif op.name == "tensor.empty":

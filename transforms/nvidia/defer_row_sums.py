@@ -9,8 +9,7 @@ from ...dialects.tile import ConvertLayoutOp, layout_of, with_layout
 from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
 from ..passes import Pass, remark
-from ..rewriting import defining_op, ops_in
-from .axes import for_body, for_inits, ops_of
+from ..rewriting import defining_op, for_body, for_inits, ops_in, ops_of
 from .values import is_zero
 
 PART = "row_part"

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..copying import copy_elements, in_loops
 from ..extents import known_sizes
 from ..passes import Pass
-from ..raising.emission import drop_units, reshape
-from ..rewriting import defining_op
-from .axes import functions_of, is_first, ops_of
-from .copying import copy_elements, in_loops
-from .reshapes import RESHAPES, replace_if_undone, simplified
+from ..reshapes import RESHAPES, drop_units, replace_if_undone, reshape, simplified
+from ..rewriting import defining_op, functions_of, ops_of
+from .axes import is_first
 
 
 @dataclass(frozen=True)

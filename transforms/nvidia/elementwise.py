@@ -15,8 +15,7 @@ from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import PassError
-from ..rewriting import defining_op
-from .axes import ops_of
+from ..rewriting import defining_op, ops_of
 from .functions import times
 from .scalars import emit_scalar
 from .thread import (

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ..rewriting import Values, copy_op, defining_op, ops_in
-from .axes import ops_of
+from ..rewriting import Values, copy_op, defining_op, ops_in, ops_of
 from .masking import is_elementwise, masks, unmasked, yielded
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from ...dialects.mlir import ir
 from ..passes import PassError
 from .contraction import ldmatrix_a
-from .memory import byte_width, from_word
+from .conversions import from_word
+from .memory import byte_width
 from .thread import Registers, Shared, Thread, add, asm, constant, create, f32, i32, places
 
 

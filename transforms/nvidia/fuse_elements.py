@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..copying import copy_elements, in_loops, index_at
 from ..passes import Pass, option
-from ..rewriting import defining_op, erase_if_unused, ops_in
-from .axes import functions_of, ops_of
+from ..reshapes import RESHAPES
+from ..rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of
 from .constants import is_constant_tensor, splat_of
-from .copying import copy_elements, in_loops, index_at
-from .reshapes import RESHAPES
 from .tile_body import TileBody
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ..passes import Pass
-from ..rewriting import ops_in
-from .axes import DYNAMIC, ops_of
+from ..rewriting import ops_in, ops_of
+from .axes import DYNAMIC
 from .values import has_dense_rows
 
 ENCODE = "mgpuTensorMapEncodeWords"  # of runtime.nvidia_host

@@ -9,9 +9,8 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, remark
-from ..rewriting import Values, copy_op, defining_op, ops_in, single_use
+from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of, single_use
 from ..sameness import is_same, is_same_value
-from .axes import for_body, for_inits, ops_of
 from .bulk_copies import bulk_copies
 from .masking import is_elementwise, masks, unmasked, yielded
 

@@ -9,11 +9,10 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import AnyOp
 from ...dialects.tiling.structured import iterator_types
+from ..copying import copy_needed
 from ..passes import Pass, option, remark
-from ..rewriting import Values, copy_op, defining_op, ops_in
-from .axes import for_body, for_inits, ops_of
+from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
 from .bulk_copies import bulk_copies
-from .copying import copy_needed
 from .elementwise import LIMIT
 from .first_maximum import shift, unmask
 from .running_maximum import (

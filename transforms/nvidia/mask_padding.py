@@ -10,8 +10,7 @@ from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in, single_use
-from .axes import ops_of
+from ..rewriting import defining_op, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")

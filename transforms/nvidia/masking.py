@@ -6,8 +6,7 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
-from ..rewriting import defining_op
-from .axes import ops_of
+from ..rewriting import defining_op, ops_of
 
 
 def is_elementwise(op: ir.Operation) -> bool:

@@ -1,30 +1,23 @@
-"""Emits what moves tiles: loads and stores between memory and registers, copies from memory to shared memory."""
+"""Memory as kernels see it, and where in it a thread's part of a tile is; loads of tiles into registers."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.float8 import FORMATS
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
-from ..float8_codes import code_of
-from ..polynomials import Numbers
+from .conversions import from_word, to_memory, to_register
 from .thread import (
-    EIGHT_BITS,
-    EQ,
     Registers,
-    Shared,
     Thread,
     add,
     asm,
-    compare,
+    byte_width,
     constant,
     create,
-    div,
-    f32,
     i1,
     i32,
     i64,
@@ -32,19 +25,12 @@ from .thread import (
     mul,
     places,
     pointer,
-    register_type,
-    rem,
     select,
     wide,
 )
 
 GLOBAL, SHARED = 1, 3
 CHUNK = 16  # bytes that a thread copies to shared memory at a time, if memory is aligned so
-
-
-def byte_width(element: ir.Type) -> int:
-    """How many bytes an element takes in memory."""
-    return max(element.width // 8, 1)
 
 
 def are_aligned(kind: ir.RankedTensorType | ir.MemRefType) -> bool:
@@ -73,7 +59,7 @@ class Memory:
     def base(self, offsets: Sequence[ir.Value]) -> ir.Value:
         """The number of the element at the offsets (i32)."""
         terms = [mul(wide(o), s) for o, s in zip(offsets, self.strides, strict=True)]
-        return _total(terms)
+        return functools.reduce(add, terms) if terms else constant(i64(), 0)
 
     @property
     def element(self) -> ir.Type:
@@ -97,15 +83,6 @@ class Memory:
             rawConstantIndices=ir.DenseI32ArrayAttr.get([-(2**31)]),
             elem_type=ir.TypeAttr.get(self.stored),
         )
-
-
-def _total(terms: Sequence[ir.Value]) -> ir.Value:
-    if not terms:
-        return constant(i64(), 0)
-    total = terms[0]
-    for term in terms[1:]:
-        total = add(total, term)
-    return total
 
 
 @dataclass
@@ -143,7 +120,8 @@ class Access:
         return place, valid
 
 
-def positions_of(layout: str | None, place: tuple[int | None, int | None], thread: Thread) -> list[ir.Value]:
+def positions_of(place: tuple[int | None, int | None], thread: Thread) -> list[ir.Value]:
+    """The row and the column of one of a thread's elements; the tile of a row, or of a column, has one of them."""
     row, column = place
     found = []
     if row is not None:
@@ -160,7 +138,7 @@ def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread) ->
         return Registers(layout, tuple(kind.shape), _load_rows(access, kind, thread))
     values = []
     for place in places(layout, Registers.count(kind)):
-        number, valid = access.element(positions_of(layout, place, thread))
+        number, valid = access.element(positions_of(place, thread))
         # The base may itself be invalid: then nothing of the tile is, and element 0 of the tensor is read.
         if valid is not None:
             number = select(valid, number, constant(i64(), 0))
@@ -213,160 +191,7 @@ def _load_rows(access: Access, kind: ir.RankedTensorType, thread: Thread) -> lis
     return values
 
 
-def from_word(word: ir.Value, element: ir.Type) -> ir.Value:
-    """An element, whose bits are the lowest of a word, as a register holds it."""
-    width = byte_width(element)
-    if width == 4:
-        return create("arith.bitcast", f32(), word) if isinstance(element, ir.FloatType) else word
-    narrow = create("arith.trunci", ir.IntegerType.get_signless(8 * width), word)
-    if width == 2 and isinstance(element, ir.FloatType):
-        narrow = create("arith.bitcast", element, narrow)
-    return to_register(narrow, element)
-
-
-def to_register(value: ir.Value, element: ir.Type) -> ir.Value:
-    if str(element) == "i1":
-        zero = constant(value.type, 0)
-        return create("arith.cmpi", i1(), value, zero, predicate=ir.IntegerAttr.get(i64(), 1))
-    if isinstance(element, ir.Float8E4M3FNType):
-        return _from_e4m3(value)
-    if isinstance(element, ir.Float8E5M2Type):
-        return _from_e5m2(value)
-    target = register_type(element)
-    return value if value.type == target else create("arith.extf", target, value)
-
-
-def _from_e4m3(bits: ir.Value) -> ir.Value:
-    """A float of 8 bits, e4m3fn, as f32: its bits are those of an f16 that is 2^-8 as large; 0x7f is NaN."""
-    half = ir.IntegerType.get_signless(16)
-    word = create("arith.extui", half, bits)
-    magnitude = create("arith.andi", half, word, constant(half, 0x7F))
-    sign = create("arith.shli", half, create("arith.andi", half, word, constant(half, 0x80)), constant(half, 8))
-    packed = create("arith.ori", half, sign, create("arith.shli", half, magnitude, constant(half, 7)))
-    value = create("arith.extf", f32(), create("arith.bitcast", ir.F16Type.get(), packed))
-    nan = compare(EQ, magnitude, constant(half, 0x7F))
-    return select(nan, constant(f32(), float("nan")), create("arith.mulf", f32(), value, constant(f32(), 256.0)))
-
-
-def _from_e5m2(bits: ir.Value) -> ir.Value:
-    """A float of 8 bits, e5m2, as f32: its bits are the upper ones of an f16."""
-    half = ir.IntegerType.get_signless(16)
-    word = create("arith.shli", half, create("arith.extui", half, bits), constant(half, 8))
-    return create("arith.extf", f32(), create("arith.bitcast", ir.F16Type.get(), word))
-
-
-def eight_bits(value: ir.Value, element: ir.Type) -> ir.Value:
-    """The bits of a float of 8 bits, of type `element`, in an i32, for an f32. PTX's conversions, which not all GPUs
-    have, saturate; this gives what is too large NaN or ∞."""
-    return code_of(Numbers(f32()), value, FORMATS[str(element)])
-
-
 def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:
     """One element, of any type."""
-    if isinstance(memory.element, EIGHT_BITS):
-        value = create("arith.trunci", memory.stored, eight_bits(value, memory.element))
-    elif memory.stored != value.type:
-        narrow = isinstance(memory.stored, ir.FloatType)
-        value = create("arith.truncf" if narrow else "arith.extui", memory.stored, value)
+    value = to_memory(value, memory.element)
     ir.Operation.create("llvm.store", [], [value, memory.address(memory.base(indices))])
-
-
-def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: int) -> None:
-    """Asynchronous copies of 16 bytes a thread; what is not valid becomes 0.
-
-    `vector_bytes`: how memory is aligned along the inner dimension; below 16, a piece of 16 bytes takes several copies.
-    """
-    outer, inner = 1 - tile.inner, tile.inner
-    per_row = tile.inner_size // tile.per_piece
-    total = tile.outer_size * per_row
-    size = access.memory.bytes
-    contiguous = vector_bytes if access.strides[inner] is not None else size
-    lanes = 1 << (per_row - 1).bit_length()  # threads for a row; the last of them have nothing to do
-    step = thread.threads // lanes
-    if step % 8 == 0 and tile.outer_size % step == 0:
-        with only_if(less(rem(thread.number, lanes), constant(i32(), per_row)) if lanes != per_row else None):
-            _copy_columns(access, tile, thread, lanes, contiguous)
-        return
-    for first in range(0, total, thread.threads):
-        number = add(thread.number, first)
-        row, column = div(number, per_row), mul(rem(number, per_row), tile.per_piece)
-        target = tile.piece(row, column)
-        beyond = total - first < thread.threads
-        with only_if(less(number, constant(i32(), total)) if beyond else None):
-            _copy_piece(access, outer, inner, row, column, target, contiguous)
-
-
-@contextlib.contextmanager
-def only_if(condition: ir.Value | None) -> Iterator[None]:
-    """What is emitted within the block runs where `condition` holds."""
-    if condition is None:
-        yield
-        return
-    branch = ir.Operation.create("scf.if", [], [condition], regions=2)
-    with ir.InsertionPoint(branch.regions[0].blocks.append()):
-        yield
-        ir.Operation.create("scf.yield")
-
-
-def _copy_columns(access: Access, tile: Shared, thread: Thread, lanes: int, vector_bytes: int) -> None:
-    """As above, where a thread's pieces are one below the other: an address follows from the one before.
-
-    (One by one, the parts of them that no iteration changes would be kept in registers across the loop.)
-    """
-    step = thread.threads // lanes
-    row, column = div(thread.number, lanes), mul(rem(thread.number, lanes), tile.per_piece)
-    target, place = tile.piece(row, column), None
-    stride = access.strides[1 - tile.inner]
-    delta = None if stride is None else mul(stride, step)
-    for number in range(tile.outer_size // step):
-        if place is None:
-            place = _place(access, tile.inner, row, column)
-        elif delta is not None:
-            place = add(place, delta)
-        at = add(row, number * step)
-        below = add(target, number * step * 128)
-        _copy_piece(access, 1 - tile.inner, tile.inner, at, column, below, vector_bytes, place)
-
-
-def _place(access: Access, inner: int, row: ir.Value, column: ir.Value) -> ir.Value:
-    """The number of the element at (row, column), column along the dimension `inner`."""
-    place = access.base
-    for position, stride in zip([row, column] if inner == 1 else [column, row], access.strides, strict=True):
-        if stride is not None:
-            place = add(place, mul(wide(position), stride))
-    return place
-
-
-def _copy_piece(access: Access, outer: int, inner: int, row, column, target, vector_bytes: int, first=None) -> None:
-    """16 bytes of shared memory, from (row, column) of the tile on, where the element's number is `first`."""
-    elements = vector_bytes // access.memory.bytes
-    for part in range(CHUNK // vector_bytes):
-        at = add(column, part * elements)
-        place = first if first is not None and part == 0 else _place(access, inner, row, at)
-        count = constant(i32(), vector_bytes)
-        if not access.is_full(inner):
-            left = mul(add(access.sizes[inner], mul(at, -1)), access.memory.bytes)
-            left = create("arith.maxsi", i32(), left, constant(i32(), 0))
-            count = create("arith.minsi", i32(), left, count)
-        if not access.is_full(outer):
-            count = select(less(row, access.sizes[outer]), count, constant(i32(), 0))
-        if not (access.is_full(inner) and access.is_full(outer)):
-            # Nothing is read through an address when no byte is valid; it is kept within the tensor all the same.
-            some = create("arith.cmpi", i1(), count, constant(i32(), 0), predicate=ir.IntegerAttr.get(i64(), 1))
-            place = select(some, place, constant(i64(), 0))
-        address = access.memory.address(place)
-        _copy_part(address, add(target, part * vector_bytes), count, vector_bytes)
-
-
-def _copy_part(address: ir.Value, target: ir.Value, count: ir.Value, vector_bytes: int) -> None:
-    if vector_bytes >= 4:
-        cache = "cg" if vector_bytes == CHUNK else "ca"
-        text = f"cp.async.{cache}.shared.global [$0], [$1], {vector_bytes}, $2;"
-        asm(text, "r,l,r", [target, address, count])
-        return
-    asm(
-        "{ .reg .pred p; .reg .b16 v; setp.ne.b32 p, $2, 0; mov.b16 v, 0; "
-        "@p ld.global.b16 v, [$1]; st.shared.b16 [$0], v; }",
-        "r,l,r",
-        [target, address, count],
-    )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.index import TileBuilder
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
-from ..rewriting import defining_op, ops_in
-from .axes import ops_of
-from .fuse_consumers import insert_parallel
+from ..rewriting import defining_op, ops_in, ops_of
+from ..slices import insert_parallel
 
 ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
 
@@ -58,10 +56,9 @@ def one_block(function: ir.Operation) -> list[ir.Operation]:
             body.append(op)
         with ir.InsertionPoint(body):
             inserts = ir.Operation.create("scf.forall.in_parallel", [], [], {}, regions=1)
-        builder = TileBuilder(ir.InsertionPoint(forall), body)
         with ir.InsertionPoint(inserts.regions[0].blocks.append()):
             for value, target in zip(results, list(body.arguments)[1:], strict=True):
-                insert_parallel(builder, value, target, builder.everything(value))
+                insert_parallel(value, target, [0] * value.type.rank, value.type.shape)
     for i, result in enumerate(forall.results):
         terminator.operands[i] = result
     return [forall]

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..copying import copy_scalar_body, index_at
 from ..passes import Pass, PassError, option, warn
-from ..rewriting import defining_op, is_inside, ops_in
-from .axes import DYNAMIC, functions_of, is_first, kept_dims, ops_of, slice_offsets
+from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
+from ..slices import slice_offsets
+from .axes import DYNAMIC, is_first, kept_dims
 from .constants import constant_memory, is_constant_tensor, splat_constant
-from .copying import copy_scalar_body, index_at
 from .launching import ceil_div, kernel_module, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .tile_body import TileBody
 

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import defining_op, erase_if_unused, is_inside, ops_in
-from .axes import DYNAMIC, Axes, functions_of, mixed, ops_of, slice_offsets, slice_sizes
+from ..reshapes import RESHAPES, only_units
+from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, only_if, ops_in, ops_of
+from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
+from .axes import Axes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .one_block import is_one_tile, one_block
 from .own_rows import own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
-from .reshapes import RESHAPES, allocated, expanded, only_collapse, only_units
+from .reshaped_results import allocated, expanded, only_collapse
 from .tile_body import Memory, TileBody
 from .values import ALIGNED, COPY
 
@@ -122,8 +124,8 @@ class _Outliner:
 
     def run(self) -> None:
         self._sink_loaded_scalars()
-        lower, upper, step = (self._bounds(kind) for kind in ("Lower", "Upper", "Step"))
-        self._check_coverage(lower, upper, step)
+        lower, upper, step = forall_bounds(self.forall)
+        self._check_coverage(lower, upper)
         tensors, scalars = self._captured()
         host = ir.InsertionPoint(self.forall)
         with host, self.forall.location:
@@ -135,13 +137,7 @@ class _Outliner:
 
     # What the loop is.
 
-    def _bounds(self, kind: str) -> list[ir.Value | int]:
-        view = self.forall.opview
-        dynamic = {"Lower": view.dynamicLowerBound, "Upper": view.dynamicUpperBound, "Step": view.dynamicStep}[kind]
-        static = {"Lower": view.staticLowerBound, "Upper": view.staticUpperBound, "Step": view.staticStep}[kind]
-        return mixed(dynamic, static)
-
-    def _check_coverage(self, lower: list, upper: list, step: list) -> None:
+    def _check_coverage(self, lower: list, upper: list) -> None:
         """Every element of the outputs is written by a block: they start as memory that holds nothing."""
         shared = list(self.forall.operands)[len(self.forall.operands) - len(self.outputs) :]
         for store in self.stores:
@@ -247,10 +243,8 @@ class _Outliner:
                 kernel.attributes[BLOCK_THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), THREADS)
                 self._grid(body, body.tile_of_block(number), lower, upper, step)
                 body.ops([op for op in ops if _is_scalar(op)])  # sizes of tiles among them
-                branch = ir.Operation.create("scf.if", [], [body.is_inside()], regions=2)
-                with ir.InsertionPoint(branch.regions[0].blocks.append()):
+                with only_if(body.is_inside()):
                     self._tiles(body, [op for op in ops if not _is_scalar(op)])
-                    ir.Operation.create("scf.yield")
             else:
                 self._grid(body, number, lower, upper, step)
                 self._tiles(body, ops)
@@ -339,12 +333,12 @@ def _sizes(value: ir.Value) -> list[ir.Value | int]:
         op = defining_op(value)
     dynamic = iter(op.operands) if op is not None and op.name == "tensor.empty" else None
     if dynamic is None:
-        return [_dim(value, d) if s == DYNAMIC else s for d, s in enumerate(value.type.shape)]
+        if not value.type.has_static_shape:
+            raise PassError(
+                "a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value)
+            )
+        return list(value.type.shape)
     return mixed(dynamic, value.type.shape)
-
-
-def _dim(value: ir.Value, d: int) -> ir.Value:
-    raise PassError("a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value))
 
 
 def _equal(a: ir.Value | int, b: ir.Value | int) -> bool:

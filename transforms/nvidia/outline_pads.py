@@ -9,8 +9,9 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import CopyPieceOp
 from ..passes import Pass, option
-from ..rewriting import defining_op, ops_in
-from .axes import DYNAMIC, kept_dims, ops_of, slice_offsets, slice_sizes
+from ..rewriting import defining_op, only_if, ops_in, ops_of
+from ..slices import slice_offsets, slice_sizes
+from .axes import DYNAMIC, kept_dims
 from .constants import constant_memory, is_constant_tensor
 from .launching import block_number, ceil_div, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .memory import CHUNK, byte_width
@@ -137,8 +138,7 @@ class _Copy:
         source = constant_memory(self.source, module, self.name) if constant else memory.pop(0)
         target = memory.pop(0)
         inside = arith.cmpi(arith.CmpIPredicate.ult, number, threads)
-        branch = ir.Operation.create("scf.if", [], [inside], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        with only_if(inside):
             lanes, length = build.index(self.lanes), _value(self.last, values)
             lane, row = arith.remui(number, lanes), arith.divui(number, lanes)
             at: list[ir.Value] = []
@@ -155,7 +155,6 @@ class _Copy:
                 with ir.InsertionPoint(body):
                     self._piece(source, target, at, body.arguments[0], length, values)
                     ir.Operation.create("scf.yield")
-            ir.Operation.create("scf.yield")
 
     def _piece(self, source, target, at, piece, length, values) -> None:
         column = arith.muli(piece, build.index(CHUNK // self.width))

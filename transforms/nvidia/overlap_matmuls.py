@@ -8,11 +8,10 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import WaitMatmulsOp, layout_of
 from ..attention import is_contraction
+from ..copying import copy_needed
 from ..passes import Pass, option, remark
-from ..rewriting import copy_op, defining_op, is_inside, ops_in
-from .axes import for_body, for_inits, ops_of
+from ..rewriting import copy_op, defining_op, for_body, for_inits, is_inside, ops_in, ops_of
 from .bulk_copies import bulk_copies
-from .copying import copy_needed
 from .registers import consumer_registers, matmul_registers
 
 ASYNC = "tile.async"

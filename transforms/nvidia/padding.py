@@ -13,8 +13,8 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import PassError
-from ..rewriting import defining_op
-from .axes import BATCH, COLUMN, Axis, ops_of, rows_first
+from ..rewriting import defining_op, ops_of
+from .axes import BATCH, COLUMN, Axis, rows_first
 from .elementwise import NEUTRAL
 
 

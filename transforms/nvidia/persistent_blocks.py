@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
-from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp
+from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp, shared_buffer
+from ..copying import copy_needed
 from ..passes import Pass, option
-from ..rewriting import Values, copy_op, ops_in
-from .axes import ops_of
+from ..rewriting import Values, copy_op, ops_in, ops_of
 from .bulk_copies import bulk_copies
-from .copying import copy_needed
 from .keep_maximum import KEPT, RETRY
 
 FLAGS = 256  # tiles of a block that share one are done again together
@@ -192,10 +191,7 @@ class _Kernel:
 
 def _flags() -> ir.Value:
     """Flags in shared memory, all down."""
-    space = ir.Attribute.parse("#gpu.address_space<workgroup>")
-    kind = ir.MemRefType.get([FLAGS], ir.IntegerType.get_signless(32), memory_space=space)
-    segments = ir.DenseI32ArrayAttr.get([0, 0])
-    flags = ir.Operation.create("memref.alloc", [kind], [], {"operandSegmentSizes": segments}).result
+    flags = shared_buffer([FLAGS], ir.IntegerType.get_signless(32))
     InitFlagsOp(flags)
     return flags
 

@@ -9,9 +9,10 @@ from typing import TypeAlias
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, scf, tensor
 from ..passes import Pass
-from ..rewriting import ops_in
-from .axes import kept_dims, mixed, ops_of, slice_offsets, slice_sizes
-from .reshapes import RESHAPES
+from ..reshapes import RESHAPES
+from ..rewriting import ops_in, ops_of
+from ..slices import mixed, slice_offsets, slice_sizes
+from .axes import kept_dims
 
 Size: TypeAlias = "ir.Value | int"
 Indices: TypeAlias = Sequence[ir.Value]

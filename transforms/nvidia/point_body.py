@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
-from ..rewriting import defining_op, ops_in
-from .axes import Axes, Axis, kept_dims, slice_offsets
-from .copying import copy_scalar_body
+from ..copying import copy_scalar_body
+from ..rewriting import defining_op, only_if, ops_in
+from ..slices import slice_offsets
+from .axes import Axes, Axis, kept_dims
 from .tile_body import TileBody
 
 THREADS = 64  # of a block: small ones, for more multiprocessors
@@ -109,10 +110,8 @@ class PointBody(TileBody):
             if not any(axis is other for other in own):  # of a row, the thread of its first column stores
                 zero = arith.cmpi(arith.CmpIPredicate.eq, self.position(axis), build.index(0))
                 first = arith.andi(first, zero)
-        branch = ir.Operation.create("scf.if", [], [first], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        with only_if(first):
             ir.Operation.create("memref.store", [], [new, target.memref, *places])
-            ir.Operation.create("scf.yield")
 
     def _generic(self, op: ir.Operation) -> None:
         old, first = op.regions[0].blocks[0], len(op.operands) - len(op.results)

@@ -8,8 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import AnyOfWarpOp
 from ..passes import Pass, option, remark
-from ..rewriting import Values, copy_op, ops_in
-from .axes import for_body, for_inits
+from ..rewriting import Values, copy_op, for_body, for_inits, ops_in
 from .bulk_copies import bulk_copies
 from .running_maximum import (
     Update,

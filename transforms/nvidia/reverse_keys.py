@@ -9,8 +9,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
 from ..passes import Pass
-from ..rewriting import ops_in
-from .axes import for_body, ops_of
+from ..rewriting import for_body, ops_in, ops_of
 from .bulk_copies import bulk_copies
 
 

@@ -10,8 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import with_layout
 from ..attention import is_contraction
-from ..rewriting import defining_op
-from .axes import for_body, ops_of
+from ..rewriting import defining_op, for_body, ops_of
 from .mask_padding import MAXIMA, scaled
 from .registers import adds
 

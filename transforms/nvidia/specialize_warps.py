@@ -20,14 +20,14 @@ from ...dialects.tile import (
     WaitBarrierOp,
     WarpOp,
     layout_of,
+    shared_buffer,
     with_layout,
 )
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import Values, copy_op, defining_op, ops_in
+from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
 from .architecture import HOPPER, architecture
-from .axes import for_body, for_inits, ops_of
 from .bulk_copies import BulkCopy, bulk_copies, is_read_by_threads, is_staged
 from .memory import byte_width
 from .overlap_matmuls import ASYNC
@@ -117,9 +117,9 @@ class Stages:
     @staticmethod
     def make(count: int, kind: ir.RankedTensorType, writers: int, readers: int) -> Stages:
         """`writers`, `readers`: how many arrivals say that a tile is there, and that it was read."""
-        buffer = _workgroup_memory([count, *kind.shape], kind.element_type)
+        buffer = shared_buffer([count, *kind.shape], kind.element_type)
         barrier = ir.IntegerType.get_signless(64)
-        ready, free = _workgroup_memory([count], barrier), _workgroup_memory([count], barrier)
+        ready, free = shared_buffer([count], barrier), shared_buffer([count], barrier)
         InitBarriersOp(ready, _i64(writers))
         InitBarriersOp(free, _i64(readers))
         return Stages(buffer, ready, free)
@@ -249,13 +249,6 @@ def _rows(kernel: ir.Operation) -> int:
         if layout_of(value.type) in ("fragment", "row", "operand_a")
     }
     return max(rows)
-
-
-def _workgroup_memory(shape: list[int], element: ir.Type) -> ir.Value:
-    space = ir.Attribute.parse("#gpu.address_space<workgroup>")
-    kind = ir.MemRefType.get(shape, element, memory_space=space)
-    segments = ir.DenseI32ArrayAttr.get([0, 0])
-    return ir.Operation.create("memref.alloc", [kind], [], {"operandSegmentSizes": segments}).result
 
 
 def _i64(value: int) -> ir.IntegerAttr:

@@ -11,8 +11,7 @@ from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in
-from .axes import ops_of
+from ..rewriting import defining_op, ops_in, ops_of
 from .bulk_copies import bulk_copies
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..rewriting import defining_op
-from .axes import ops_of
-from .memory import Access, only_if, to_register
+from ..rewriting import defining_op, only_if, ops_of
+from .conversions import to_register
+from .memory import Access
 from .scalars import emit_scalar
 from .thread import Shared, Thread, add, asm, constant, create, div, i32, i64, less, mul, rem, select
 

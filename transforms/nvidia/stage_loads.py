@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir
-from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, layout_of
+from ...dialects.mlir import arith, ir, scf
+from ...dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, layout_of, shared_buffer
+from ..copying import copy_needed
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import Values, defining_op, is_inside, ops_in
-from .axes import for_body, ops_of
-from .copying import copy_needed
+from ..rewriting import Values, defining_op, for_body, is_inside, only_if, ops_in, ops_of
 from .memory import byte_width
 from .spread import inner_dim
 from .synchronisation import RESERVED
@@ -107,15 +106,13 @@ class _Stager:
                         later = self._loop(op, later)
 
     def _buffer(self, kind: ir.RankedTensorType, stages: int) -> ir.Value:
-        space = ir.Attribute.parse("#gpu.address_space<workgroup>")
-        memref = ir.MemRefType.get([stages, *kind.shape], kind.element_type, memory_space=space)
+        shape, element = [stages, *kind.shape], kind.element_type
         for buffer in self.free:
-            if buffer.type == memref:
+            if buffer.type.shape == shape and buffer.type.element_type == element:
                 self.free.remove(buffer)
                 return buffer
         with ir.InsertionPoint.at_block_begin(self.block):
-            segments = ir.DenseI32ArrayAttr.get([0, 0])
-            return ir.Operation.create("memref.alloc", [memref], [], {"operandSegmentSizes": segments}).result
+            return shared_buffer(shape, element)
 
     def _at_top(self, ops: list[ir.Operation]) -> list[ir.Operation]:
         """Schedules the load that `ops` begin with, and those that can be copied at the same time; what is left."""
@@ -167,10 +164,8 @@ class _Stager:
             _wait()
         lower, upper = here(loop.operands[0]), here(loop.operands[1])
         some = arith.cmpi(arith.CmpIPredicate.slt, lower, upper)  # else the first tile may be beyond the array
-        branch = ir.Operation.create("scf.if", [], [some], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        with only_if(some):
             self._copies(loop, build.index(0), lower, here)
-            ir.Operation.create("scf.yield")
         CommitCopiesOp()
 
     def _loop(self, loop: ir.Operation, later: list[ir.Operation]) -> list[ir.Operation]:
@@ -215,8 +210,8 @@ class _Stager:
         if behind:
             with ir.InsertionPoint(loop):
                 none = arith.cmpi(arith.CmpIPredicate.sge, lower, upper)
-                branch = ir.Operation.create("scf.if", [], [none], regions=2)
-                _copies_behind(branch.regions[0], behind, last, later)
+                with only_if(none):
+                    _copies_behind(behind, last, later)
                 CommitCopiesOp()
         with ir.InsertionPoint.at_block_begin(body):
             _wait()
@@ -224,12 +219,14 @@ class _Stager:
             stage = arith.remui(arith.divui(arith.subi(induction, lower), step), two)
             following = arith.addi(induction, step)
             inside = arith.cmpi(arith.CmpIPredicate.slt, following, upper)
-            branch = ir.Operation.create("scf.if", [], [inside], regions=2)
-            with ir.InsertionPoint(branch.regions[0].blocks.append()):
+            branch = scf.IfOp(inside, has_else=bool(behind))
+            with ir.InsertionPoint(branch.then_block):
                 self._copies(loop, arith.subi(build.index(1), stage), following, lambda value: value)
-                ir.Operation.create("scf.yield")
+                scf.YieldOp([])
             if behind:
-                _copies_behind(branch.regions[1], behind, last, later)
+                with ir.InsertionPoint(branch.else_block):
+                    _copies_behind(behind, last, later)
+                    scf.YieldOp([])
             CommitCopiesOp()
         return stage
 
@@ -271,16 +268,12 @@ def _can_move(value: ir.Value, ops: list[ir.Operation]) -> bool:
     return plain and all(_can_move(v, ops) for v in op.operands)
 
 
-def _copies_behind(
-    region: ir.Region, loads: list[ir.Operation], buffers: list[ir.Value], later: list[ir.Operation]
-) -> None:
-    """Copies of the loads of `later` ops, as the one block of a branch."""
+def _copies_behind(loads: list[ir.Operation], buffers: list[ir.Value], later: list[ir.Operation]) -> None:
+    """Copies of the loads of `later` ops, before them."""
     values: Values = {}
-    with ir.InsertionPoint(region.blocks.append()):
-        for load, buffer in zip(loads, buffers, strict=True):
-            places = [copy_needed(v, values, lambda op: op in later) for v in load.opview.indices]
-            _copy(load, buffer, build.index(0), places)
-        ir.Operation.create("scf.yield")
+    for load, buffer in zip(loads, buffers, strict=True):
+        places = [copy_needed(v, values, lambda op: op in later) for v in load.opview.indices]
+        _copy(load, buffer, build.index(0), places)
 
 
 def _loads_of(loop: ir.Operation) -> list[ir.Operation]:

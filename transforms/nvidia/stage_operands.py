@@ -8,8 +8,7 @@ from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, LoadOp, layout_of, with_layout
 from ..attention import is_contraction
 from ..passes import Pass, remark
-from ..rewriting import ops_in
-from .axes import ops_of
+from ..rewriting import ops_in, ops_of
 from .bulk_copies import bulk_copies, bulk_copy
 
 

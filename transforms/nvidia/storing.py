@@ -20,7 +20,8 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
-from .memory import Access, eight_bits, positions_of
+from .conversions import eight_bits
+from .memory import Access, positions_of
 from .thread import (
     EIGHT_BITS,
     EQ,
@@ -61,13 +62,13 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
     pairs = layout == "fragment" and _together(access, 2)
     for e, place in enumerate(places(layout, len(tile.values))):
         if layout == "row" or not pairs:
-            number, valid = access.element(positions_of(layout, place, thread))
+            number, valid = access.element(positions_of(place, thread))
             if layout == "row":  # one thread of a quad
                 first = compare(EQ, thread.column, thread.zero)
                 valid = first if valid is None else create("arith.andi", i1(), valid, first)
             _store(access.memory.address(number), [tile.values[e]], element, valid)
         elif e % 2 == 0:
-            number, valid = access.element(positions_of(layout, place, thread))
+            number, valid = access.element(positions_of(place, thread))
             _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
 
 

@@ -16,12 +16,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ...dialects.build import constant
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 
 
 def i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
+
+
+def byte_width(element: ir.Type) -> int:
+    """How many bytes an element takes in memory."""
+    return max(element.width // 8, 1)
 
 
 def i64() -> ir.Type:
@@ -53,12 +59,6 @@ def register_type(kind: ir.Type) -> ir.Type:
 
 def create(name: str, kind: ir.Type, /, *operands: ir.Value, **attributes: ir.Attribute) -> ir.Value:
     return ir.Operation.create(name, [kind], list(operands), attributes).result
-
-
-def constant(kind: ir.Type, value: float) -> ir.Value:
-    is_float = isinstance(kind, ir.FloatType)
-    attribute = ir.FloatAttr.get(kind, value) if is_float else ir.IntegerAttr.get(kind, int(value))
-    return create("arith.constant", kind, value=attribute)
 
 
 def compare(predicate: int, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -13,12 +13,13 @@ from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import LoadOp, StoreOp
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import is_contraction
+from ..copying import copy_scalar_body
 from ..passes import PassError
-from ..rewriting import defining_op, ops_in
-from .axes import BATCH, COLUMN, Axes, Axis, for_body, for_inits, kept_dims, ops_of, rows_first, slice_offsets
-from .copying import copy_scalar_body
+from ..reshapes import RESHAPES
+from ..rewriting import defining_op, for_body, for_inits, ops_in, ops_of
+from ..slices import slice_offsets
+from .axes import BATCH, COLUMN, Axes, Axis, kept_dims, reshaped_dims, rows_first
 from .padding import Padding
-from .reshapes import RESHAPES, source_dims
 
 COLUMNS = 16  # of 16 bits: the tensor cores' k
 
@@ -94,7 +95,7 @@ class TileBody:
             raise PassError("this tensor is used in a loop over tiles, but is no argument, slice or result", op)
         base = self.memory(op.operands[0])
         if op.name in RESHAPES:
-            dims = tuple(-1 if d is None else base.dims[d] for d in source_dims(op))
+            dims = tuple(-1 if d is None else base.dims[d] for d in reshaped_dims(op))
             self.memories[value] = Memory(base.memref, base.offsets, dims)
             return self.memories[value]
         offsets = list(base.offsets)

@@ -12,13 +12,14 @@ from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
 from ..linear import divisor
 from ..passes import PassError
-from ..rewriting import defining_op, ops_in
+from ..rewriting import defining_op, for_body, ops_in, ops_of
 from . import contraction, spread
 from .arranging import arrange
-from .axes import DYNAMIC, for_body, ops_of
+from .async_copies import copy_to_shared
+from .axes import DYNAMIC
 from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
-from .memory import GLOBAL, Access, Memory, byte_width, copy_to_shared, load_registers, store_element
+from .memory import GLOBAL, Access, Memory, byte_width, load_registers, store_element
 from .overlap_matmuls import ASYNC
 from .pieces import copy_piece
 from .scalars import emit_scalar

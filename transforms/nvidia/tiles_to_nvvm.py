@@ -9,10 +9,10 @@ from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
-from ..rewriting import ops_in
+from ..rewriting import ops_in, ops_of
 from . import contraction
 from .architecture import HOPPER, architecture
-from .axes import DYNAMIC, ops_of
+from .axes import DYNAMIC
 from .memory import SHARED, Memory, byte_width
 from .outline_kernels import BLOCK_THREADS
 from .specialize_warps import PRODUCERS

@@ -28,8 +28,9 @@ from ..attention import is_contraction
 from ..extents import extent, size_form
 from ..linear import linear, upper_bound
 from ..online_accumulation import is_linear
-from ..parallel_loops import slice_parts
-from ..rewriting import defining_op
+from ..reshapes import RESHAPES, VIEWS, source_dims
+from ..rewriting import carried_init, carried_number, defining_op
+from ..slices import slice_parts
 from .fold_diag import diag_factor
 
 RESULT, MAX, ACCUM, SCALE = range(4)
@@ -160,8 +161,11 @@ def _through(op: ir.Operation, number: int, dims: Sequence[int | None]) -> list[
     """Which dimension of softmax each dimension of the result of `op` is, given those of operand `number`."""
     if op.name == "tensor.cast":
         return list(dims)
-    if op.name in ("tensor.expand_shape", "tensor.collapse_shape"):
-        return _through_reshape(op, dims)
+    if op.name in RESHAPES:
+        sources = source_dims(op)
+        if sources is None:
+            raise Unsuited(f"'{op.name}' joins or splits rows of its result")
+        return [None if d is None else dims[d] for d in sources]
     if not is_structured(op) or len(op.results) != 1:
         raise Unsuited(f"the rows of its result cannot be followed through '{op.name}'")
     maps = indexing_maps(op)
@@ -170,23 +174,6 @@ def _through(op: ir.Operation, number: int, dims: Sequence[int | None]) -> list[
         raise Unsuited(f"the rows of its result cannot be followed through '{op.name}'")
     of_loop = dict(zip(source, dims, strict=True))
     return [of_loop.get(loop) for loop in target]
-
-
-def _through_reshape(op: ir.Operation, dims: Sequence[int | None]) -> list[int | None]:
-    """Where groups of dimensions hold but one that is not 1."""
-    expands = op.name == "tensor.expand_shape"
-    wide = op.results[0].type if expands else op.operands[0].type
-    found: list[int | None] = []
-    for i, group in enumerate(op.opview.reassociation):
-        members = [ir.IntegerAttr(d).value for d in group]
-        real = [d for d in members if wide.shape[d] != 1] or members[-1:]
-        if len(real) > 1:
-            raise Unsuited(f"'{op.name}' joins or splits rows of its result")
-        if expands:
-            found += [dims[i] if d == real[0] else None for d in members]
-        else:
-            found.append(dims[real[0]])
-    return found
 
 
 # The accumulator.
@@ -273,8 +260,8 @@ def _level(old: ir.Value, new: ir.Value) -> Level | None:
     if not isinstance(argument.owner, ir.Block):
         return None
     loop = argument.owner.owner.operation
-    position = argument.arg_number - (len(argument.owner.arguments) - len(loop.results))
-    if loop.name not in ("scf.for", "scf.forall") or position < 0:
+    position = carried_number(argument)
+    if position is None:
         return None
     users = _users(argument)
     readers = set(users)
@@ -352,13 +339,10 @@ def zero_like(value: ir.Value) -> bool:
 def filled_with(value: ir.Value, number: float) -> bool:
     """Whether every element is `number`: a fill, a slice of one, or what iterations of scf.forall see of one."""
     if isinstance(value.owner, ir.Block):
-        loop = value.owner.owner.operation
-        if loop.name != "scf.forall":
-            return False
-        shared = value.arg_number - (len(value.owner.arguments) - len(loop.results))
-        return shared >= 0 and filled_with(loop.operands[len(loop.operands) - len(loop.results) + shared], number)
+        init = carried_init(value) if value.owner.owner.name == "scf.forall" else None
+        return init is not None and filled_with(init, number)
     op = value.owner.operation
-    if op.name in ("tensor.extract_slice", "tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"):
+    if op.name in VIEWS:
         return filled_with(op.operands[0], number)
     if op.name == "arith.constant":
         attribute = op.attributes["value"]

@@ -1,4 +1,4 @@
-"""Sizes of tiles that the end of a loop may cut."""
+"""Sizes of tiles that the end of a loop may cut, and taking the tile that is cut off the loop."""
 
 from ...dialects import build
 from ...dialects.mlir import ir
@@ -26,6 +26,23 @@ def cut_sizes(loop: ir.Operation, step: int) -> list[ir.Operation]:
         if _is_at_most(loop.operands[1], rest[0].without(iv)):
             found.append(cut)
     return found
+
+
+def take_off_last(loop: ir.Operation, end: ir.Value, cuts: list[ir.Operation], step: int) -> ir.Operation:
+    """Lets the loop go on to `end` alone, before its last tile, which alone has other `cuts` than `step`: a copy of the
+    loop after it, which has that tile."""
+    with ir.InsertionPoint.after(loop):
+        tail = loop.clone().operation
+    for old, new in zip(loop.results, tail.results, strict=True):
+        old.replace_all_uses_with(new)
+    loop.operands[1] = tail.operands[0] = end
+    for i, result in enumerate(loop.results):
+        tail.operands[3 + i] = result
+    for cut in cuts:
+        with ir.InsertionPoint(cut), cut.location:
+            cut.results[0].replace_all_uses_with(build.index(step))
+        cut.erase()
+    return tail
 
 
 def _is_at_most(value: ir.Value, bound: Index) -> bool:

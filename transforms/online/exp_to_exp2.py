@@ -13,10 +13,10 @@ from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import is_structured, iterator_types
 from ..attention import is_contraction
-from ..online_accumulation import RESHAPES
+from ..extents import known_sizes
 from ..passes import Pass, remark
-from ..rewriting import defining_op, ops_in, single_use
-from ..tensor_sizes import tensor_sizes
+from ..reshapes import VIEWS
+from ..rewriting import defining_op, ops_in, single_use, terminator
 from .accumulation import MAX, SOFTMAXES, carried_levels, filled_with, first_value, zero_like
 
 LOG2_E = math.log2(math.e)
@@ -97,14 +97,14 @@ class Scaling:
             return True
         if not single_use(value):
             return self._blocked(f"what '{op.name}' computes on the way to it is used elsewhere too")
-        if op.name in RESHAPES:
+        if op.name in VIEWS:
             return self.of_tensor(op.operands[0])
         if is_contraction(op) and zero_like(op.operands[2]):
             return self._first_of(lambda: self.of_tensor(op.operands[0]), lambda: self.of_tensor(op.operands[1]))
         if not is_structured(op) or not len(op.regions) or len(op.results) != 1 or "reduction" in iterator_types(op):
             return self._blocked(f"'{op.name}' would have to be multiplied by log2(e)")
         body = op.regions[0].blocks[0]
-        return self.of_operand(op, body.operations[len(body.operations) - 1].operation, 0)
+        return self.of_operand(op, terminator(body), 0)
 
     def of_operand(self, owner: ir.Operation, user: ir.Operation, number: int) -> bool:
         """Whether the scalar that is operand `number` of `user`, in the body of `owner`, can be scaled there."""
@@ -172,7 +172,7 @@ def _scale_uses(value: ir.Value, factor: float) -> None:
         identity = build.projection(kind.rank, range(kind.rank))
         (scaled,) = build.generic(
             [value],
-            [build.empty(tensor_sizes(value), kind.element_type)],
+            [build.empty(known_sizes(value), kind.element_type)],
             [identity, identity],
             [build.PARALLEL] * kind.rank,
             lambda m, _: build.convert(arith.mulf(build.convert(m, compute), number), kind.element_type),

@@ -100,13 +100,17 @@ def _is_known(form: Index, sets: TileSets) -> bool:
     return all(isinstance(v, ir.Value) and (v == sets.variable or sets.visible(v)) for v, _ in form.terms)
 
 
+def by_mask(tests: Iterable[Test]) -> dict[LoadedMask, list[Test]]:
+    found: dict[LoadedMask, list[Test]] = {}
+    for test in tests:
+        found.setdefault(test.mask, []).append(test)
+    return found
+
+
 def emit_tests(tests: Iterable[Test], moved: dict[ir.Value, ir.Value]) -> dict[Test, ir.Value]:
     """The tests of one tile, at the insertion point; `moved`: what stands in the place of loops' variables."""
     found: dict[Test, ir.Value] = {}
-    by_mask: dict[LoadedMask, list[Test]] = {}
-    for test in tests:
-        by_mask.setdefault(test.mask, []).append(test)
-    for mask, of_mask in by_mask.items():
+    for mask, of_mask in by_mask(tests).items():
         tile = _Tile(mask, moved)
         rows = [d for d, size in tile.sizes.items() if d != mask.along and size != 1]
         values = tile.scan(of_mask, rows)

@@ -14,10 +14,9 @@ from ...dialects.tiling import Index
 from ...dialects.tiling.index import kept_dims
 from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types
 from ..linear import linear
-from ..parallel_loops import slice_parts
-from ..rewriting import defining_op
-
-VIEWS = ("tensor.cast", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape")
+from ..reshapes import VIEWS
+from ..rewriting import defining_op, terminator
+from ..slices import slice_parts
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _of_structured(op: ir.Operation, number: int, position: Sequence[Index]) -> 
     if any(at is None for at in loops):
         return None
     body = op.regions[0].blocks[0]
-    return Scalar(body.operations[len(body.operations) - 1].operation.operands[number], tuple(loops))
+    return Scalar(terminator(body).operands[number], tuple(loops))
 
 
 def follow(scalar: Scalar) -> Scalar | None:

@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import indexing_maps, is_structured
-from ..rewriting import ops_in
+from ..rewriting import ops_in, ops_of, terminator
 from .masks import Decided
 
 # On ops that a clone is to find again: 2·operand number + value, each.
@@ -45,7 +45,7 @@ def specialise(loop: ir.Operation, mark: str) -> None:
     for op in ops_in(loop, "linalg."):
         if is_structured(op) and len(op.regions):
             body = op.regions[0].blocks[0]
-            for inner in [o.operation for o in body.operations]:
+            for inner in ops_of(body):
                 value = _folded(inner)
                 if value is not None:
                     inner.results[0].replace_all_uses_with(value)
@@ -88,7 +88,7 @@ def _folded_logic(op: ir.Operation, numbers: Sequence[int | float | None]) -> ir
 
 def _forward(op: ir.Operation, body: ir.Block) -> bool:
     """Lets users of results that are constants, or operands, use these; True if no one is left and the op is gone."""
-    yielded = list(body.operations[len(body.operations) - 1].operation.operands)
+    yielded = list(terminator(body).operands)
     maps = indexing_maps(op)[-len(op.results) :]
     for result, value, output in zip(op.results, yielded, maps, strict=True):
         if constant_value(value) is not None:

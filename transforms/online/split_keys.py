@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import ir, scf
+from ..extents import known_sizes
 from ..graph import operands_with_captures
-from ..linear import DYNAMIC
-from ..parallel_loops import slice_parts
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import defining_op, ops_in
-from ..slices import Size, extract, insert_parallel
-from ..tensor_sizes import tensor_sizes
+from ..rewriting import carried_init, copy_op, defining_op, ops_in
+from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
 from .accumulation import (
     MAX,
     Accumulation,
@@ -155,7 +153,7 @@ class KeyLoop:
         if self.holder is None:
             return []
         counts: list[int | None] = []
-        for low, high, step in zip(*_bounds(self.holder), strict=True):
+        for low, high, step in zip(*forall_bounds(self.holder), strict=True):
             known = all(isinstance(v, int) for v in (low, high, step))
             counts.append(-(-(high - low) // step) if known else None)
         return counts
@@ -187,13 +185,13 @@ class KeyLoop:
 
     def _parts(self, parts: int) -> list[ir.Value]:
         """Emits the loop over blocks and parts; what it returns has a dimension more, of parts."""
-        whole = tensor_sizes(self.place[2])
+        whole = known_sizes(self.place[2])
         empties = []
         for number, position in enumerate(self.positions):
             dims = range(len(whole)) if number == 0 else self.found.rows
             element = self.loop.operands[3 + position].type.element_type
             empties.append(build.empty([parts, *(whole[d] for d in dims)], element))
-        bounds = _bounds(self.holder) if self.holder is not None else ([], [], [])
+        bounds = forall_bounds(self.holder) if self.holder is not None else ([], [], [])
         lower, upper, step = ([*own, more] for own, more in zip(bounds, (0, parts, 1), strict=True))
         forall = scf.ForallOp(lower, upper, step, empties)
         terminator = forall.terminator()
@@ -272,53 +270,29 @@ class _Copies:
     def _copy(self, op: ir.Operation) -> ir.Operation:
         for operand in operands_with_captures(op):
             self.value(operand)
-        copy = op.clone().operation
-        for one in [copy, *ops_in(copy)]:
-            self._remap(one)
-        self.known.update(zip(op.results, copy.results, strict=True))
-        return copy
+        return copy_op(op, self.known)
 
     def loop(self, op: ir.Operation, inits: list[ir.Value]) -> ir.Operation:
         """A copy of a scf.for that starts from `inits`."""
         self.known.update(zip(list(op.operands)[3:], inits, strict=True))
         return self._copy(op)
 
-    def _remap(self, op: ir.Operation) -> None:
-        for number, operand in enumerate(op.operands):
-            if operand in self.known:
-                op.operands[number] = self.known[operand]
-
 
 def _place(init: ir.Value, holder: ir.Operation | None) -> tuple[list[Size], list[Size], ir.Value]:
     """Where the tile that the output starts from lies, and in which tensor from before all loops."""
     if holder is None:
-        return [0] * init.type.rank, tensor_sizes(init), init
+        return [0] * init.type.rank, known_sizes(init), init
     read = defining_op(init)
     argument = read.operands[0] if read is not None and read.name == "tensor.extract_slice" else init
     if not isinstance(argument.owner, ir.Block) or argument.owner.owner.operation != holder:
         raise Unsuited("the output's tile is no part of what the parallel loop writes")
-    shared = argument.arg_number - (len(argument.owner.arguments) - len(holder.results))
-    whole = holder.operands[len(holder.operands) - len(holder.results) + shared]
+    whole = carried_init(argument)
     if read is None or argument == init:
-        return [0] * init.type.rank, tensor_sizes(whole), whole
+        return [0] * init.type.rank, known_sizes(whole), whole
     offsets, sizes, strides = slice_parts(read)
     if any(s != 1 for s in strides) or whole.type.rank != init.type.rank:
         raise Unsuited("the output's tile is a slice with strides, or of fewer dimensions")
     return offsets, sizes, whole
-
-
-def _bounds(forall: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:
-    view = forall.opview
-
-    def mixed(values, numbers) -> list[Size]:
-        rest = iter(values)
-        return [next(rest) if n == DYNAMIC else int(n) for n in numbers]
-
-    return (
-        mixed(view.dynamicLowerBound, view.staticLowerBound),
-        mixed(view.dynamicUpperBound, view.staticUpperBound),
-        mixed(view.dynamicStep, view.staticStep),
-    )
 
 
 def _apply(expression: ir.AffineExpr, operands: list[ir.Value]) -> ir.Value:

@@ -6,11 +6,10 @@ import itertools
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..index_formulas import formula
 from ..passes import Pass, option, remark
-from ..rewriting import ancestors, ops_in
+from ..rewriting import ancestors, ops_in, terminator
 from .accumulation import (
     MAX,
     SOFTMAXES,
@@ -21,7 +20,7 @@ from .accumulation import (
     has_fewer_rows,
     zero_like,
 )
-from .cut_tiles import cut_sizes, is_of_narrow
+from .cut_tiles import cut_sizes, is_of_narrow, take_off_last
 from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .masks import TileMasks
 from .specialise import DECIDED, DECIDED_BY_TEST, mark, specialise, unmark
@@ -122,7 +121,7 @@ def _split(
     if options.whole_tiles and is_simple and is_of_narrow(loop):
         cuts = cut_sizes(loop, sets.step)
         if cuts:
-            tail = _peel(loop, sets, cuts)
+            tail = take_off_last(loop, sets.value(sets.end_of_whole()), cuts, sets.step)
             sets.erase_unused()
             _skip_dead(tail, options)
             return _split(loop, softmax, unknown, options, is_peeled=True) or True
@@ -180,7 +179,7 @@ def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:
     carried = [*found.output, *found.accum, *carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])]
     positions = {level.position for level in carried if level.loop == loop}
     block = loop.regions[0].blocks[0]
-    yielded = list(block.operations[len(block.operations) - 1].operation.operands)
+    yielded = list(terminator(block).operands)
     for i, value in enumerate(yielded):
         if i not in positions and value != block.arguments[1 + i]:
             return "the loop carries more than the output and the statistics of softmax"
@@ -212,23 +211,6 @@ def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[Part]:
             at = end
         add(at, high, False)
     return parts
-
-
-def _peel(loop: ir.Operation, sets: TileSets, cuts: list[ir.Operation]) -> ir.Operation:
-    """Takes the tile that the loop's end cuts, of these sizes, off the loop: the loop that has it, after this one."""
-    whole = sets.value(sets.end_of_whole())
-    with ir.InsertionPoint.after(loop):
-        tail = loop.clone().operation
-    for old, new in zip(loop.results, tail.results, strict=True):
-        old.replace_all_uses_with(new)
-    loop.operands[1] = tail.operands[0] = whole
-    for i, result in enumerate(loop.results):
-        tail.operands[3 + i] = result
-    for cut in cuts:
-        with ir.InsertionPoint(cut), cut.location:
-            cut.results[0].replace_all_uses_with(build.index(sets.step))
-        cut.erase()
-    return tail
 
 
 def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
+from ..rewriting import ops_of
 from .loaded_masks import Test, emit_tests
 from .masks import Decided
 from .specialise import DECIDED_BY_TEST, specialise
@@ -55,7 +56,7 @@ def put_guard(loop: ir.Operation, guard: Guard, with_live: bool) -> None:
     `loop` is a copy of the one that was analysed.
     """
     body = loop.regions[0].blocks[0]
-    *with_mask, end = [o.operation for o in body.operations]
+    *with_mask, end = ops_of(body)
     live = guard.live if with_live else ()
     without = loop.clone().operation if live else None
     carried, kinds = list(body.arguments)[1:], [v.type for v in list(body.arguments)[1:]]
@@ -78,7 +79,7 @@ def put_guard(loop: ir.Operation, guard: Guard, with_live: bool) -> None:
         inner = without.regions[0].blocks[0]
         for old, new in zip(inner.arguments, body.arguments, strict=True):
             old.replace_all_uses_with(new)
-        *ops, its_end = [o.operation for o in inner.operations]
+        *ops, its_end = ops_of(inner)
         _move(ops, its_end, choice.then_block)
         without.erase()
     for i, value in enumerate(skipped.results):

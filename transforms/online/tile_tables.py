@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, scf, tensor
-from ..linear import DYNAMIC
 from ..rewriting import ancestors
-from ..slices import Size, insert_parallel
-from .loaded_masks import LoadedMask, Test, emit_tests
+from ..slices import Size, forall_bounds, insert_parallel
+from .loaded_masks import LoadedMask, Test, by_mask, emit_tests
 from .tile_sets import Bound, TileSets
 
 
@@ -73,10 +72,7 @@ def make_tables(sets: TileSets, tests: Sequence[Test]) -> dict[Test, Table]:
         return {}
     inner = Steps(sets.variable, sets.low, sets.high, sets.step)
     found: dict[Test, Table] = {}
-    by_mask: dict[LoadedMask, list[Test]] = {}
-    for test in tests:
-        by_mask.setdefault(test.mask, []).append(test)
-    for mask, of_mask in by_mask.items():
+    for mask, of_mask in by_mask(tests).items():
         loops = _loops_of(mask, inner, forall)
         if loops is not None:
             with ir.InsertionPoint(forall), forall.location:
@@ -111,17 +107,11 @@ def _outside(forall: ir.Operation) -> Callable[[ir.Value], bool]:
 
 
 def _steps(forall: ir.Operation) -> list[Steps] | None:
-    view = forall.opview
-    uppers = iter(view.dynamicUpperBound)
-    highs = [next(uppers) if n == DYNAMIC else int(n) for n in view.staticUpperBound]
-    if DYNAMIC in [*view.staticLowerBound, *view.staticStep]:
+    """None where one starts, or steps, by what is known at run time only."""
+    lows, highs, steps = forall_bounds(forall)
+    if not all(isinstance(v, int) for v in (*lows, *steps)):
         return None
-    return [
-        Steps(v, int(low), high, int(step))
-        for v, low, high, step in zip(
-            view.induction_variables, view.staticLowerBound, highs, view.staticStep, strict=False
-        )
-    ]
+    return [Steps(*one) for one in zip(forall.opview.induction_variables, lows, highs, steps, strict=False)]
 
 
 def _tabulated(tests: list[Test], own: list[Steps], inner: Steps) -> dict[Test, Table]:

@@ -7,17 +7,16 @@ worth that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
-from ..online_accumulation import RESHAPES
+from ..reshapes import VIEWS, drop_units, reshape
 from ..rewriting import defining_op
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, Var, mixed_radix
-from .tracing import DYNAMIC, Tracer, extents
+from .tracing import Tracer, extents
 
 
 class Unreadable(Exception):
@@ -72,7 +71,7 @@ def best_access(elements: Sequence[Expr]) -> Access | None:
         found = access(element)
         if best is not None:
             op = defining_op(element.payload[0])
-            if op is None or op.name not in RESHAPES:
+            if op is None or op.name not in VIEWS:
                 break
         if found is not None and (best is None or found.plain):
             best = found
@@ -230,43 +229,3 @@ def _worth_storing(node: Expr) -> bool:
 def _owner_name(element: Expr) -> str:
     owner = element.payload[0].owner
     return "a function argument" if isinstance(owner, ir.Block) else owner.name
-
-
-def reshape(value: ir.Value, groups: Sequence[Sequence[int | ir.Value]], expand: bool) -> ir.Value:
-    """expand_shape (or collapse_shape) between `value` and the sizes `groups`, one group per collapsed dimension."""
-    reassociation: list[list[int]] = []
-    for group in groups:
-        start = reassociation[-1][-1] + 1 if reassociation else 0
-        reassociation.append(list(range(start, start + len(group))))
-    flat = [size for group in groups for size in group]
-    static = [size if isinstance(size, int) else DYNAMIC for size in flat]
-    kind = ir.RankedTensorType(value.type)
-    attribute = ir.ArrayAttr.get(
-        [ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), d) for d in g]) for g in reassociation]
-    )
-    collapsed = []
-    for group in reassociation:
-        sizes = [(static if expand else kind.shape)[d] for d in group]
-        collapsed.append(DYNAMIC if DYNAMIC in sizes else math.prod(sizes))
-    flattened = ir.RankedTensorType.get(collapsed, kind.element_type, kind.encoding)
-    if expand:
-        result = ir.RankedTensorType.get(static, kind.element_type, kind.encoding)
-        dynamic = [size for size in flat if not isinstance(size, int)]
-        if flattened != kind:  # the graph says of one form what the type of the other leaves open
-            value = tensor.cast(flattened, value)
-        return tensor.ExpandShapeOp(result, value, attribute, dynamic, static).result
-    return tensor.CollapseShapeOp(flattened, value, attribute).result
-
-
-def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:
-    """`value` without the dimensions that are marked, all of size 1."""
-    groups: list[list[int]] = []
-    pending: list[int] = []
-    for is_unit in unit:
-        pending.append(1)
-        if not is_unit:
-            groups.append(pending)
-            pending = []
-    if groups:
-        groups[-1] += pending
-    return reshape(value, groups, expand=False)

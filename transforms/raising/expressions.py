@@ -168,7 +168,7 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
             return args[0] if numbers[1] else make.negation(args[0])
         return args[1] if args[1] is args[2] else None
     if name in ("arith.andi", "arith.ori", "arith.xori") and str(type_) == "i1":
-        return _simplified_logic(make, name, args, numbers)
+        return _simplified_logic(name, args, numbers)
     if name in ("arith.addf", "arith.mulf"):
         neutral = 0.0 if name == "arith.addf" else 1.0
         for this, other in (0, 1), (1, 0):
@@ -192,7 +192,7 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
     return None
 
 
-def _simplified_logic(make: Expressions, name: str, args: tuple[Expr, ...], numbers: list) -> Expr | None:
+def _simplified_logic(name: str, args: tuple[Expr, ...], numbers: list) -> Expr | None:
     for this, other in (0, 1), (1, 0):
         if numbers[this] is None:
             continue

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir, tensor
+from ..reshapes import reshape
 from .contraction import Operand
-from .emission import Access, Emitter, Unreadable, best_access, reshape, with_unit
+from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
 from .indices import Index, Var, mixed_radix
 from .joining import joined

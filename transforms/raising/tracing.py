@@ -16,7 +16,9 @@ import numpy as np
 from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
-from ..rewriting import defining_op
+from ...dialects.tiling.tensor_ops import reassociation
+from ..reshapes import RESHAPES
+from ..rewriting import defining_op, terminator
 from .expressions import REAL, ROUND, Expr, Expressions, scalar_type
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize, mixed_radix
 
@@ -108,7 +110,7 @@ class Tracer:
         loops = _loops_at(op, number, indices)
         if loops is None:
             return None
-        yielded = terminator(op).operands[number]
+        yielded = terminator(op.regions[0].blocks[0]).operands[number]
         try:
             return Body(self, op, [loops[d] for d in range(len(loops))]).value(yielded)
         except Opaque:
@@ -170,15 +172,14 @@ class Tracer:
     # The ops.
 
     def _moved(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
-        if op.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+        if op.name in RESHAPES:
             source = op.operands[0]
             expanding = op.name == "tensor.expand_shape"
             wide = extents(op.results[0] if expanding else source)
             if not expanding and not indices:  # of all dimensions, which no group names, one element is left
                 return self.make.element(source, (Index(),) * len(wide))
             narrow: list[Index] = []
-            for position, group in enumerate(op.attributes["reassociation"]):
-                dims = [ir.IntegerAttr(d).value for d in group]
+            for position, dims in enumerate(reassociation(op)):
                 sizes = [wide[d] for d in dims]
                 if expanding:
                     narrow.append(linearize([indices[d] for d in dims], sizes))
@@ -193,7 +194,8 @@ class Tracer:
             return self._piece(op, indices)
         if op.name in ("linalg.transpose", "linalg.broadcast") or _only_moves(op):
             loops = _loops_at(op, 0, indices)
-            number = 0 if op.name.partition(".")[2] != "generic" else terminator(op).operands[0].arg_number
+            is_generic = op.name == "linalg.generic"
+            number = terminator(op.regions[0].blocks[0]).operands[0].arg_number if is_generic else 0
             if loops is not None and isinstance(op.operands[number].type, ir.RankedTensorType):
                 return self.operand(op, number, [loops[d] for d in range(len(loops))])
         return None
@@ -309,11 +311,6 @@ def _named(op: ir.Operation) -> list[_Named]:
     return found
 
 
-def terminator(op: ir.Operation) -> ir.Operation:
-    block = op.regions[0].blocks[0]
-    return block.operations[len(block.operations) - 1].operation
-
-
 def tensor_result_number(tensor: ir.Value) -> int:
     return ir.OpResult(tensor).result_number
 
@@ -368,7 +365,7 @@ def _only_moves(op: ir.Operation) -> bool:
     """Whether `op` is a generic that yields elements of one operand as they are: a broadcast, a transpose or a copy."""
     if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
         return False
-    yielded = terminator(op).operands[0]
+    yielded = terminator(op.regions[0].blocks[0]).operands[0]
     return isinstance(yielded.owner, ir.Block) and yielded.owner == op.regions[0].blocks[0]
 
 
@@ -376,7 +373,7 @@ def _combiner(op: ir.Operation, number: int) -> tuple[str, ir.Value | None]:
     """The kind of reduction that result `number` of `op` is, and what it reduces."""
     block = op.regions[0].blocks[0]
     accumulator = block.arguments[len(op.operands) - len(op.results) + number]
-    yielded = terminator(op).operands[number]
+    yielded = terminator(op.regions[0].blocks[0]).operands[number]
     while _is_cast(yielded):
         yielded = yielded.owner.operands[0]
     if isinstance(yielded.owner, ir.Block):
@@ -401,4 +398,4 @@ def _is_cast(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name in ("arith.extf", "arith.truncf")
 
 
-__all__ = ["DYNAMIC", "REAL", "Reduction", "Tracer", "extents", "loop_extents", "terminator"]
+__all__ = ["DYNAMIC", "REAL", "Reduction", "Tracer", "extents", "loop_extents"]

@@ -31,13 +31,13 @@ from __future__ import annotations
 
 import math
 
-from ..dialects.mlir import ir
-from ..dialects.tiling.structured import dim_position, indexing_maps
-from .attention import Attention, contraction_loops
-from .cpu.matrix_unit import MIN_ROWS, has_tiles, matrix_unit, multiplies
-from .cpu.schedule import ROWS_TO_PACK
-from .host import cache_bytes
-from .rewriting import defining_op
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import Attention, contraction_loops
+from ..host import cache_bytes, matrix_unit
+from ..rewriting import defining_op
+from .matrix_unit import MIN_ROWS, has_tiles, multiplies
+from .schedule import ROWS_TO_PACK
 
 FEW_QUERIES = "few_queries"  # on a root: the number of queries is not known, but small; how many rows a tile has
 MAX_ROWS_OF_HEAD = 16  # of those that stand side by side: with more, a tile of scores for all of them leaves the cache

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects import build
-from ...dialects.mlir import ir
-from ...dialects.tiling.index import Index, Range, Tile, TileBuilder
-from ...dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types
-from ..extents import known_sizes
-from ..passes import Pass, remark
-from ..raising.emission import reshape
-from ..rewriting import defining_op, erase_if_unused, ops_in
-from .axes import ops_of, slice_offsets, slice_sizes
+from ..dialects import build
+from ..dialects.mlir import ir
+from ..dialects.tiling.index import Index, Range, Tile, TileBuilder
+from ..dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types
+from ..dialects.tiling.tensor_ops import reassociation
 from .copying import copy_elements, in_loops
-from .reshapes import RESHAPES, replace_if_undone, simplified
+from .extents import known_sizes
+from .passes import Pass, remark
+from .reshapes import RESHAPES, replace_if_undone, reshape, simplified
+from .rewriting import defining_op, erase_if_unused, ops_in, ops_of
+from .slices import Size, insert_parallel, slice_offsets, slice_sizes
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ class _Move:
         number = list(forall.results).index(view.operands[0])
         with ir.InsertionPoint(forall), op.location:
             self.sizes = known_sizes(forall.operands[len(forall.operands) - len(forall.results) + number])
-        groups = [[ir.IntegerAttr(d).value for d in group] for group in view.attributes["reassociation"]]
         expands = view.name == "tensor.expand_shape"
-        self.groups = [[d] for d in range(len(self.sizes))] if expands else groups  # of loops, for each that there was
+        self.groups = (
+            [[d] for d in range(len(self.sizes))] if expands else reassociation(view)
+        )  # of loops, for each that there was
 
     def run(self) -> None:
         op, n = self.op, len(self.sizes)
@@ -245,8 +246,10 @@ class _Fusion:
         # What reads an output that is gone reads what it started as.
         pairs += [(a, old.operands[bounds + i]) for i, a in enumerate(self.outputs) if i not in kept]
         out = block.arguments[len(block.arguments) - 1]
+        builder = TileBuilder(ir.InsertionPoint(old), self.body)
         with ir.InsertionPoint(self.terminator.regions[0].blocks[0]), op.location:
-            insert_parallel(TileBuilder(ir.InsertionPoint(old), self.body), computed, out, tile)
+            places = [[_number(builder, x) for x in (r.offset, r.size)] for r in tile]
+            insert_parallel(computed, out, [offset for offset, _ in places], [size for _, size in places])
         gone = [self.stores[a] for i, a in enumerate(self.outputs) if i not in kept]
         for store in gone:
             store.erase()
@@ -266,16 +269,5 @@ class _Fusion:
         return new
 
 
-def insert_parallel(builder: TileBuilder, value: ir.Value, target: ir.Value, tile: Tile) -> None:
-    """A parallel_insert_slice at the insertion point."""
-    offsets, dynamic_offsets = builder.mixed(r.offset for r in tile)
-    sizes, dynamic_sizes = builder.mixed(r.size for r in tile)
-    segments = [1, 1, len(dynamic_offsets), len(dynamic_sizes), 0]
-    attributes = {
-        "static_offsets": ir.DenseI64ArrayAttr.get(offsets),
-        "static_sizes": ir.DenseI64ArrayAttr.get(sizes),
-        "static_strides": ir.DenseI64ArrayAttr.get([1] * len(tile)),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
-    }
-    operands = [value, target, *dynamic_offsets, *dynamic_sizes]
-    ir.Operation.create("tensor.parallel_insert_slice", [], operands, attributes)
+def _number(builder: TileBuilder, index: Index) -> Size:
+    return builder.value(index) if index.static is None else index.static

@@ -1,13 +1,12 @@
-"""Copies of ops with other operands, and whether two ops do the same."""
+"""Copies of ops with other operands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialects import build
-from ...dialects.mlir import ir, linalg, tensor
-from ..rewriting import Values, copy_op, defining_op
-from .axes import ops_of
+from ..dialects import build
+from ..dialects.mlir import ir, linalg, tensor
+from .rewriting import Values, copy_op, defining_op, ops_of
 
 
 def copy_scalar_body(
@@ -80,6 +79,14 @@ def index_at(e: ir.AffineExpr, index: Callable[[int], ir.Value], loops: int) -> 
     return ir.Operation.create(
         "affine.apply", [ir.IndexType.get()], [index(d) for d in range(loops)], attributes
     ).result
+
+
+def copy_body(block: ir.Block, values: Values) -> list[ir.Value]:
+    """The ops of a body once more at the insertion point, on what `values` says; what the body yields, there."""
+    *ops, end = ops_of(block)
+    for op in ops:
+        copy_op(op, values)
+    return [values.get(v, v) for v in end.operands]
 
 
 def copy_needed(value: ir.Value, values: Values, is_missing: Callable[[ir.Operation], bool]) -> ir.Value:

@@ -6,23 +6,24 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..dialects import build
-from ..dialects.mlir import arith, ir, scf
-from ..dialects.tiling import Index
-from ..dialects.tiling.structured import dim_position, indexing_maps
-from .attention import Attention, contraction_loops, find_attention, is_elementwise
-from .cpu.matrix_unit import matrix_unit, multiplies
-from .cpu.schedule import ROWS_OF_LANES
-from .extents import extent, known_sizes
-from .fuse_attention import producers_outside
-from .graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
-from .linear import DYNAMIC
-from .online.few_keys import see_few_keys
-from .passes import Pass, option, remark
-from .rewriting import Values, copy_op, defining_op
-from .tile_and_fuse import MADE_AGAIN
+from ...dialects import build
+from ...dialects.mlir import arith, ir, scf
+from ...dialects.tiling import Index
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import Attention, contraction_loops, find_attention, is_elementwise
+from ..extents import extent, known_sizes
+from ..fuse_attention import producers_outside
+from ..graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
+from ..host import matrix_unit
+from ..linear import DYNAMIC
+from ..passes import Pass, option, remark
+from ..rewriting import Values, copy_op, defining_op
+from ..tile_and_fuse import MADE_AGAIN
+from ..tiled_results import erase_dead
+from .few_keys import see_few_keys
+from .matrix_unit import multiplies
+from .schedule import ROWS_OF_LANES
 from .tile_sizes import FEW_QUERIES, FEW_ROWS, static_extents
-from .tiled_results import erase_dead
 
 FEW = 48
 
@@ -198,8 +199,10 @@ class _Versions:
         self, ops: Sequence[ir.Operation], results: Sequence[ir.Value], block: ir.Block, rows: int | None
     ) -> None:
         """A copy in the block, which it yields the results of; for tiles of few `rows` if that is a number."""
-        copies = self._copied(ops, block)
+        copies: Values = {}
         with ir.InsertionPoint(block), self.root.location:
+            for op in ops:
+                copy_op(op, copies)
             if rows is not None:
                 i64 = ir.IntegerType.get_signless(64)
                 defining_op(copies[self.root.results[0]]).attributes[FEW_QUERIES] = ir.IntegerAttr.get(i64, rows)
@@ -209,10 +212,3 @@ class _Versions:
         """The ops of the block that use the value and are not computed twice."""
         tops = (ancestor_in(use.owner.operation, self.block) for use in value.uses)
         return [top for top in tops if top is not None and top not in self.ops]
-
-    def _copied(self, ops: Sequence[ir.Operation], block: ir.Block) -> Values:
-        copies: Values = {}
-        with ir.InsertionPoint(block):
-            for op in ops:
-                copy_op(op, copies)
-        return copies

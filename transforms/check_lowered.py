@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from ...dialects.mlir import ir
-from ..passes import Pass, PassError, option
-from ..rewriting import ops_in
+from ..dialects.mlir import ir
+from .passes import Pass, PassError, option
+from .rewriting import ops_in
 
 LOWERED = {"cpu": ("llvm.", "omp.", "builtin.module"), "nvidia": ("llvm.", "nvvm.")}
 

@@ -1,0 +1,107 @@
+"""Views of tensors, which move elements and compute nothing; of those that reshape: what they do, and building them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..dialects.mlir import ir, tensor
+from ..dialects.tiling.tensor_ops import reassociation
+from .linear import DYNAMIC
+from .slices import Size, split
+
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+VIEWS = ("tensor.cast", "tensor.extract_slice", *RESHAPES)
+
+
+def source_dims(op: ir.Operation) -> list[int | None] | None:
+    """For each dimension of a reshape's result the one of its operand that it is, None where it has one element and is
+    new; None for all where a dimension is split, or several become one."""
+    source, result = op.operands[0].type, op.results[0].type
+    expands = op.name == "tensor.expand_shape"
+    wide = result if expands else source
+    found: list[int | None] = [None] * result.rank
+    for narrow_dim, group in enumerate(reassociation(op)):
+        large = [d for d in group if wide.shape[d] != 1] or group[-1:]
+        if len(large) != 1:
+            return None
+        if expands:
+            found[large[0]] = narrow_dim
+        else:
+            found[narrow_dim] = large[0]
+    return found
+
+
+def only_units(op: ir.Operation) -> bool:
+    """Whether a reshape does nothing but to add or drop dimensions of one element."""
+    return source_dims(op) is not None
+
+
+def reshape_undone(op: ir.Operation) -> ir.Value:
+    """What a reshape gives; where it undoes others, the tensor before them all."""
+    kind, before = op.results[0].type, _reshape_before(op)
+    inverse = before is not None and before.name != op.name
+    if inverse and before.attributes["reassociation"] == op.attributes["reassociation"]:
+        return before.operands[0] if before.operands[0].type == kind else op.results[0]
+    while before is not None and only_units(op) and only_units(before):
+        if before.operands[0].type == kind:
+            return before.operands[0]
+        before = _reshape_before(before)
+    return op.results[0]
+
+
+def simplified(value: ir.Value) -> ir.Value:
+    """What a reshape, just made, gives; without it where it undoes others."""
+    made = value.owner.operation
+    before = reshape_undone(made)
+    if before != value:
+        made.erase()
+    return before
+
+
+def replace_if_undone(op: ir.Operation) -> bool:
+    """Takes a reshape away that undoes others; whether it does."""
+    before = reshape_undone(op)
+    if before == op.results[0]:
+        return False
+    op.results[0].replace_all_uses_with(before)
+    op.erase()
+    return True
+
+
+def _reshape_before(op: ir.Operation) -> ir.Operation | None:
+    owner = op.operands[0].owner
+    return None if isinstance(owner, ir.Block) or owner.name not in RESHAPES else owner.operation
+
+
+def reshape(value: ir.Value, groups: Sequence[Sequence[Size]], expand: bool) -> ir.Value:
+    """expand_shape (or collapse_shape) between `value` and the sizes `groups`, one group per collapsed dimension."""
+    numbers = iter(range(sum(map(len, groups))))
+    dims = [[next(numbers) for _ in group] for group in groups]
+    kind = ir.RankedTensorType(value.type)
+    dynamic, static = split([size for group in groups for size in group])
+    collapsed = []
+    for group in dims:
+        sizes = [(static if expand else kind.shape)[d] for d in group]
+        collapsed.append(DYNAMIC if DYNAMIC in sizes else math.prod(sizes))
+    flat = ir.RankedTensorType.get(collapsed, kind.element_type, kind.encoding)
+    if expand:
+        result = ir.RankedTensorType.get(static, kind.element_type, kind.encoding)
+        if flat != kind:  # the graph says of one form what the type of the other leaves open
+            value = tensor.cast(flat, value)
+        return tensor.ExpandShapeOp(result, value, dims, dynamic, static).result
+    return tensor.CollapseShapeOp(flat, value, dims).result
+
+
+def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:
+    """`value` without the dimensions that are marked, all of size 1."""
+    groups: list[list[int]] = []
+    pending: list[int] = []
+    for is_unit in unit:
+        pending.append(1)
+        if not is_unit:
+            groups.append(pending)
+            pending = []
+    if groups:
+        groups[-1] += pending
+    return reshape(value, groups, expand=False)
