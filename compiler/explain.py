@@ -42,6 +42,8 @@ def relocated(record: Record, places: Sequence[Place]) -> Record:
     if len(places) != len(record["anchors"]):
         return record
     moved = {tuple(old): new for (_, old), new in zip(record["anchors"], places, strict=True)}
+    if all(old == tuple(new) for old, new in moved.items()):
+        return record  # as where the same text is compiled again
     record = copy.deepcopy(record)
     record["anchors"] = [[number, list(new)] for (number, _), new in zip(record["anchors"], places, strict=True)]
     for entry in record["entries"]:

@@ -59,13 +59,15 @@ class Options:
             is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
             if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
-        if not isinstance(self.split_keys, int) or self.split_keys < 0:
+        if not _is_count(self.split_keys):
             raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
-        if not isinstance(self.stages, int) or self.stages < 0:
+        if not _is_count(self.stages):
             raise user_error(f"stages must be 0 (by rule) or how many, but is {self.stages!r}")
         for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "autotune"):
             if getattr(self, name) not in (True, False):
                 raise user_error(f"{name} must be True or False, but is {getattr(self, name)!r}")
+        if self.arch is not None and not isinstance(self.arch, str):
+            raise user_error(f"arch must be a GPU's architecture, such as 'sm_90a', but is {self.arch!r}")
         threads = self.threads
         if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= env.MOST_THREADS):
             raise user_error(f"threads must be a positive integer, at most {env.MOST_THREADS}, but is {threads!r}")
@@ -76,6 +78,10 @@ class Options:
     def workers(self) -> int:
         """How many threads a kernel for the CPU will run on."""
         return self.threads or default_threads() or len(os.sched_getaffinity(0))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def options_of_text(text: str) -> dict[str, Any]:

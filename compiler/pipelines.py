@@ -194,7 +194,7 @@ def cpu(
         "convert-cf-to-llvm",
         *(["convert-openmp-to-llvm"] if parallel else []),
         "reconcile-unrealized-casts",
-        "canonicalize",
+        "canonicalize{max-iterations=1 region-simplify=disabled}",  # for readers: LLVM does the rest
         "cse",
         *([f"limit-features{{vector-bytes={vector_bytes}}}"] if vector_bytes else []),
         "check-lowered",  # translating a left-over op would end the process
@@ -246,6 +246,7 @@ def nvidia(
         *(
             [
                 "stage-operands",
+                "start-scores",
                 "split-scales",
                 "mask-padding",
                 "canonicalize",

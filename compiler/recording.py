@@ -28,7 +28,6 @@ class Recorder(Timing):
         super().__init__()
         self.entries: list[dict[str, Any]] = []
         self._stage = ""
-        self._details: dict[str, Any] = {}
         self._listening = passes.listening(self._on_report)
 
     def __enter__(self) -> "Recorder":

@@ -20,7 +20,10 @@ class CheckLowered(Pass):
 
     def run(self, op: ir.Operation) -> None:
         parts = [op] if self.target == "cpu" else ops_in(op, "gpu.module")
+        first: dict[str, ir.Operation] = {}  # of each name, of which there are few
         for inner in (o for part in parts for o in ops_in(part)):
-            if not inner.name.startswith(LOWERED[self.target]):
+            first.setdefault(inner.name, inner)
+        for name, inner in first.items():
+            if not name.startswith(LOWERED[self.target]):
                 what = "the CPU" if self.target == "cpu" else "GPUs"
-                raise PassError(f"'{inner.name}' could not be lowered to the LLVM dialect for {what}", inner)
+                raise PassError(f"'{name}' could not be lowered to the LLVM dialect for {what}", inner)

@@ -6,7 +6,7 @@ from ..dialects import build
 from ..dialects.build import constant_value
 from ..dialects.mlir import ir, tensor
 from ..dialects.tiling import Index
-from ..dialects.tiling.index import reify_dim
+from ..dialects.tiling.index import affine_map, reify_dim
 from .linear import DYNAMIC, linear
 from .rewriting import carried_init, defining_op, ops_in
 
@@ -73,13 +73,38 @@ def known_sizes(value: ir.Value) -> list[int | ir.Value]:
 
 def read_sizes(op: ir.Operation) -> None:
     """tensor.dim of what ops in `op` make becomes the size that it was made with: who asks for a size is then no user
-    of the tensor, and equal sizes are one value."""
+    of the tensor, and equal sizes are one value, or the same formula."""
     for dim in ops_in(op, "tensor.dim"):
         d = constant_value(dim.operands[1])
         source = defining_op(dim.operands[0])
-        known = None if d is None or source is None else _index_value(extent(dim.operands[0], int(d)))
+        form = None if d is None or source is None else extent(dim.operands[0], int(d))
+        with ir.InsertionPoint(dim), dim.location:
+            known = _index_value(form) or _computed(form)
         if known is not None:
             dim.results[0].replace_all_uses_with(known)
+            dim.erase()
+
+
+def _computed(form: Index | None) -> ir.Value | None:
+    """A form of several values, or of a multiple of one, as a value at the insertion point."""
+    if form is None or not form.terms or not all(isinstance(v.type, ir.IndexType) for v, _ in form.terms):
+        return None
+    values = [v for v, _ in form.terms]
+    applied = {"map": affine_map([form], values)}
+    return ir.Operation.create("affine.apply", [ir.IndexType.get()], values, applied).result
+
+
+def lift_sizes(op: ir.Operation) -> None:
+    """tensor.dim in the body of a linalg op goes before the op, where kernels and loops over tiles can take it."""
+    for dim in ops_in(op, "tensor.dim"):
+        outer = dim.parent.operation
+        while outer.name == "scf.if":
+            outer = outer.parent.operation
+        d = constant_value(dim.operands[1])
+        if outer.name.startswith("linalg.") and d is not None:
+            with ir.InsertionPoint(outer), dim.location:
+                size = tensor.dim(dim.operands[0], build.index(int(d)))
+            dim.results[0].replace_all_uses_with(size)
             dim.erase()
 
 

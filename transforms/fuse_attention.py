@@ -10,7 +10,7 @@ from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import ROOT, Attention, attention_at, find_attention
 from .cpu.tile_sizes import choose_tile_sizes
-from .extents import read_sizes
+from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
 from .nvidia.architecture import architecture
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
@@ -75,6 +75,7 @@ class FuseAttention(Pass):
             )
             return
         stops = marked_ops(op, STOP)
+        lift_sizes(op)
         read_sizes(op)
         for root, attention in zip(roots, found, strict=True):
             schedule = Schedule.of(root)

@@ -193,6 +193,11 @@ class _Fusion:
         if [dim_position(e) for e in last] != list(range(len(last))) or self.ranges() is None:
             return False
         before = set(ops_of(self.forall.block)[: ops_of(self.forall.block).index(self.forall)])
+        inside = set(ops_in(op))
+        for value in [v for inner in inside for v in inner.operands]:
+            owner = defining_op(value)
+            if owner is not None and owner not in inside and owner not in before:
+                return False  # its body reads the loop's result at some other place
         for value in op.operands:
             owner = defining_op(value)
             if self._store_of(value) is None and owner is not None and owner not in before:

@@ -86,6 +86,7 @@ PASSES = (
     "nvidia/widen-operands",
     "nvidia/assign-layouts",
     "nvidia/stage-operands",
+    "nvidia/start-scores",
     "nvidia/split-scales",
     "nvidia/mask-padding",
     "nvidia/join-loops",

@@ -103,6 +103,18 @@ def _repeated(keys: torch.Tensor, query: torch.Tensor, enable_gqa: bool) -> torc
     return repeated.reshape(*batch, heads * groups, length, size)
 
 
+NARROW = (torch.int8, torch.int16, torch.int32)
+
+
+def index(x: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
+    """aten.index by narrow integers, which tables of pages have, by wide ones: others have no lowering."""
+    narrow = [i is not None and i.dtype in NARROW for i in indices]
+    if not any(narrow):
+        return NotImplemented
+    wide = [i.to(torch.int64) if n and i is not None else i for i, n in zip(indices, narrow, strict=True)]
+    return torch.ops.aten.index.Tensor(x, wide)
+
+
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter has no lowering."""
     size = x.size(dim)
@@ -143,6 +155,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default] = flash_attention_for_cpu
     table[torch.ops.aten.pow.Tensor_Scalar] = power
     table[torch.ops.aten.isfinite.default] = lambda x: x.abs() < float("inf")
+    table[torch.ops.aten.index.Tensor] = index
     table[torch.ops.aten.index_copy.default] = index_copy
     table[torch.ops.aten.index_put.default] = index_put
     table[torch.ops.aten.expand.default] = torch_shapes.expand

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ctypes.util
 import functools
 import math
 import os
@@ -28,7 +27,7 @@ import numpy as np
 
 from ...dialects.mlir import execution_engine, ir
 from . import elf
-from .signature import WORD, Signature, Slot, is_numpys
+from .signature import WORD, Signature, Slot
 
 
 @functools.cache
@@ -40,6 +39,8 @@ def openmp_library() -> str | None:
             path = os.path.join(folder, name)
             if os.path.exists(path):
                 return os.path.abspath(path)
+    import ctypes.util  # which imports more than a kernel that was compiled before needs
+
     for short in ("iomp5", "omp"):
         found = ctypes.util.find_library(short)
         if found:
@@ -50,19 +51,25 @@ def openmp_library() -> str | None:
 @functools.cache
 def _openmp() -> ctypes.CDLL | None:
     path = openmp_library()
+    return None if path is None else ctypes.CDLL(path)
+
+
+@functools.cache
+def _threads_setter() -> Any:
+    """OpenMP's function, or None; as one of Python's, as giving the interpreter's lock away takes longer than it."""
+    path = openmp_library()
     if path is None:
         return None
-    library = ctypes.CDLL(path)
-    library.omp_set_num_threads.argtypes = [ctypes.c_int]
-    library.omp_set_num_threads.restype = None
-    return library
+    function = ctypes.PyDLL(path).omp_set_num_threads
+    function.argtypes, function.restype = [ctypes.c_int], None
+    return function
 
 
 def set_threads(count: int) -> None:
     """Lets parallel loops use `count` threads from now on; without an OpenMP runtime they use one anyway."""
-    library = _openmp()
-    if library is not None:
-        library.omp_set_num_threads(count)
+    setter = _threads_setter()
+    if setter is not None:
+        setter(count)
 
 
 @functools.cache
@@ -76,19 +83,22 @@ def symbol_sources() -> list[ctypes.CDLL]:
     return found
 
 
-class _Memory:
-    """A buffer that a kernel returned; freed when no array looks at it any more."""
+@functools.lru_cache(maxsize=256)
+def _memory(size: int) -> Any:
+    """The type of a buffer of `size` bytes that a kernel returned; freed when no array looks at it any more.
 
-    __slots__ = ("__array_interface__", "allocated", "keep")
+    numpy takes it as memory to look at in a tenth of the time of an `__array_interface__`: after a kernel, whose data
+    fills the caches, a call's Python takes several times as long as where calls follow each other, and this was half.
+    """
 
-    def __init__(self, interface: dict, allocated: int, keep: Any):
-        self.__array_interface__ = interface
-        self.allocated = allocated
-        self.keep = keep
+    class Memory(ctypes.c_char * size):  # type: ignore[misc]
+        allocated = 0  # what is to be freed
 
-    def __del__(self) -> None:
-        if self.allocated:
-            _free(self.allocated)
+        def __del__(self) -> None:
+            if self.allocated:
+                _free(self.allocated)
+
+    return Memory
 
 
 _free = ctypes.CDLL(None).free
@@ -253,34 +263,32 @@ class CpuKernel:
 class _Result:
     """Where a call leaves a result, and what it is."""
 
-    slot: Slot
     dtype: np.dtype
+    shape: tuple[int, ...] | None  # None where a call tells
+    rank: int | None  # None: a scalar
     offset: int  # in bytes, from the block's start
     first: int  # the word there, where the descriptor of a tensor starts
-    rank: int
-    typestr: str
 
     @classmethod
     def of(cls, slot: Slot, position: int, offset: int) -> _Result:
         offset += WORD * position
-        typestr = slot.dtype.str if is_numpys(slot.dtype) else f"|V{slot.dtype.itemsize}"
-        return cls(slot, slot.dtype, offset, offset // WORD, len(slot.shape or ()), typestr)
+        shape = None if slot.shape is None or None in slot.shape else tuple(s or 0 for s in slot.shape)
+        return cls(slot.dtype, shape, None if slot.shape is None else len(slot.shape), offset, offset // WORD)
 
     def read(self, block: Any, base: int, owners: dict[int, Any]) -> Any:
-        """The result as numpy has it, on the memory that the function allocated, which the first reader owns."""
-        if self.slot.shape is None:
+        """The result as numpy has it, on the memory that the function allocated, which the first reader owns.
+
+        It is contiguous: results are memrefs without a layout."""
+        if self.rank is None:
             return np.frombuffer(ctypes.string_at(base + self.offset, self.dtype.itemsize), dtype=self.dtype)[0]
-        first, rank, size = self.first, self.rank, self.dtype.itemsize
-        allocated, aligned, shift, *extents = block[first : first + 3 + 2 * rank]
-        interface = {
-            "version": 3,
-            "shape": tuple(extents[:rank]),
-            "strides": tuple([s * size for s in extents[rank:]]),
-            "typestr": self.typestr,
-            "data": (aligned + shift * size, False),
-        }
-        owner = owners.get(allocated)
-        memory = _Memory(interface, 0 if owner is not None else allocated, owner)
-        owners.setdefault(allocated, memory)
-        array = np.asarray(memory)
-        return array if array.dtype is self.dtype else array.view(self.dtype)
+        first, shape = self.first, self.shape
+        if shape is None:
+            shape = tuple(block[first + 3 : first + 3 + self.rank])
+        allocated = block[first]
+        memory = _memory(math.prod(shape) * self.dtype.itemsize).from_address(block[first + 1])
+        if allocated in owners:
+            memory.owner = owners[allocated]
+        else:
+            memory.allocated = allocated
+            owners[allocated] = memory
+        return np.ndarray(shape, self.dtype, memory)

@@ -75,6 +75,8 @@ def host_program(function: ir.OpView) -> Program:
                 f"'{op.name}' stands outside of the fused loops; on GPUs only linalg ops, slices, reshapes and "
                 "tensors that are put together run there"
             )
+            if op.name == "scf.for":
+                message += "; a loop over keys must be inside of those over queries (tile_interchange)"
             raise DiagnosedError([diagnostic("error", message, op.location)])
     return Program(len(block.arguments), tuple(steps), returned)
 

@@ -1,7 +1,7 @@
 """The dialect ``tile``; to add an op, write it in the file of its kind and import it here."""
 
 from .dialect import LAYOUTS, Tile, dims_of, layout_of, shared_buffer, with_layout
-from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, StoreOp
+from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, ScaleOp, StoreOp
 from .roles import (
     AnyOfWarpOp,
     AnyOp,
@@ -44,6 +44,7 @@ __all__ = [
     "PassTurnOp",
     "RaiseOp",
     "RaisedOp",
+    "ScaleOp",
     "SetRegistersOp",
     "SettleOp",
     "StartTurnsOp",

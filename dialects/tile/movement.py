@@ -1,4 +1,4 @@
-"""``tile.load``, ``tile.store``, ``tile.convert_layout`` and ``tile.copy_piece``.
+"""``tile.load``, ``tile.store``, ``tile.convert_layout``, ``tile.scale`` and ``tile.copy_piece``.
 
     %t = tile.load(%m, %b, %i, %c0, %n, %c64) {dims = [1, 2]}
            : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, …) -> tensor<128x64xf16>
@@ -22,6 +22,7 @@ from .dialect import (
     expect_arguments,
     expect_memory,
     expect_tile,
+    layout_of,
 )
 
 
@@ -86,6 +87,26 @@ class ConvertLayoutOp(Tile.Operation, name="convert_layout", traits=[ext.Pure]):
 
     assembly_format = "$value attr-dict `:` functional-type"
     verify_invariants = staticmethod(verifier(verify_convert_layout))
+
+
+def verify_scale(op: ir.OpView) -> None:
+    expect_tile("the value", op.value.type)
+    expect(op.value.type == op.result.type, f"expects a result of type {op.value.type}, but found {op.result.type}")
+    bits, layout = op.value.type.element_type.width, layout_of(op.value.type)
+    fits = bits == 16 and layout in ("shared", "operand_a")
+    expect(fits, f"expects a left operand of a matmul of 16 bits, but found {op.value.type}")
+
+
+class ScaleOp(Tile.Operation, name="scale"):
+    """A left operand of matmuls times 2 to the power of `exponent`. One in shared memory changes in its place, and is
+    what it was no more; each warpgroup scales its own 64 rows, and waits for no other one."""
+
+    value: ext.Operand[Any]
+    exponent: ir.IntegerAttr
+    result: ext.Result[Any]
+
+    assembly_format = "$value attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_scale))
 
 
 def verify_copy_piece(op: ir.OpView) -> None:

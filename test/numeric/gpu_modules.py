@@ -97,6 +97,8 @@ def get_global(op, frame):
 def load_element(op, frame):
     def run(operands):
         memory, *at = operands
+        if any(np.ndim(i) for i in at):  # of all elements of a tile: those of padding read the nearest one
+            return [memory[tuple(np.clip(i, 0, n - 1) for i, n in zip(at, memory.shape, strict=True))]]
         assert all(0 <= i < n for i, n in zip(at, memory.shape, strict=True)), f"{at} leaves {memory.shape}"
         return [memory[tuple(at)]]
 
@@ -275,16 +277,26 @@ def same(op, frame):
     return lambda operands: operands[:1]
 
 
-def run_module(text: str, inputs: Sequence[np.ndarray], **options) -> list[np.ndarray]:
-    """The results of a graph, and in `Launches` the kernels that made them; options as those of the target."""
+@rule("tile.scale")
+def scaled(op, frame):
+    factor = 2.0 ** ir.IntegerAttr(op.operation.attributes["exponent"]).value
+    return lambda operands: [operands[0] * factor]
+
+
+def run_module(
+    text: str, inputs: Sequence[np.ndarray], last: str = "", tile_sizes: str = "", **options
+) -> list[np.ndarray]:
+    """The results of a graph, and in `Launches` the kernels that made them; options as those of the target. `last`: the
+    pass before which the module is run, if not the usual one."""
     context = make_context()
     with context:
         module = parse_module(text, "test.mlir", context)
         known = ("arch", "copy_engine", "any_strides")
         machine = pipelines.machine("nvidia", **{n: options[n] for n in known if n in options})
-        passes = ["raise-attention", f"fuse-attention{{machine={machine}}}", *pipelines.nvidia(**options)]
+        sizes = f" tile-sizes={tile_sizes}" if tile_sizes else ""
+        passes = ["raise-attention", f"fuse-attention{{machine={machine}{sizes}}}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
-        last = ENGINE if machine == HOPPER else GENERAL
+        last = last or (ENGINE if machine == HOPPER else GENERAL)
         pass_manager.run(passes[: names.index(last)], module)
         Launches.kernels = []
         return evaluate(module, inputs)

@@ -15,6 +15,8 @@ from harness import CONTEXT, crossed, relative_error
 TOLERANCE = {"f32": 3e-6, "f64": 1e-13, "bf16": 1.5e-2, "f16": 2e-3}
 SHAPES = [
     {"heads": 4, "head_size": 128, "keys": 4096},
+    {"heads": 14, "heads_kv": 2, "head_size": 128, "keys": 1037},  # 7 rows, as 4 and 3
+    {"heads": 10, "heads_kv": 2, "head_size": 96, "value_size": 48, "keys": 520, "input_layout": "bshd"},
     {"heads": 8, "heads_kv": 4, "head_size": 128, "keys": 1000},  # a cut tile, a cut block of rows
     {"heads": 8, "heads_kv": 2, "head_size": 80, "keys": 777},
     {"heads": 16, "heads_kv": 2, "head_size": 64, "keys": 515},

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 from attn_opt.compiler.graphs import Attention
+from attn_opt.compiler.runtime.signature import Signature
+from attn_opt.compiler.sources import find_entry, load_text
+from attn_opt.dialects.reference.evaluator import evaluate
 from gpu_modules import Launches, run_module
 from harness import crossed
+from narrow_attention import NarrowAttention
 
 CASES = {
     "head size 1": {"head_size": 1, "lse": True},
@@ -79,3 +83,58 @@ def test_no_read_behind_the_last_key(name, parts, element, arch):
     expected, _ = graph.reference(inputs)
     assert np.abs(graph.canonical_output(output) - expected).max() <= 3e-3 * np.abs(expected).max()
     assert len(Launches.kernels) >= parts, "parts, and their merge"
+
+
+# With what the matmul of scores starts, of four warpgroups.
+BIASES = {
+    "of all heads": {"bias": "qk"},
+    "of each head": {"bias": "bhqk", "element": "bf16"},
+    "causal": {"bias": "hqk", "window": (None, 0)},
+    "without a scale": {"bias": "hqk", "scale": 1.0},
+    "with another scale": {"bias": "hqk", "scale": 0.175, "window": (None, 0)},
+    "and a mask": {"bias": "qk", "mask": "hqk"},
+    "that is -inf": {"bias": "qk", "scale": 0.175},
+    "that is the least number": {"bias": "qk", "scale": 0.175, "element": "bf16"},
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_scores_that_start_with_a_bias(name):
+    graph = Attention(**{"heads": 2, "queries": 300, "keys": 112, "head_size": 16, "element": "f16"} | BIASES[name])
+    inputs = [x.astype(np.float64) for x in graph.inputs("normal", 0)]
+    if "that is" in name:
+        inputs[3][:, :, ::3, 40:] = inputs[3][:, :, 1] = -np.inf if "inf" in name else -(2.0**127)
+    found = run_module(graph.text(), inputs, last="split-scales", tile_sizes="1,1,256,0,64")
+    expected, _ = graph.reference(inputs)
+    assert np.abs(found[0] - expected).max() <= 5e-3 * np.abs(expected).max()
+
+
+def with_computed_scale(graph: NarrowAttention) -> str:
+    """Keys are multiplied by what is computed of a vector."""
+    text = graph.text().replace(f"%key_scale: tensor<{graph.k}xf32>", f"%logs: tensor<{graph.k}xf32>")
+    made = f"""{{
+%scale_e = tensor.empty() : tensor<{graph.k}xf32>
+%key_scale = linalg.generic {{indexing_maps = [affine_map<(k) -> (k)>, affine_map<(k) -> (k)>],
+    iterator_types = ["parallel"]}} ins(%logs : tensor<{graph.k}xf32>) outs(%scale_e : tensor<{graph.k}xf32>) {{
+  ^bb0(%x: f32, %y: f32):
+    %e = math.exp %x : f32
+    linalg.yield %e : f32
+}} -> tensor<{graph.k}xf32>
+"""
+    return text.replace("{\n", made, 1)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("page", [0, 16])
+def test_keys_that_are_computed_from_what_is_computed(page, arch):
+    graph = NarrowAttention(70, 90, 16, 16, element="f16", key_scale=True, page=page, causal=True, scale=0.1)
+    text = with_computed_scale(graph)
+    rng = np.random.default_rng(0)
+    module = load_text(text, "test.mlir")
+    shapes = [[5 if n is None else n for n in slot.shape] for slot in Signature.of(find_entry(module, None)).arguments]
+    inputs = [rng.standard_normal(shape) for shape in shapes]
+    if page:
+        inputs[-1] = rng.integers(0, 5, shapes[-1])
+    (found,), (expected,) = run_module(text, inputs, arch=arch, parts=1), evaluate(module, inputs)
+    assert np.abs(found - expected).max() <= 3e-3 * np.abs(expected).max()
+    assert len(Launches.kernels) == 1, "it is computed on the tiles"

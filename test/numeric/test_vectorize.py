@@ -292,3 +292,43 @@ def test_division_ends_no_process(op, kind):
     found = kernel(text)(a, b, np.zeros_like(a))[:4]
     a, b = a[:4], b[:4]
     assert (found == (a % b if "rem" in op else -(-a // b) if "ceil" in op else a // b)).all()
+
+
+@pytest.mark.parametrize("start", [0, 37, -37, 1 << 30, (1 << 31) + 5, -(1 << 31) - 5, 1 << 40, -(1 << 40)])
+@pytest.mark.parametrize("vector_bytes", [64, 32])
+def test_positions_are_compared_wherever_they_start(start, vector_bytes):
+    """In 32 bits, which must not show."""
+    names = {"slt": "less", "sle": "less_equal", "sgt": "greater", "sge": "greater_equal", "eq": "equal"}
+    compared = "\n".join(
+        f"%c{n} = arith.cmpi {p}, {'%d, %limit' if n % 2 else '%limit, %d'} : index\n"
+        f"%b{n} = arith.select %c{n}, %n{n}, %zero : i32\n%s{n + 1} = arith.addi %s{n}, %b{n} : i32"
+        for n, p in enumerate(names)
+    )
+    constants = "\n".join(f"%n{n} = arith.constant {1 << n} : i32" for n in range(len(names)))
+    text = f"""
+func.func @main(%start: index, %a: tensor<7x50xi32>) -> tensor<7x50xi32> {{
+  {constants}
+  %zero = arith.constant 0 : i32
+  %limit = arith.constant 20 : index
+  %two = arith.constant 2 : index
+  %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
+      outs(%a : tensor<7x50xi32>) {{
+    ^bb0(%s0: i32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %twice = arith.muli %i, %two : index
+      %e = arith.subi %j, %twice : index
+      %d = arith.subi %e, %start : index
+      {compared}
+      linalg.yield %s{len(names)} : i32
+  }} -> tensor<7x50xi32>
+  return %r : tensor<7x50xi32>
+}}"""
+    i, j = np.mgrid[0:7, 0:50]
+    d = j - 2 * i - start
+    expected = sum(
+        getattr(np, name)(*((d, 20) if n % 2 else (20, d))).astype(np.int32) << n
+        for n, name in enumerate(names.values())
+    )
+    found = kernel(text, vector_bytes=vector_bytes)(np.int64(start), np.zeros((7, 50), np.int32))
+    np.testing.assert_array_equal(found, expected)

@@ -26,24 +26,31 @@
 // CHECK:      tile.wait_matmuls {{.*}} {pending = 1 : i64}
 // CHECK-NEXT: tile.pass_turn
 
-// Where four warpgroups compute, a turn is over when both matmuls are under way, and the bias is read when scores are there:
-// a thread has not the registers to hold it meanwhile.
+// Where four warpgroups compute, matmuls start with the bias: it is read before a turn, which is over when both are under
+// way, to registers that scores had, and its stage is free at once.
+// MANY:       %[[Q:.*]] = tile.view
+// MANY-NEXT:  tile.scale %[[Q]] {exponent = -3 : i64}
+// MANY:       scf.for {{.*}} -> (tensor<256x64xf32, "fragment">, tensor<256xf32, "row_part">, tensor<256x64xf16, "operand_a">, index) {
+// MANY:       %[[B:.*]] = tile.convert_layout {{.*}} "shared">) -> (tensor<256x64xf16, "fragment">)
+// MANY-NEXT:  tile.settle %[[B]]
+// MANY-NEXT:  tile.arrive
+// MANY:       %[[START:.*]] = linalg.generic {{.*}} ins(%[[B]] :
 // MANY:       tile.take_turn {warpgroups = 4 : i64}
+// MANY-NEXT:  linalg.generic {{.*}} outs(%[[START]] : tensor<256x64xf32, "fragment">)
 // MANY:       tile.pass_turn
-// MANY-NOT:   tile.convert_layout
 // MANY:       tile.wait_matmuls {{.*}} {pending = 1 : i64}
-// MANY:       tile.convert_layout {{.*}} "shared">) -> (tensor<256x64xf16, "fragment">)
 
-// Its stage is free at the end of the iteration, once row sums are there, which all of it has gone into. Keys, values and
-// bias have one count.
-// MANY-NOT:   tile.settle
-// MANY:       %[[EXP:.*]]:2 = linalg.generic
-// MANY:         math.exp2
-// MANY:       tile.wait_matmuls {{.*}} {pending = 0 : i64}
+// The mask stands next to the matmul.
 // MANY-NEXT:  tile.arrive
-// MANY-NEXT:  tile.settle %[[EXP]]#1
-// MANY-NEXT:  tile.arrive
+// MANY-NEXT:  arith.cmpi sge
+// MANY-NEXT:  scf.if
+// MANY:       math.exp2
 // MANY:       scf.yield {{.*}} : tensor<256x64xf32, "fragment">, tensor<256xf32, "row_part">, tensor<256x64xf16, "operand_a">, index{{$}}
+
+// Behind the loop no matmul reads queries any more, and where there is no tile of keys none does at all: others can come.
+// MANY:       tile.arrive %[[FREE:[a-z0-9_]+]] [%[[USE:.*]]] : (memref<2xi64
+// MANY:       } else {
+// MANY-NEXT:    tile.arrive %[[FREE]] [%[[USE]]]
 func.func @attention(%q: tensor<4x16x1024x64xf16>, %k: tensor<4x16x1024x64xf16>, %v: tensor<4x16x1024x64xf16>, %bias: tensor<1x1x1024x1024xf16>) -> (tensor<4x16x1024x64xf16>) {
   %zero = arith.constant 0.0 : f32
   %minus_inf = arith.constant 0xFF800000 : f32

@@ -5,7 +5,7 @@ import pathlib
 import re
 
 import pytest
-from attn_opt.compiler import compile, pass_manager, pipelines
+from attn_opt.compiler import CompileError, compile, pass_manager, pipelines
 from attn_opt.compiler.bench.cases import read_cases
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.precompile import Job, precompile
@@ -126,3 +126,15 @@ def test_stages_are_an_option():
     case = Attention(batch=8, heads=64, queries=512, keys=512, head_size=64, element="f16")
     texts = [compile(case.text(), target="nvidia", arch="sm_90a", stages=stages).ir("scheduled") for stages in (2, 3)]
     assert "memref<2x" in texts[0] and "memref<3x" not in texts[0] and "memref<3x" in texts[1]
+
+
+def test_more_stages_than_there_is_memory_for_are_as_many_as_there_is():
+    text = Attention(queries=128, keys=1024, head_size=64, element="f16").text()
+    most, more = (compile(text, target="nvidia", arch="sm_90a", stages=n).ir("ptx") for n in (100, 10**9))
+    assert most == more
+
+
+def test_tiles_that_no_block_has_memory_for_are_refused():
+    text = Attention(queries=512, keys=2048, head_size=256, element="f16").text()
+    with pytest.raises(CompileError, match=r"needs \d+ bytes of shared memory, .* \d+ on sm_80: choose"):
+        compile(text, target="nvidia", arch="sm_80", tile_sizes=[1, 1, 64, 0, 512])

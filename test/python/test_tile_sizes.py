@@ -5,8 +5,8 @@ from attn_opt.compiler import pass_manager
 from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
-from attn_opt.transforms import tile_sizes
 from attn_opt.transforms.attention import find_attention
+from attn_opt.transforms.cpu import tile_sizes
 from attn_opt.transforms.nvidia.registers import REGISTERS, consumer_registers
 from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
 
@@ -74,8 +74,11 @@ def test_vectors(monkeypatch):
         ({"head_size": 64, "softcap": 30.0, "window": (None, 0)}, (256, 64)),
         ({"head_size": 128, "softcap": 30.0}, (192, 64)),
         ({"head_size": 64, "bias": "qk"}, (256, 64)),
-        ({"head_size": 64, "bias": "qk", "heads": 4}, (128, 128)),  # too few share it
-        ({"head_size": 64, "bias": "bhqk"}, (128, 128)),
+        ({"head_size": 64, "bias": "qk", "heads": 4}, (128, 128)),  # 64 tiles of 256 for 132 multiprocessors
+        ({"head_size": 64, "bias": "bhqk"}, (256, 64)),
+        ({"head_size": 64, "bias": "bhqk", "softcap": 30.0}, (128, 128)),
+        ({"head_size": 64, "mask": "qk"}, (256, 64)),
+        ({"head_size": 64, "mask": "bhqk"}, (128, 128)),  # too few share it
         ({"head_size": 64, "queries": 1}, (1, 64)),
         ({"head_size": 63}, (192, 128)),  # rows are not aligned, and copied to some that are
         ({"head_size": 63, "queries": 100}, (100, 128)),
@@ -87,7 +90,7 @@ def test_vectors(monkeypatch):
         ({"head_size": 60, "input_layout": "bshd", "packed": "3hd"}, (64, 64)),  # parts of rows
         ({"head_size": 64, "input_layout": "bsdh"}, (64, 64)),  # elements of a row are of as many heads
         ({"head_size": 64, "bias": "bhqk", "keys": 4095}, (128, 64)),  # of which each thread loads its own
-        ({"head_size": 64, "bias": "hqk", "batch": 2, "keys": 4095}, (128, 128)),  # two batch entries share it
+        ({"head_size": 64, "bias": "hqk", "batch": 2, "keys": 4095}, (256, 64)),  # two batch entries share it
         ({"head_size": 64, "mask": "bhqk", "keys": 4095}, (128, 128)),
     ],
     ids=str,

@@ -83,3 +83,30 @@ func.func @at_a_place(%x: tensor<8xf32>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %b : tensor<4xf32>
 }
+
+// The size of what a body reads at some place is asked for before the op.
+// CHECK-LABEL: func.func @sizes_in_bodies
+// CHECK-SAME:    (%[[X:.*]]: tensor<?x8xf32>, %[[T:.*]]: tensor<4xi64>)
+// CHECK:         tensor.dim %[[X]]
+// CHECK:         linalg.generic
+// CHECK-NOT:     tensor.dim
+// CHECK:           tensor.extract %[[X]]
+func.func @sizes_in_bodies(%x: tensor<?x8xf32>, %t: tensor<4xi64>) -> tensor<4x8xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i64
+  %e = tensor.empty() : tensor<4x8xf32>
+  %r = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%t : tensor<4xi64>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%i: i64, %w: f32):
+    %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+    %m = arith.index_cast %n : index to i64
+    %behind = arith.addi %i, %m : i64
+    %negative = arith.cmpi slt, %i, %zero : i64
+    %at = arith.select %negative, %behind, %i : i64
+    %place = arith.index_cast %at : i64 to index
+    %j = linalg.index 1 : index
+    %v = tensor.extract %x[%place, %j] : tensor<?x8xf32>
+    linalg.yield %v : f32
+  } -> tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}

@@ -62,6 +62,28 @@ func.func @few_queries(%q: memref<4x64xf16>, %keys: memref<256x64xf16>, %x: memr
   return
 }
 
+#q3 = affine_map<(h, g, n, k) -> (h, g, k)>
+#k3 = affine_map<(h, g, n, k) -> (n, h, k)>
+#s3 = affine_map<(h, g, n, k) -> (h, g, n)>
+
+// Queries of several heads are few: all of them are converted at once, and keys are read in one go.
+// CHECK-LABEL: func.func @heads_side_by_side
+// CHECK-NOT: scf.for
+// CHECK: linalg.generic {{.*}} ins(%arg0 : memref<8x4x64xf16>) outs(%{{.*}} : memref<8x4x64xf32, strided<[320, 80, 1]>>)
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %arg1 : memref<8x4x64xf32, {{.*}}>, memref<256x8x64xf16>)
+func.func @heads_side_by_side(%q: memref<8x4x64xf16>, %keys: memref<256x8x64xf16>, %x: memref<8x4x256xf32>) {
+  linalg.generic {indexing_maps = [#q3, #k3, #s3], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<8x4x64xf16>, memref<256x8x64xf16>) outs(%x : memref<8x4x256xf32>) {
+  ^bb0(%u: f16, %v: f16, %w: f32):
+    %d = arith.extf %u : f16 to f32
+    %e = arith.extf %v : f16 to f32
+    %0 = arith.mulf %d, %e : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
 #p = affine_map<(v, m, n) -> (n, m)>
 #nv = affine_map<(v, m, n) -> (n, v)>
 #o = affine_map<(v, m, n) -> (v, m)>

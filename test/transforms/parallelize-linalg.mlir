@@ -19,6 +19,30 @@ func.func @large(%a: memref<1001xf32>, %b: memref<1001x4096xf32>) {
   return
 }
 
+// In a sequential loop tasks are larger: 2097152 iterations.
+// CHECK-LABEL: func.func @in_a_loop
+// CHECK: scf.for
+// CHECK: scf.parallel (%{{.*}}) = (%{{.*}}) to (%{{.*}}) step (%c512{{.*}})
+// CHECK-NOT: scf.parallel
+func.func @in_a_loop(%a: memref<1024xf32>, %b: memref<1024x4096xf32>, %c: memref<512xf32>, %d: memref<512x4096xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  scf.for %i = %c0 to %c8 step %c1 {
+    linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%a : memref<1024xf32>) outs(%b : memref<1024x4096xf32>) {
+    ^bb0(%x: f32, %y: f32):
+      linalg.yield %x : f32
+    }
+    linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%c : memref<512xf32>) outs(%d : memref<512x4096xf32>) {
+    ^bb0(%x: f32, %y: f32):
+      linalg.yield %x : f32
+    }
+  }
+  return
+}
+
 // Small ones, and those in a parallel loop, are left.
 // CHECK-LABEL: func.func @left_alone
 // CHECK-COUNT-1: scf.parallel

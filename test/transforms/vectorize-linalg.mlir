@@ -348,6 +348,31 @@ func.func @read_ahead(%q: memref<4x128xf32>, %keys: memref<256x128xf32>, %x: mem
 #k = affine_map<(h, n, k) -> (n, k)>
 #s = affine_map<(h, n, k) -> (h, n)>
 
+// 7 rows are 4 and 3.
+// CHECK-LABEL: func.func @seven_rows
+// CHECK:       scf.for
+// CHECK:         scf.for
+// CHECK-COUNT-16:  math.fma
+// CHECK:         scf.for
+// CHECK-COUNT-12:  math.fma
+// CHECK-NOT:       math.fma
+func.func @seven_rows(%q: memref<7x128xf32>, %keys: memref<256x128xf32>, %x: memref<7x256xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<7x128xf32>, memref<256x128xf32>) outs(%x : memref<7x256xf32>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
 // Two vectors of f16 are a line, which is asked for once at each distance: 4 keys, 2 vectors of each.
 // CHECK-LABEL: func.func @lines_of_f16
 // CHECK:       scf.for
@@ -400,6 +425,82 @@ func.func @keys_are_broadcast(%q: memref<128x16xf32>, %all: memref<1024x128xf32>
       %1 = arith.addf %w, %0 : f32
       linalg.yield %1 : f32
     }
+  }
+  return
+}
+
+// -----
+
+#s = affine_map<(k, r) -> (k, r)>
+
+// Positions of a window are compared in 32 bits, as i − j, which two comparisons have in common; where the tile starts is
+// brought near to 0 first.
+// CHECK-LABEL: func.func @window
+// CHECK-SAME:    %[[Q:[^:]*]]: index, %[[K:[^:]*]]: index
+// CHECK-DAG:   %[[LANES:.*]] = arith.constant dense<[0, 1, 2, {{.*}}, 15]> : vector<16xi32>
+// CHECK-DAG:   %[[NONE:.*]] = arith.constant dense<0> : vector<16xi32>
+// CHECK-DAG:   %[[LAST:.*]] = arith.constant dense<255> : vector<16xi32>
+// CHECK:         scf.for %[[J:.*]] = %c0 to %c64
+// CHECK:         scf.for %[[I:.*]] = %c0 to %c64
+// CHECK:           arith.minsi %{{.*}}, %c1073741824
+// CHECK:           arith.maxsi %{{.*}}, %c-1073741824
+// CHECK:           vector.broadcast %{{.*}} : i32 to vector<16xi32>
+// CHECK:           arith.addi %{{.*}}, %[[LANES]] : vector<16xi32>
+// CHECK:           %[[X:.*]] = arith.subi %{{.*}} : vector<16xi32>
+// CHECK-DAG:       arith.cmpi sgt, %[[X]], %[[LAST]] : vector<16xi32>
+// CHECK-DAG:       arith.cmpi slt, %[[X]], %[[NONE]] : vector<16xi32>
+func.func @window(%q: index, %k: index, %s: memref<64x64xf32>) {
+  %low = arith.constant -255 : index
+  %high = arith.constant 0 : index
+  %minf = arith.constant 0xFF800000 : f32
+  linalg.generic {indexing_maps = [#s], iterator_types = ["parallel", "parallel"]} outs(%s : memref<64x64xf32>) {
+  ^bb0(%x: f32):
+    %j0 = linalg.index 0 : index
+    %j = arith.addi %j0, %k : index
+    %i0 = linalg.index 1 : index
+    %i = arith.addi %i0, %q : index
+    %d = arith.subi %j, %i : index
+    %early = arith.cmpi slt, %d, %low : index
+    %0 = arith.select %early, %minf, %x : f32
+    %late = arith.cmpi sgt, %d, %high : index
+    %1 = arith.select %late, %minf, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#s = affine_map<(k, r) -> (k, r)>
+
+// Not where a number may be too large for that, as here, or where not how far the op goes.
+// CHECK-LABEL: func.func @far_window
+// CHECK:         arith.cmpi slt, {{.*}} : vector<16xindex>
+func.func @far_window(%s: memref<64x64xf32>) {
+  %low = arith.constant -1000000000 : index
+  %minf = arith.constant 0xFF800000 : f32
+  linalg.generic {indexing_maps = [#s], iterator_types = ["parallel", "parallel"]} outs(%s : memref<64x64xf32>) {
+  ^bb0(%x: f32):
+    %j = linalg.index 0 : index
+    %i = linalg.index 1 : index
+    %d = arith.subi %j, %i : index
+    %early = arith.cmpi slt, %d, %low : index
+    %0 = arith.select %early, %minf, %x : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @of_any_size
+// CHECK:         arith.cmpi slt, {{.*}} : vector<16xindex>
+func.func @of_any_size(%q: index, %s: memref<64x?xf32>) {
+  %minf = arith.constant 0xFF800000 : f32
+  linalg.generic {indexing_maps = [#s], iterator_types = ["parallel", "parallel"]} outs(%s : memref<64x?xf32>) {
+  ^bb0(%x: f32):
+    %i = linalg.index 1 : index
+    %early = arith.cmpi slt, %i, %q : index
+    %0 = arith.select %early, %minf, %x : f32
+    linalg.yield %0 : f32
   }
   return
 }

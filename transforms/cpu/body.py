@@ -39,9 +39,15 @@ class BodyEvaluator:
         self.cache: dict[tuple, ir.Value] = {}
 
     def evaluate(
-        self, operands: dict[int, ir.Value], point: Point, index: Callable[[int, Point], ir.Value]
+        self,
+        operands: dict[int, ir.Value],
+        point: Point,
+        index: Callable[[int, Point], ir.Value],
+        compared: Callable[[ir.Operation, Point], ir.Value | None] = lambda inner, point: None,
     ) -> list[ir.Value]:
-        """The values that the body yields, given its arguments' values by number; `index` tells linalg.index."""
+        """The values that the body yields, given its arguments' values by number.
+
+        `index` tells linalg.index; `compared` the result of a comparison, where it takes less than what it compares."""
         values: dict[ir.Value, ir.Value] = {}
         for number, value in operands.items():
             values[self.op.body.arguments[number]] = value
@@ -50,7 +56,8 @@ class BodyEvaluator:
             if inner.name == "linalg.index":
                 values[inner.results[0]] = index(inner.attributes["dim"].value, point)
             elif inner not in products:
-                values[inner.results[0]] = self._op(inner, values, products)
+                known = compared(inner, point) if inner.name == "arith.cmpi" else None
+                values[inner.results[0]] = self._op(inner, values, products) if known is None else known
         return [self._value(v, values) for v in self.op.end.operands]
 
     def _fused_products(self) -> list[ir.Operation]:

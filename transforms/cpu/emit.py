@@ -18,6 +18,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, vector
 from .accumulators import Accumulators
 from .body import BodyEvaluator
+from .lane_comparisons import compared
 from .multiples import is_multiple
 from .operand_access import OperandAccess
 from .places import size_of
@@ -122,7 +123,8 @@ class Emitter:
             return carried
         if d == self.v:  # whole vectors that fill no tile come in the masked loop too
             return self._loop(d, main_end, self._bound(d), width, 1, True, carried, body)
-        return self._loop(d, main_end, self._bound(d), 1, 1, False, carried, body)
+        rest = size - size // step * step if size is not None and self.op.is_parallel(d) else 1
+        return self._loop(d, main_end, self._bound(d), rest, rest, False, carried, body)
 
     def _is_multiple(self, d: int, step: int) -> bool:
         """True if a dynamic size is seen to be a multiple of `step`."""
@@ -199,7 +201,7 @@ class Emitter:
                     if key not in self.loaded:
                         self.loaded[key] = self.access.load(operand, self.tile.at(operand.loops, key[1]))
                     inputs[operand.number] = self.loaded[key]
-            results = self.evaluator.evaluate(inputs, point, self._index)
+            results = self.evaluator.evaluate(inputs, point, self._index, self._compared)
             for out, value in zip(self.op.outputs, results, strict=True):
                 if self.op.is_accumulator(out):
                     key = self.accumulators.key(out, point)
@@ -217,6 +219,9 @@ class Emitter:
         loops = range(self.op.n_loops)
         summed = [d for d in loops if not self.op.is_parallel(d)]
         return sorted(self.tile.offsets(loops), key=lambda point: [point[d] for d in summed])
+
+    def _compared(self, inner: ir.Operation, point: Offsets) -> ir.Value | None:
+        return compared(self.op, inner, self.tile, point)
 
     def _index(self, d: int, point: Offsets) -> ir.Value:
         base = self.tile.indices[d, point[d]]

@@ -18,6 +18,7 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
 
 COPIED = 256  # the most rows, and columns, of a copied block
+SMALL = 8192  # elements, as of the queries of all heads that are read side by side: 32 KB of the L1 cache
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class PackContractions(Pass):
             per_line = LINE // (element_bytes(element) or 1)
             pitch = (-(-shape[-1] // per_line) | 1) * per_line  # an odd number of lines: rows fall on all sets
             panel = self._panel(op.op, [*shape[:-1], pitch], element, "copy")
-            layout = ir.StridedLayoutAttr.get(0, [pitch, 1][-len(shape) :])
+            strides = [pitch * math.prod(shape[d + 1 : -1]) for d in range(len(shape) - 1)]
+            layout = ir.StridedLayoutAttr.get(0, [*strides, 1])
             tile = subview(panel, layout, [0] * len(shape), extents)
             n = len(dims)
             source = [ir.AffineExpr.get_constant(0) if d == NO_LOOP else None for d in copied.dims]
@@ -185,8 +187,12 @@ def _copying(op: Structured, schedule: Schedule) -> Operand | None:
 
 
 def _matrix(op: Structured, operand: Operand) -> tuple[list[int], list[int]]:
-    """The loops of an operand: the outer ones, and the two of the matrix in it, the contiguous one and the largest."""
+    """The loops of an operand: the outer ones, and those of what is copied at once: all of them if it is small, else
+    the contiguous one and the largest."""
     *outer, last = [d for d in operand.dims if d != NO_LOOP]
+    wide = [d for d in outer if op.sizes[d] != 1]
+    if len(wide) > 1 and math.prod(op.sizes[d] or COPIED for d in (*wide, last)) <= SMALL:
+        return [d for d in outer if d not in wide], [*wide, last]
     rows = max(outer, key=lambda d: size_of(op, d), default=None)
     return [d for d in outer if d != rows], [last] if rows is None else [rows, last]
 

@@ -26,10 +26,12 @@ class ParallelizeLinalg(Pass):
           linalg.generic … ins(%subview of %a) outs(%subview of %b)
         }
 
-    So a graph that is not fused runs on all cores too.
+    So a graph that is not fused runs on all cores too. In a sequential loop threads would meet in every iteration:
+    there tasks are larger. Tiles of attention, which is no parallel loop if all heads are one block, stay whole.
     """
 
     grain: int = option("the least number of iterations, over all loops, that a task gets", 1 << 16)
+    grain_in_loops: int = option("the same of what stands in a sequential loop", 1 << 21)
 
     def run(self, op: ir.Operation) -> None:
         for generic in ops_in(op, "linalg.generic"):
@@ -67,13 +69,14 @@ class ParallelizeLinalg(Pass):
         sizes = [MIDDLING if size is None else size for size in op.sizes]
         work = math.prod(sizes)
         steps: dict[int, int] = {}
-        if work < 2 * self.grain:
+        grain = self.grain_in_loops if any(a.name == "scf.for" for a in ancestors(op.op)) else self.grain
+        if work < 2 * grain:
             return steps
         for loop in range(op.n_loops):
             if not op.is_parallel(loop) or op.sizes[loop] == 1:
                 continue
             work //= max(1, sizes[loop])
-            step = max(1, -(-self.grain // max(1, work)))
+            step = max(1, -(-grain // max(1, work)))
             rows = _reuses(op, loop)
             if rows:
                 step = max(step, ROWS)  # they share what is packed, and fill register tiles

@@ -18,7 +18,8 @@ from .structured import NO_LOOP, Operand, Structured
 
 L1 = 3  # "locality" of memref.prefetch, which becomes prefetcht0: what is asked for is used once, and soon
 AHEAD = (8 << 10, 4 << 10)  # bytes: the second time for what was dropped the first time
-ROWS_BYTES = 16 << 10  # of the rows of several heads that are read, and as much is asked for
+BLOCKS_AHEAD = (16 << 10, 8 << 10)  # where rows of several heads stand side by side
+ROWS_BYTES = 8 << 10  # of such rows before the next ones are read, but AT_ONCE at least
 AT_ONCE = 4  # rows, by a register tile
 SHORT = 16  # rows: what is shorter is over before it pays
 
@@ -42,7 +43,9 @@ def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
         return None
     block = block_of_rows(op, operand)
     if block is not None:
-        return Ahead(block[0], (block[1],))
+        position, count = block
+        row = row_bytes(op, operand, position)
+        return Ahead(position, tuple(max(count, distance // row) for distance in BLOCKS_AHEAD))
     wide = [i for i, d in enumerate(operand.dims) if d != NO_LOOP and (op.sizes[d] or LIKELY_SIZE) >= SHORT]
     if len(wide) < 2:
         return None
@@ -72,8 +75,7 @@ def block_of_rows(op: Structured, operand: Operand) -> tuple[int, int] | None:
     of_all = frozenset.intersection(*(o.loops for o in op.operands))
     if len(real) < 3 or operand.dims[real[0]] in of_all or operand.dims[real[1]] not in of_all:
         return None
-    count = ROWS_BYTES // row_bytes(op, operand, real[0]) // AT_ONCE * AT_ONCE
-    return (real[0], count) if count else None
+    return real[0], max(1, ROWS_BYTES // row_bytes(op, operand, real[0]) // AT_ONCE) * AT_ONCE
 
 
 def row_bytes(op: Structured, operand: Operand, position: int) -> int:

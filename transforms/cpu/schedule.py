@@ -17,6 +17,7 @@ ROWS_TO_PACK = 64  # the same, of what each iteration of a loop over tiles reads
 ROWS_OF_LANES = 16  # a vector of f32: from so many rows on, in all dimensions, they are the lanes of a tile
 LOADS_OF_NARROW = 3  # loads in place of which narrow floats are loaded, and converted, or two rows of them joined
 CHAINS = 4  # latency of an addition or a maximum
+ROWS_AT_ONCE = 4  # of sums along the lanes, at most: as many loads as products, beside what is asked for ahead
 LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
 
@@ -202,8 +203,9 @@ def _reuse_loop(op: Structured, vector: int, parallel: list[int]) -> int | None:
 def _dot_tile(op: Structured, parallel: list[int], accumulators: int) -> dict[int, int]:
     """How many sums along the lanes run side by side, by loop, the outer one first.
 
-    A vector of an input is used for all of an unrolled loop that the input lacks: by up to 4 of one loop. The rest of
-    the accumulators go to the loop along which the results are neighbours, whose lanes are summed together.
+    A vector of an input is used for all of an unrolled loop that the input lacks: by up to 4 of one loop, of 7 by 4
+    and then by 3. The rest of the accumulators go to the loop along which the results are neighbours, whose lanes are
+    summed together.
     """
     wide = [d for d in parallel if size_of(op, d) > 1]
     if not wide:
@@ -216,7 +218,7 @@ def _dot_tile(op: Structured, parallel: list[int], accumulators: int) -> dict[in
     if others:
         reuse_loop = max(others, key=lambda d: (size_of(op, d), d))
         size = size_of(op, reuse_loop)
-        unroll[reuse_loop] = max((n for n in (4, 3, 2) if n <= size), key=lambda n: size // n * n)
+        unroll[reuse_loop] = -(-size // -(-size // ROWS_AT_ONCE))
     left = max(1, accumulators // max(1, math.prod(unroll.values())))
     count = min(left, size_of(op, run), 8 if not unroll else left)
     return {run: 1 << (count.bit_length() - 1), **unroll}

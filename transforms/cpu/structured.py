@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ...dialects.tiling.structured import iterator_types
-from ..rewriting import ops_of
+from ..rewriting import defining_op, ops_of
 
 DYNAMIC_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
+DYNAMIC_SIZE = ir.ShapedType.get_dynamic_size()
 
 
 NO_LOOP = -1
@@ -114,6 +115,19 @@ class Structured:
             if loop in operand.loops:
                 return memref.dim(operand.value, build.index(operand.dims.index(loop)))
         raise AssertionError("sizes were checked")
+
+    def most(self, loop: int) -> int | None:
+        """How far `loop` goes at most, if a size, or that of what an operand is a part of, tells."""
+        for operand in self.operands:
+            value = operand.value if loop in operand.loops else None
+            while value is not None:
+                size = value.type.shape[operand.dims.index(loop)]
+                if size != DYNAMIC_SIZE:
+                    return size
+                made = defining_op(value)
+                is_part = made is not None and made.name == "memref.subview"
+                value = made.operands[0] if is_part and made.operands[0].type.rank == len(operand.dims) else None
+        return None
 
     def element_types(self) -> list[ir.Type]:
         return [o.element for o in self.operands] + [r.type for o in self.body_ops for r in o.results]

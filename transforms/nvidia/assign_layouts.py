@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_layout
-from ...dialects.tiling.structured import dim_position, indexing_maps
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import defining_op, erase_if_unused, ops_in, ops_of
 from .axes import COLUMN, ROW, Axes
 from .constants import own_constants
 from .own_rows import own_rows
@@ -176,16 +176,27 @@ class _Assigner:
             load.erase()
 
     def _spread(self, op: ir.Operation, number: int) -> None:
-        """A constant, or nothing, as an operand of what is spread."""
+        """A constant, nothing, or what is computed from what is loaded, as an operand of what is spread."""
         source = defining_op(op.operands[number])
-        if source is None or source.name not in ("arith.constant", "tensor.empty"):
+        known = source is not None and source.name in ("arith.constant", "tensor.empty")
+        if source is None or not (known or _is_elementwise(source)):
             raise PassError(
                 "a right operand of a matmul is computed from another tile in registers: compute it before the loop", op
             )
-        self._set_type(source.results[0], with_layout(source.results[0].type, "spread"))
+        with ir.InsertionPoint(op):
+            own = source.clone().operation
+        op.operands[number] = own.results[0]
+        self._set_type(own.results[0], with_layout(own.results[0].type, "spread"))
+        if not known:
+            self._operands(own)
+        erase_if_unused(source)
 
     def _check_order(self, op: ir.Operation, number: int) -> None:
         """Element-wise, dimensions stand in the order rows, columns everywhere."""
         places = [dim_position(e) for e in indexing_maps(op)[number].results]
         if not is_contraction(op) and places != sorted(places):
             raise PassError("a tile is transposed in registers: not lowered for GPUs", op)
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and len(op.results) == 1 and set(iterator_types(op)) <= {"parallel"}

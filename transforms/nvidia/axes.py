@@ -15,7 +15,7 @@ from ..attention import contraction_loops, is_contraction
 from ..linear import upper_bound
 from ..passes import PassError
 from ..reshapes import RESHAPES, source_dims
-from ..rewriting import defining_op, for_body, for_inits, ops_of
+from ..rewriting import defining_op, for_body, for_inits, is_inside, is_made_inside, ops_of
 from ..slices import mixed, slice_offsets, slice_sizes
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -84,18 +84,9 @@ class Axes:
         if value in self._outside:
             return True
         op = defining_op(value)
-        if op is None:
-            return not self._is_inside(value.owner.owner)
-        if op.name in ("tensor.extract_slice", *RESHAPES):
+        if op is not None and op.name in ("tensor.extract_slice", *RESHAPES):
             return self.is_memory(op.operands[0])
-        return not self._is_inside(op)
-
-    def _is_inside(self, op: ir.Operation) -> bool:
-        while op is not None and op.operation != self.forall:
-            op = op.operation.parent
-            if op is None:
-                return False
-        return op is not None
+        return not is_made_inside(value, self.forall)
 
     def of_loop(self, op: ir.Operation, loop: int) -> Axis:
         return self._axes.get(self._find((op, "loop", loop)), Axis())
@@ -159,7 +150,7 @@ class Axes:
     def _is_whole(self, op: ir.Operation) -> bool:
         """Whether a slice is all of a view of memory that the loop makes: the two are the same tile."""
         view = defining_op(op.operands[0])
-        if view is None or view.name != "tensor.expand_shape" or not self._is_inside(view):
+        if view is None or view.name != "tensor.expand_shape" or not is_inside(view, self.forall):
             return False
         sizes = mixed(list(view.operands)[1:], view.opview.static_output_shape)
         return sizes == slice_sizes(op) and all(isinstance(o, int) and o == 0 for o in slice_offsets(op))

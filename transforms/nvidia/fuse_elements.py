@@ -8,6 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..copying import copy_elements, in_loops, index_at
+from ..extents import lift_sizes
 from ..passes import Pass, option
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of
@@ -33,6 +34,7 @@ class FuseElements(Pass):
     all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
 
     def run(self, op: ir.Operation) -> None:
+        lift_sizes(op)
         for function in functions_of(op):
             for block in function.regions[0].blocks:
                 for consumer in ops_of(block):

@@ -124,7 +124,7 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
         return None
     before = known.get(op.operands[0], op.operands[0])
     if element == source:
-        return before if single_use(before) or model is None else None
+        return before if single_use(before) or single_use(op.operands[0]) or model is None else None
     if model is None or not _is_alike(op, model, known):
         return None
     own = model.regions[0].blocks[0]

@@ -78,6 +78,7 @@ class OutlineKernels(Pass):
         module = kernel_module(function)
         name = ir.StringAttr(function.attributes["sym_name"]).value
         for number, forall in enumerate(foralls):
+            _lift_views(forall)
             _Outliner(forall, module, f"{name}_{number}", self).run()
         _erase_dead(function)
 
@@ -95,6 +96,17 @@ class OutlineKernels(Pass):
             remark(spare, f"no tile for one block: {reason.message}")
         else:
             spare.erase()
+
+
+def _lift_views(forall: ir.Operation) -> None:
+    """Reshapes of what stands before the loop go before it, where they are other views of the same memory;
+    canonicalization takes those into the loop that follow one another."""
+    for op in ops_in(forall):
+        if op.name in RESHAPES and not only_units(op):
+            owner = op.operands[0].owner
+            maker = (owner.owner if isinstance(owner, ir.Block) else owner).operation
+            if maker != forall and not is_inside(maker, forall):
+                op.move_before(forall)
 
 
 def _erase_dead(function: ir.Operation) -> None:

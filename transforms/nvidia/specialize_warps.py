@@ -26,7 +26,7 @@ from ...dialects.tile import (
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
+from ..rewriting import Values, ancestors, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
 from .architecture import HOPPER, architecture
 from .bulk_copies import BulkCopy, bulk_copies, is_read_by_threads, is_staged
 from .memory import byte_width
@@ -214,8 +214,9 @@ class _Specializer:
             ring = rings.setdefault(copy, Ring(copy, maps[copy]))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or _right_operand(load):
-                small = ring.bytes // ring.stages <= SMALL_TILE or copy.kind.element_type.width == 8
-                ring.stages = self.options.stages or (3 if small else 2)
+                tile = ring.bytes // ring.stages
+                wanted = 3 if tile <= SMALL_TILE or copy.kind.element_type.width == 8 else 2
+                ring.stages = max(1, min(self.options.stages or wanted, SHARED_MEMORY // tile))
         deep = [r for r in rings.values() if r.stages > 1]
         while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
             # What goes to registers is read at once, and its place free for the next one when that is not waited for.
@@ -330,8 +331,8 @@ class Role:
     def plain(self, op: ir.Operation) -> None:
         raise NotImplementedError
 
-    def behind(self, op: ir.Operation) -> None:
-        """What comes after the copy of `op`."""
+    def behind(self, place: ir.Operation | ir.Block) -> None:
+        """What comes after the copy of an op, or at the beginning of that of a branch's block."""
 
     def before_body(self, ops: list[ir.Operation]) -> None:
         """Looks at the ops of a loop before they are copied."""
@@ -367,6 +368,8 @@ class Role:
             self.counts = dict(before)
             with ir.InsertionPoint(new.blocks.append()):
                 inner = ops_of(old.blocks[0]) if len(old.blocks) else []
+                if inner:
+                    self.behind(old.blocks[0])
                 self.ops(inner[:-1])
                 yielded = [self.value(inner[-1].operands[i]) for i in numbers]
                 ir.Operation.create("scf.yield", [], [*yielded, *self._made(together)])
@@ -455,7 +458,8 @@ class Arranger(Producer):
 
 
 class Consumer(Role):
-    """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free.
+    """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free, in a
+    branch behind the loop that does.
 
     `few_registers`: a thread cannot have all of a tile that goes to registers at once."""
 
@@ -464,7 +468,7 @@ class Consumer(Role):
         self.few_registers = few_registers
         self.warpgroups = turns  # that take turns
         self.long_turns = long_turns
-        self.releases: dict[ir.Operation, list[tuple[Ring, ir.Value, ir.Value | None]]] = {}
+        self.releases: dict[ir.Operation | ir.Block, list[tuple[Ring, ir.Value, ir.Value | None]]] = {}
         self.uses: dict[ir.Value, tuple[Ring, ir.Value]] = {}  # tiles, by what they were in the kernel
         self.turns: list[ir.Operation] = []  # the first and the last op of a turn
 
@@ -475,23 +479,27 @@ class Consumer(Role):
         WaitBarrierOp(ring.reading.ready, use, _i64(0))
         self.values[op.results[0]] = ViewOp(ring.reading.buffer, ring.stage(use), result=op.results[0].type).result
         self.uses[op.results[0]] = (ring, use)
-        last, needed = self._release(op)
-        self.releases.setdefault(last, []).append((ring, use, needed))
+        places, needed = self._release(op)
+        for place in places:
+            self.releases.setdefault(place, []).append((ring, use, needed))
 
-    def _release(self, load: ir.Operation) -> tuple[ir.Operation, ir.Value | None]:
-        """After which op a load's stage is free, once a value is there, if that is not None. What goes to registers is
-        there before the stage is free: the tile itself, which all registers that it takes hold then; or, where a thread
-        has few, what they have gone into, by the end of the iteration."""
-        reader = _last_reader(load)
-        if reader.name != "tile.convert_layout":
-            return reader, None
+    def _release(self, load: ir.Operation) -> tuple[list[ir.Operation | ir.Block], ir.Value | None]:
+        """Where a load's stage is free, once a value is there, if that is not None. What goes to registers is there
+        before the stage is free: the tile itself, which all registers that it takes hold then; or, where a thread has
+        few, what they have gone into, by the end of the iteration."""
+        places = _last_readers(load, load.block)
+        reader = places[0]
+        if isinstance(reader, ir.Block) or reader.name != "tile.convert_layout":
+            return places, None
         loaded = reader.results[0]
-        row = _row_of(loaded) if self.few_registers and layout_of(loaded.type) == "fragment" else None
+        before = ops_of(reader.block)[: ops_of(reader.block).index(reader)]
+        few = self.few_registers and any(map(is_contraction, before))  # else those that scores will have are free
+        row = _row_of(loaded) if few and layout_of(loaded.type) == "fragment" else None
         if row is None:
-            return reader, loaded
+            return places, loaded
         following = ops_of(reader.block)[ops_of(reader.block).index(defining_op(row)) :]
         waits = [o for o in following if o.name == "tile.wait_matmuls" and o.opview.pending.value == 0]
-        return (waits or following)[0], row
+        return [(waits or following)[0]], row
 
     def before_body(self, ops: list[ir.Operation]) -> None:
         matmuls = [o for o in ops if ASYNC in o.attributes]
@@ -512,8 +520,8 @@ class Consumer(Role):
         if self.turns and op == self.turns[-1]:
             PassTurnOp(_i64(self.warpgroups))
 
-    def behind(self, op: ir.Operation) -> None:
-        for ring, use, needed in self.releases.pop(op, []):
+    def behind(self, place: ir.Operation | ir.Block) -> None:
+        for ring, use, needed in self.releases.pop(place, []):
             if needed is not None:
                 SettleOp(self.values[needed])
             ArriveOp(ring.reading.free, use)
@@ -531,15 +539,16 @@ def _row_of(tile: ir.Value) -> ir.Value | None:
     return None
 
 
-def _last_reader(load: ir.Operation) -> ir.Operation:
-    """The op of the load's block after which its tile is read no more."""
-    block = load.block
-    readers = []
-    for use in load.results[0].uses:
-        reader = use.owner.operation
-        if ASYNC in reader.attributes:
-            reader = next(iter(reader.results[0].uses)).owner.operation
-        while reader.block != block:
-            reader = reader.parent.operation
-        readers.append(reader)
-    return next(op for op in reversed(ops_of(block)) if op in readers)
+def _last_readers(load: ir.Operation, block: ir.Block) -> list[ir.Operation | ir.Block]:
+    """The op of a block after which a load's tile is read no more; of a branch, that of either way, or the way's block
+    where none reads it."""
+    users = [use.owner.operation for use in load.results[0].uses]
+    users += [use.owner.operation for user in users if user.name == "tile.scale" for use in user.results[0].uses]
+    ends = [next(iter(u.results[0].uses)).owner.operation if ASYNC in u.attributes else u for u in users]
+    around = {op for end in ends for op in (end, *ancestors(end))}
+    last = next((op for op in reversed(ops_of(block)) if op in around), None)
+    if last is None:
+        return [block]
+    if last.name != "scf.if" or not all(len(region.blocks) for region in last.regions):
+        return [last]
+    return [place for region in last.regions for place in _last_readers(load, region.blocks[0])]

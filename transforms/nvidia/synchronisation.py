@@ -35,6 +35,7 @@ MEETING = 15  # a named barrier
 ALL_WARPS = "tile.all_warps"  # of a meeting: also those of the last warpgroup that do not copy
 ARRANGERS = 3  # warps, beside the one that copies, that put 8-bit operands in order
 FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
+FIRST_OF_WARPGROUP = 8  # that of the first warpgroup alone
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,10 @@ def any_of_warp(conditions: Sequence[ir.Value]) -> ir.Value:
 def meet(thread: Thread, all_warps: bool) -> None:
     """All, or all but the producer's other warps."""
     asm(f"bar.sync {MEETING}, {thread.threads - (0 if all_warps else 96)};", "", [])
+
+
+def meet_in_warpgroup(thread: Thread) -> None:
+    asm("bar.sync $0, 128;", "r", [add(div(thread.warp, 4), FIRST_OF_WARPGROUP)])
 
 
 def copy_bulk(

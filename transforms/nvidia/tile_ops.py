@@ -23,6 +23,7 @@ from .memory import GLOBAL, Access, Memory, byte_width, load_registers, store_el
 from .overlap_matmuls import ASYNC
 from .pieces import copy_piece
 from .scalars import emit_scalar
+from .scaling import scale
 from .storing import store_registers
 from .synchronisation import (
     ALL_WARPS,
@@ -194,6 +195,11 @@ class Emitter:
         aligned, inner = self._dense(view.memory.type, dims_of(view), indices)
         copy_to_shared(access, tile, self.thread, aligned if inner == tile.inner else tile.width)
         return []
+
+    def _scale(self, op: ir.Operation) -> list[Value]:
+        tile = self.values[op.operands[0]]
+        assert isinstance(tile, Registers | Shared), "what is scaled is a left operand"
+        return [scale(tile, str(op.results[0].type.element_type), op.opview.exponent.value, self.thread)]
 
     def _copy_piece(self, op: ir.Operation) -> list[Value]:
         view = op.opview
@@ -404,6 +410,7 @@ HANDLERS = {
     "tile.warp": lambda self, op: [self.thread.warp],
     "tile.copy_bulk": Emitter._copy_bulk,
     "tile.arrange": Emitter._arrange,
+    "tile.scale": Emitter._scale,
     "tile.any_of_warp": lambda self, op: [any_of_warp(self.registers(op.operands[0]).values)],
     "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
     **dict.fromkeys(

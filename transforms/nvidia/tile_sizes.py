@@ -25,10 +25,11 @@ itself, leave no registers for a fourth warpgroup from head dimension 33 on, and
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
-four bytes. 256 × 64 up to head dimension 64 where many heads share it; where each has its own, it comes too late for
-four warpgroups. Where the copy engine cannot bring it (``stage-operands``), 64 keys: what each thread loads by itself
-takes registers. Batch entries and heads that share the bias are the innermost loop of the grid, so that it comes from
-memory once for all of them. Where enough of them do, rows that are not aligned will be (``align-rows``).
+four bytes. 256 × 64 up to head dimension 64 for biases, with which matmuls start (``start-scores``), and for masks that
+many heads share; one that each has its own of comes too late for four warpgroups. Where the copy engine cannot bring it
+(``stage-operands``), 64 keys: what each thread loads by itself takes registers. Batch entries and heads that share the
+bias are the innermost loop of the grid, so that it comes from memory once for all of them. Where enough of them do,
+rows that are not aligned will be (``align-rows``).
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     if others:
         staged = all(_is_staged(v, attention) for v in others)  # after align-rows
         shared = _shared_loops(attention, extents)
-        many = [MANY_WARPS_HOPPER_TILES_BY_HEAD] if math.prod(extents[d] or 1 for d in shared) >= MANY else []
+        starts = all(isinstance(v.type.element_type, ir.FloatType) for v in others) and not _uses_functions(attention)
+        shared_by_many = math.prod(extents[d] or 1 for d in shared) >= MANY
+        many = [MANY_WARPS_HOPPER_TILES_BY_HEAD] if starts or shared_by_many else []
         if staged:
             sizes, order = _choose_first(attention, many, MOST_DEAD / 2)
         else:

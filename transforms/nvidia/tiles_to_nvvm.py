@@ -100,6 +100,11 @@ class _Kernel:
             self.values = emitter.values
             self._arguments(list(body.arguments))
             shared = self._buffers()
+            most = architecture(self.options.arch).shared_memory
+            if shared > most:
+                have = f"of which it may have {most} on {self.options.arch}"
+                message = f"a block needs {shared} bytes of shared memory, {have}: choose smaller tiles (tile_sizes)"
+                raise PassError(message, self.kernel)
             emitter.ops(ops_of(self.block)[:-1])
             ir.Operation.create("llvm.return")
         new.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32(), 1)

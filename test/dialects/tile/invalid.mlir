@@ -32,6 +32,22 @@ func.func @layout(%t: tensor<4x8xf16>) {
 
 // -----
 
+func.func @scale(%t: tensor<128x64xf16, "fragment">) {
+  // expected-error @below {{expects a left operand of a matmul of 16 bits, but found tensor<128x64xf16, "fragment">}}
+  %r = tile.scale %t {exponent = -3 : i64} : (tensor<128x64xf16, "fragment">) -> (tensor<128x64xf16, "fragment">)
+  return
+}
+
+// -----
+
+func.func @scale_type(%t: tensor<128x64xf16, "shared">) {
+  // expected-error @below {{expects a result of type tensor<128x64xf16, "shared">, but found tensor<128x64xf16, "operand_a">}}
+  %r = tile.scale %t {exponent = -3 : i64} : (tensor<128x64xf16, "shared">) -> (tensor<128x64xf16, "operand_a">)
+  return
+}
+
+// -----
+
 func.func @view(%b: memref<2x128x64xf16>, %i: index) {
   // expected-error @below {{expects the type of one stage, tensor<128x64xf16, "shared">, but found tensor<64x64xf16, "shared">}}
   %v = tile.view %b [%i] : (memref<2x128x64xf16>, index) -> (tensor<64x64xf16, "shared">)

@@ -8,6 +8,8 @@ func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %i: index, %b
   %t = tile.load (%m, %i, %i, %i, %i, %i) {dims = [1, 2]} : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, index, index, index, index, index) -> (tensor<128x64xf16, "fragment">)
   // CHECK: tile.convert_layout %[[T]] : {{.*}} -> (tensor<128x64xf16, "operand_a">)
   %a = tile.convert_layout %t : (tensor<128x64xf16, "fragment">) -> (tensor<128x64xf16, "operand_a">)
+  // CHECK: tile.scale %{{.*}} {exponent = -3 : i64} : (tensor<128x64xf16, "operand_a">) -> (tensor<128x64xf16, "operand_a">)
+  %sa = tile.scale %a {exponent = -3 : i64} : (tensor<128x64xf16, "operand_a">) -> (tensor<128x64xf16, "operand_a">)
   // CHECK: tile.copy_async
   tile.copy_async (%m, %b, %i, %i, %i, %i, %i, %i) {dims = [1, 2]} : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, memref<2x128x64xf16, #gpu.address_space<workgroup>>, index, index, index, index, index, index) -> ()
   // CHECK: tile.commit_copies

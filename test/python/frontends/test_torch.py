@@ -398,6 +398,36 @@ def test_open_lengths_leave_no_scores_in_memory(target):
     assert "stays outside" not in kernel.explain()
 
 
+def pages(q, k, v, table):
+    """Keys and values in pages [page, key, head, d] that a table lists, as caches of servers are."""
+    k, v = (x[table].flatten(1, 2).transpose(1, 2) for x in (k, v))
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+# Of the table [entries, pages of one]: one page, of one key, several; as many keys as a tile has, in pages of some.
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+@pytest.mark.parametrize("shape", [(2, 1, 16), (2, 2, 1), (1, 2, 5), (1, 8, 16)], ids=str)
+def test_pages_that_a_table_lists(shape, target):
+    batch, count, size = shape
+    q, k, v = tensors((batch, 4, 5, 16), (9, size, 2, 16), (9, size, 2, 16), dtype=torch.float16)
+    table = torch.arange(batch * count).reshape(batch, count).flip(1).remainder(9).to(torch.int32)
+    kernel = compile(pages, (q, k, v, table), target=target, **{"arch": "sm_90a"} if target == "nvidia" else {})
+    assert kernel.ir("fused").count("linalg_ext.softmax") == 1 and "scf.for" in kernel.ir("fused")
+    if target == "cpu":
+        close(kernel(q, k, v, table), pages(q.double(), k.double(), v.double(), table), torch.float16)
+
+
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+def test_an_open_number_of_pages_leaves_no_scores_in_memory(target):
+    q, k, v = tensors((2, 4, 5, 16), (9, 16, 2, 16), (9, 16, 2, 16), dtype=torch.float16)
+    table = torch.tensor([[3, 1, 7], [0, 8, 2]])
+    shapes = [{}, {0: Dim.AUTO}, {0: Dim.AUTO}, {1: Dim.AUTO}]
+    kernel = compile(pages, (q, k, v, table), target=target, dynamic_shapes=shapes)
+    assert "softmax' stays outside" not in kernel.explain()
+    if target == "cpu":
+        close(kernel(q, k, v, table), pages(q.double(), k.double(), v.double(), table), torch.float16)
+
+
 def test_a_traced_graph_knows_no_devices():
     with FakeTensorMode():
         args = tuple(torch.empty(2, 4, 128, 64, device="cuda", dtype=torch.float16) for _ in range(3))

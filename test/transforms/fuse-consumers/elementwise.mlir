@@ -95,3 +95,33 @@ func.func @reshaped(%x: f32, %n: index) -> tensor<?x32xf16> {
   } -> tensor<?x32xf16>
   return %q : tensor<?x32xf16>
 }
+
+// What reads the result at other places than its own, besides, stays behind the loop.
+// CHECK-LABEL: func.func @reversed
+// CHECK:         %[[R:.*]] = scf.forall
+// CHECK-NOT:       tensor.extract %
+// CHECK:           scf.forall.in_parallel
+// CHECK:         linalg.generic
+// CHECK:           tensor.extract %[[R]]
+func.func @reversed(%x: f32) -> tensor<128x32xf32> {
+  %c127 = arith.constant 127 : index
+  %a0 = tensor.empty() : tensor<128x32xf32>
+  %r = scf.forall (%i) = (0) to (128) step (64) shared_outs(%a = %a0) -> (tensor<128x32xf32>) {
+    %at = tensor.extract_slice %a[%i, 0] [64, 32] [1, 1] : tensor<128x32xf32> to tensor<64x32xf32>
+    %a1 = linalg.fill ins(%x : f32) outs(%at : tensor<64x32xf32>) -> tensor<64x32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %a1 into %a[%i, 0] [64, 32] [1, 1] : tensor<64x32xf32> into tensor<128x32xf32>
+    }
+  }
+  %e = tensor.empty() : tensor<128x32xf32>
+  %q = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%r : tensor<128x32xf32>) outs(%e : tensor<128x32xf32>) {
+  ^bb0(%u: f32, %w: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %k = arith.subi %c127, %i : index
+    %t = tensor.extract %r[%k, %j] : tensor<128x32xf32>
+    linalg.yield %t : f32
+  } -> tensor<128x32xf32>
+  return %q : tensor<128x32xf32>
+}
