@@ -226,6 +226,7 @@ def nvidia(
         *online(parts, multiprocessors, from_data=False, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
         "drop-units",
+        f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through
         "fuse-elements",
         "fuse-consumers",
         "canonicalize",

@@ -13,6 +13,7 @@ from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
 from .nvidia.architecture import architecture
+from .nvidia.producers import computed_before
 from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
@@ -42,8 +43,9 @@ class FuseAttention(Pass):
 
     Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found. Producers
     from ops marked ``__stop__`` on stay outside. Where sizes or roots are chosen here, so do matmuls and reductions
-    that feed queries, keys and values, which would be computed again in every tile, and what others use as well. Outer
-    parallel loops are marked ``__byteir_parallel__``.
+    that feed queries, keys and values, which would be computed again in every tile, and what others use as well; for
+    GPUs other producers too, where that pays (``nvidia/producers.py``). Outer parallel loops are marked
+    ``__byteir_parallel__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
@@ -56,6 +58,7 @@ class FuseAttention(Pass):
 
     def run(self, op: ir.Operation) -> None:
         choice = _choice(self.machine or "cpu", op)
+        is_gpu = choice != choose_tile_sizes
         marked = marked_ops(op, ROOT)
         everywhere = find_attention(op)
         found = [attention_at(root) for root in marked] if marked else [a for a in everywhere if not _is_empty(a)]
@@ -81,6 +84,8 @@ class FuseAttention(Pass):
             schedule = Schedule.of(root)
             sizes, order = self._chosen(root, attention, choice)
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
+            if is_gpu and attention is not None and not marked:
+                outside += computed_before(attention, sizes)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
             schedule.tell(tiled, sizes, order)

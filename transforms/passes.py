@@ -77,6 +77,7 @@ PASSES = (
     "cpu/limit-features",
     "nvidia/round-probabilities",
     "nvidia/drop-units",
+    "nvidia/outline-producers",
     "nvidia/pieces-to-elements",
     "nvidia/fuse-elements",
     "nvidia/align-rows",

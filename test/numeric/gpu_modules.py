@@ -116,6 +116,44 @@ def store_element(op, frame):
     return run
 
 
+@rule("vector.load")
+def load_piece(op, frame):
+    (count,) = op.operation.results[0].type.shape
+
+    def run(operands):
+        memory, *at, first = operands
+        assert all(0 <= i < n for i, n in zip((*at, first + count - 1), memory.shape, strict=True)), f"{at} {first}"
+        assert first % count == 0, f"{count} elements from {first} on are not aligned"
+        return [memory[(*at, slice(first, first + count))].copy()]
+
+    return run
+
+
+@rule("vector.store")
+def store_piece(op, frame):
+    def run(operands):
+        piece, memory, *at, first = operands
+        assert all(0 <= i < n for i, n in zip((*at, first + len(piece) - 1), memory.shape, strict=True)), (
+            f"{at} {first}"
+        )
+        memory[(*at, slice(first, first + len(piece)))] = piece
+        return []
+
+    return run
+
+
+@rule("vector.extract")
+def element_of_piece(op, frame):
+    (number,) = ir.DenseI64ArrayAttr(op.operation.attributes["static_position"])
+    return lambda operands: [operands[0][number]]
+
+
+@rule("vector.from_elements")
+def piece_of_elements(op, frame):
+    kind = arrays.value_dtype(op.operation.results[0].type)
+    return lambda operands: [np.array(operands, kind)]
+
+
 @rule("gpu.launch_func")
 def launch(op, frame):
     path = str(op.operation.attributes["kernel"]).split("::")

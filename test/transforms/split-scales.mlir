@@ -13,6 +13,15 @@
 // CHECK-NEXT:      linalg.yield %[[P]]
 // CHECK:         tile.store (%[[R]],
 
+// A mask that says where scores live says where they are dead.
+
+// CHECK-LABEL: gpu.func @living
+// CHECK:           %[[DEAD:.*]] = arith.cmpi sgt, %{{.*}}, %{{.*}} : index
+// CHECK-NEXT:      %[[X:.*]] = arith.select %[[DEAD]], %{{.*}}, %{{.*}} : f32
+// CHECK-NEXT:      linalg.yield %[[X]]
+// CHECK:         linalg.generic
+// CHECK:           arith.mulf
+
 // What goes through a function first, a scale by a negative number, and one without a mask stay as they are.
 
 // CHECK-LABEL: gpu.func @others
@@ -38,6 +47,29 @@ gpu.module @kernels {
       %dead = arith.cmpi sgt, %j, %i : index
       %c = arith.mulf %x, %cap : f32
       %m = arith.select %dead, %minus_inf, %c : f32
+      linalg.yield %m : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+
+  gpu.func @living(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %minus_inf = arith.constant 0xFF800000 : f32
+    %cap = arith.constant 14.4 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %alive = arith.cmpi sle, %j, %i : index
+      %c = arith.mulf %x, %cap : f32
+      %m = arith.select %alive, %c, %minus_inf : f32
       linalg.yield %m : f32
     } -> tensor<64x64xf32, "fragment">
     tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()

@@ -68,7 +68,7 @@ def can_be_aligned(value: ir.Value) -> bool:
             or kept_dims(op, value.type)[-1] != op.operands[0].type.rank - 1
         ):
             return False
-        if not all(_is_known(v) for v in places):
+        if not all(is_known(v) for v in places):
             return False
         value = op.operands[0]
         op = defining_op(value)
@@ -86,12 +86,12 @@ def operand_can_be_aligned(value: ir.Value) -> bool:
     return read and value.type.element_type.width == 16 and can_be_aligned(value)
 
 
-def _is_known(value: ir.Value) -> bool:
+def is_known(value: ir.Value) -> bool:
     """Whether the host knows a scalar: it comes from no element of a tensor."""
     op = defining_op(value)
     if op is None or op.name == "tensor.dim":
         return True
-    return op.name != "tensor.extract" and all(_is_known(v) for v in op.operands)
+    return op.name != "tensor.extract" and all(is_known(v) for v in op.operands)
 
 
 def pays(kind: ir.RankedTensorType, counts: Iterable[int | None]) -> bool:

@@ -9,6 +9,7 @@ from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..copying import copy_elements, in_loops, index_at
 from ..extents import lift_sizes
+from ..graph import ancestor_in
 from ..passes import Pass, option
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of
@@ -49,7 +50,7 @@ class FuseElements(Pass):
         """Computes an element that the body of an op takes at some place."""
         source, *at = extract.operands
         producer = self._producer(source, consumer)
-        if producer is None:
+        if producer is None or len(list(source.uses)) != 1:
             return
         written = indexing_maps(producer)[-1]
         places = {dim_position(e): i for i, e in zip(at, written.results, strict=True)}
@@ -68,7 +69,9 @@ class FuseElements(Pass):
     def _producer(self, value: ir.Value, consumer: ir.Operation) -> ir.Operation | None:
         """The element-wise op that `value` comes from, if no one else reads it."""
         producer = defining_op(value)
-        if producer is None or producer.block != consumer.block or len(list(value.uses)) != 1:
+        if producer is None or producer.block != consumer.block:
+            return None
+        if any(ancestor_in(use.owner, consumer.block) != consumer for use in value.uses):
             return None
         if not _is_elementwise(producer) or not (self.all or not _reads_loops(producer)):
             return None

@@ -24,6 +24,7 @@ from .running_maximum import (
     rows_that,
     running_maxima,
 )
+from .shifted_maximum import same_for_every_maximum
 
 KEPT = ("arith.constant", "gpu.block_id")
 RETRY = "tile.retry"  # of a scf.if that computes a tile again
@@ -77,7 +78,7 @@ class KeepMaximum(Pass):
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m; the maximum only keeps numbers in range. Each probability is at
     most their sum l: where that is below the limit, none has overflowed; where it is large enough, rounding the
     smallest ones has changed little. For loops whose first iteration stands before them (``overlap-matmuls``), and
-    whose maximum nothing else reads.
+    results that are the same for every m (``shifted_maximum.py``), as a log-sum-exp, m + log l, is.
 
     Numbers of 8 bits have less room. There sums become infinite where what a thread adds up of a row of a tile, in some
     parts, is not below the largest number::
@@ -123,8 +124,7 @@ class _Plan:
         (element,) = elements
         of_sum = list(body.arguments).index(sums[0]) - 1
         total = outermost(loop.results[of_sum])
-        unread = not list(outermost(loop.results[number]).uses)
-        if not unread or element not in RANGES:
+        if element not in RANGES or not same_for_every_maximum(loop, update, number, of_sum):
             return None
         if RANGES[element].limit is not None and _tile_sum(loop, of_sum) is None:
             return None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from ...dialects import build
 from ...dialects.build import constant_value
-from ...dialects.mlir import ir
+from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
-from ..rewriting import defining_op, ops_of
+from ..rewriting import defining_op, erase_if_unused, ops_of
+
+_IS = arith.CmpIPredicate
+_PAIRS = [(_IS.eq, _IS.ne), (_IS.slt, _IS.sge), (_IS.sle, _IS.sgt), (_IS.ult, _IS.uge), (_IS.ule, _IS.ugt)]
+_OPPOSITES = {int(a): b for pair in _PAIRS for a, b in (pair, pair[::-1])}
 
 
 def is_elementwise(op: ir.Operation) -> bool:
@@ -35,6 +40,32 @@ def masks(value: ir.Value) -> list[ir.Operation]:
         found.append(op)
         value = op.operands[2]
     return found
+
+
+def say_what_is_dead(op: ir.Operation) -> None:
+    """Turns select(c, x, −inf), the masks that end an op with one result, into select(not c, −inf, x)."""
+    user, number = ops_of(op.regions[0].blocks[0])[-1], 0
+    while (select := defining_op(user.operands[number])) is not None and select.name == "arith.select":
+        condition, then, otherwise = select.operands
+        if constant_value(otherwise) == float("-inf") and constant_value(then) is None:
+            with ir.InsertionPoint(select), select.location:
+                dead = _negation(condition)
+                new = ir.Operation.create("arith.select", [then.type], [dead, otherwise, then])
+            select.results[0].replace_all_uses_with(new.result)
+            select.erase()
+            erase_if_unused(defining_op(condition))
+            select = new
+        if constant_value(select.operands[1]) != float("-inf"):
+            break
+        user, number = select, 2
+
+
+def _negation(condition: ir.Value) -> ir.Value:
+    op = defining_op(condition)
+    if op is not None and op.name == "arith.cmpi":
+        predicate = _OPPOSITES[ir.IntegerAttr(op.attributes["predicate"]).value]
+        return arith.cmpi(predicate, *op.operands)
+    return arith.xori(condition, build.constant(condition.type, 1))
 
 
 def unmasked(value: ir.Value) -> ir.Value:

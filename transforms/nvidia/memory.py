@@ -56,6 +56,24 @@ class Memory:
             inside.append(create("arith.minsi", i32(), create("arith.maxsi", i32(), index, constant(i32(), 0)), last))
         return to_register(create("llvm.load", self.stored, self.address(self.base(inside))), self.element)
 
+    def load_piece(self, indices: Sequence[ir.Value], count: int) -> list[ir.Value]:
+        """Elements side by side, all of which there are, at an address that is a multiple of their size."""
+        kind = ir.VectorType.get([count], self.stored)
+        aligned = ir.IntegerAttr.get(i64(), count * self.bytes)
+        piece = create("llvm.load", kind, self.address(self.base(indices)), alignment=aligned)
+        numbers = [constant(i32(), i) for i in range(count)]
+        return [to_register(create("llvm.extractelement", self.stored, piece, i), self.element) for i in numbers]
+
+    def store_piece(self, values: Sequence[ir.Value], indices: Sequence[ir.Value]) -> None:
+        """The same, to memory."""
+        kind = ir.VectorType.get([len(values)], self.stored)
+        piece = create("llvm.mlir.undef", kind)
+        for i, value in enumerate(values):
+            piece = create("llvm.insertelement", kind, piece, to_memory(value, self.element), constant(i32(), i))
+        aligned = ir.IntegerAttr.get(i64(), len(values) * self.bytes)
+        address = self.address(self.base(indices))
+        ir.Operation.create("llvm.store", [], [piece, address], {"alignment": aligned})
+
     def base(self, offsets: Sequence[ir.Value]) -> ir.Value:
         """The number of the element at the offsets (i32)."""
         terms = [mul(wide(o), s) for o, s in zip(offsets, self.strides, strict=True)]

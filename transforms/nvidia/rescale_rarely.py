@@ -14,12 +14,12 @@ from .running_maximum import (
     Update,
     first_update,
     is_lowest,
-    outermost,
     probability_types,
     rescaling,
     rows_that,
     running_maxima,
 )
+from .shifted_maximum import same_for_every_maximum
 
 # By the type of probabilities: by how many powers of 2 the largest one of a tile is made larger, and may be exceeded.
 RANGES = {"f8E4M3FN": (5, 3), "f8E5M2": (7, 8)}
@@ -39,8 +39,8 @@ class RescaleRarely(Pass):
         %o1 = scf.if %some { %o · %alpha } else { %o }
 
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m. Exponentials are at most 2⁸ then: f16 holds them, and they are
-    as exact as smaller ones. (FlashAttention-4 has this.) For loops whose maximum nothing else reads, in kernels whose
-    loads the copy engine does.
+    as exact as smaller ones. (FlashAttention-4 has this.) For results that are the same for every m
+    (``shifted_maximum.py``), in kernels whose loads the copy engine does.
 
     Where they are rounded to 8 bits, the maximum of each tile is first made smaller by some powers of 2, so that more
     of the exponentials are normal numbers: between 2⁻⁶ and 448 (e4m3), or 2⁻¹⁴ and 57344 (e5m2).
@@ -73,7 +73,10 @@ def _update(loop: ir.Operation) -> tuple[Update, int] | None:
     """What brings the maximum that a loop carries up to date, and which of its results that is."""
     for update, number in running_maxima(loop):
         if rescaling(update) is not None:
-            return None if list(outermost(loop.results[number]).uses) else (update, number)
+            carried = list(for_body(loop).arguments)[1:]
+            sums = [carried.index(v) for v in update.sums.values() if v in carried]
+            same = len(sums) == 1 and same_for_every_maximum(loop, update, number, sums[0])
+            return (update, number) if same else None
     return None
 
 

@@ -13,6 +13,7 @@ from ..attention import is_contraction
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of
 from .bulk_copies import bulk_copies
+from .masking import say_what_is_dead
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class SplitScales(Pass):
     Scaled tiles are seldom needed themselves: 0.18·t − m is one instruction (``elementwise``). With the mask behind it,
     the product could not become part of what follows. For kernels whose loads the copy engine does, where the mask may
     get a branch of its own (``join-loops``). What goes through functions first stays: tanh(s)·c and the mask together
-    hide behind the functions.
+    hide behind the functions. A mask that says which scores live (as torch's do) says which are dead: one form for the
+    passes after this one.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -35,6 +37,7 @@ class SplitScales(Pass):
             if bulk_copies(kernel):
                 for inner in ops_in(kernel, "linalg.generic"):
                     if _is_elementwise(inner):
+                        say_what_is_dead(inner)
                         _split(inner)
 
 

@@ -163,6 +163,25 @@ class Emitter:
         store_element(memory, self.scalar(op.operands[0]), [self.scalar(v) for v in list(op.operands)[2:]])
         return []
 
+    def _load_piece(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[0]]
+        assert isinstance(memory, Memory)
+        places = [self.scalar(v) for v in list(op.operands)[1:]]
+        return [tuple(memory.load_piece(places, op.results[0].type.shape[0]))]
+
+    def _store_piece(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[1]]
+        piece = self.values[op.operands[0]]
+        assert isinstance(memory, Memory) and isinstance(piece, tuple)
+        memory.store_piece(piece, [self.scalar(v) for v in list(op.operands)[2:]])
+        return []
+
+    def _extract(self, op: ir.Operation) -> list[Value]:
+        (number,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
+        piece = self.values[op.operands[0]]
+        assert isinstance(piece, tuple)
+        return [piece[number]]
+
     def _barrier(self, op: ir.Operation) -> list[Value]:
         asm("bar.sync 0;", "", [])
         return []
@@ -406,6 +425,10 @@ HANDLERS = {
     "gpu.block_id": Emitter._block_id,
     "gpu.thread_id": Emitter._thread_id,
     "memref.store": Emitter._store_element,
+    "vector.load": Emitter._load_piece,
+    "vector.store": Emitter._store_piece,
+    "vector.extract": Emitter._extract,
+    "vector.from_elements": lambda self, op: [tuple(self.scalar(v) for v in op.operands)],
     "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
     "tile.warp": lambda self, op: [self.thread.warp],
     "tile.copy_bulk": Emitter._copy_bulk,

@@ -14,7 +14,7 @@ from .thread import Registers, Shared, i32, i64, pointer, register_type
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
-Value: TypeAlias = "Registers | Shared | Spread | Barriers | Flags | Memory | ir.Value"
+Value: TypeAlias = "Registers | Shared | Spread | Barriers | Flags | Memory | tuple[ir.Value, ...] | ir.Value"
 
 MAP_BYTES = 128  # of a tensor map
 COPY = "tile.copy"  # of an op: it copies a tensor to rows that are aligned to 16 bytes

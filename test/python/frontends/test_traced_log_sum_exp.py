@@ -124,3 +124,37 @@ def test_another_use_is_told():
 
     kernel = compile(function, tensors())
     assert "needs its scores or probabilities as a whole too" in kernel.explain()
+
+
+def by_sink(q, k, v):
+    s = torch.cat([scores(q, k), torch.full((*q.shape[:3], 1), 0.5, dtype=q.dtype)], -1)
+    return torch.softmax(s, -1)[..., :-1] @ v
+
+
+def sum_alone(q, k, v):
+    s = scores(q, k)
+    e = torch.exp(s - s.amax(-1, keepdim=True))
+    total = e.sum(-1, keepdim=True)
+    return e / total @ v, total
+
+
+@pytest.mark.parametrize(
+    ("function", "kept"),
+    [(besides_softmax, True), (by_sink, True), (sum_alone, False), (maximum_and_sum, False), (sum_also_scaled, False)],
+)
+def test_results_for_which_any_maximum_does(function, kept):
+    """On GPUs: the first tile's maximum may be kept, or one that is off by some powers of 2."""
+    q, k, v = (torch.randn(2, 16, 4096, 64, dtype=torch.float16) for _ in range(3))
+    for option in (True, False):
+        kernel = compile(function, (q, k, v), target="nvidia", arch="sm_90a", keep_maximum=option)
+        code = kernel.ir("scheduled")
+        assert ("tile.init_flags" in code) == (kept and option)
+        assert ("tile.any_of_warp" in code) == kept
+
+
+def test_causal_masks_of_torch_are_one_loop():
+    """They say which scores live."""
+    q = torch.randn(2, 16, 4096, 64, dtype=torch.float16)
+    function = torch.nn.functional.scaled_dot_product_attention
+    kernel = compile(lambda q: function(q, q, q, is_causal=True), (q,), target="nvidia", arch="sm_90a")
+    assert "tile.init_flags" in kernel.ir("scheduled")

@@ -1,0 +1,160 @@
+"""Which producers of queries, keys and values are computed once, in a launch before the attention, for GPUs.
+
+In the loops, each block of queries computes its keys and values again: rotary embeddings, biases, scales, casts, pages
+that a table lists. And tiles that are computed are none of the copy engine's. Before them, each element is computed
+once, written, and read again::
+
+    inside   elements of a block · waves of blocks · 150 ps
+    before   bytes read and written · 0.25 ps, and a launch for all together, 1 µs
+
+as measured on an H200 (90 to 200 ps an element; docs/nvidia.md). Where one block reads all keys of a head, as in
+decoding, producers stay inside. Where a launch is needed anyway, since something among the producers cannot stand in
+loops over tiles (tensors that are put together, as halves of a rotated head are), the rest of it is computed there,
+too. So are queries where keys or values are: all of them become one launch (``outline-producers``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import is_structured, iterator_types
+from ..attention import Attention, contraction_loops
+from ..cpu.tile_sizes import static_extents
+from ..graph import operands_with_captures
+from ..reshapes import RESHAPES
+from ..rewriting import defining_op, ops_of
+from .align_rows import is_known
+from .architecture import MULTIPROCESSORS
+from .memory import byte_width
+
+PIECES = ("tensor.concat", "tensor.pad", "tensor.insert_slice")  # of which loops over tiles have no part
+VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast")
+PS_INSIDE = 150.0  # an element, on a multiprocessor; with what a kernel without copy engine loses
+PS_BYTE = 0.25  # read or written, by all of them
+PS_LAUNCH = 1e6
+LEAST_KEYS = 128  # of a part, where keys are split
+MANY = 4096  # where the extent is not known
+
+
+@dataclass(eq=False)
+class _Chain:
+    """What an operand of a matmul comes from: views of what `op` computes, the last one first."""
+
+    op: ir.Operation
+    views: list[ir.Operation]
+    pieces: bool = False  # it needs a launch anyway
+    inputs: dict[ir.Value, None] = field(default_factory=dict)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether views make a row or a column of several dimensions, which tiles in loops cannot."""
+        return any(_merges(v) for v in self.views)
+
+    @property
+    def stops(self) -> list[ir.Operation]:
+        """What stays before the loops: they may well read elements from other places, and pass them on to heads."""
+        moved = any(map(_moves, self.views)) and not self.is_split
+        return [self.op] if moved else [self.op, *self.views]
+
+
+def computed_before(attention: Attention, sizes: Sequence[int]) -> list[ir.Operation]:
+    """The ops whose results the loops, with tiles of such sizes, are to read."""
+    queries = _chain(attention.scores.operands[0])
+    others = [_chain(attention.scores.operands[1]), _chain(attention.root.operands[1])]
+    found = [c for c in (queries, *others) if c is not None]
+    before = [c for c in found if c.pieces or c.is_split]
+    gains = {c: _gain(c, attention, sizes) for c in others if c is not None and c not in before}
+    gaining = [c for c, gain in gains.items() if gain > 0]
+    if sum(gains[c] for c in gaining) > (0 if before else PS_LAUNCH):
+        before += gaining
+    if queries is not None and queries not in before and any(c in before for c in others):
+        before.append(queries)
+    return [op for chain in before for op in chain.stops]
+
+
+def _chain(value: ir.Value) -> _Chain | None:
+    views: list[ir.Operation] = []
+    op = defining_op(value)
+    while op is not None and (op.name in VIEWS or _moves(op)):
+        views.append(op)
+        op = defining_op(op.operands[0])
+    if op is None or not (op.name in PIECES or _is_elementwise(op)):
+        return None
+    chain = _Chain(op, views)
+    pending, seen = [op], set()
+    while pending:
+        inner = pending.pop()
+        if inner in seen:
+            continue
+        seen.add(inner)
+        if inner.name in PIECES or _merges(inner) or isinstance(inner.results[0].type.element_type, ir.ComplexType):
+            chain.pieces = True
+        for operand in operands_with_captures(inner):
+            maker = defining_op(operand)
+            if not isinstance(operand.type, ir.RankedTensorType):
+                if not is_known(operand) and maker is not None and maker.block == op.block:
+                    return None  # a number that only the GPU knows
+                continue
+            if maker is None or not (
+                maker.name in PIECES or maker.name.startswith("tensor.") or _is_elementwise(maker)
+            ):
+                chain.inputs[operand] = None
+            elif maker.name != "tensor.empty":
+                pending.append(maker)
+            elif not all(is_known(v) for v in maker.operands):
+                return None  # a size that only the GPU knows
+    return chain
+
+
+def _merges(op: ir.Operation) -> bool:
+    """Whether a reshape of what is computed makes one of the last two dimensions of several."""
+    if op.name != "tensor.collapse_shape" or not _is_computed(op.operands[0]):
+        return False
+    groups = [[ir.IntegerAttr(d).value for d in group] for group in op.attributes["reassociation"]]
+    return any(sum(op.operands[0].type.shape[d] != 1 for d in group) > 1 for group in groups[-2:])
+
+
+def _is_computed(value: ir.Value) -> bool:
+    op = defining_op(value)
+    while op is not None and op.name in VIEWS:
+        op = defining_op(op.operands[0])
+    return op is not None and (op.name in PIECES or _is_elementwise(op))
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    return is_structured(op) and op.name != "linalg.fill" and "reduction" not in iterator_types(op)
+
+
+def _moves(op: ir.Operation) -> bool:
+    """Whether an op gives each element of its operand another place, or several."""
+    if not _is_elementwise(op) or not len(op.regions) or len(op.results) != 1:
+        return False
+    block = op.regions[0].blocks[0]
+    *ops, terminator = ops_of(block)
+    return not ops and terminator.operands[0] == block.arguments[0]
+
+
+def _gain(chain: _Chain, attention: Attention, sizes: Sequence[int]) -> float:
+    """How many picoseconds are won where keys, or values, are computed before the loops, but for a launch."""
+    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    reads = math.prod(-(-(extents[d] or MANY) // (sizes[d] or extents[d] or MANY)) for d in loops.m)
+    if reads == 1:
+        return 0
+    entries = math.prod(extents[d] or 1 for d in loops.batch)
+    elements, blocks = _elements(chain.op.results[0].type), reads * entries
+    if blocks >= MULTIPROCESSORS:
+        of_one = -(-blocks // MULTIPROCESSORS) * elements / entries
+    else:
+        parts = max(1, (extents[loops.k[-1]] or MANY) // LEAST_KEYS)
+        of_one = reads * elements / min(MULTIPROCESSORS, blocks * parts)
+    read = sum(_elements(v.type) * byte_width(v.type.element_type) for v in chain.inputs)
+    written = elements * byte_width(chain.op.results[0].type.element_type)
+    return of_one * PS_INSIDE - (read + 2 * written) * PS_BYTE
+
+
+def _elements(kind: ir.RankedTensorType) -> int:
+    return math.prod(MANY if n == ir.ShapedType.get_dynamic_size() else n for n in kind.shape)
