@@ -256,7 +256,7 @@ OWN = '<ir_version: 9, opset_import: ["" : 17, "com.foo" : 1]>\ng (float[3] x) =
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: compile("/nowhere/m.onnx"), "/nowhere/m.onnx: cannot be read: no such file"),
+        (lambda: compile("/nowhere/m.onnx"), "/nowhere/m.onnx: error: cannot be read: no such file"),
         (lambda: compile(model(UNARY % "Nonsense")), "No Op registered for Nonsense"),
         (lambda: compile(model(UNARY % "Det")), "Input rank must be >= 2"),
         (lambda: compile(onnx.parser.parse_model(OWN)), "com.foo.Bar of ONNX .node 'y'. has no lowering to linalg"),
