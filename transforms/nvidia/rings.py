@@ -1,0 +1,92 @@
+"""Rings between warps with roles: a tile's buffer of some stages, their barriers, and how often they were used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...dialects import build
+from ...dialects.mlir import arith, ir
+from ...dialects.tile import InitBarriersOp, layout_of, shared_buffer
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import contraction_loops, is_contraction
+from .bulk_copies import BulkCopy
+from .memory import byte_width
+from .thread import Shared
+
+
+@dataclass
+class Stages:
+    """A buffer and its barriers, one of each kind for each stage."""
+
+    buffer: ir.Value
+    ready: ir.Value
+    free: ir.Value
+
+    @staticmethod
+    def make(count: int, kind: ir.RankedTensorType, writers: int, readers: int) -> Stages:
+        """`writers`, `readers`: how many arrivals say that a tile is there, and that it was read."""
+        buffer = shared_buffer([count, *kind.shape], kind.element_type)
+        barrier = ir.IntegerType.get_signless(64)
+        ready, free = shared_buffer([count], barrier), shared_buffer([count], barrier)
+        InitBarriersOp(ready, i64(writers))
+        InitBarriersOp(free, i64(readers))
+        return Stages(buffer, ready, free)
+
+
+@dataclass
+class Ring:
+    """What some loads of a tile go through: where copies of it land, and where it is read, which is the same but for
+    tiles that are "paired"."""
+
+    copy: BulkCopy
+    map: ir.Value
+    loads: list[ir.Operation] = field(default_factory=list)
+    stages: int = 1
+    landing: Stages | None = None
+    reading: Stages | None = None
+
+    @property
+    def bytes(self) -> int:
+        shape, inner = self.copy.kind.shape, self.copy.inner
+        width = byte_width(self.copy.kind.element_type)
+        found = Shared.bytes(shape[1 - inner], shape[inner], width)
+        if self.is_paired:
+            found += Shared.bytes(shape[1 - self.summed], shape[self.summed], width)
+        return self.stages * found
+
+    @property
+    def is_paired(self) -> bool:
+        return layout_of(self.copy.kind) == "paired"
+
+    @property
+    def summed(self) -> int:
+        """The dimension of a right operand that its matmul sums over."""
+        matmul = next(iter(self.loads[0].results[0].uses)).owner.operation
+        loops = contraction_loops(matmul)
+        assert loops is not None, "a matmul is a contraction"
+        return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])
+
+    def stage(self, use: ir.Value) -> ir.Value:
+        return arith.remui(use, build.index(self.stages))
+
+
+@dataclass(frozen=True)
+class Count:
+    """How often a ring has been used: so much more than a value. Rings that go on together share it."""
+
+    value: ir.Value
+    more: int = 0
+
+    def plus(self, more: int) -> Count:
+        return Count(self.value, self.more + more)
+
+    def made(self) -> ir.Value:
+        return arith.addi(self.value, build.index(self.more)) if self.more else self.value
+
+
+def is_right_operand(load: ir.Operation) -> bool:
+    return any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses)
+
+
+def i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
