@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in
@@ -53,24 +54,15 @@ def _is_safe(divisor: ir.Value, is_signed: bool) -> bool:
 
 
 def _guarded(dividend: ir.Value, divisor: ir.Value, is_signed: bool) -> ir.Value:
-    bad = arith.cmpi(arith.CmpIPredicate.eq, divisor, _splat(divisor.type, 0))
+    bad = arith.cmpi(arith.CmpIPredicate.eq, divisor, build.constant(divisor.type, 0))
     if is_signed:
-        least = _splat(divisor.type, -(2 ** (_width(divisor.type) - 1)))
+        least = build.constant(divisor.type, -(2 ** (_width(divisor.type) - 1)))
         least = arith.cmpi(arith.CmpIPredicate.eq, dividend, least)
-        minus = arith.cmpi(arith.CmpIPredicate.eq, divisor, _splat(divisor.type, -1))
+        minus = arith.cmpi(arith.CmpIPredicate.eq, divisor, build.constant(divisor.type, -1))
         bad = arith.ori(bad, arith.andi(least, minus))
-    return arith.select(bad, _splat(divisor.type, 1), divisor)
-
-
-def _splat(kind: ir.Type, value: int) -> ir.Value:
-    """A constant, in every lane of a vector."""
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-    attribute = ir.IntegerAttr.get(element, value)
-    if isinstance(kind, ir.VectorType):
-        attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
-    return arith.ConstantOp(kind, attribute).result
+    return arith.select(bad, build.constant(divisor.type, 1), divisor)
 
 
 def _width(kind: ir.Type) -> int:
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    element = build.element_of(kind)
     return 64 if isinstance(element, ir.IndexType) else element.width

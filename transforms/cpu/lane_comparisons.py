@@ -67,8 +67,8 @@ def compared(op: Structured, inner: ir.Operation, tile: RegisterTile, point: Off
             moved = _scaled(arith.index_cast(i32, tile.indices[d, point[d]]), abs(factor))
             add = arith.addi if sign * factor > 0 else arith.subi
             x = add(x, vector.BroadcastOp(kind, moved).result)
-    limit = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(i32, -sign * form.const)))
-    return arith.cmpi(_P(predicate if sign > 0 else MIRRORED[predicate]), x, limit.result)
+    limit = build.constant(kind, -sign * form.const)
+    return arith.cmpi(_P(predicate if sign > 0 else MIRRORED[predicate]), x, limit)
 
 
 def _near(fixed: list[tuple[ir.Value, int]], sign: int, i32: ir.Type) -> ir.Value | None:
