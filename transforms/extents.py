@@ -7,8 +7,26 @@ from ..dialects.build import constant_value
 from ..dialects.mlir import ir, tensor
 from ..dialects.tiling import Index
 from ..dialects.tiling.index import affine_map, reify_dim
+from ..dialects.tiling.structured import dim_position, indexing_maps
 from .linear import DYNAMIC, linear
 from .rewriting import carried_init, defining_op, ops_in
+
+
+def static_extents(op: ir.Operation) -> list[int | None]:
+    """The extents of the loops of a structured op, None where dynamic."""
+    maps = indexing_maps(op)
+    extents: list[int | None] = [None] * maps[0].n_dims
+    for operand, m in zip(op.operands, maps, strict=True):
+        for size, expression in zip(operand.type.shape, m.results, strict=True):
+            loop = dim_position(expression)
+            if loop is not None and size != DYNAMIC:
+                extents[loop] = size
+    return extents
+
+
+def extent_of(extents: list[int | None], loops: list[int], default: int) -> int:
+    known = [extents[d] for d in loops]
+    return max(1, known[0]) if known and known[0] is not None else default
 
 
 def extent(value: ir.Value, d: int) -> Index | None:

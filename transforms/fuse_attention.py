@@ -57,8 +57,8 @@ class FuseAttention(Pass):
     )
 
     def run(self, op: ir.Operation) -> None:
-        choice = _choice(self.machine or "cpu", op)
-        is_gpu = choice != choose_tile_sizes
+        machine = self.machine or "cpu"
+        choice = _choice(machine, op)
         marked = marked_ops(op, ROOT)
         everywhere = find_attention(op)
         found = [attention_at(root) for root in marked] if marked else [a for a in everywhere if not _is_empty(a)]
@@ -84,7 +84,7 @@ class FuseAttention(Pass):
             schedule = Schedule.of(root)
             sizes, order = self._chosen(root, attention, choice)
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
-            if is_gpu and attention is not None and not marked:
+            if machine != "cpu" and attention is not None and not marked:
                 outside += computed_before(attention, sizes)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)

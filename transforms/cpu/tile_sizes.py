@@ -34,6 +34,7 @@ import math
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import Attention, contraction_loops
+from ..extents import extent_of, static_extents
 from ..host import cache_bytes, matrix_unit
 from ..rewriting import defining_op
 from .matrix_unit import MIN_ROWS, has_tiles, multiplies
@@ -160,23 +161,6 @@ def fill_rows(sizes: list[int], extents: list[int | None], loops: list[int], row
             sizes[d] = known if known is not None and 1 <= known * taken <= rows else 1
         taken *= sizes[d]
     return taken
-
-
-def static_extents(op: ir.Operation) -> list[int | None]:
-    """The extents of the loops of a structured op, None where dynamic."""
-    maps = indexing_maps(op)
-    extents: list[int | None] = [None] * maps[0].n_dims
-    for operand, m in zip(op.operands, maps, strict=True):
-        for extent, expression in zip(operand.type.shape, m.results, strict=True):
-            loop = dim_position(expression)
-            if loop is not None and extent != ir.ShapedType.get_dynamic_size():
-                extents[loop] = extent
-    return extents
-
-
-def extent_of(extents: list[int | None], loops: list[int], default: int) -> int:
-    known = [extents[d] for d in loops]
-    return max(1, known[0]) if known and known[0] is not None else default
 
 
 def _head_sizes(attention: Attention, extents: list[int | None]) -> int:

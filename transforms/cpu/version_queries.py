@@ -11,7 +11,7 @@ from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import Attention, contraction_loops, find_attention, is_elementwise
-from ..extents import extent, known_sizes
+from ..extents import extent, known_sizes, static_extents
 from ..fuse_attention import producers_outside
 from ..graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
 from ..host import matrix_unit
@@ -23,7 +23,7 @@ from ..tiled_results import erase_dead
 from .few_keys import see_few_keys
 from .matrix_unit import multiplies
 from .schedule import ROWS_OF_LANES
-from .tile_sizes import FEW_QUERIES, FEW_ROWS, static_extents
+from .tile_sizes import FEW_QUERIES, FEW_ROWS
 
 FEW = 48
 

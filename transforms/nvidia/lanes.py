@@ -11,11 +11,14 @@ each element. Reshapes divide indices; slices and tensors that are put together 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
+
+T = TypeVar("T")
 
 
 class NotInLanes(Exception):
@@ -68,7 +71,7 @@ class Lanes:
         for atom, coefficient in other.terms:
             terms[atom] = terms.get(atom, 0) + coefficient
         count = max(len(self.offsets), len(other.offsets))
-        pairs = zip(_spread(self.offsets, count), _spread(other.offsets, count), strict=True)
+        pairs = zip(spread(self.offsets, count), spread(other.offsets, count), strict=True)
         offsets = [a + b for a, b in pairs]
         return Lanes(tuple((a, c) for a, c in terms.items() if c), tuple(offsets))
 
@@ -131,5 +134,6 @@ def _most(terms: Iterable[tuple[Atom, int]]) -> int | None:
     return total
 
 
-def _spread(offsets: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return offsets * count if len(offsets) == 1 else offsets
+def spread(values: Sequence[T], count: int) -> Sequence[T]:
+    """One for each element, where there may be one for all."""
+    return list(values) * count if len(values) == 1 else values

@@ -15,7 +15,7 @@ from ..rewriting import defining_op, ops_in, ops_of
 from ..slices import mixed, slice_offsets
 from .axes import DYNAMIC, is_first, kept_dims
 from .constants import constant_memory, is_constant_tensor, splat_of
-from .lanes import Atom, Lanes, NotInLanes, linearised
+from .lanes import Atom, Lanes, NotInLanes, linearised, spread
 from .launching import STRIDED, new_kernel, read_buffer, thread_number
 from .memory import CHUNK, byte_width
 from .tile_body import TileBody
@@ -94,7 +94,7 @@ class ProducerBody:
                 at.insert(0, Lanes(((atom, 1),)) if extent != 1 else Lanes())
                 number = arith.divui(number, build.as_index(size)) if d else number
             at[-1] = at[-1].scaled(self.lanes).plus(Lanes((), tuple(range(self.lanes))))
-            found = _spread(self.element(value, tuple(at)), self.lanes)
+            found = spread(self.element(value, tuple(at)), self.lanes)
             memory = kernel.place(self.target)
             places = [i.at(0) if d < len(at) - 1 else i.base for d, i in enumerate(at)]
             if self.lanes == 1:
@@ -178,8 +178,8 @@ class ProducerBody:
         # Known for each element: those of another part are asked for at a place that it has.
         inside = _only(here, along, below)
         outside = _only(at, along, tuple(not b for b in below))
-        first = _spread(self.element(sources[number], inside), self.lanes)
-        others = _spread(self._concatenated(op, outside, number + 1, start + size), self.lanes)
+        first = spread(self.element(sources[number], inside), self.lanes)
+        others = spread(self._concatenated(op, outside, number + 1, start + size), self.lanes)
         return [a if b else c for a, b, c in zip(first, below, others, strict=True)]
 
     def _either(self, condition: ir.Value, kind: ir.Type, then, other) -> Elements:
@@ -188,7 +188,7 @@ class ProducerBody:
         for region, make in zip(branch.regions, (then, other), strict=True):
             with ir.InsertionPoint(region.blocks.append()):
                 self.known = dict(before)
-                ir.Operation.create("scf.yield", [], _spread(make(), self.lanes))
+                ir.Operation.create("scf.yield", [], spread(make(), self.lanes))
         self.known = before
         return list(branch.results)
 
@@ -235,7 +235,7 @@ class ProducerBody:
                 return [self.element(source, tuple(places))]
         operands = [here(v) for v in op.operands if not isinstance(v.type, ir.ShapedType)]
         count = max((len(v) for v in operands), default=1)
-        each = list(zip(*(_spread(v, count) for v in operands), strict=True)) if operands else [()]
+        each = list(zip(*(spread(v, count) for v in operands), strict=True)) if operands else [()]
         if op.name == "tensor.extract":
             source = op.operands[0]
             maker = defining_op(source)
@@ -282,7 +282,7 @@ class ProducerBody:
         last, row = at[-1], value.type.shape[-1]
         width = math.gcd(last.step, row if row != DYNAMIC else 1, CHUNK // byte_width(kind))
         if varying != [len(at) - 1] or width == 1 or self.kernel.last_stride != 1:
-            each = zip(*(_spread(list(i.offsets), self.lanes) for i in at), strict=True)
+            each = zip(*(spread(i.offsets, self.lanes) for i in at), strict=True)
             known: dict[tuple[int, ...], ir.Value] = {}
             found = []
             for offsets in each:
@@ -327,16 +327,12 @@ def thread_count(sizes: Sequence[ir.Value | int], lanes: int) -> ir.Value:
     return total
 
 
-def _spread(values: list, count: int) -> list:
-    return values * count if len(values) == 1 else list(values)
-
-
 def _only(at: tuple[Lanes, ...], along: int, wanted: tuple[bool, ...]) -> tuple[Lanes, ...]:
     """The indices, where those elements that are not wanted are at the place of one that is."""
     first = wanted.index(True)
     found = []
     for index in at:
-        offsets = _spread(list(index.offsets), len(wanted))
+        offsets = spread(index.offsets, len(wanted))
         found.append(
             Lanes(index.terms, tuple(o if w else offsets[first] for o, w in zip(offsets, wanted, strict=True)))
         )

@@ -22,16 +22,15 @@ from dataclasses import dataclass, field
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
 from ..attention import Attention, contraction_loops
-from ..cpu.tile_sizes import static_extents
+from ..extents import static_extents
 from ..graph import operands_with_captures
-from ..reshapes import RESHAPES
+from ..reshapes import VIEWS
 from ..rewriting import defining_op, ops_of
 from .align_rows import is_known
 from .architecture import MULTIPROCESSORS
 from .memory import byte_width
 
 PIECES = ("tensor.concat", "tensor.pad", "tensor.insert_slice")  # of which loops over tiles have no part
-VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.cast")
 PS_INSIDE = 150.0  # an element, on a multiprocessor; with what a kernel without copy engine loses
 PS_BYTE = 0.25  # read or written, by all of them
 PS_LAUNCH = 1e6

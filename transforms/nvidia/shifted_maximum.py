@@ -25,6 +25,7 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
 from ..rewriting import ancestors, defining_op, ops_in, ops_of
+from .constants import is_constant_tensor, splat_of
 from .running_maximum import Update
 
 PASSING = ("arith.extf", "arith.truncf", "tile.convert_layout", "tile.wait_matmuls", "linalg.copy")
@@ -232,8 +233,5 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 def _is_zero(value: ir.Value) -> bool:
-    op = defining_op(value)
-    if op is None or op.name != "arith.constant" or not isinstance(value.type, ir.RankedTensorType):
-        return False
-    attribute = ir.DenseElementsAttr(op.attributes["value"])
-    return attribute.is_splat and ir.FloatAttr(attribute.get_splat_value()).value == 0.0
+    splat = splat_of(value) if is_constant_tensor(value) else None
+    return splat is not None and ir.FloatAttr(splat).value == 0.0

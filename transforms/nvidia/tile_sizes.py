@@ -40,7 +40,7 @@ from collections.abc import Iterator, Sequence
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import Attention, contraction_loops
-from ..cpu.tile_sizes import extent_of, static_extents
+from ..extents import extent_of, static_extents
 from ..rewriting import defining_op, ops_in
 from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
 from .architecture import MULTIPROCESSORS
