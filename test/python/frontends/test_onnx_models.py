@@ -63,6 +63,7 @@ KEPT[1, 5:] = 0
 PADDING = np.where(KEPT, 0, -1e4)[:, None, None]
 CAUSAL = np.where(np.tril(np.ones((S, S))), 0, -1e4)
 THREE = "float[2,9,32] x, float[2,9,32] y0, float[2,9,32] z"
+PACKED = {"w": random(D, 3 * D), "b": np.concatenate([C, G, C])}  # weights of queries, keys and values in one
 CONTRIBUTED = {
     "attention": (
         contributed("y = com.microsoft.MultiHeadAttention<num_heads=4>(x, y0, z)", THREE),
@@ -81,11 +82,10 @@ CONTRIBUTED = {
         contributed(
             "y = com.microsoft.Attention<num_heads=4>(x, w, b, m)",
             "float[2,9,32] x, int32[2,9] m",
-            w=random(D, 3 * D),
-            b=np.concatenate([C, G, C]),
+            **PACKED,
         ),
         [X, KEPT],
-        attention(*np.split(X @ random(D, 3 * D) + np.concatenate([C, G, C]), 3, -1), PADDING),
+        attention(*np.split(X @ PACKED["w"] + PACKED["b"], 3, -1), PADDING),
     ),
     "SkipLayerNormalization": (
         contributed(
@@ -135,11 +135,10 @@ CONTRIBUTED |= {
         contributed(
             "y = com.microsoft.Attention<num_heads=4>(x, w, b, m)",
             "float[2,9,32] x, int32[2,9,9] m",
-            w=random(D, 3 * D),
-            b=np.concatenate([C, G, C]),
+            **PACKED,
         ),
         [X, np.tril(np.ones((B, S, S), np.int32))],
-        attention(*np.split(X @ random(D, 3 * D) + np.concatenate([C, G, C]), 3, -1), CAUSAL),
+        attention(*np.split(X @ PACKED["w"] + PACKED["b"], 3, -1), CAUSAL),
     ),
     "attention with a past": (
         contributed(
