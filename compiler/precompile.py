@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .helper import ask_all, serve
+from .worker_process import ask_all, serve
 
 LONGEST = 300.0  # seconds
 

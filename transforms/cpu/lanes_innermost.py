@@ -12,8 +12,8 @@ from ..rewriting import is_inside, ops_in
 from ..slices import mixed, slice_parts, split
 from .dimension_classes import Dim, DimensionClasses
 from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, suits
-from .rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
 from .schedule import ROWS_OF_LANES, ROWS_TO_PACK
+from .shared_rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 from .widen_tiles import widen_argument
 

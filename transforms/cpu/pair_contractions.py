@@ -9,12 +9,12 @@ from ..host import matrix_unit
 from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, defining_op, ops_in
+from .buffer_parts import hoisted, size_of, source_of
 from .initial_values import find_starts
 from .matrix_unit import MATRIX_OPTION, Product, product_of
 from .multiples import is_multiple
 from .pair_panels import SharedPanels, Source, pack_here, part_of_panel
 from .pair_producers import find_producer, rows_of_pairs, write_pairs
-from .places import hoisted, size_of, source_of
 from .schedule import pays_to_copy
 from .scratch import FRAMES, in_frame
 from .structured import NO_LOOP, Operand, Structured, Unsupported

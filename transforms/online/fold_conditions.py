@@ -16,7 +16,7 @@ DECIDED, DECIDED_BY_TEST = "decided_operands", "operands_decided_by_test"
 
 
 def mark(decided: Sequence[Decided], name: str) -> None:
-    """Marks the operands, so that clones of what holds them can be specialised."""
+    """Marks the operands, so that clones of what holds them find them again."""
     for one in decided:
         old = list(one.user.attributes[name]) if name in one.user.attributes else []
         one.user.attributes[name] = ir.DenseI64ArrayAttr.get([*old, 2 * one.number + one.value])
@@ -29,7 +29,7 @@ def unmark(op: ir.Operation) -> None:
                 del inner.attributes[name]
 
 
-def specialise(loop: ir.Operation, mark: str) -> None:
+def fold_conditions(loop: ir.Operation, mark: str) -> None:
     """Puts constants for the operands marked so in `loop`, and folds what depends on them alone, from op to op::
 
         %c = arith.select %visible, %x, %minus_inf      becomes %x
