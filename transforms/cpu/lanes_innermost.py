@@ -148,7 +148,7 @@ class _Layout:
             if order is not None:
                 old = maps[number]
                 maps[number] = ir.AffineMap.get(old.n_dims, 0, [old.results[d] for d in order])
-        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+        op.attributes["indexing_maps"] = build.map_array(maps)
 
     def _slice(self, op: ir.Operation, tensors: Sequence[ir.Value], order: list[int] | None) -> None:
         for number, operand in enumerate(tensors):

@@ -254,7 +254,7 @@ class TileBody:
             results,
             operands,
             {
-                "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new_maps]),
+                "indexing_maps": build.map_array(new_maps),
                 "iterator_types": ir.ArrayAttr.get([op.attributes["iterator_types"][d] for d in kept]),
                 "operandSegmentSizes": op.attributes["operandSegmentSizes"],
             },
