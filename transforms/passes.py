@@ -97,6 +97,7 @@ PASSES = (
     "nvidia/rescale-rarely",
     "nvidia/defer-row-sums",
     "nvidia/persistent-blocks",
+    "nvidia/tabulate-exponentials",
     "nvidia/specialize-warps",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
