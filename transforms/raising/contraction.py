@@ -44,16 +44,16 @@ class Contraction:
         return self.reduction.init
 
 
-def contraction_at(tracer: Tracer, element: Expr, bound: tuple[Var, ...] = ()) -> Contraction | None:
-    """The contraction that computes `element`, over new variables (or over `bound`); None if there is none.
+def contraction_at(tracer: Tracer, element: Expr) -> Contraction | None:
+    """The contraction that computes `element`, over new variables; None if there is none.
 
     Loops of one element are left out, but the last one of a sum that has no others (a head size of 1, a single key).
     """
     reduction = tracer.reduction(element)
     if reduction is None or reduction.kind != "sum" or element.type != REAL or not reduction.loops:
         return None
-    loops = bound or tuple(Var(reduction.extent(d)) for d in reduction.loops)
-    kept = loops if bound else [v for v in loops if v.extent != 1] or loops[-1:]
+    loops = [Var(reduction.extent(d)) for d in reduction.loops]
+    kept = [v for v in loops if v.extent != 1] or loops[-1:]
     indices = [Index.of(v) if v in kept else Index() for v in loops]
     factors: list[Expr] = []
     tensors: list[Expr] = []
