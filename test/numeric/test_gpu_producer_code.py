@@ -1,4 +1,4 @@
-"""Kernels of producers, run thread by thread without a GPU: what is computed before the loops, and where it is written."""
+"""Kernels of producers, run thread by thread without a GPU: what they compute, and where they write it."""
 
 import math
 
