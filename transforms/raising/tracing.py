@@ -304,12 +304,10 @@ class Body:
                 raise Opaque("a gather")
             else:
                 indices.append(index.payload)
-                single = index.payload.single
-                if single is not None and (single.extent is None or single.extent != size):
+                single, is_known = index.payload.single, None not in (v.extent for v in index.payload.vars)
+                if single is not None and (not is_known or single.extent != size):
                     self.tracer.parts.add(table)
-                elif None in (v.extent for v in index.payload.vars):
-                    raise Opaque("a gather")
-                elif index.payload.terms and not mixed_radix(index.payload, size):
+                elif index.payload.terms and not (is_known and mixed_radix(index.payload, size)):
                     raise Opaque("a gather")
         return make.element(table, tuple(indices))
 

@@ -7,10 +7,6 @@
 // CHECK-NOT:     tensor.dim
 // CHECK:         scf.for
 // CHECK:         return
-func.func @sized
-// CHECK:         %[[C1:.*]] = arith.constant 1 : index
-// CHECK:         tensor.empty(%{{.*}}) : tensor<4x?xf32>
-// CHECK:         scf.for
 func.func @sized(%q: tensor<4x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x1xf32>) -> (tensor<4x?xf32>, tensor<6x1xf32>) {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant 0xFF800000 : f32
