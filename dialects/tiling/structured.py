@@ -31,11 +31,6 @@ def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
     return op.opview.indexing_maps()
 
 
-def inits(op: ir.Operation) -> list[ir.Value]:
-    """The outs operands, one per result."""
-    return list(op.operands)[len(op.operands) - len(op.results) :]
-
-
 def iterator_types(op: ir.Operation) -> list[str]:
     """A loop that an output's map uses is parallel; linalg.generic says it of every loop itself."""
     if "iterator_types" in op.attributes:
