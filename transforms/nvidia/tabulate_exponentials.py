@@ -17,6 +17,7 @@ from .rings import i64
 
 SPECIAL = ("math.exp", "math.tanh", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
 MULTIPLICATIONS_A_SPECIAL = 128  # that the tensor cores do meanwhile
+FEW_ROWS = 128  # of two warpgroups
 MOST_BOUND = 63  # of |x| but for its row's number: twice that is in the range of exponents
 
 
@@ -34,9 +35,9 @@ class TabulateExponentials(Pass):
 
     A multiprocessor's special unit gives 16 results in a clock, its tensor cores multiply 2048 pairs meanwhile: a
     score's exponential takes as long as its matmuls at head dimension 64, or, where scores go through a function of
-    that unit too (a softcap), at 128. Below, other units have time for some of them. An exponential by the table takes
-    three instructions more (``exponentials``), two where scores are known to be bounded, as behind a softcap; how many
-    of eight was measured on an H200 (docs/nvidia-log.md).
+    that unit too (a softcap), at 128. Below, other units have time for some of them; at 128 where two warpgroups
+    compute. An exponential by the table takes three instructions more (``exponentials``), two where scores are known to
+    be bounded, as behind a softcap; how many of eight was measured on an H200 (docs/nvidia-log.md).
 
     For kernels whose loads the copy engine does, and matmuls of 16 bits, to which exponentials are rounded. (Those of 8
     bits have no registers for it.)
@@ -58,14 +59,14 @@ def _share(kernel: ir.Operation) -> int:
     exponentials = [o for o in special if o.name == "math.exp2"]
     if not exponentials:
         return 0
-    keys = exponentials[0].block.owner.operation.results[0].type.shape[1]
+    rows, keys = exponentials[0].block.owner.operation.results[0].type.shape
     multiplications = sum(_inner(o) * o.results[0].type.shape[1] for o in _matmuls(loop)) / keys
     load = len(special) * MULTIPLICATIONS_A_SPECIAL / multiplications
     if len(special) > len(exponentials):  # functions besides
-        if load < 1:
-            return 0
-        bounded = all(_bound(o) is not None for o in exponentials)
-        return 2 if load < 2 else SHARES if bounded else 6
+        if load >= 2:
+            return SHARES if all(_bound(o) is not None for o in exponentials) else 6
+        if load >= 1 and rows <= FEW_ROWS:
+            return 3
     return 0 if load <= 1 else 2 if load < 2 else 3
 
 
