@@ -138,3 +138,10 @@ def test_tiles_that_no_block_has_memory_for_are_refused():
     text = Attention(queries=512, keys=2048, head_size=256, element="f16").text()
     with pytest.raises(CompileError, match=r"needs \d+ bytes of shared memory, .* \d+ on sm_80: choose"):
         compile(text, target="nvidia", arch="sm_80", tile_sizes=[1, 1, 64, 0, 512])
+
+
+def test_tiles_whose_threads_have_too_few_registers_are_refused():
+    """ptxas has no machine code for them."""
+    text = Attention(heads=2, queries=3000, keys=3000, element="f16").text()
+    with pytest.raises(CompileError, match="tiles of 512 rows leave a thread 64 registers, but its matmuls take 80"):
+        compile(text, target="nvidia", arch="sm_90a", tile_sizes=[1, 1, 512, 0, 64])

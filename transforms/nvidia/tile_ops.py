@@ -78,11 +78,13 @@ class Emitter:
 
     def _constant(self, op: ir.Operation) -> list[Value]:
         kind = op.results[0].type
-        if not isinstance(kind, ir.RankedTensorType):
+        if not isinstance(kind, ir.RankedTensorType | ir.VectorType):
             return emit_scalar(op, [])
         splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
         number = ir.FloatAttr(splat).value if isinstance(splat, ir.FloatAttr) else ir.IntegerAttr(splat).value
         value = constant(register_type(kind.element_type), number)
+        if isinstance(kind, ir.VectorType):  # a piece of a row all of whose elements folded to one
+            return [(value,) * kind.shape[0]]
         if layout_of(kind) == "spread":
             return [spread.constant_tile(value)]
         return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]

@@ -15,6 +15,7 @@ from .architecture import HOPPER, architecture
 from .axes import DYNAMIC
 from .memory import SHARED, Memory, byte_width
 from .outline_kernels import BLOCK_THREADS
+from .registers import REGISTERS, wgmma_registers
 from .specialize_warps import PRODUCERS
 from .spread import inner_dim
 from .synchronisation import Barriers, Flags
@@ -22,6 +23,7 @@ from .thread import Shared, Thread, add, constant, create, i32, i64, pointer
 from .tile_ops import Emitter
 from .values import has_dense_rows, parameter_attributes, parameter_types
 
+SPILLED_ROWS = 256  # up to which ptxas can spill what a thread has no registers for, whatever the matmuls
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
 SHARED_SYMBOL = "shared_memory"
 ELEMENT_THREADS = 256  # of kernels without tiles: outline-elements
@@ -127,6 +129,15 @@ class _Kernel:
         (rows,) = found
         if rows % 64 or rows > 512:
             raise PassError(f"tiles have {rows} rows; expects 64, 128, … up to 512", self.kernel)
+        matmuls = [o for o in ops_in(self.kernel) if is_contraction(o) and o.operands[0].type.element_type.width <= 16]
+        if architecture(self.options.arch).is_hopper and rows > SPILLED_ROWS and matmuls:
+            have, need = REGISTERS // (2 * rows) // 8 * 8, wgmma_registers(matmuls)
+            if need > have:
+                raise PassError(
+                    f"tiles of {rows} rows leave a thread {have} registers, but its matmuls take {need}: choose fewer "
+                    "rows or columns (tile_sizes)",
+                    self.kernel,
+                )
         return rows
 
     def _inner_dims(self) -> dict[ir.Value, int]:
