@@ -282,17 +282,37 @@ def _name(i: int, d: int | None) -> str:
     return f"argument {i}" if d is None else f"dimension {d} of argument {i}"
 
 
+def scalar(i: int, value: Any, slot: Slot) -> Any:
+    """Argument `i`, a number of Python's or numpy's, or an array of one element without dimensions, as one of Python's; a
+    user's error where the slot's type does not have it."""
+    number = value if isinstance(value, bool | int | float) else None
+    if number is None and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        number = value.item()  # also of a tensor on a GPU, which it waits for
+    if not isinstance(number, bool | int | float):
+        kind = type(value).__name__
+        shape = getattr(value, "shape", None)
+        what = f"of type {kind}" if shape is None else f"an array of shape {tuple(shape)}"
+        raise user_error(f"argument {i} must be {slot}, a number, but is {what if number is None else value}")
+    kind = slot.dtype
+    if kind.kind not in "iub":
+        with np.errstate(over="ignore"):
+            return float(kind.type(number))
+    whole = isinstance(number, int) or number.is_integer()
+    limits = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    if not whole or not limits[0] <= number <= limits[1]:
+        raise user_error(f"argument {i} must be {slot}, but is {value}")
+    return int(number)
+
+
 def _checked(i: int, value: Any, slot: Slot) -> np.ndarray:
+    if slot.shape is None:
+        return np.asarray(scalar(i, value, slot)).astype(slot.dtype)
     array = as_numpy(value)
-    if slot.shape is None and isinstance(value, bool | int | float):
-        if isinstance(value, float) and slot.dtype.kind in "iu" and not value.is_integer():
-            raise user_error(f"argument {i} must be {slot}, but is {value}")
-        array = array.astype(slot.dtype)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != slot.dtype:
         raise user_error(f"argument {i} must be {slot} (numpy's {slot.dtype}), but is an array of {array.dtype}")
-    shape = slot.shape or ()
+    shape = slot.shape
     if array.ndim != len(shape) or any(s not in (None, n) for s, n in zip(shape, array.shape, strict=True)):
         raise user_error(f"argument {i} must be {slot}, but is an array of shape {array.shape}")
     return array

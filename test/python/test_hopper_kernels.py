@@ -140,8 +140,21 @@ def test_tiles_that_no_block_has_memory_for_are_refused():
         compile(text, target="nvidia", arch="sm_80", tile_sizes=[1, 1, 64, 0, 512])
 
 
-def test_tiles_whose_threads_have_too_few_registers_are_refused():
-    """ptxas has no machine code for them."""
+@pytest.mark.parametrize(
+    ("tile", "message"),
+    [
+        ((512, 64), "1024 threads have 64 registers each, but their matmuls take 80"),
+        ((256, 160), "640 threads have 96 registers each, but their matmuls take 106"),
+        ((128, 320), "a matmul's tile has 320 columns, Hopper's tensor cores take at most 256"),
+    ],
+)
+def test_tiles_that_ptxas_has_no_machine_code_for_are_refused(tile, message):
     text = Attention(heads=2, queries=3000, keys=3000, element="f16").text()
-    with pytest.raises(CompileError, match="tiles of 512 rows leave a thread 64 registers, but its matmuls take 80"):
-        compile(text, target="nvidia", arch="sm_90a", tile_sizes=[1, 1, 512, 0, 64])
+    with pytest.raises(CompileError, match=message):
+        compile(text, target="nvidia", arch="sm_90a", tile_sizes=[1, 1, tile[0], 0, tile[1]])
+
+
+@pytest.mark.parametrize(("heads", "message"), [(2, "tile has 272 columns"), (1, "a single tile has at most .* heads of 256")])
+def test_heads_that_are_too_large_are_refused(heads, message):
+    with pytest.raises(CompileError, match=message):
+        compile(Attention(heads=heads, head_size=260, keys=300, element="f16").text(), target="nvidia", arch="sm_90a")

@@ -9,7 +9,7 @@ from ..rewriting import defining_op
 REGISTERS = 65536  # of a multiprocessor
 PRODUCER_REGISTERS = 24
 ARRANGER_REGISTERS, MOST_ARRANGER_REGISTERS = 32, 40
-WGMMA_ADDRESSES = 30  # what an instruction needs besides its result, as ptxas says
+WGMMA_ADDRESSES = 26  # what an instruction needs besides its result, as ptxas says, with its left operand in memory
 LARGEST_COUNT = 240  # that a thread can ask for, in eights, besides a warpgroup that keeps few
 
 
@@ -42,12 +42,12 @@ def matmul_registers(matmuls: Iterable[ir.Operation]) -> int:
     return found
 
 
-def wgmma_registers(matmuls: Sequence[ir.Operation]) -> int:
-    """The least that ptxas compiles kernels with: it refuses fewer than one instruction's, and where all results and left
-    operands have no place it may find none (C7602, C7600)."""
-    widest = max(op.results[0].type.shape[1] for op in matmuls)
+def wgmma_registers(matmuls: Sequence[ir.Operation], whole: bool) -> int:
+    """The least that ptxas compiles kernels with: it refuses fewer than one instruction's (C7602); and with many threads,
+    `whole`, may find no place for all results and left operands (C7600)."""
     kinds = {(op.operands[0].type, op.results[0].type): op for op in matmuls}  # those of loops that were split, once
-    return max(widest // 2 + WGMMA_ADDRESSES, matmul_registers(kinds.values()))
+    of_one = max(op.results[0].type.shape[1] // 2 + WGMMA_ADDRESSES for op in kinds.values())
+    return max(of_one, matmul_registers(kinds.values()) if whole else 0)
 
 
 def adds(matmul: ir.Operation) -> bool:
