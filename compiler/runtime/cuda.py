@@ -28,6 +28,7 @@ from .signature import Signature, scalar
 
 SHARED_SIZE_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 PLANS = 256  # of a kernel, for so many shapes
+NO_PLAIN_TENSOR = "no plain tensor, but a sparse or nested one of torch, or one within vmap"
 _HEAD = struct.Struct("<Q")
 
 
@@ -84,6 +85,10 @@ class CudaKernel:
             return self._run(values, () if out is None else out if isinstance(out, tuple) else (out,), library)
         except CudaError as error:
             raise user_error(str(error)) from None
+        except RuntimeError as error:
+            if "data pointer" not in str(error):
+                raise
+            raise user_error(f"an argument is {NO_PLAIN_TENSOR}: {error}") from None
 
     def _entered(self, values: Sequence[Any], out: Any, library: Any) -> list[Any]:
         """With arrays of a library that has none in place."""
@@ -110,8 +115,8 @@ class CudaKernel:
             check_places(values, library, self._tensors)
             check_places(outs, library, range(len(outs)), "out")
             raise
-        except RuntimeError as error:  # torch's, of sparse and nested tensors
-            raise CudaError(f"an argument is no plain tensor: {error}") from None
+        except RuntimeError as error:
+            raise CudaError(f"an argument is {NO_PLAIN_TENSOR}: {error}") from None
         if self._scalars:  # also those that plans do not depend on
             self._check_count(values)
             values = list(values)

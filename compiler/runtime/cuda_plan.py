@@ -298,8 +298,8 @@ def _check_out(array: Array, shape: tuple[int, ...], element: str) -> None:
 
 
 def _span(array: Array) -> tuple[int, bool]:
-    """How many bytes an array reaches over from its start on, and whether there is nothing else among them; 0 where it has
-    elements before its start."""
+    """How many bytes an array reaches over from its start on, and whether there is nothing else among them; 0 where it
+    has elements before its start."""
     if 0 in array.shape or any(s < 0 for s in array.strides):
         return 0, False
     reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
@@ -348,7 +348,7 @@ _FLOATS = {"f32": "<f", "f16": "<e", "f64": "<d"}
 def bits(value: Any, kind: str) -> int:
     """A scalar parameter as a word."""
     if kind in _FLOATS or kind == "bf16":  # narrow floats are f32 in kernels
-        return int.from_bytes(struct.pack("<d" if kind == "f64" else "<f", value), "little")
+        return int.from_bytes(struct.pack("<d" if kind == "f64" else "<f", float(value)), "little")
     return int(value) & (2**64 - 1)
 
 

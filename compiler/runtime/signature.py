@@ -282,24 +282,23 @@ def _name(i: int, d: int | None) -> str:
     return f"argument {i}" if d is None else f"dimension {d} of argument {i}"
 
 
-def scalar(i: int, value: Any, slot: Slot) -> Any:
-    """Argument `i`, a number of Python's or numpy's, or an array of one element without dimensions, as one of Python's; a
-    user's error where the slot's type does not have it."""
-    number = value if isinstance(value, bool | int | float) else None
-    if number is None and getattr(value, "shape", None) == () and hasattr(value, "item"):
+def scalar(i: int, value: Any, slot: Slot) -> int | float:
+    """Argument `i`, a number of Python's or numpy's, or an array of one element without dimensions, as one of Python's;
+    a user's error where the slot's type does not have it."""
+    number: Any = value
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
         number = value.item()  # also of a tensor on a GPU, which it waits for
     if not isinstance(number, bool | int | float):
-        kind = type(value).__name__
-        shape = getattr(value, "shape", None)
-        what = f"of type {kind}" if shape is None else f"an array of shape {tuple(shape)}"
-        raise user_error(f"argument {i} must be {slot}, a number, but is {what if number is None else value}")
-    kind = slot.dtype
-    if kind.kind not in "iub":
+        shape = getattr(value, "shape", ())
+        found = f"an array of shape {tuple(shape)}" if shape else f"of type {type(number).__name__}"
+        raise user_error(f"argument {i} must be {slot}, a number, but is {found}")
+    dtype = slot.dtype
+    if dtype.kind not in "iub":
         with np.errstate(over="ignore"):
-            return float(kind.type(number))
+            return float(dtype.type(number))
     whole = isinstance(number, int) or number.is_integer()
-    limits = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
-    if not whole or not limits[0] <= number <= limits[1]:
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if not whole or not least <= number <= most:
         raise user_error(f"argument {i} must be {slot}, but is {value}")
     return int(number)
 

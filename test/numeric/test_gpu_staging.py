@@ -61,7 +61,7 @@ def test_nothing_outside_of_the_array_is_read(at, rows, columns, element):
 @pytest.mark.parametrize("element", BYTES)
 @pytest.mark.parametrize("column", [0, 3, 5])
 def test_columns_beyond_a_single_one_are_0(column, element):
-    """A head of one element in rows of several: no dimension of the memory is the tile's columns, of which one is there."""
+    """A head of one element in rows of several: the tile's columns are no dimension of the memory, and one is valid."""
     width = BYTES[element]
     data = np.random.default_rng(0).integers(1, 255, (LENGTH, 6 * width), np.uint8)
     expected = np.zeros((64, 16 * width), np.uint8)

@@ -154,7 +154,9 @@ def test_tiles_that_ptxas_has_no_machine_code_for_are_refused(tile, message):
         compile(text, target="nvidia", arch="sm_90a", tile_sizes=[1, 1, tile[0], 0, tile[1]])
 
 
-@pytest.mark.parametrize(("heads", "message"), [(2, "tile has 272 columns"), (1, "single tile has at most .* heads of 256")])
+@pytest.mark.parametrize(
+    ("heads", "message"), [(2, "tile has 272 columns"), (1, "single tile has at most .* heads of 256")]
+)
 def test_heads_that_are_too_large_are_refused(heads, message):
     text = Attention(heads=heads, head_size=260, keys=300, element="f16").text()
     with pytest.raises(CompileError, match=message):

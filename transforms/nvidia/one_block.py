@@ -1,7 +1,7 @@
 """What no loop over tiles holds, and one block, or one kernel, can compute as if one did.
 
-A function whose tensors are as small as a tile has no loop left: one block computes them. Where keys are split over blocks
-and there is but one tile of queries, the merge of the parts has none either.
+A function whose tensors are as small as a tile has no loop left: one block computes them. Where keys are split over
+blocks and there is but one tile of queries, the merge of the parts has none either.
 """
 
 from __future__ import annotations

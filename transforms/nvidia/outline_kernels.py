@@ -55,8 +55,9 @@ class OutlineKernels(Pass):
     Dimensions of one element that are no row or column are dropped; rows come first, whatever the order in memory.
     Rows are padded to `rows`, columns to 16. Padding never reaches a result: what reduces over it takes the neutral
     element in its place, stores leave it out. Where no loop is left, since one tile is all there is, the function's
-    body becomes a kernel of one block, if it suits a tile. Loops without a matmul (parts of the keys are merged) become
-    kernels whose threads have an element of the tile each::
+    body becomes a kernel of one block, if it suits a tile; else what stands between its matmuls, without what
+    stands around them. So does what merges parts of a single tile's keys. Loops without a matmul (parts of the keys
+    are merged) become kernels whose threads have an element of the tile each::
 
         scf.forall (%i) = (0) to (%n) step (128) … { %x = scf.for %p … { … } ; … parallel_insert_slice … }
     becomes
@@ -102,7 +103,8 @@ class OutlineKernels(Pass):
         module = kernel_module(function)
         before = ops_of(module.regions[0].blocks[0])
         try:
-            if not any([one_block(ops) for ops in found]):
+            foralls = [forall for ops in found for forall in one_block(ops)]
+            if not foralls:
                 raise PassError("its results have no sizes that are known", function)
             self._outline(function, _loops(function))
         except PassError as reason:

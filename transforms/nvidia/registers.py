@@ -43,8 +43,8 @@ def matmul_registers(matmuls: Iterable[ir.Operation]) -> int:
 
 
 def wgmma_registers(matmuls: Sequence[ir.Operation], whole: bool) -> int:
-    """The least that ptxas compiles kernels with: it refuses fewer than one instruction's (C7602); and with many threads,
-    `whole`, may find no place for all results and left operands (C7600)."""
+    """The least that ptxas compiles kernels with: it refuses fewer than one instruction's (C7602), and where there are
+    many threads may find no place for the `whole`, all results and left operands (C7600)."""
     kinds = {(op.operands[0].type, op.results[0].type): op for op in matmuls}  # those of loops that were split, once
     of_one = max(op.results[0].type.shape[1] // 2 + WGMMA_ADDRESSES for op in kinds.values())
     return max(of_one, matmul_registers(kinds.values()) if whole else 0)

@@ -385,7 +385,9 @@ class Emitter:
         elif self.hopper:
             if n > contraction.MOST_COLUMNS:
                 most = f"Hopper's tensor cores take at most {contraction.MOST_COLUMNS}"
-                raise PassError(f"a matmul's tile has {n} columns, {most}: of values (head size) or keys (tile_sizes)", op)
+                raise PassError(
+                    f"a matmul's tile has {n} columns, {most}: of values (head size) or keys (tile_sizes)", op
+                )
             wait = ASYNC not in op.attributes
             start = accumulator.values if eight_bits and accumulator is not None else None
             inner = None if start else accumulator
