@@ -1,9 +1,11 @@
 """What compiling does to the process around it."""
 
+import gc
 import subprocess
 import sys
 
 import pytest
+from attn_opt.compiler import CompileError, compile
 
 REST = "torch_mlir.dialects.linalg.opdsl"
 
@@ -32,3 +34,17 @@ def test_the_slow_part_of_linalg_is_not_imported():
 )
 def test_others_get_all_of_linalg(use):
     python("from attn_opt.dialects.mlir import linalg as ours; ours.GenericOp\n" + use)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_cycles_are_collected_as_before(collects):
+    assert gc.isenabled()
+    try:
+        if not collects:
+            gc.disable()
+        compile("func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }")
+        with pytest.raises(CompileError):
+            compile("func.func @f(")
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
