@@ -10,6 +10,9 @@ touches::
 compiled before is found, loaded and called without.
 """
 
+import ctypes
+import functools
+import glob
 import importlib
 import importlib.util
 import os
@@ -111,3 +114,11 @@ def identity() -> str:
         return ""
     with os.scandir(os.path.join(spec.submodule_search_locations[0], "_mlir_libs")) as found:
         return repr(sorted((entry.name, entry.stat().st_size) for entry in found if ".so" in entry.name))
+
+
+@functools.cache
+def c_interface() -> ctypes.CDLL:
+    """MLIR's C interface, which the bindings are made of; a call of it gives the interpreter's lock away."""
+    libraries = importlib.import_module(f"{PACKAGE}._mlir_libs")
+    (path,) = glob.glob(os.path.join(os.path.dirname(libraries.__file__ or ""), "lib*CAPI.so*"))
+    return ctypes.CDLL(path)
