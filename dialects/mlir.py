@@ -85,7 +85,7 @@ def _linalg() -> types.ModuleType:
         for one in names.split():
             setattr(module, one, getattr(found, one))
     module.__class__ = _Linalg
-    sys.modules[name] = dialects.linalg = module
+    vars(dialects)["linalg"] = sys.modules[name] = module
     return module
 
 
