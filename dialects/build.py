@@ -6,7 +6,7 @@ All of them insert at the current insertion point and take the current location:
         tile = build.empty(build.mixed_sizes(op.input), f32)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .float8 import float8
@@ -107,9 +107,9 @@ def matmul(lhs: ir.Value, rhs: ir.Value, init: ir.Value) -> ir.Value:
     """linalg.matmul, or linalg.batch_matmul of tensors of rank 3, as the parser makes them: with their maps."""
     rank = init.type.rank
     *batch, m, n, k = range(rank + 1)
-    maps = [ir.AffineMapAttr.get(projection(rank + 1, (*batch, *dims))) for dims in ((m, k), (k, n), (m, n))]
+    maps = map_array([projection(rank + 1, (*batch, *dims)) for dims in ((m, k), (k, n), (m, n))])
     kind = linalg.BatchMatmulOp if batch else linalg.MatmulOp
-    return _named(kind([init.type], [lhs, rhs], [init], indexing_maps=ir.ArrayAttr.get(maps)))
+    return _named(kind([init.type], [lhs, rhs], [init], indexing_maps=maps))
 
 
 def _named(op: ir.OpView) -> ir.Value:
@@ -123,6 +123,11 @@ def projection(n_dims: int, dims: Sequence[int]) -> ir.AffineMap:
     return ir.AffineMap.get(n_dims, 0, [ir.AffineExpr.get_dim(d) for d in dims])
 
 
+def map_array(maps: Iterable[ir.AffineMap]) -> ir.ArrayAttr:
+    """The attribute `indexing_maps`."""
+    return ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+
+
 def generic(
     ins: Sequence[ir.Value],
     outs: Sequence[ir.Value],
@@ -133,7 +138,7 @@ def generic(
     """A linalg.generic; `body` gets a scalar per operand and returns a scalar, or a list of them, one per result."""
     results = [o.type for o in outs if isinstance(o.type, ir.RankedTensorType)]
     kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{i}>") for i in iterators])
-    op = linalg.GenericOp(results, ins, outs, ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), kinds)
+    op = linalg.GenericOp(results, ins, outs, map_array(maps), kinds)
     operands = [*ins, *outs]
     block = op.regions[0].blocks.append(*[element_of(v.type) for v in operands])
     with ir.InsertionPoint(block):
