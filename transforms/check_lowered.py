@@ -26,4 +26,6 @@ class CheckLowered(Pass):
         for name, inner in first.items():
             if not name.startswith(LOWERED[self.target]):
                 what = "the CPU" if self.target == "cpu" else "GPUs"
+                if name.startswith("transform."):
+                    raise PassError(f"'{name}' is left: transform-interpreter applies a script, and takes it out", inner)
                 raise PassError(f"'{name}' could not be lowered to the LLVM dialect for {what}", inner)
