@@ -27,5 +27,5 @@ class CheckLowered(Pass):
             if not name.startswith(LOWERED[self.target]):
                 what = "the CPU" if self.target == "cpu" else "GPUs"
                 if name.startswith("transform."):
-                    raise PassError(f"'{name}' is left: transform-interpreter applies a script, and takes it out", inner)
+                    raise PassError(f"'{name}' is left: transform-interpreter applies scripts and removes them", inner)
                 raise PassError(f"'{name}' could not be lowered to the LLVM dialect for {what}", inner)

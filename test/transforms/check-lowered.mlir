@@ -7,4 +7,4 @@ llvm.func @f(%x: vector<4xf32>) -> f32 {
 }
 
 // RUN: not attn-opt %S/../../examples/multihead_attention.mlir --lower-to=cpu 2>&1 | FileCheck %s --check-prefix=SCRIPT
-// SCRIPT: error: 'transform.structured.match' is left: transform-interpreter applies a script, and takes it out
+// SCRIPT: error: 'transform.structured.match' is left: transform-interpreter applies scripts and removes them
