@@ -8,6 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, memref
 from ..passes import Pass
 from ..rewriting import ops_in
+from .scratch import has_identity_layout
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 Collapsed: TypeAlias = dict[tuple[ir.Value, int], ir.Value]  # by the buffer, and which dimension joins the one before
@@ -112,8 +113,9 @@ def _collapsed(value: ir.Value, position: int, known: Collapsed) -> ir.Value:
         sizes = [[kind.shape[d] for d in group] for group in groups]
         shape = [DYNAMIC if DYNAMIC in group else math.prod(group) for group in sizes]
         strides, offset = kind.get_strides_and_offset()
-        is_plain = kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
-        layout = None if is_plain else ir.StridedLayoutAttr.get(offset, [strides[group[-1]] for group in groups])
+        layout = None
+        if not has_identity_layout(kind):
+            layout = ir.StridedLayoutAttr.get(offset, [strides[group[-1]] for group in groups])
         result = ir.MemRefType.get(shape, kind.element_type, layout, kind.memory_space)
         owner = value.owner
         is_block = isinstance(owner, ir.Block)

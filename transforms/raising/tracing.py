@@ -15,7 +15,7 @@ import numpy as np
 
 from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moved_operand
 from ...dialects.tiling.tensor_ops import reassociation
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
@@ -24,6 +24,7 @@ from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize, mi
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 MAX_DEPTH = 200  # of element-wise ops in a row; beyond it a tensor is read, not looked into
+MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.generic")  # that one, where it yields an operand
 SUMS = {"arith.addf": "sum", "arith.andi": "all", "arith.ori": "any"}
 MAXIMA = {"arith.maximumf", "arith.maxnumf"}
 
@@ -195,11 +196,9 @@ class Tracer:
             return self._sliced(op, indices)
         if op.name == "tensor.concat":
             return self._piece(op, indices)
-        if op.name in ("linalg.transpose", "linalg.broadcast") or _only_moves(op):
-            loops = _loops_at(op, 0, indices)
-            is_generic = op.name == "linalg.generic"
-            number = terminator(op.regions[0].blocks[0]).operands[0].arg_number if is_generic else 0
-            if loops is not None and isinstance(op.operands[number].type, ir.RankedTensorType):
+        if op.name in MOVES and len(op.results) == 1 and "reduction" not in iterator_types(op):
+            loops, number = _loops_at(op, 0, indices), moved_operand(op)
+            if loops is not None and number is not None and isinstance(op.operands[number].type, ir.RankedTensorType):
                 return self.operand(op, number, [loops[d] for d in range(len(loops))])
         return None
 
@@ -376,14 +375,6 @@ def _apply(expression: ir.AffineExpr, loops: Sequence[Index]) -> Index:
         if not a.terms:
             return b.scaled(a.constant)
     raise Opaque(f"an operand is indexed by {expression}")
-
-
-def _only_moves(op: ir.Operation) -> bool:
-    """Whether `op` is a generic that yields elements of one operand as they are: a broadcast, a transpose or a copy."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
-        return False
-    yielded = terminator(op.regions[0].blocks[0]).operands[0]
-    return isinstance(yielded.owner, ir.Block) and yielded.owner == op.regions[0].blocks[0]
 
 
 def _combiner(op: ir.Operation, number: int) -> tuple[str, ir.Value | None]:

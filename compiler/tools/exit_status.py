@@ -21,7 +21,7 @@ def _end(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def telling(printer: Printer, work: Callable[[], int], saves_memory: str = "") -> int:
+def exit_status(printer: Printer, work: Callable[[], int], saves_memory: str = "") -> int:
     """The exit status of `work`, which may fail; `saves_memory`: an option to try where memory runs out. Warnings are
     told as the tool's own."""
     try:
