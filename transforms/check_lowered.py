@@ -24,6 +24,10 @@ class CheckLowered(Pass):
             inner = _first_other(part, LOWERED[self.target])
             if inner is not None:
                 what = "the CPU" if self.target == "cpu" else "GPUs"
+                if inner.name.startswith("transform."):
+                    raise PassError(
+                        f"'{inner.name}' is left: transform-interpreter applies scripts and removes them", inner
+                    )
                 raise PassError(f"'{inner.name}' could not be lowered to the LLVM dialect for {what}", inner)
 
 

@@ -120,6 +120,33 @@ def test_narrow_floats_are_computed_in_f32(element):
     assert "tensor<2x2x5x7xf32>, tensor<2x2x5xf32>" in printed
 
 
+def test_many_ops_in_a_row():
+    """What is too deep to be looked through is left alone, and told."""
+    rows = "\n".join(f"%y{i + 1} = arith.addf %y{i}, %x : f64" for i in range(600))
+    text = f"""
+func.func @f(%q: tensor<5x4xf64>, %k: tensor<4x7xf64>, %v: tensor<7x4xf64>) -> tensor<5x4xf64> {{
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty() : tensor<5x7xf64>
+  %s0 = linalg.fill ins(%zero : f64) outs(%e : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %s = linalg.matmul ins(%q, %k : tensor<5x4xf64>, tensor<4x7xf64>) outs(%s0 : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %long = linalg.map ins(%s : tensor<5x7xf64>) outs(%e : tensor<5x7xf64>) (%x: f64, %old: f64) {{
+    %y0 = arith.addf %x, %x : f64
+    {rows}
+    linalg.yield %y600 : f64
+  }}
+  %p = linalg.softmax dimension(1) ins(%long : tensor<5x7xf64>) outs(%e : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %oe = tensor.empty() : tensor<5x4xf64>
+  %o0 = linalg.fill ins(%zero : f64) outs(%oe : tensor<5x4xf64>) -> tensor<5x4xf64>
+  %o = linalg.matmul ins(%p, %v : tensor<5x7xf64>, tensor<7x4xf64>) outs(%o0 : tensor<5x4xf64>) -> tensor<5x4xf64>
+  return %o : tensor<5x4xf64>
+}}
+"""
+    with CONTEXT:
+        module, messages = raised(text)
+    assert messages == ["not raised to attention: hundreds of scalar ops in a row lead to it"]
+    assert "linalg_ext.softmax" not in print_module(module)
+
+
 # Softmax of 6 × 10 scores %s, with P as %p: what divides, and what is divided. %l is the sum of the exponentials %e.
 ROWS, SCORES = "tensor<6xf64>", "tensor<6x10xf64>"
 GRAPH = f"""

@@ -46,6 +46,8 @@ class TagOps(Pass):
             warn(op, "loud")
         if self.name == "error":
             raise PassError("cannot tag so", op)
+        if self.name == "deep":
+            self.run(op)
         if self.name == "bug":
             raise KeyError("oh")
         if self.name == "invalid":
@@ -159,6 +161,13 @@ def test_options(options, expected):
     made = make_pass("tag-ops", options)
     assert made == expected
     assert make_pass("tag-ops", options_text(made)) == made
+
+
+def test_too_deep_is_an_error_of_the_users():
+    told = []
+    with pytest.raises(PassFailure):
+        run([TagOps(name="deep")], parse_module(TEXT, "test.mlir", make_context()), listener=told.append)
+    assert "too many ops in a row depend on each other" in told[-1].message
 
 
 @pytest.mark.parametrize(
