@@ -69,6 +69,7 @@ PASSES = (
     "cpu/expand-math",
     "cpu/expand-bf16",
     "cpu/lower-pair-views",
+    "cpu/expand-tiles",
     "cpu/outline-parallel",
     "cpu/single-iterations",
     "cpu/shift-divisions",
