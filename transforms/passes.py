@@ -98,6 +98,7 @@ PASSES = (
     "nvidia/rescale-rarely",
     "nvidia/defer-row-sums",
     "nvidia/persistent-blocks",
+    "nvidia/tabulate-exponentials",
     "nvidia/specialize-warps",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import REAL, Expr
-from .indices import Index
+from .indices import Index, combined
 from .quotients import OEQ, ONE, UEQ, UNE, Keys, NearMiss, Quotient, along_k, predicate, quotient, summed, varies
 from .sinks import sinks, sums
 from .tracing import MAXIMA, Tracer
@@ -104,7 +104,7 @@ def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> Expr | None
             return None
         dimension = ir.IntegerAttr(op.attributes["dimension"]).value
         elsewhere = any(v in i.vars for v in k for d, i in enumerate(indices) if d != dimension)
-        if len(k) != 1 or indices[dimension].single is not k[0] or elsewhere:
+        if indices[dimension] != combined(k) or elsewhere:
             raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
         return tracer.expand(tracer.make.element(op.operands[0], indices))
     return None
