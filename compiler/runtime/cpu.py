@@ -126,8 +126,10 @@ class CpuKernel:
     def __init__(self, code: ir.Module | elf.Code, signature: Signature, callbacks: Mapping[str, Any] | None = None):
         """`callbacks`: functions of ctypes that a module calls."""
         self.signature = signature
-        self._code = code  # whose memory the function is in
         self._image: bytes | None = None  # where it was loaded
+        if not isinstance(code, elf.Code) and not callbacks:
+            code = self._in_parts(code) or code
+        self._code = code  # whose memory the function is in
         if isinstance(code, elf.Code):
             address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
         else:
@@ -154,8 +156,21 @@ class CpuKernel:
         kernel._image = image
         return kernel
 
+    def _in_parts(self, module: ir.Module) -> elf.Code | None:
+        """The module's code, compiled by several threads; None where it is small, or more than `elf` knows."""
+        from . import object_files  # which a kernel that was compiled before does without
+
+        libraries = symbol_sources()
+        image = object_files.object_files(module, c_name(self.signature.name), OPTIMIZATION, openmp_library())
+        with contextlib.suppress(elf.LoadError):
+            if image:
+                code = elf.load(image, libraries)
+                self._image = image
+                return code
+        return None
+
     def object_file(self) -> bytes:
-        """The object file, for `load`."""
+        """The object files, for `load`."""
         if self._image is not None:
             return self._image
         with open(os.memfd_create("kernel.o"), "rb") as file:  # LLVM ends the process where a disk is full

@@ -126,3 +126,25 @@ def test_computed_tiles(is_transposed, rows, valid, columns):
     places = address(row, byte, len(expected))
     np.testing.assert_array_equal(shared.bytes[places], expected.view(np.uint8))
     assert np.all(shared.written[places] == 1)
+
+
+@pytest.mark.parametrize("element", BYTES)
+@pytest.mark.parametrize("column", [0, 3, 5])
+def test_columns_beyond_a_single_one_are_0(column, element):
+    """A head of one element in rows of several: the tile's columns are no dimension of the memory, and one is valid."""
+    width = BYTES[element]
+    data = np.random.default_rng(0).integers(1, 255, (LENGTH, 6 * width), np.uint8)
+    expected = np.zeros((64, 16 * width), np.uint8)
+    expected[:, :width] = data[20:84, column * width : (column + 1) * width]
+    shared = Memory(np.full(SHARED, 0xAA, np.uint8))
+    with make_context() as context:
+        text = KERNEL.format(columns=6, element=element, tile="64x16").replace("dims = [0, 1]", "dims = [0, -1]")
+        text = text.replace("%at, %zero, %rows, %columns)", "%at, %column, %rows, %one)")
+        text = text.replace("%columns = arith.constant 6", "%one = arith.constant 1")
+        text = text.replace("%zero =", f"%column = arith.constant {column} : index\n      %zero =")
+        module = parse_module(text, "test.mlir", context)
+        pass_manager.run(["tiles-to-nvvm", "canonicalize", "cse"], module)
+        (function,) = ops_in(module.operation, "llvm.func")
+        Threads(THREADS, [shared, Memory(data.reshape(-1), SOURCE)]).call(function, [SOURCE, LENGTH, 6, 20, 64])
+    row, byte = np.indices(expected.shape)
+    np.testing.assert_array_equal(shared.bytes[address(row, byte, 64)], expected)
