@@ -72,6 +72,7 @@ PASSES = (
     "cpu/single-iterations",
     "cpu/dynamic-schedule",
     "cpu/lower-pair-views",
+    "cpu/expand-tiles",
     "cpu/shift-divisions",
     "cpu/keep-rolled",
     "cpu/limit-features",
