@@ -167,12 +167,13 @@ def test_options(options, expected):
         ("zzz", "pass 'tag-ops' has no option 'zzz'"),
         (
             "counts=4,x",
-            "option 'counts' expects integers with commas between them, as in counts=4,0,8, but found '4,x'",
+            "option 'counts' expects integers of 64 bits with commas between them, as in counts=4,0,8, but found '4,x'",
         ),
         ("counts=4,,8", "option 'counts' expects integers"),
-        ("times=1.5", "option 'times' expects an integer, as in times=4, but found '1.5'"),
+        ("times=1.5", "option 'times' expects an integer of 64 bits, as in times=4, but found '1.5'"),
         ("times", "option 'times' expects a value, as in times=4"),
         ("loudly=perhaps", "option 'loudly' expects true or false, but found 'perhaps'"),
+        ("times=9223372036854775808", "option 'times' expects an integer of 64 bits"),
         ("times=-1", "pass 'tag-ops': times is -1, but must not be negative"),
     ],
 )
