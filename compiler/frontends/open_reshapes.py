@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling import Index
 from ...transforms.extents import extent, size_form
 from ...transforms.linear import DYNAMIC
 from ...transforms.reshapes import reshape
@@ -94,12 +93,29 @@ def _as_index(value: ir.Value) -> ir.Value:
 
 def _kept(source: ir.Value, sizes: Sequence[int | ir.Value]) -> tuple[int, int]:
     """How many dimensions at the start, and at the end, stay as they are; one at least is left between, of each."""
-    own = [Index(s) if s != DYNAMIC else extent(source, d) for d, s in enumerate(source.type.shape)]
-    new = [size_form(s) for s in sizes]
-    most = min(len(own), len(new)) - 1
+    rank = source.type.rank
+    most = min(rank, len(sizes)) - 1
     first = last = 0
-    while first < most and own[first] is not None and own[first] == new[first]:
+    while first < most and _is_size_of(sizes[first], source, first):
         first += 1
-    while last < most - first and own[-1 - last] is not None and own[-1 - last] == new[-1 - last]:
+    while last < most - first and _is_size_of(sizes[-1 - last], source, rank - 1 - last):
         last += 1
     return first, last
+
+
+def _is_size_of(size: int | ir.Value, source: ir.Value, d: int) -> bool:
+    """Whether a size is that of dimension `d`."""
+    own = source.type.shape[d]
+    if own != DYNAMIC or isinstance(size, int):
+        return own == size
+    known = extent(source, d)
+    if known is not None:
+        return known == size_form(size)
+    form = size_form(size)
+    made = defining_op(form.terms[0][0]) if form.is_value else None
+    return (
+        made is not None
+        and made.name == "tensor.dim"
+        and made.operands[0] == source
+        and constant_value(made.operands[1]) == d
+    )
