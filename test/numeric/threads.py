@@ -87,7 +87,7 @@ PLAIN = {
     "math.ctpop": unsigned(np.bitwise_count),
     "math.fma": lambda a, b, c: a.astype(np.longdouble) * b + c,
 }
-CASTS = ("arith.sitofp", "arith.extf", "arith.truncf", "arith.extsi", "arith.trunci", "llvm.ptrtoint")
+CASTS = ("arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf", "arith.extsi", "arith.trunci", "llvm.ptrtoint")
 
 
 def word(x):
