@@ -26,7 +26,7 @@ from attn_opt.compiler.bench.cases import read_cases
 from attn_opt.compiler.bench.latency import Latency
 from attn_opt.compiler.bench.measure import Measured, measure
 from attn_opt.compiler.precompile import Job, precompile
-from attn_opt.compiler.tools.attn_bench import Bar, tune
+from attn_opt.compiler.tools.attn_bench import SweepProgress, tune
 from attn_opt.compiler.tools.attn_bench_options import Options, picture
 from attn_opt.dialects.diagnostic import DiagnosedError
 
@@ -117,7 +117,7 @@ class Run:
         if not cases:
             return 0
         peers = cases[0][1].compare
-        bar, failed, ratios, shares, last = Bar(len(cases)), 0, [], {}, None
+        bar, failed, ratios, shares, last = SweepProgress(len(cases)), 0, [], {}, None
         print("\n".join(table.markdown_head(self.found.target, peers)), flush=True)
         with gpu.Process() as process:
             for name, options in cases:
@@ -144,7 +144,7 @@ class Run:
         self._say("done")
         return 1 if failed else 0
 
-    def _measured(self, name: str, options: Options, bar: Bar, process: gpu.Process) -> Measured:
+    def _measured(self, name: str, options: Options, bar: SweepProgress, process: gpu.Process) -> Measured:
         graph, how = options.cases[0][1], dataclasses.replace(options.measuring, with_roofs=True)
         if options.autotune:
             how, tried = tune(graph, how, self.found.threads, lambda what: bar(f"{name}: {what}"))

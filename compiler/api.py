@@ -108,10 +108,10 @@ def _tuned(
     example_args: Sequence[Any] | None,
 ) -> Kernel:
     """The kernel with the schedule that is the fastest of those measured, which `explain` tells of."""
-    from .tuning.display import Bar
+    from .tuning.progress_bar import ProgressBar
     from .tuning.search import table, tuned
 
-    with Bar() as bar:
+    with ProgressBar() as bar:
         found = tuned(text, target, options, example_args, bar)
     kernel = compiled(found.apply(options))
     kernel.record = {**kernel.record, "tuning": table(found)}

@@ -60,11 +60,11 @@ def _value(owner: str, key: str, text: str | None, kind: Any) -> Any:
         return text
     try:
         if kind is int:
-            return int(text)
+            return _integer(text)
         if kind is float:
             return float(text)
         if typing.get_origin(kind) is tuple:
-            item = typing.get_args(kind)[0]
+            item = _integer if typing.get_args(kind)[0] is int else typing.get_args(kind)[0]
             return tuple(item(part.strip()) for part in text.strip("[](){} ").split(",") if part.strip() or "," in text)
     except ValueError:
         raise user_error(
@@ -75,8 +75,17 @@ def _value(owner: str, key: str, text: str | None, kind: Any) -> Any:
 
 def _words(kind: Any) -> str:
     if typing.get_origin(kind) is tuple:
-        return "integers with commas between them" if typing.get_args(kind)[0] is int else "values with commas"
-    return "an integer" if kind is int else "a number"
+        return (
+            "integers of 64 bits with commas between them" if typing.get_args(kind)[0] is int else "values with commas"
+        )
+    return "an integer of 64 bits" if kind is int else "a number"
+
+
+def _integer(text: str) -> int:
+    """As attributes of the IR hold it."""
+    if not -(1 << 63) <= int(text) < 1 << 63:
+        raise ValueError
+    return int(text)
 
 
 def _example(kind: Any) -> str:

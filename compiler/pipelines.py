@@ -263,6 +263,7 @@ def nvidia(
                 f"persistent-blocks{{multiprocessors={multiprocessors}}}",
                 "canonicalize",
                 "cse",
+                "tabulate-exponentials",
                 f"specialize-warps{{stages={stages}}}",
             ]
             if copy_engine

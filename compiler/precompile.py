@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .helper import ask_all, serve
+from .worker_process import ask_all, serve
 
 LONGEST = 300.0  # seconds
 
@@ -29,13 +29,10 @@ def precompile(
     jobs: Sequence[Job],
     processes: int = 0,
     environment: Mapping[str, str] | None = None,
-    done: Callable[[int, str | None], None] = lambda number, failed: None,
 ) -> list[str | None]:
     """Why each was not compiled; None where it was. `processes`: 0 = one for each processor; `environment`: variables
-    besides ours; `done` is told of each as it is done."""
-    plain = [dataclasses.asdict(job) for job in jobs]
-    told = lambda number, answer: done(number, answer.get("failed"))  # noqa: E731
-    answers = ask_all(__name__, plain, processes, environment, LONGEST, told)
+    besides ours."""
+    answers = ask_all(__name__, [dataclasses.asdict(job) for job in jobs], processes, environment, LONGEST)
     return [answer.get("failed") for answer in answers]
 
 

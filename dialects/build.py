@@ -6,7 +6,7 @@ All of them insert at the current insertion point and take the current location:
         tile = build.empty(build.mixed_sizes(op.input), f32)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .float8 import float8
@@ -103,6 +103,11 @@ def projection(n_dims: int, dims: Sequence[int]) -> ir.AffineMap:
     return ir.AffineMap.get(n_dims, 0, [ir.AffineExpr.get_dim(d) for d in dims])
 
 
+def map_array(maps: Iterable[ir.AffineMap]) -> ir.ArrayAttr:
+    """The attribute `indexing_maps`."""
+    return ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+
+
 def generic(
     ins: Sequence[ir.Value],
     outs: Sequence[ir.Value],
@@ -113,7 +118,7 @@ def generic(
     """A linalg.generic; `body` gets a scalar per operand and returns a scalar, or a list of them, one per result."""
     results = [o.type for o in outs if isinstance(o.type, ir.RankedTensorType)]
     kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{i}>") for i in iterators])
-    op = linalg.GenericOp(results, ins, outs, ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]), kinds)
+    op = linalg.GenericOp(results, ins, outs, map_array(maps), kinds)
     operands = [*ins, *outs]
     block = op.regions[0].blocks.append(*[element_of(v.type) for v in operands])
     with ir.InsertionPoint(block):

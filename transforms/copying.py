@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..dialects import build
 from ..dialects.mlir import ir, linalg, tensor
+from ..dialects.tiling.structured import indexing_maps
 from .rewriting import Values, copy_op, defining_op, ops_of
 
 
@@ -87,6 +88,29 @@ def copy_body(block: ir.Block, values: Values) -> list[ir.Value]:
     for op in ops:
         copy_op(op, values)
     return [values.get(v, v) for v in end.operands]
+
+
+def without_inputs(generic: ir.Operation, numbers: Sequence[int]) -> ir.Operation:
+    """Puts a linalg.generic in the place of `generic` that lacks these inputs, which its body does not read."""
+    first = len(generic.operands) - len(generic.results)
+    kept = [i for i in range(len(generic.operands)) if i not in numbers]
+    maps = indexing_maps(generic)
+    with ir.InsertionPoint(generic), generic.location:
+        new = linalg.GenericOp(
+            [r.type for r in generic.results],
+            [generic.operands[i] for i in kept if i < first],
+            list(generic.operands)[first:],
+            build.map_array(maps[i] for i in kept),
+            generic.attributes["iterator_types"],
+        ).operation
+    block = generic.regions[0].blocks[0]
+    for i in sorted(numbers, reverse=True):
+        block.erase_argument(i)
+    block.append_to(new.regions[0])
+    for old, value in zip(generic.results, new.results, strict=True):
+        old.replace_all_uses_with(value)
+    generic.erase()
+    return new
 
 
 def copy_needed(value: ir.Value, values: Values, is_missing: Callable[[ir.Operation], bool]) -> ir.Value:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..dialects.mlir import ir
+from ..dialects.mlir import ir, tensor
 from .passes import Pass
 from .rewriting import ops_in
 
@@ -22,6 +22,8 @@ class DecomposeLinalgExt(Pass):
         for old in ops_in(op, "linalg_ext."):
             with ir.InsertionPoint(old), old.location:
                 new = old.opview.decompose()
-            for result, value in zip(old.results, new, strict=True):
-                result.replace_all_uses_with(value)
+                for result, value in zip(old.results, new, strict=True):
+                    # Operands of one shape may say more or less of it in their types.
+                    same = value if value.type == result.type else tensor.cast(result.type, value)
+                    result.replace_all_uses_with(same)
             old.erase()

@@ -104,9 +104,11 @@ def read_sizes(op: ir.Operation) -> None:
 
 
 def _computed(form: Index | None) -> ir.Value | None:
-    """A form of several values, or of a multiple of one, as a value at the insertion point."""
-    if form is None or not form.terms or not all(isinstance(v.type, ir.IndexType) for v, _ in form.terms):
+    """A number, or a form of several values or of a multiple of one, as a value at the insertion point."""
+    if form is None or not all(isinstance(v.type, ir.IndexType) for v, _ in form.terms):
         return None
+    if not form.terms:
+        return build.index(form.const)
     values = [v for v, _ in form.terms]
     applied = {"map": affine_map([form], values)}
     return ir.Operation.create("affine.apply", [ir.IndexType.get()], values, applied).result

@@ -18,8 +18,8 @@ from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
-from .schedule import Schedule
 from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
+from .tiling_remarks import TilingRemark
 
 Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
 STOP, PARALLEL = "__stop__", "__byteir_parallel__"
@@ -81,14 +81,14 @@ class FuseAttention(Pass):
         lift_sizes(op)
         read_sizes(op)
         for root, attention in zip(roots, found, strict=True):
-            schedule = Schedule.of(root)
+            tiling_remark = TilingRemark.of(root)
             sizes, order = self._chosen(root, attention, choice)
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
             if machine != "cpu" and attention is not None and not marked:
                 outside += computed_before(attention, sizes)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
-            schedule.tell(tiled, sizes, order)
+            tiling_remark.tell(tiled, sizes, order)
 
     def _chosen(self, root: ir.Operation, attention: Attention | None, choice: Choice) -> tuple[list[int], list[int]]:
         """The tile sizes and the order of the loops."""

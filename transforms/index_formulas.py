@@ -81,7 +81,7 @@ def _argument(argument: ir.BlockArgument) -> Formula:
 
 
 def _dimension(source: ir.Value, dimension: Any) -> Formula:
-    if not isinstance(dimension, int):
+    if not isinstance(dimension, int) or not 0 <= dimension < source.type.rank:
         return UNKNOWN
     return dimension_of(source, dimension)
 

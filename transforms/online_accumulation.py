@@ -209,7 +209,7 @@ def _linalg_matmul(builder: Callable[..., Any], lhs: ir.Value, rhs: ir.Value, ou
     *batch, m, n, k = range(rank + 1)
     maps = [build.projection(rank + 1, (*batch, *dims)) for dims in ((m, k), (k, n), (m, n))]
     # The builder leaves the default maps out; the parser puts them in.
-    product.owner.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
+    product.owner.attributes["indexing_maps"] = build.map_array(maps)
     return product
 
 

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, yields_first
+from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
 from .attention import ROOT, attention_at
 from .graph import ancestor_in, backward_slice, is_pure, move_users_after
 from .passes import Pass, remark
@@ -164,7 +164,7 @@ def is_transpose(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or "reduction" in iterator_types(op) or len(op.operands) != 2:
         return False
     source, target = indexing_maps(op)
-    return yields_first(op) and source.is_permutation and target.is_permutation and source != target
+    return moves_first(op) and source.is_permutation and target.is_permutation and source != target
 
 
 def is_cast(op: ir.Operation) -> bool:

@@ -355,6 +355,9 @@ class _Fusion:
                 if value.type != request.slice.results[0].type:
                     value = ir.Operation.create("tensor.cast", [request.slice.results[0].type], [value]).result
                 request.slice.results[0].replace_all_uses_with(value)
+                for carried in self.carried:  # what an op that only slices its operand gave for its tile
+                    if carried.update == request.slice.results[0]:
+                        carried.update = value
         for request in group:
             self.requests.remove(request)
             request.slice.erase()

@@ -13,8 +13,8 @@ from ..dialects.transform_ext.fuse_ext import integers
 from .fuse_attention import mark_parallel
 from .passes import Pass, PassError
 from .rewriting import ancestors, ops_in
-from .schedule import Schedule
 from .tile_and_fuse import tile_and_fuse
+from .tiling_remarks import TilingRemark
 
 ENTRY = "__transform_main"
 
@@ -111,9 +111,9 @@ def _tile(op: ir.OpView, rewriter: Any, payload: list[list[ir.Operation]], fuse:
     stops = [stop for stopped in payload[1:] for stop in stopped]
     produced: list[list[ir.Operation]] = [[] for _ in op.operation.results]
     for target in _targets(op, payload):
-        schedule = Schedule.of(target)
+        tiling_remark = TilingRemark.of(target)
         tiled = tile_and_fuse(target, sizes, interchange, stops, fuse, rewriter.erase_op)
-        schedule.tell(tiled)
+        tiling_remark.tell(tiled)
         for handle, one in zip(produced, [tiled.root, *tiled.loops], strict=True):
             handle.append(one)
     return produced

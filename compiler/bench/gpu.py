@@ -22,8 +22,8 @@ import numpy as np
 
 from ..diagnostics import user_error
 from ..graphs import Attention
-from ..helper import Helper, serve
 from ..runtime import cuda_driver
+from ..worker_process import WorkerProcess, serve
 from . import gpu_peers, peers, reference
 
 MATMUL_SIZE, COPY_BYTES = 8192, 1 << 31
@@ -43,7 +43,7 @@ class Job:
     kernels: str | None = None
 
 
-class Process(Helper):
+class Process(WorkerProcess):
     """The process that measures, for one case after the other."""
 
     def __init__(self) -> None:

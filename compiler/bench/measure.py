@@ -13,7 +13,7 @@ import numpy as np
 from ..accuracy import TOLERANCES
 from ..diagnostics import user_error
 from ..graphs import Attention
-from ..helper import Helper
+from ..worker_process import WorkerProcess
 from . import gpu, peers, reference
 from .latency import Latency
 from .worker import Job
@@ -127,7 +127,7 @@ class Worker:
 
     def __init__(self, job: Job):
         self.job = job
-        self._process = Helper(f"{__package__}.worker", peers.environment(job.threads))
+        self._process = WorkerProcess(f"{__package__}.worker", peers.environment(job.threads))
         self.times: list[float] = []
         self.about = self._process.ask(dataclasses.asdict(job))
         if not self.able:

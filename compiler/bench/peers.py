@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..graphs import FLOAT8, Attention
-from ..helper import REASON
+from ..worker_process import REASON
 
 Contender = tuple[Callable[[], Any], Callable[[Any], list[np.ndarray]]]
 

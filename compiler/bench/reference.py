@@ -17,7 +17,7 @@ import numpy as np
 
 from ..accuracy import errors
 from ..graphs import Attention
-from ..helper import ask_all, serve
+from ..worker_process import ask_all, serve
 
 CHECKED_FLOPS = 3e10  # beyond that much work a part of the rows is checked
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # one in each of many processes

@@ -1,8 +1,8 @@
 """A process that holds one contender and times it when told to: ``python -m attn_opt.compiler.bench.worker``.
 
 One process each, so that thread pools, allocators and environment variables of one contender do not touch another's,
-and so that a crash ends one contender only. Jobs are those of `..helper`: first the contender, then for each round how
-long to measure.
+and so that a crash ends one contender only. Jobs come as `worker_process` has them: first the contender, then for each
+round how long to measure.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import numpy as np
 
 from ...transforms.host import tiles_allowed
 from ..graphs import Attention
-from ..helper import serve
+from ..worker_process import serve
 from . import peers, reference
 
 WARM_UP = 0.05  # calls shorter than this are made once before each round, which wakes threads and caches

@@ -31,9 +31,6 @@ from .onnx_graph import prepared
 from .sequential import to_loops
 
 WAY_OUT = "run that part of the model with another runtime, or replace the node"
-CONTRIBUTED_HINTS = {
-    "GroupQueryAttention": "Attention of ONNX itself, from version 23 on, has groups of heads and a past too",
-}
 TO_TORCH = "builtin.module(func.func(convert-torch-onnx-to-torch))"
 TO_BACKEND = "builtin.module(torch-lower-to-backend-contract)"
 TO_LINALG = (
@@ -87,8 +84,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
         for node in ready.graph.node:
             if node.domain == onnx_contrib.DOMAIN:  # of some of which the importer ignores attributes
                 where = f"operator {node.domain}.{node.op_type} of ONNX (node '{node.name or node.output[0]}')"
-                way_out = CONTRIBUTED_HINTS.get(node.op_type, WAY_OUT)
-                raise user_error(f"{where} has no lowering to linalg with these inputs and attributes; {way_out}")
+                raise user_error(f"{where} has no lowering to linalg with these inputs and attributes; {WAY_OUT}")
         onnx_limits.check(ready.graph, WAY_OUT)
         inputs, outputs = list(ready.graph.input), list(ready.graph.output)
         weights = _hoisted(ready.graph)

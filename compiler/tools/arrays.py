@@ -1,5 +1,7 @@
 """Arrays for ``attn-run``: made up, read from files, written to files."""
 
+import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,6 +47,8 @@ def random(signature: Signature, sizes: dict[tuple[int, int] | None, int], seed:
 
 def _random(kind: Slot, shape: Sequence[int | None], generator: np.random.Generator) -> np.ndarray:
     concrete = [size or 0 for size in shape]
+    if math.prod(concrete) * kind.dtype.itemsize > sys.maxsize:  # numpy's error is not about memory
+        raise MemoryError
     if kind.dtype == np.bool_:
         return generator.random(concrete) < 0.75
     if kind.dtype.kind in "iu":

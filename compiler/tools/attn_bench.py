@@ -13,10 +13,10 @@ from ..bench.latency import Latency
 from ..bench.measure import Measured, Measuring, measure
 from ..diagnostics import Printer, file_error, user_error
 from ..graphs import Attention
-from ..tuning import display
+from ..tuning.progress_bar import ProgressBar
 from . import streams
 from .attn_bench_options import Options, parse_options
-from .telling import ends_on_request, telling
+from .exit_status import ends_on_request, exit_status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         ends_on_request()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    return telling(Printer("attn-bench", remarks=False), lambda: _run(parse_options(given)), "-v=0")
+    return exit_status(Printer("attn-bench", remarks=False), lambda: _run(parse_options(given)), "-v=0")
 
 
 def default_threads() -> int:
@@ -39,12 +39,12 @@ def default_threads() -> int:
         raise user_error(str(error)) from None
 
 
-class Bar:
+class SweepProgress:
     """Says on a terminal how far a sweep is."""
 
     def __init__(self, total: int):
         self.total, self.done = total, 0
-        self._line = display.Bar()
+        self._line = ProgressBar()
 
     def __call__(self, what: str) -> None:
         self._line(self.done, self.total, what)
@@ -79,7 +79,7 @@ def _run(options: Options) -> int:
         from ..bench import gpu
 
         gpu.check()
-    bar = Bar(len(options.cases))
+    bar = SweepProgress(len(options.cases))
     all_measured: list[Measured] = []
     quiet = options.json == "-"
     try:

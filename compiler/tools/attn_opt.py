@@ -21,8 +21,8 @@ from ..sources import read
 from ..verify_diagnostics import Verifier
 from . import streams
 from .attn_opt_options import HELP, Options, parse_options
+from .exit_status import ends_on_request, exit_status
 from .isolation import Crash, Progress, crashes, isolated
-from .telling import ends_on_request, telling
 
 _SPLIT = re.compile(r"^[ \t]*// -----[ \t]*\r?$", re.MULTILINE)
 
@@ -48,11 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments is not None:
             return job.run()
         try:
-            return isolated(lambda: telling(printer, job.run))
+            return isolated(lambda: exit_status(printer, job.run))
         except Crash as crash:
             return job.tell_crash(crash)
 
-    return telling(printer, command)
+    return exit_status(printer, command)
 
 
 def _about(action: str) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 from ..diagnostics import Printer
 from . import streams
 from .attn_run_options import Options, parse_options
+from .exit_status import ends_on_request, exit_status
 from .isolation import Crash, isolated
-from .telling import ends_on_request, telling
 
 # Kernels are timed in rounds of at least this many seconds, and at least this many calls.
 BENCH_SECONDS, BENCH_CALLS = 1.0, 5
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(arguments: list[str]) -> int:
     printer = Printer("attn-run", remarks=False)
-    return telling(printer, lambda: _run(parse_options(arguments), printer), "--no-check")
+    return exit_status(printer, lambda: _run(parse_options(arguments), printer), "--no-check")
 
 
 def _run(options: Options, printer: Printer) -> int:

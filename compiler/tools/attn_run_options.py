@@ -79,10 +79,20 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _tolerance(text: str) -> float:
+    try:
+        if (value := float(text)) >= 0:  # not NaN
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expects a number, 0 or more, but found '{text}'")
+
+
 def _size(text: str) -> tuple[tuple[int, int] | None, int]:
     place, _, size = text.rpartition("=")
     parts = place.split(".") if place else []
-    if not size.isdigit() or int(size) == 0 or len(parts) not in (0, 2) or not all(part.isdigit() for part in parts):
+    is_size = size.isdecimal() and 0 < int(size) < 1 << 63
+    if not is_size or len(parts) not in (0, 2) or not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(
             f"expects ARGUMENT.DIMENSION=SIZE or SIZE, such as 0.1=1024, but found '{text}'"
         )
@@ -99,7 +109,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     add("--entry", metavar="F", help="the function to run (default: the only public one)")
     add("--target", default="cpu", choices=["cpu", "nvidia"], help="what to compile for (default: cpu)")
     add("--check", action=argparse.BooleanOptionalAction, default=True, help="check the results (default)")
-    add("--tolerance", metavar="X", type=float, help="relative error that passes (default: by element type)")
+    add("--tolerance", metavar="X", type=_tolerance, help="relative error that passes (default: by element type)")
     add("--bench", action="store_true", help="time the kernel")
     add("--fuse", default="auto", choices=["auto", "none"], help="auto: find and fuse attention (default)")
     add("--tile-sizes", metavar="N,…", type=_integers, default=(), help="one per loop of the root, 0 = not tiled")

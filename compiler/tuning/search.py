@@ -23,10 +23,10 @@ from .. import cache
 from .. import cache_files as files
 from ..cache_key import key
 from ..diagnostics import user_error
-from ..helper import Helper
 from ..options import Options
 from ..precompile import Job, precompile
 from ..runtime.signature import Signature, as_numpy
+from ..worker_process import WorkerProcess
 from . import device
 from .space import Schedule, steps
 from .worker import write_arguments
@@ -128,7 +128,7 @@ class _Search:
             variables = {} if cache.enabled() else {"ATTN_OPT_CACHE": "1", "ATTN_OPT_CACHE_DIR": folder}
             rule = compile(self.text, target=self.target, **self.given)
             arguments = self._arguments(rule.signature, folder)
-            with Helper(WORKER, variables) as worker:
+            with WorkerProcess(WORKER, variables) as worker:
                 self.start = {"text": self.text, "target": self.target, "options": self.given, "arguments": arguments}
                 self._enter(worker, {})
                 if self.trials[0].seconds is None:
@@ -153,7 +153,9 @@ class _Search:
         write_arguments(folder, signature.bind([_on_host(value) for value in self.example_args]))
         return folder
 
-    def _step(self, worker: Helper, best: Schedule, others: list[Schedule], variables: dict[str, str]) -> Schedule:
+    def _step(
+        self, worker: WorkerProcess, best: Schedule, others: list[Schedule], variables: dict[str, str]
+    ) -> Schedule:
         """The best of `best` and others, all of which are tried."""
         others = [one for one in others if not any(trial.schedule == one for trial in self.trials)]
         self.planned += len(others)
@@ -171,7 +173,7 @@ class _Search:
         able = [i for i in able[:FINALISTS] if i != first]
         return self.trials[self._final(worker, first, able)].schedule
 
-    def _final(self, worker: Helper, first: int, others: list[int]) -> int:
+    def _final(self, worker: WorkerProcess, first: int, others: list[int]) -> int:
         """Of the fastest, measured in turn, the fastest; the first one unless another is faster beyond doubt."""
         if not others:
             return first
@@ -188,7 +190,7 @@ class _Search:
         fastest = min(range(len(numbers)), key=best.__getitem__)
         return numbers[fastest] if best[fastest] < (1 - GAIN) * best[0] else first
 
-    def _enter(self, worker: Helper, schedule: Schedule) -> None:
+    def _enter(self, worker: WorkerProcess, schedule: Schedule) -> None:
         """Tries one. A process that a schedule ended is started again, with those that were right."""
         number = len(self.trials)
         self._tell(words(schedule))
@@ -198,7 +200,7 @@ class _Search:
         reason = answer.get("failed") or answer.get("skipped") or ""
         self.trials.append(Trial(schedule, answer.get("seconds"), reason))
 
-    def _restart(self, worker: Helper) -> None:
+    def _restart(self, worker: WorkerProcess) -> None:
         answer = worker.ask(self.start, LONGEST)
         if answer:
             raise user_error(f"autotune: {answer.get('failed') or answer.get('skipped')}")

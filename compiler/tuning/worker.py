@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..accuracy import errors, tolerance
-from ..helper import serve
 from ..runtime.signature import Signature
+from ..worker_process import serve
 from . import device
 
 MEASUREMENTS, MOST_CALLS = 3, 2000

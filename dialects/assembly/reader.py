@@ -13,9 +13,9 @@ import re
 
 from . import legacy
 from .formats import AttrDict, Attribute, Element, Form, FunctionalType, Group, Literal, Operand, Types, dialects
-from .handles import Handles
 from .lexer import ONE_RESULT, RESULT_LIST, Source, SyntaxProblem
 from .source_map import Rewriting, SourceMap
+from .value_types import ValueTypes
 
 Span = tuple[int, int]
 
@@ -45,7 +45,7 @@ class Reader:
         self.forms = {form.name: form for form in forms.values()}
         self.forms.update({form.op: form for form in forms.values()})
         self.bare = {form.bare_name: form for form in forms.values() if form.bare_name}
-        self.handles = Handles(self.source)
+        self.value_types = ValueTypes(self.source)
         self.out = Rewriting(self.source)
         self.changed: set[int] = set()
 
@@ -338,7 +338,7 @@ class Reader:
         elif read.common_type:
             self._emit_list("(", [read.common_type] * len(operands), ")", start)
         else:
-            texts = [self.handles.type_of(clean[a:b], start) for a, b in operands]
+            texts = [self.value_types.type_of(clean[a:b], start) for a, b in operands]
             out.put("(" + ", ".join(texts).replace("\n", " ") + ")", start)
 
         by_name = {name: span for name, spans in read.operand_types.items() for span in spans}
@@ -350,11 +350,11 @@ class Reader:
         else:
             handle = clean[slice(*read.common_type)] if read.common_type else None
             if handle is None and operands:
-                handle = self.handles.type_of(clean[slice(*operands[0])], start)
+                handle = self.value_types.type_of(clean[slice(*operands[0])], start)
             texts = [(handle or "").replace("\n", " ")] * results
             out.put(f" -> ({', '.join(texts)})", start)
         if at >= 0:
-            self.handles.define(at, texts)
+            self.value_types.define(at, texts)
 
     def _emit_list(self, opener: str, spans: list[Span], closer: str, start: int) -> None:
         self.out.put(opener, start)

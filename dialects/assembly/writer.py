@@ -3,8 +3,8 @@
 import dataclasses
 
 from .formats import AttrDict, Attribute, Element, Form, FunctionalType, Group, Literal, Operand, Types
-from .handles import Handles
 from .lexer import RESULT_LIST, Source, SyntaxProblem
+from .value_types import ValueTypes
 
 _NO_SPACE_BEFORE = frozenset(",)]>")
 _NO_SPACE_AFTER = frozenset("([<")
@@ -30,7 +30,7 @@ def write(text: str, forms: dict[str, Form]) -> str:
     if not any(f'"{name}"(' in text for name in forms):
         return text
     source = Source(text)
-    handles = Handles(source)
+    value_types = ValueTypes(source)
     pieces: list[str] = []
     last = 0
     for start, end in source.strings:
@@ -44,7 +44,7 @@ def write(text: str, forms: dict[str, Form]) -> str:
         if op is None:
             continue
         if not form.inits:
-            op.implicit_types = _types_are_implied(source, handles, op, start)
+            op.implicit_types = _types_are_implied(source, value_types, op, start)
         pieces += (text[last:start], form.name, _Printer(op).run(form.elements))
         last = op.end
     return "".join(pieces) + text[last:]
@@ -92,14 +92,14 @@ def _take_apart(source: Source, form: Form, at: int) -> _Generic | None:
     return _Generic(operands, attributes, operand_types, results, end)
 
 
-def _types_are_implied(source: Source, handles: Handles, op: _Generic, start: int) -> bool:
+def _types_are_implied(source: Source, value_types: ValueTypes, op: _Generic, start: int) -> bool:
     """Whether the reader finds the types of the operands and results without being told."""
     values = [value for values in op.operands.values() for value in values]
-    if any(handles.type_of(v, start) != kind for v, kind in zip(values, op.types(), strict=True)):
+    if any(value_types.type_of(v, start) != kind for v, kind in zip(values, op.types(), strict=True)):
         return False
     window = max(0, start - 4000)
     if names := RESULT_LIST.search(source.mask[window:start]):
-        handles.define(window + names.start(1), op.result_types)
+        value_types.define(window + names.start(1), op.result_types)
     elif op.result_types:
         return False
     return not op.result_types or (bool(values) and all(kind == op.types()[0] for kind in op.result_types))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .arith import elementwise
+from .arith import elementwise, on_unsigned
 
 
 def round_half_away(x: Any) -> Any:
@@ -17,7 +17,9 @@ def power(x: Any, exponent: Any) -> Any:
 
 
 def integer_power(x: Any, exponent: Any) -> Any:
-    return np.where(np.asarray(exponent) < 0, np.floor_divide(1, x), np.power(x, np.maximum(exponent, 0)))[()]
+    """Rounded towards zero: a negative power is 0 but for those of 1 and −1."""
+    inverse = np.where(np.abs(x) == 1, np.power(x, np.abs(exponent) % 2), np.zeros_like(x))
+    return np.where(np.asarray(exponent) < 0, inverse, np.power(x, np.maximum(exponent, 0)))[()]
 
 
 def by_element(function: Any) -> Any:
@@ -52,6 +54,6 @@ for _name, _function in {
     "ipowi": integer_power,
     "fma": lambda a, b, c: a * b + c,
     "clampf": lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    "ctpop": np.bitwise_count,
+    "ctpop": on_unsigned(np.bitwise_count),
 }.items():
     elementwise(f"math.{_name}", _function)

@@ -25,9 +25,12 @@ from .roles import (
     tensor_map_type,
 )
 from .staging import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, WaitMatmulsOp, staged_tile
+from .tables import EXP2_WORDS, SHARES, Exp2Op, FillExp2Op
 
 __all__ = [
+    "EXP2_WORDS",
     "LAYOUTS",
+    "SHARES",
     "AnyOfWarpOp",
     "AnyOp",
     "ArrangeOp",
@@ -37,6 +40,8 @@ __all__ = [
     "CopyAsyncOp",
     "CopyBulkOp",
     "CopyPieceOp",
+    "Exp2Op",
+    "FillExp2Op",
     "InitBarriersOp",
     "InitFlagsOp",
     "LoadOp",

@@ -31,11 +31,6 @@ def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
     return op.opview.indexing_maps()
 
 
-def inits(op: ir.Operation) -> list[ir.Value]:
-    """The outs operands, one per result."""
-    return list(op.operands)[len(op.operands) - len(op.results) :]
-
-
 def iterator_types(op: ir.Operation) -> list[str]:
     """A loop that an output's map uses is parallel; linalg.generic says it of every loop itself."""
     if "iterator_types" in op.attributes:
@@ -45,10 +40,16 @@ def iterator_types(op: ir.Operation) -> list[str]:
     return ["parallel" if d in used else "reduction" for d in range(maps[0].n_dims)]
 
 
-def yields_first(op: ir.Operation) -> bool:
-    """Whether all that a linalg.generic does to its first operand's elements is to put them in their places."""
+def moved_operand(op: ir.Operation) -> int | None:
+    """The operand whose elements are those of the (first) result, as they are: all that is done is to move them."""
     block = op.regions[0].blocks[0]
-    return len(block.operations) == 1 and block.operations[0].operation.operands[0] == block.arguments[0]
+    value = block.operations[len(block.operations) - 1].operation.operands[0]
+    return value.arg_number if isinstance(value.owner, ir.Block) and value.owner == block else None
+
+
+def moves_first(op: ir.Operation) -> bool:
+    """Whether all that a structured op does is to put its first operand's elements in their places."""
+    return moved_operand(op) == 0
 
 
 def dim_position(expression: ir.AffineExpr) -> int | None:

@@ -35,6 +35,16 @@ def init_flags(op, frame):
     return run
 
 
+@rule("tile.fill_exp2")
+def fill_exp2(op, frame):
+    return lambda operands: []
+
+
+@rule("tile.exp2")
+def exp2(op, frame):
+    return lambda operands: [np.exp2(operands[0])]
+
+
 @rule("tile.raise")
 def raise_(op, frame):
     def run(operands):

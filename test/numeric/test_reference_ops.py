@@ -180,6 +180,30 @@ def test_math_functions(op, function):
     np.testing.assert_allclose(run(source, x), function(x), rtol=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("base", "exponent", "expected"),
+    [(2, 3, 8), (-3, 3, -27), (7, 0, 1), (1, -3, 1), (-1, -3, -1), (-1, -4, 1), (2, -1, 0), (-7, -2, 0)],
+)
+def test_integer_powers(base, exponent, expected):
+    """A quotient 1/baseⁿ is rounded towards zero."""
+    source = scalar_function("%r = math.ipowi %a, %b : i32", {"a": "i32", "b": "i32"}, "i32")
+    found = run(source, np.int32(base), np.int32(exponent))
+    assert found == expected and found.dtype == np.int32
+
+
+@pytest.mark.parametrize(("op", "kind"), [("powf", "f32"), ("fpowi", "i32")])
+def test_powers(op, kind):
+    kinds = "f32" if op == "powf" else "f32, i32"
+    source = scalar_function(f"%r = math.{op} %a, %b : {kinds}", {"a": "f32", "b": kind}, "f32")
+    assert run(source, 1.5, (np.float64 if op == "powf" else np.int32)(-2)) == 1.5**-2
+
+
+@pytest.mark.parametrize(("x", "count"), [(0, 0), (1, 1), (-1, 8), (-128, 1), (127, 7)])
+def test_bits_are_counted_in_twos_complement(x, count):
+    source = scalar_function("%r = math.ctpop %a : i8", {"a": "i8"}, "i8")
+    assert run(source, np.int8(x)) == count
+
+
 def test_slices_with_strides_and_dropped_dimensions():
     source = """
     func.func @f(%a: tensor<4x1x9xf32>, %i: index, %n: index) -> (tensor<2x?xf32>, tensor<4x1x9xf32>) {
@@ -249,6 +273,64 @@ def test_small_tensor_ops():
     np.testing.assert_array_equal(joined, np.concatenate([a, a]))
     assert inserted[1, 0] == 9.0
     assert a[1, 0] == 3.0
+
+
+def test_splat_rank_reshape_and_gather():
+    source = """
+    func.func @f(%a: tensor<2x3x4xf32>, %x: f32, %n: index, %shape: tensor<2xindex>, %at: tensor<5x2xindex>)
+        -> (tensor<2x?xf32>, index, tensor<?x?xf32>, tensor<5x3xf32>, tensor<5x1x3x1xf32>) {
+      %s = tensor.splat %x[%n] : tensor<2x?xf32>
+      %r = tensor.rank %a : tensor<2x3x4xf32>
+      %m = tensor.reshape %a(%shape) : (tensor<2x3x4xf32>, tensor<2xindex>) -> tensor<?x?xf32>
+      %g = tensor.gather %a[%at] gather_dims([0, 2]) : (tensor<2x3x4xf32>, tensor<5x2xindex>) -> tensor<5x3xf32>
+      %h = tensor.gather %a[%at] gather_dims([0, 2]) : (tensor<2x3x4xf32>, tensor<5x2xindex>) -> tensor<5x1x3x1xf32>
+      return %s, %r, %m, %g, %h : tensor<2x?xf32>, index, tensor<?x?xf32>, tensor<5x3xf32>, tensor<5x1x3x1xf32>
+    }"""
+    a = np.arange(24.0).reshape(2, 3, 4)
+    at = np.array([[0, 0], [1, 3], [0, 2], [1, 1], [1, 0]])
+    splat, rank, reshaped, gathered, kept = run(source, a, 2.0, 3, np.array([6, 4]), at)
+    np.testing.assert_array_equal(splat, np.full((2, 3), 2.0))
+    assert rank == 3
+    np.testing.assert_array_equal(reshaped, a.reshape(6, 4))
+    np.testing.assert_array_equal(gathered, np.array([a[i, :, j] for i, j in at]))
+    np.testing.assert_array_equal(kept, gathered[:, None, :, None])
+
+
+def test_loops_of_affine_and_of_scf_in_parallel():
+    source = """
+    func.func @f(%n: index, %a: tensor<12xf32>) -> (f32, f32, f32, index) {
+      %zero = arith.constant 0.0 : f32
+      %low = arith.constant -1.0e30 : f32
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %s = affine.for %i = max affine_map<(n) -> (1, n - 4)>(%n) to min affine_map<(n) -> (n, 9)>(%n) step 2
+          iter_args(%acc = %zero) -> (f32) {
+        %x = tensor.extract %a[%i] : tensor<12xf32>
+        %y = arith.addf %acc, %x : f32
+        affine.yield %y : f32
+      }
+      %t:2 = scf.parallel (%i, %j) = (%c0, %c1) to (%n, %c2) step (%c2, %c1) init (%zero, %low) -> (f32, f32) {
+        %k = arith.addi %i, %j : index
+        %x = tensor.extract %a[%k] : tensor<12xf32>
+        scf.reduce(%x, %x : f32, f32) {
+        ^bb0(%p: f32, %q: f32):
+          %y = arith.addf %p, %q : f32
+          scf.reduce.return %y : f32
+        }, {
+        ^bb0(%p: f32, %q: f32):
+          %y = arith.maximumf %p, %q : f32
+          scf.reduce.return %y : f32
+        }
+      }
+      %e = scf.execute_region -> index {
+        %r = arith.addi %n, %c2 : index
+        scf.yield %r : index
+      }
+      return %s, %t#0, %t#1, %e : f32, f32, f32, index
+    }"""
+    a = np.arange(12.0) ** 2
+    assert [float(x) for x in run(source, 10, a)] == [a[6] + a[8], a[[1, 3, 5, 7, 9]].sum(), a[9], 12.0]
 
 
 def test_loops_branches_and_calls():

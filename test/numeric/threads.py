@@ -13,13 +13,26 @@ import numpy as np
 from attn_opt.dialects.mlir import ir
 
 F64 = np.float64
-DTYPES = {"f16": np.float16, "f32": np.float32, "f64": F64, "i1": np.bool_, "i16": np.int16, "i32": np.int32}
+DTYPES = {
+    "f16": np.float16,
+    "f32": np.float32,
+    "f64": F64,
+    "i1": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+}
 WORD = 0xFFFFFFFF
 IGNORED = (".reg", "fence.", "bar.warp.")
 
 
 def dtype_of(value: ir.Value) -> type:
-    return DTYPES.get(str(value.type), np.int64)  # i64, index and addresses
+    return dtype_of_element(value.type)
+
+
+def dtype_of_element(kind: ir.Type) -> type:
+    name = str(kind.element_type if isinstance(kind, ir.VectorType) else kind)
+    return DTYPES.get(name, np.int64)  # i64, index and addresses
 
 
 def unsigned(function):
@@ -71,10 +84,10 @@ PLAIN = {
     "math.round": nearest_away,
     "math.roundeven": np.rint,
     "math.sqrt": np.sqrt,
-    "math.ctpop": np.bitwise_count,
+    "math.ctpop": unsigned(np.bitwise_count),
     "math.fma": lambda a, b, c: a.astype(np.longdouble) * b + c,
 }
-CASTS = ("arith.sitofp", "arith.extf", "arith.truncf", "arith.extsi", "arith.trunci", "llvm.ptrtoint")
+CASTS = ("arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf", "arith.extsi", "arith.trunci", "llvm.ptrtoint")
 
 
 def word(x):
@@ -184,6 +197,10 @@ class Threads:
                 for region, on in zip(op.regions, (inputs[0], ~inputs[0]), strict=True):
                     for block in region.blocks:
                         self.run(block.operations, active & on)
+                        yielded = block.operations[len(block.operations) - 1].operands
+                        for result, value in zip(op.results, yielded, strict=True):
+                            found = self.values.get(result, self.values[value])
+                            self.values[result] = np.where(on, self.values[value], found)
             elif op.name == "scf.for":
                 at, end, step = inputs
                 body = op.regions[0].blocks[0]
@@ -191,6 +208,10 @@ class Threads:
                     self.values[body.arguments[0]] = at
                     self.run(body.operations, inside)
                     at = at + step
+            elif op.name == "llvm.store":
+                self.store(op.operands[0].type, *inputs, active)
+            elif op.name == "llvm.load":
+                self.values[op.results[0]] = self.load(op.results[0].type, inputs[0], active)
             elif op.name == "llvm.inline_asm":
                 self.values |= zip(op.results, self.assembly(op, inputs, active), strict=True)
             elif op.name not in ("llvm.return", "scf.yield"):
@@ -229,8 +250,26 @@ class Threads:
             return inputs[0] + inputs[1] * max(element.width // 8, 1)
         if op.name == "llvm.extractvalue":
             return inputs[0][op.attributes["position"][0]]
+        if op.name == "llvm.extractelement":  # of vectors, an array per element
+            return inputs[0][int(inputs[1][0])]
+        if op.name == "llvm.insertelement":
+            return np.stack([inputs[1] if i == inputs[2][0] else lane for i, lane in enumerate(inputs[0])])
+        if op.name == "llvm.mlir.undef":
+            return np.full((op.results[0].type.shape[0], *self.all.shape), -1)
         assert op.name == "llvm.mlir.addressof", op.name
         return np.zeros(self.all.shape)
+
+    def load(self, kind: ir.Type, addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
+        """An element, or a vector of them, by the threads that are active."""
+        is_vector, dtype = isinstance(kind, ir.VectorType), np.dtype(dtype_of_element(kind))
+        bits = self.read(addresses, active, dtype.itemsize, kind.shape[0] if is_vector else 1)
+        found = bits.T.astype(f"u{dtype.itemsize}").view(dtype)
+        return found if is_vector else found[0]
+
+    def store(self, kind: ir.Type, value: np.ndarray, addresses: np.ndarray, active: np.ndarray) -> None:
+        dtype = np.dtype(dtype_of_element(kind))
+        bits = np.atleast_2d(value).astype(dtype).view(f"u{dtype.itemsize}")
+        self.write(addresses, active, list(bits), dtype.itemsize)
 
     def assembly(self, op: ir.Operation, inputs: list[np.ndarray], active: np.ndarray) -> list:
         """The value of the op, for a struct a list of its members."""

@@ -50,6 +50,14 @@ def test_examples_run_and_pass(example):
     assert "seed 0" in done.stdout
 
 
+def test_warnings_are_told_as_errors_are(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path / "file"))
+    done = attn_run("-", stdin=DOUBLE.replace("KIND", "f64"))
+    assert done.returncode == 0, done.stderr
+    assert f"attn-run: warning: kernels are not cached in {tmp_path / 'file'}: File exists\n" in done.stderr
+
+
 def test_bench_prints_the_time_and_the_speed():
     done = as_process(ATTENTION, "--bench", "--threads", 1)
     assert done.returncode == 0, done.stderr
@@ -151,6 +159,9 @@ def test_a_failing_check_exits_with_1():
         ([ATTENTION, "--outputs", "a.npy", "b.npy"], "has 1 results, but --outputs has 2"),
         ([ATTENTION, "--outputs", "/nowhere/o.npy"], "/nowhere/o.npy: error: cannot be written"),
         ([ATTENTION, "--dim", "7.0=3"], "has no such dimension"),
+        ([CAUSAL, "--dim", f"0.0={2**63}"], "expects ARGUMENT.DIMENSION=SIZE or SIZE"),
+        ([CAUSAL, "--dim", f"0.0={2**62}"], "not enough memory"),
+        ([ATTENTION, "--tolerance", "nan"], "--tolerance: expects a number, 0 or more, but found 'nan'"),
         ([ATTENTION, "--dim", "0=3"], "expects ARGUMENT.DIMENSION=SIZE or SIZE"),
         ([ATTENTION, "--dim", "0.0=3"], "cannot be"),
         ([CAUSAL, "--dim", "1.0=3", "--dim", "2.0=4"], "the dimensions 1.0, 2.0 are equal in the graph"),

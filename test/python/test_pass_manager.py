@@ -8,6 +8,7 @@ from attn_opt.compiler.diagnostics import Bug
 from attn_opt.compiler.pass_manager import Hook, PassFailure, Timing, plan, run
 from attn_opt.compiler.pass_options import make_pass, options_text, split_options
 from attn_opt.compiler.pipeline_text import Nest, Step, parse_items
+from attn_opt.compiler.pipelines import lower
 from attn_opt.compiler.upstream_passes import UPSTREAM_PASSES
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module, print_module
@@ -167,12 +168,13 @@ def test_options(options, expected):
         ("zzz", "pass 'tag-ops' has no option 'zzz'"),
         (
             "counts=4,x",
-            "option 'counts' expects integers with commas between them, as in counts=4,0,8, but found '4,x'",
+            "option 'counts' expects integers of 64 bits with commas between them, as in counts=4,0,8, but found '4,x'",
         ),
         ("counts=4,,8", "option 'counts' expects integers"),
-        ("times=1.5", "option 'times' expects an integer, as in times=4, but found '1.5'"),
+        ("times=1.5", "option 'times' expects an integer of 64 bits, as in times=4, but found '1.5'"),
         ("times", "option 'times' expects a value, as in times=4"),
         ("loudly=perhaps", "option 'loudly' expects true or false, but found 'perhaps'"),
+        ("times=9223372036854775808", "option 'times' expects an integer of 64 bits"),
         ("times=-1", "pass 'tag-ops': times is -1, but must not be negative"),
     ],
 )
@@ -227,3 +229,10 @@ def test_threads_wait_for_each_other():
         module = parse_module(many, "many.mlir")
         run(["func.func(canonicalize,cse)"], module)
         assert print_module(module).count("linalg_ext.diag") == 40
+
+
+def test_passes_are_listed_in_the_order_of_the_pipeline():
+    listed = passes.names()
+    steps = [item.partition("{")[0] for item in lower("cpu")]
+    used = [name for name in dict.fromkeys(steps) if name in listed]
+    assert used == sorted(used, key=listed.index)

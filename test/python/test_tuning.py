@@ -60,7 +60,7 @@ class Machine:
 def machine(folder, monkeypatch):
     Machine.asked = []
     monkeypatch.setattr(Machine, "seconds", staticmethod(lambda schedule: 1.0))
-    monkeypatch.setattr(search, "Helper", Machine)
+    monkeypatch.setattr(search, "WorkerProcess", Machine)
     monkeypatch.setattr(search, "precompile", lambda jobs, environment: [None] * len(jobs))
     return Machine
 

@@ -60,3 +60,22 @@ func.func @left(%s: memref<8x4x4xf32, strided<[64, 8, 1]>>, %t: memref<8x4x4xf32
   }
   return
 }
+
+// What one operand's type leaves open another's says; of a part of something larger nothing does.
+// CHECK-LABEL: func.func @open
+// CHECK: memref.collapse_shape %{{.*}} {{\[\[}}0, 1]] : memref<8x4xf32> into memref<32xf32>
+// CHECK: memref.collapse_shape %{{.*}} {{\[\[}}0, 1]] : memref<?x4xf32> into memref<?xf32>
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%{{.*}} : memref<?x?xf32, strided<[?, 1]>>)
+func.func @open(%x: memref<?x4xf32>, %part: memref<?x?xf32, strided<[?, 1]>>, %o: memref<8x4xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+    ins(%x : memref<?x4xf32>) outs(%o : memref<8x4xf32>) {
+    ^bb0(%a: f32, %c: f32):
+      linalg.yield %a : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+    ins(%part : memref<?x?xf32, strided<[?, 1]>>) outs(%o : memref<8x4xf32>) {
+    ^bb0(%a: f32, %c: f32):
+      linalg.yield %a : f32
+  }
+  return
+}

@@ -73,3 +73,13 @@ func.func @diag(%x: tensor<4xf32>, %o: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %r = linalg_ext.diag ins(%x : tensor<4xf32>) outs(%o : tensor<4x4xf32>) : tensor<4x4xf32>
   return %r : tensor<4x4xf32>
 }
+
+// The types of operands of one shape may say more or less of it: results keep theirs.
+// CHECK-LABEL: func.func @open
+// CHECK: return %{{.*}} : tensor<4x8xf32>
+func.func @open(%x: tensor<4x?xf32>, %o: tensor<4x8xf32>, %m: tensor<4xf32>, %a: tensor<4xf32>, %s: tensor<4xf32>)
+    -> tensor<4x8xf32> {
+  %r:4 = linalg_ext.softmax dimension(1) ins(%x : tensor<4x?xf32>)
+    outs(%o, %m, %a, %s : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %r#0 : tensor<4x8xf32>
+}

@@ -1,6 +1,7 @@
 // RUN: attn-opt %s --outline-parallel | FileCheck %s
 
-// CHECK: func.func private @f_parallel_0(%[[I:.*]]: index, %[[A:.*]]: memref<8xf32>) {
+// CHECK: func.func private @f_parallel_0(%[[I:.*]]: index, %[[A:.*]]: memref<8xf32>)
+// CHECK-SAME: llvm.linkage = #llvm.linkage<internal>, llvm.no_inline
 // CHECK: %[[X:.*]] = arith.constant 1.0
 // CHECK: memref.store %[[X]], %[[A]][%[[I]]]
 // CHECK: func.func @f

@@ -66,3 +66,17 @@ func.func @yielded(%c: i1, %x: f32) {
   memref.store %x, %r[%c0] : memref<16xf32>
   return
 }
+
+// -----
+
+// A buffer of any alignment is not of this compiler's making.
+// CHECK-LABEL: func.func @others
+// CHECK-COUNT-2: memref.alloca()
+func.func @others(%x: f32) {
+  %c0 = arith.constant 0 : index
+  %a = memref.alloca() : memref<16xf32>
+  %b = memref.alloca() : memref<16xf32>
+  memref.store %x, %a[%c0] : memref<16xf32>
+  memref.store %x, %b[%c0] : memref<16xf32>
+  return
+}

@@ -504,3 +504,26 @@ func.func @of_any_size(%q: index, %s: memref<64x?xf32>) {
   }
   return
 }
+
+// Tensors, in loops of any kind, are left alone.
+// CHECK-LABEL: func.func @on_tensors
+// CHECK:         scf.forall
+// CHECK:           linalg.generic
+func.func @on_tensors(%x: tensor<64x8xf32>, %y: tensor<8x16xf32>, %o: tensor<64x16xf32>) -> tensor<64x16xf32> {
+  %r = scf.forall (%i) = (0) to (64) step (16) shared_outs(%whole = %o) -> (tensor<64x16xf32>) {
+    %xt = tensor.extract_slice %x[%i, 0] [16, 8] [1, 1] : tensor<64x8xf32> to tensor<16x8xf32>
+    %ot = tensor.extract_slice %whole[%i, 0] [16, 16] [1, 1] : tensor<64x16xf32> to tensor<16x16xf32>
+    %p = linalg.generic {indexing_maps = [affine_map<(i, j, d) -> (i, d)>, affine_map<(i, j, d) -> (d, j)>, affine_map<(i, j, d) -> (i, j)>],
+        iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%xt, %y : tensor<16x8xf32>, tensor<8x16xf32>) outs(%ot : tensor<16x16xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %t = arith.mulf %a, %b : f32
+      %u = arith.addf %c, %t : f32
+      linalg.yield %u : f32
+    } -> tensor<16x16xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %p into %whole[%i, 0] [16, 16] [1, 1] : tensor<16x16xf32> into tensor<64x16xf32>
+    }
+  }
+  return %r : tensor<64x16xf32>
+}

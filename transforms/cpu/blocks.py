@@ -86,7 +86,7 @@ def with_operands(op: Structured, operands: Sequence[ir.Value], maps: Sequence[i
         [],
         operands[:n_inputs],
         operands[n_inputs:],
-        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        build.map_array(maps),
         op.op.attributes["iterator_types"],
     )
     op.body.append_to(new.regions[0])

@@ -8,10 +8,12 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, memref
 from ..passes import Pass
 from ..rewriting import ops_in
+from .scratch import has_identity_layout
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 Collapsed: TypeAlias = dict[tuple[ir.Value, int], ir.Value]  # by the buffer, and which dimension joins the one before
 
+DYNAMIC = ir.ShapedType.get_dynamic_size()
 LANES = 16  # a loop of so many iterations fills vectors by itself
 
 
@@ -59,19 +61,19 @@ def _pair(op: Structured) -> tuple[int, int] | None:
             or not (op.is_parallel(outer) and op.is_parallel(inner))
         ):
             continue
-        if all(_are_neighbours(o, outer, inner) for o in op.operands):
+        if all(_are_neighbours(o, outer, inner, size) for o in op.operands):
             return outer, inner
     return None
 
 
-def _are_neighbours(operand: Operand, outer: int, inner: int) -> bool:
-    """True if the operand has neither of the loops, or the outer one takes a step where the inner one is through."""
+def _are_neighbours(operand: Operand, outer: int, inner: int, size: int) -> bool:
+    """True if the operand has neither of the loops, or the outer one takes a step where the inner one, of `size`
+    iterations, is through."""
     if not {outer, inner} & operand.loops:
         return True
     if not {outer, inner} <= operand.loops:
         return False
     first, second = operand.dims.index(outer), operand.dims.index(inner)
-    size = operand.value.type.shape[second]
     return second == first + 1 and operand.strides[first] == size * operand.strides[second]
 
 
@@ -108,12 +110,12 @@ def _collapsed(value: ir.Value, position: int, known: Collapsed) -> ir.Value:
     if (value, position) not in known:
         kind = value.type
         groups = [[d, d + 1] if d == position - 1 else [d] for d in range(kind.rank) if d != position]
-        shape = [
-            math.prod(kind.shape[d] for d in group) if len(group) > 1 else kind.shape[group[0]] for group in groups
-        ]
+        sizes = [[kind.shape[d] for d in group] for group in groups]
+        shape = [DYNAMIC if DYNAMIC in group else math.prod(group) for group in sizes]
         strides, offset = kind.get_strides_and_offset()
-        is_plain = kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
-        layout = None if is_plain else ir.StridedLayoutAttr.get(offset, [strides[group[-1]] for group in groups])
+        layout = None
+        if not has_identity_layout(kind):
+            layout = ir.StridedLayoutAttr.get(offset, [strides[group[-1]] for group in groups])
         result = ir.MemRefType.get(shape, kind.element_type, layout, kind.memory_space)
         owner = value.owner
         is_block = isinstance(owner, ir.Block)

@@ -7,7 +7,8 @@ One mechanism serves contractions, element-wise ops and reductions:
 - Operands are loaded where the innermost of their loops is entered, so that what does not depend on an inner loop
   stays in registers (`operand_access`).
 - Accumulators are loaded before the reduction loops, carried through them, and stored after them (`accumulators`).
-- The scalar body is evaluated per point of the register tile; a value is a scalar until it meets a vector (`body`).
+- The scalar body is evaluated per point of the register tile; a value is a scalar until it meets a vector
+  (`scalar_body`).
 - Narrow floats are f32 in registers.
 """
 
@@ -17,13 +18,13 @@ from collections.abc import Callable, Sequence
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, vector
 from .accumulators import Accumulators
-from .body import BodyEvaluator
+from .buffer_parts import size_of
 from .lane_comparisons import compared
 from .multiples import is_multiple
 from .operand_access import OperandAccess
-from .places import size_of
 from .prefetch import APART, BURST, Stream
 from .register_tile import Key, Offsets, RegisterTile
+from .scalar_body import BodyEvaluator
 from .schedule import Schedule
 from .structured import Operand, Structured
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, yields_first
+from ...dialects.tiling.structured import dim_position, indexing_maps, moves_first
 from ..passes import Pass
 from ..rewriting import erase_if_unused, ops_in
 
@@ -29,7 +30,7 @@ def transposition(generic: ir.Operation) -> list[int] | None:
     """For each dimension of the input, which of the result it is; None if the op is no transposed copy on tensors."""
     if len(generic.operands) != 2 or len(generic.results) != 1:
         return None
-    if not yields_first(generic):
+    if not moves_first(generic):
         return None
     source, target = ([dim_position(e.maybe_downcast()) for e in m.results] for m in indexing_maps(generic))
     if None in source or sorted(source) != sorted(target) or len(set(source)) != len(source):
@@ -46,5 +47,5 @@ def _fold(copy: ir.Operation, order: list[int]) -> None:
         maps = indexing_maps(user)
         old = maps[number]
         maps[number] = ir.AffineMap.get(old.n_dims, old.n_symbols, [old.results[d] for d in order])
-        user.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+        user.attributes["indexing_maps"] = build.map_array(maps)
     erase_if_unused(copy)

@@ -63,7 +63,7 @@ def _fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> None:
             [v.type for v in outs],
             ins,
             outs,
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            build.map_array(maps),
             reduction.attributes["iterator_types"],
         )
         block = new.regions[0].blocks.append(*[build.element_of(v.type) for v in [*ins, *outs]])

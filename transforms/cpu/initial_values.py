@@ -2,7 +2,7 @@
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import indexing_maps, iterator_types, yields_first
+from ...dialects.tiling.structured import indexing_maps, iterator_types, moves_first
 from ..rewriting import defining_op, ops_of
 from .scratch import VIEWS
 from .structured import NO_LOOP, Operand, Structured
@@ -78,7 +78,7 @@ def is_fill(op: ir.Operation) -> bool:
     """True for a linalg.generic that writes one constant everywhere."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
-    return constant_value(op.operands[0]) is not None and yields_first(op)
+    return constant_value(op.operands[0]) is not None and moves_first(op)
 
 
 def _leaves(op: ir.Operation, root: ir.Value) -> bool:

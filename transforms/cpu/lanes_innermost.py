@@ -12,8 +12,8 @@ from ..rewriting import is_inside, ops_in
 from ..slices import mixed, slice_parts, split
 from .dimension_classes import Dim, DimensionClasses
 from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, suits
-from .rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
 from .schedule import ROWS_OF_LANES, ROWS_TO_PACK
+from .shared_rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 from .widen_tiles import widen_argument
 
@@ -148,7 +148,7 @@ class _Layout:
             if order is not None:
                 old = maps[number]
                 maps[number] = ir.AffineMap.get(old.n_dims, 0, [old.results[d] for d in order])
-        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+        op.attributes["indexing_maps"] = build.map_array(maps)
 
     def _slice(self, op: ir.Operation, tensors: Sequence[ir.Value], order: list[int] | None) -> None:
         for number, operand in enumerate(tensors):

@@ -18,8 +18,8 @@ from ..rewriting import ancestors
 from . import amx
 from .block_sums import Block, PackedRows, Place, Rows, RowsInPlace
 from .blocks import loop_nest, part_of
+from .buffer_parts import hoisted, size_of
 from .matrix_unit import Product, is_native
-from .places import hoisted, size_of
 from .prepack import Panel, Prepacking
 from .scratch import FRAMES, in_frame
 from .structured import Operand, Structured, Unsupported

@@ -6,9 +6,9 @@ a square that is transposed in registers; what the lanes do not index is a scala
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, memref, vector
-from .body import BodyEvaluator
 from .read_ahead import L1, block_ahead, rows_ahead
 from .register_tile import Key, RegisterTile
+from .scalar_body import BodyEvaluator
 from .schedule import LINE, Schedule
 from .scratch import element_bytes
 from .shuffles import transpose

@@ -14,10 +14,14 @@ class OutlineParallel(Pass):
         scf.parallel (%i) = (%c0) to (%n) step (%c64) { … %a … }
     becomes
         scf.parallel (%i) = (%c0) to (%n) step (%c64) { func.call @main_parallel_0(%i, %a) : … }
-        func.func private @main_parallel_0(%i: index, %a: memref<…>) { … }
+        func.func private @main_parallel_0(%i: index, %a: memref<…>)
+            attributes {llvm.linkage = #llvm.linkage<internal>, llvm.no_inline} { … }
 
     A function gives stack scratch a frame of its own per iteration, and keeps memref.alloca_scope, which
     convert-scf-to-openmp wraps around bodies, apart from control flow. Constants are cloned instead of passed.
+
+    No one else calls it: of a function that others could call, LLVM would compile a wrapper for them, and what is
+    inlined, there and here, once more.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -50,6 +54,8 @@ def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
     arguments = [*ivs, *captured]
     with ir.InsertionPoint(function), loop.location:
         outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
+        outlined.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+        outlined.operation.attributes["llvm.no_inline"] = ir.UnitAttr.get()
         entry = outlined.add_entry_block()
         with ir.InsertionPoint(entry):
             finish = func.ReturnOp([])

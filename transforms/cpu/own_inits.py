@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import yields_first
+from ...dialects.tiling.structured import moves_first
 from ..passes import Pass
 from ..rewriting import ops_in
 
@@ -40,7 +40,7 @@ def _is_fill(op: ir.Operation) -> bool:
     """True for linalg.fill, named or generic."""
     if op.name != "linalg.generic" or len(op.operands) != 2 or isinstance(op.operands[0].type, ir.ShapedType):
         return op.name == "linalg.fill"
-    return yields_first(op)
+    return moves_first(op)
 
 
 def _give_each_its_own(init: ir.Operation) -> None:

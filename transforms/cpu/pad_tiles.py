@@ -13,7 +13,7 @@ from ..rewriting import is_inside, ops_in
 from ..slices import extract, insert, slice_parts
 from .dimension_classes import Dim, DimensionClasses
 from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit
-from .rows import cut_rows
+from .shared_rows import cut_rows
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 
 INDEPENDENT = ("arith", "math", "linalg")  # ops of bodies that work element by element

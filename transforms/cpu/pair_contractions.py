@@ -9,14 +9,14 @@ from ..host import matrix_unit
 from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, defining_op, ops_in
+from .buffer_parts import hoisted, size_of, source_of
 from .initial_values import find_starts
 from .matrix_unit import MATRIX_OPTION, Product, product_of
 from .multiples import is_multiple
 from .pair_panels import SharedPanels, Source, pack_here, part_of_panel
 from .pair_producers import find_producer, rows_of_pairs, write_pairs
-from .places import hoisted, size_of, source_of
 from .schedule import pays_to_copy
-from .scratch import FRAMES, in_frame
+from .scratch import FRAMES, has_identity_layout, in_frame
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .tile_panels import tiles_of
 from .unit_dimensions import Expanded, as_part
@@ -144,8 +144,7 @@ class _Pairing:
         if whole.is_dynamic_dim(last) or whole.get_dim_size(last) % 2 or not is_multiple(offsets[last], 2):
             return False
         strides, start = whole.get_strides_and_offset()
-        is_packed = whole.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(whole.rank))
-        return is_packed or all(s % 2 == 0 and s > 0 for s in [start or 2, *strides[:-1]])
+        return has_identity_layout(whole) or all(s % 2 == 0 and s > 0 for s in [start or 2, *strides[:-1]])
 
     def _is_spread(self, operand: Operand) -> bool:
         """True if rows are so far apart that many of them fall on few sets of the cache, and often used."""

@@ -13,7 +13,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf, vector
 from ..slices import split
 from .blocks import subview
-from .places import SharedPart, shared_part
+from .buffer_parts import SharedPart, shared_part
 from .scratch import ALIGNMENT
 from .tile_panels import Extent, for_each, plus, tiles_of
 

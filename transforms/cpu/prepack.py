@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf
 from ..slices import split
-from .places import shared_part
+from .buffer_parts import shared_part
 from .scratch import ALIGNMENT
 from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, scf
+from ..equivalence import have_same_regions
 from ..passes import Pass
 from ..rewriting import ops_in, ops_of
-from ..sameness import have_same_regions
 from .initial_values import is_arithmetic
 
 

@@ -73,7 +73,7 @@ def _fuse(producer: ir.Operation, rounding: ir.Operation) -> None:
             [v.type for v in operands[n_inputs:]],
             operands[:n_inputs],
             operands[n_inputs:],
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            build.map_array(maps),
             producer.attributes["iterator_types"],
         )
         body = new.regions[0].blocks.append(*[build.element_of(v.type) for v in operands])

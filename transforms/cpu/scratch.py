@@ -101,9 +101,14 @@ def element_bytes(kind: ir.Type) -> int | None:
     return None
 
 
+def has_identity_layout(kind: ir.MemRefType) -> bool:
+    """True if elements stand as in an array of the buffer's shape: rows one after the other, from its start on."""
+    return kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
+
+
 def _plain(kind: ir.MemRefType) -> bool:
     """True if memref.view can make it: contiguous, in the default memory."""
-    return kind.memory_space is None and kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
+    return kind.memory_space is None and has_identity_layout(kind)
 
 
 def _escapes(alloc: ir.Operation) -> bool:

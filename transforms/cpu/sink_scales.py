@@ -10,7 +10,7 @@ from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of, single_use, terminator
 from .initial_values import filled_with, is_fill
-from .rows import is_contraction
+from .shared_rows import is_contraction
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 

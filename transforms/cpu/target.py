@@ -1,11 +1,16 @@
 """What of the host's instruction set the passes ask for: by feature, not by name."""
 
 from ..host import host_features
+from ..passes import PassError
 from .schedule import Target
+
+VECTOR_BYTES = (0, 16, 32, 64)  # 0: what the host has
 
 
 def host_target(vector_bytes: int = 0) -> Target:
     """The widest vectors that the host has, or those of `vector_bytes`."""
+    if vector_bytes not in VECTOR_BYTES:
+        raise PassError(f"vector-bytes is {vector_bytes}, but must be one of {', '.join(map(str, VECTOR_BYTES))}")
     features = host_features()
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16

@@ -16,6 +16,7 @@ from ...dialects.tiling.tensor_ops import reassociation
 from ..rewriting import defining_op
 from ..slices import slice_parts
 from .blocks import subview
+from .scratch import has_identity_layout
 
 Expanded: TypeAlias = dict[tuple[ir.Value, tuple[int, ...]], ir.Value]  # by the buffer and its new shape
 
@@ -29,7 +30,7 @@ def as_part(value: ir.Value, known: Expanded) -> ir.Value:
     root = cut.operands[0]
     kind = root.type
     offsets, sizes, steps = slice_parts(cut)
-    is_plain = kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank)) and kind.has_static_shape
+    is_plain = has_identity_layout(kind) and kind.has_static_shape
     if not is_plain or len(sizes) != cut.results[0].type.rank or any(step != 1 for step in steps):
         return value
     groups = reassociation(expand)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from ...dialects.mlir import ir, linalg
+from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps
+from ..copying import without_inputs
 from ..passes import Pass
 from ..rewriting import are_exclusive, defining_op, inside_branches, ops_in, single_use
 
@@ -57,23 +58,7 @@ def _is_last_use(value: ir.Value, user: ir.Operation) -> bool:
 
 
 def _write_over(generic: ir.Operation, number: int, out: int) -> None:
-    operands = list(generic.operands)
-    maps = indexing_maps(generic)
-    first = len(operands) - len(generic.results)
-    operands[out] = operands[number]
-    kept = [i for i in range(len(operands)) if i != number]
-    with ir.InsertionPoint(generic), generic.location:
-        new = linalg.GenericOp(
-            [r.type for r in generic.results],
-            [operands[i] for i in kept if i < first],
-            [operands[i] for i in kept if i >= first],
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(maps[i]) for i in kept]),
-            generic.attributes["iterator_types"],
-        )
     block = generic.regions[0].blocks[0]
+    generic.operands[out] = generic.operands[number]
     block.arguments[number].replace_all_uses_with(block.arguments[out])
-    block.erase_argument(number)
-    block.append_to(new.regions[0])
-    for old, value in zip(generic.results, new.results, strict=True):
-        old.replace_all_uses_with(value)
-    generic.erase()
+    without_inputs(generic, [number])

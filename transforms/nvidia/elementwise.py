@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tile import layout_of
+from ...dialects.tile import SHARES, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import PassError
 from ..rewriting import defining_op, ops_of
-from .functions import times
+from . import exponentials
+from .functions import exp2, times
 from .scalars import emit_scalar
 from .thread import (
     EQ,
@@ -127,6 +128,7 @@ class Elementwise:
             axis = self.axes[ir.IntegerAttr(op.attributes["dim"]).value]
             return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
         results = self._fused_difference(op, row, column) or self._distance(op, row, column)
+        results = results or self._exponential(op, row, column)
         if results is None:
             results = emit_scalar(op, [self.value(v, row, column) for v in op.operands])
         by_row, by_column = self.depends(value)
@@ -186,6 +188,14 @@ class Elementwise:
 
     def _fused_difference(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
         """(c·s − m)·k, or one of the products alone, as one op; None where `op` is no such difference."""
+        found = self._linear(op, row, column)
+        if found is None:
+            return None
+        element, factor, of_row = found
+        return [create("math.fma", f32(), element, constant(f32(), factor), of_row)]
+
+    def _linear(self, op: ir.Operation, row: int | None, column: int | None) -> tuple[ir.Value, float, ir.Value] | None:
+        """(c·s − m)·k as s, c·k, −m·k."""
         if not is_f32(op.results[0]):
             return None
         difference, factor = self._times_constant(op)
@@ -204,7 +214,36 @@ class Elementwise:
         subtrahend, key = self.value(difference.operands[1], row, None), (op.results[0], (row, -1))
         if key not in self._values:
             self._values[key] = times(subtrahend, -factor)
-        return [create("math.fma", f32(), minuend, constant(f32(), factor_of * factor), self._values[key])]
+        return minuend, factor_of * factor, self._values[key]
+
+    # Exponentials by a table.
+
+    def _exponential(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
+        """2^x of a score, by the table for the share that the op says, evenly spread; None for other ops."""
+        if op.name != "tile.exp2":
+            return None
+        (x, table), share = op.operands, op.opview.share.value
+        if row is None or column is None or at("fragment", row, column) * share % SHARES >= share:
+            return [exp2(self.value(x, row, column))]
+        element, factor, of_row = self._sum_with_row(x, row, column)
+        bound = op.opview.bound.value if op.opview.bound.value >= 0 else None
+        key = (op.results[0], (row, -1))
+        if key not in self._values:
+            self._values[key] = exponentials.row_part(of_row, bound)
+        address = self.outer(table).address
+        return [exponentials.look_up(element, factor, self._values[key], bound is not None, address, self.thread)]
+
+    def _sum_with_row(self, value: ir.Value, row: int, column: int) -> tuple[ir.Value, float, ir.Value | None]:
+        """A value as s·c and what its row has, if it is such a sum."""
+        op = defining_op(value)
+        if op is not None and op.block == self.body:
+            found = self._linear(op, row, column)
+            if found is not None:
+                return found
+            if op.name == "arith.subf" and not self.depends(op.operands[1])[1]:
+                of_row = times(self.value(op.operands[1], row, None), -1.0)
+                return *_factors(self.value(op.operands[0], row, column)), of_row
+        return *_factors(self.value(value, row, column)), None
 
     @staticmethod
     def _times_constant(op: ir.Operation) -> tuple[ir.Operation | None, float]:
@@ -313,6 +352,13 @@ class Elementwise:
     @staticmethod
     def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
         return create(combiner.name, register_type(a.type), a, b)
+
+
+def _factors(value: ir.Value) -> tuple[ir.Value, float]:
+    """What has been emitted, as something times a constant."""
+    op = defining_op(value)
+    factor = constant_value(op.operands[1]) if op is not None and op.name == "arith.mulf" else None
+    return (value, 1.0) if factor is None else (op.operands[0], float(factor))
 
 
 def is_f32(value: ir.Value) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
+from ..equivalence import is_same, is_same_value
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of, single_use
-from ..sameness import is_same, is_same_value
 from .bulk_copies import bulk_copies
 from .masking import is_elementwise, masks, unmasked, yielded
 

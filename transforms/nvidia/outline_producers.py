@@ -164,12 +164,13 @@ class _Kernel(KernelArguments):
         """What computes one tensor, so many elements a thread; False if that cannot be."""
         known, places = len(self.arguments), dict(self.places)
         with ir.InsertionPoint(end), value.owner.operation.location:
-            before = ops_of(self.block)
+            blocks = (self.block, self.module.regions[0].blocks[0])  # the second one has constants in memory
+            before = {op for block in blocks for op in ops_of(block)}
             try:
                 ProducerBody(self, target, lanes).run(value, sizes, first)
                 return True
             except NotInLanes:
-                for op in reversed([o for o in ops_of(self.block) if o not in before]):
+                for op in (o for block in blocks for o in reversed(ops_of(block)) if o not in before):
                     op.erase()
                 self.places = places
                 for number in reversed(range(known, len(self.arguments))):

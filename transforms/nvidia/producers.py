@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import is_structured, iterator_types
+from ...dialects.tiling.structured import is_structured, iterator_types, moves_first
 from ..attention import Attention, contraction_loops
 from ..extents import static_extents
 from ..graph import operands_with_captures
 from ..reshapes import VIEWS
-from ..rewriting import defining_op, ops_of
+from ..rewriting import defining_op
 from .align_rows import is_known
 from .architecture import MULTIPROCESSORS
 from .memory import byte_width
@@ -129,11 +129,7 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 def _moves(op: ir.Operation) -> bool:
     """Whether an op gives each element of its operand another place, or several."""
-    if not _is_elementwise(op) or not len(op.regions) or len(op.results) != 1:
-        return False
-    block = op.regions[0].blocks[0]
-    *ops, terminator = ops_of(block)
-    return not ops and terminator.operands[0] == block.arguments[0]
+    return _is_elementwise(op) and len(op.regions) == 1 and len(op.results) == 1 and moves_first(op)
 
 
 def _gain(chain: _Chain, attention: Attention, sizes: Sequence[int]) -> float:

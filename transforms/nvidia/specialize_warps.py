@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import SetRegistersOp, StartTurnsOp, WarpOp, layout_of
+from ...dialects.tile import EXP2_WORDS, SetRegistersOp, StartTurnsOp, WarpOp, layout_of
 from ..passes import Pass, option, remark
 from ..rewriting import ops_in, ops_of
 from .architecture import HOPPER, architecture
@@ -20,7 +20,7 @@ from .warp_roles import Arranger, Consumer, Producer
 
 PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have the tiles' rows
 SMALL_COLUMNS = 64  # of the second matmul
-SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags")
+SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags", "tile.fill_exp2")
 SMALL_TILE = 4096  # bytes
 SHARED_MEMORY = architecture(HOPPER).shared_memory - 2048  # of a block, less what aligns it and the barriers
 
@@ -136,15 +136,16 @@ class _Specializer:
 
     def _rings(self, maps: dict[BulkCopy, ir.Value]) -> list[Ring]:
         rings: dict[BulkCopy, Ring] = {}
+        room = SHARED_MEMORY - 4 * EXP2_WORDS * len(ops_in(self.kernel, "tile.fill_exp2"))
         for load, copy in self.copies.items():
             ring = rings.setdefault(copy, Ring(copy, maps[copy]))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or is_right_operand(load):
                 tile = ring.bytes // ring.stages
                 wanted = 3 if tile <= SMALL_TILE or copy.kind.element_type.width == 8 else 2
-                ring.stages = max(1, min(self.options.stages or wanted, SHARED_MEMORY // tile))
+                ring.stages = max(1, min(self.options.stages or wanted, room // tile))
         deep = [r for r in rings.values() if r.stages > 1]
-        while deep and sum(r.bytes for r in rings.values()) > SHARED_MEMORY:
+        while deep and sum(r.bytes for r in rings.values()) > room:
             # What goes to registers is read at once, and its place free for the next one when that is not waited for.
             first = [r for r in deep if not any(map(is_right_operand, r.loads))] or deep
             max(first, key=lambda r: r.bytes).stages -= 1

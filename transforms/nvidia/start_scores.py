@@ -11,8 +11,9 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tile import ScaleOp, layout_of
 from ...dialects.tiling.structured import indexing_maps
 from ..attention import is_contraction
+from ..copying import without_inputs
 from ..passes import Pass, remark
-from ..rewriting import Values, copy_op, defining_op, ops_in, ops_of, single_use
+from ..rewriting import defining_op, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
 from .masking import is_elementwise, yielded
 from .registers import adds
@@ -128,9 +129,12 @@ class _Sum:
             self.product.erase()
         if yielded(self.op) == body.arguments[0]:
             self.op.results[0].replace_all_uses_with(self.matmul.results[0])
-        else:
-            _without(self.op, list(self.op.operands).index(self.convert.results[0]))
-        self.op.erase()
+            self.op.erase()
+            return
+        number = list(self.op.operands).index(self.convert.results[0])
+        for use in list(body.arguments[number].uses):
+            use.owner.operation.erase()  # its widening
+        without_inputs(self.op, [number])
 
     def _bring(self) -> None:
         """Has the bias come before the matmul."""
@@ -176,25 +180,3 @@ def _bias(op: ir.Operation, sum_: ir.Operation, scores: ir.Value, matmul: ir.Ope
         and single_use(convert.results[0])
     )
     return convert if fits else None
-
-
-def _without(op: ir.Operation, number: int) -> None:
-    """Replaces the results of an op by those of one without an input that it does not need."""
-    old = op.regions[0].blocks[0]
-    operands = [v for i, v in enumerate(op.operands) if i != number]
-    maps = [ir.AffineMapAttr.get(m) for i, m in enumerate(indexing_maps(op)) if i != number]
-    attributes = {name: op.attributes[name] for name in op.attributes} | {
-        "indexing_maps": ir.ArrayAttr.get(maps),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands) - 1, 1]),
-    }
-    with ir.InsertionPoint(op), op.location:
-        new = ir.Operation.create(op.name, [r.type for r in op.results], operands, attributes, regions=1)
-        kinds = [a.type for i, a in enumerate(old.arguments) if i != number]
-        block = new.regions[0].blocks.append(*kinds, arg_locs=[op.location] * len(kinds))
-    kept = [a for i, a in enumerate(old.arguments) if i != number]
-    values: Values = dict(zip(kept, block.arguments, strict=True))
-    with ir.InsertionPoint(block):
-        for inner in ops_of(old):
-            if old.arguments[number] not in list(inner.operands):  # its widening
-                copy_op(inner, values)
-    op.results[0].replace_all_uses_with(new.results[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import LoadOp, StoreOp
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
 from ..attention import is_contraction
 from ..copying import copy_scalar_body
 from ..passes import PassError
@@ -263,7 +263,7 @@ class TileBody:
             results,
             operands,
             {
-                "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in new_maps]),
+                "indexing_maps": build.map_array(new_maps),
                 "iterator_types": ir.ArrayAttr.get([op.attributes["iterator_types"][d] for d in kept]),
                 "operandSegmentSizes": op.attributes["operandSegmentSizes"],
             },
@@ -325,9 +325,8 @@ class TileBody:
 
     def _moved(self, op: ir.Operation, maps: Sequence[ir.AffineMap]) -> bool:
         """A transposition or broadcast of a tile in memory is a load with other dimensions."""
-        block = op.regions[0].blocks[0]
         source = op.operands[0]
-        if len(op.operands) != 2 or len(ops_of(block)) != 1 or ops_of(block)[0].operands[0] != block.arguments[0]:
+        if len(op.operands) != 2 or not moves_first(op):
             return False
         if not isinstance(source.type, ir.ShapedType) or source in self.values or not self.axes.is_memory(source):
             loaded = defining_op(self.values[source]) if source in self.values else None

@@ -13,7 +13,7 @@ from ..attention import contraction_loops, is_contraction
 from ..linear import divisor
 from ..passes import PassError
 from ..rewriting import defining_op, for_body, ops_in, ops_of
-from . import contraction, spread
+from . import contraction, exponentials, spread
 from .arranging import arrange
 from .async_copies import copy_to_shared
 from .axes import DYNAMIC
@@ -266,6 +266,8 @@ class Emitter:
             self._barriers(op.operands[0]).wait(self.scalar(op.operands[1]), view.behind.value)
         elif op.name == "tile.init_flags":
             self._flags(op.operands[0]).init(thread)
+        elif op.name == "tile.fill_exp2":
+            exponentials.fill(self._flags(op.operands[0]).address, thread)
         elif op.name == "tile.raise":
             self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
         elif op.name == "tile.meet":
@@ -451,6 +453,7 @@ HANDLERS = {
             "tile.arrive",
             "tile.settle",
             "tile.init_flags",
+            "tile.fill_exp2",
             "tile.raise",
             "tile.meet",
             "tile.start_turns",

@@ -51,13 +51,14 @@ from .widen_operands import MOST_COLUMNS
 Tiles = tuple[tuple[int, int, int], ...]
 
 # Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
-TILES_BY_HEAD = ((128, 64, 64), (1 << 30, 128, 32))
-WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (1 << 30, 64, 16))  # of f32: by what shared memory holds
-HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 128), (128, 128, 128), (1 << 30, 128, 80))
+ANY_HEAD = 1 << 63  # more than a dimension can have
+TILES_BY_HEAD = ((128, 64, 64), (ANY_HEAD, 128, 32))
+WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (ANY_HEAD, 64, 16))  # of f32: by what shared memory holds
+HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 80))
 FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 256, 64), (128, 192, 64), *HOPPER_TILES_BY_HEAD[3:])
-CROWDED_HOPPER_TILES_BY_HEAD = ((1 << 30, 128, 64),)
-MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (1 << 30, 128, 64))
-SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (1 << 30, 128, 64))  # where larger ones would hold much that is dead
+CROWDED_HOPPER_TILES_BY_HEAD = ((ANY_HEAD, 128, 64),)
+MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 64))
+SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (ANY_HEAD, 128, 64))  # where larger ones would hold much that is dead
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so

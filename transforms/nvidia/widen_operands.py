@@ -90,8 +90,8 @@ def _widen(matmul: ir.Operation) -> None:
             matmul.operands[number] = build.convert_elements(operand, wide)
         argument = matmul.regions[0].blocks[0].arguments[number]
         argument.set_type(wide)
-        if wide == ir.F32Type.get():
-            for use in list(argument.uses):
-                extension = use.owner.operation
+        for use in list(argument.uses):
+            extension = use.owner.operation
+            if extension.results[0].type == wide:
                 extension.results[0].replace_all_uses_with(argument)
                 extension.erase()

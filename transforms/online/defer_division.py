@@ -7,7 +7,7 @@ from ...dialects.linalg_ext import UnnormSoftmaxOp
 from ...dialects.mlir import arith, ir
 from ..passes import Pass, remark
 from ..rewriting import ops_in
-from .accumulation import Accumulation, Unsuited, accumulation_of
+from .match_accumulation import Accumulation, Unsuited, accumulation_of
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..extents import known_sizes
 from ..passes import Pass, remark
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, ops_in, single_use, terminator
-from .accumulation import MAX, SOFTMAXES, carried_levels, filled_with, first_value, zero_like
+from .match_accumulation import MAX, SOFTMAXES, carried_levels, filled_with, first_value, zero_like
 
 LOG2_E = math.log2(math.e)
 LARGEST = {32: (2 - 2**-23) * 2.0**127, 64: sys.float_info.max}

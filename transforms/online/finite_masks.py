@@ -19,7 +19,7 @@ import math
 from ...dialects import build
 from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import arith, ir, tensor
-from .accumulation import MAX, carried_levels
+from .match_accumulation import MAX, carried_levels
 
 # exp2(x) is 0 for x below: half of the least subnormal number of the type.
 UNDERFLOW = {32: -150.0, 64: -1075.0}

@@ -13,7 +13,7 @@ from ..graph import operands_with_captures
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import carried_init, copy_op, defining_op, ops_in
 from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
-from .accumulation import (
+from .match_accumulation import (
     MAX,
     Accumulation,
     Unsuited,

@@ -10,7 +10,11 @@ from ...dialects.mlir import arith, ir
 from ..index_formulas import formula
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in, terminator
-from .accumulation import (
+from .cut_tiles import cut_sizes, is_of_narrow, take_off_last
+from .finite_masks import bound_of, carried_maximum, is_clear, threshold
+from .fold_conditions import DECIDED, DECIDED_BY_TEST, fold_conditions, mark, unmark
+from .masks import TileMasks
+from .match_accumulation import (
     MAX,
     SOFTMAXES,
     Unsuited,
@@ -20,10 +24,6 @@ from .accumulation import (
     has_fewer_rows,
     zero_like,
 )
-from .cut_tiles import cut_sizes, is_of_narrow, take_off_last
-from .finite_masks import bound_of, carried_maximum, is_clear, threshold
-from .masks import TileMasks
-from .specialise import DECIDED, DECIDED_BY_TEST, mark, specialise, unmark
 from .tile_guards import Guard, put_guard
 from .tile_sets import Bound, Tiles, TileSets
 
@@ -257,7 +257,7 @@ def _copy(
     for i, value in enumerate(inits):
         clone.operands[3 + i] = value
     if is_live:
-        specialise(clone, DECIDED)
+        fold_conditions(clone, DECIDED)
     if guard is not None:
         put_guard(clone, guard, with_live=is_live)
     unmark(clone)

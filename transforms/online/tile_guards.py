@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
 from ..rewriting import ops_of
+from .fold_conditions import DECIDED_BY_TEST, fold_conditions
 from .loaded_masks import Test, emit_tests
 from .masks import Decided
-from .specialise import DECIDED_BY_TEST, specialise
 from .tile_sets import TileSets
 from .tile_tables import Table, make_tables
 
@@ -75,7 +75,7 @@ def put_guard(loop: ir.Operation, guard: Guard, with_live: bool) -> None:
         with ir.InsertionPoint(choice.then_block), loop.location:
             scf.YieldOp(carried)  # is_live is false
     else:
-        specialise(without, DECIDED_BY_TEST)
+        fold_conditions(without, DECIDED_BY_TEST)
         inner = without.regions[0].blocks[0]
         for old, new in zip(inner.arguments, body.arguments, strict=True):
             old.replace_all_uses_with(new)

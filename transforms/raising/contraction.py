@@ -6,11 +6,12 @@ one on the scores. A widening cast of an operand is left to the contraction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from .expressions import REAL, Expr
-from .indices import Index, Var
+from .indices import Index, Var, combined
 from .tracing import Reduction, Tracer
 
 
@@ -44,17 +45,22 @@ class Contraction:
         return self.reduction.init
 
 
-def contraction_at(tracer: Tracer, element: Expr, bound: tuple[Var, ...] = ()) -> Contraction | None:
-    """The contraction that computes `element`, over new variables (or over `bound`); None if there is none.
+def contraction_at(tracer: Tracer, element: Expr, parts: Sequence[int] = ()) -> Contraction | None:
+    """The contraction that computes `element`, over new variables; None if there is none.
 
     Loops of one element are left out, but the last one of a sum that has no others (a head size of 1, a single key).
+    Where `parts` are given, the loop that is left becomes as many, of these extents, that count through it together.
     """
     reduction = tracer.reduction(element)
     if reduction is None or reduction.kind != "sum" or element.type != REAL or not reduction.loops:
         return None
-    loops = bound or tuple(Var(reduction.extent(d)) for d in reduction.loops)
-    kept = loops if bound else [v for v in loops if v.extent != 1] or loops[-1:]
+    loops = tuple(Var(reduction.extent(d)) for d in reduction.loops)
+    kept = [v for v in loops if v.extent != 1] or loops[-1:]
     indices = [Index.of(v) if v in kept else Index() for v in loops]
+    if parts and len(kept) == 1:
+        split = [Var(extent) for extent in parts]
+        indices = [combined(split) if v in kept else Index() for v in loops]
+        kept = split
     factors: list[Expr] = []
     tensors: list[Expr] = []
     pending = [reduction.body(indices)]

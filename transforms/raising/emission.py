@@ -7,16 +7,17 @@ worth that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ..reshapes import VIEWS, drop_units, reshape
 from ..rewriting import defining_op
+from ..slices import Size, extract
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, Var, mixed_radix
-from .tracing import Tracer, extents
+from .tracing import DYNAMIC, Tracer, extents
 
 
 class Unreadable(Exception):
@@ -39,8 +40,9 @@ class Access:
         return all(len(group) == 1 for group in self.dims)
 
 
-def access(element: Expr) -> Access | None:
-    """How to read that element, if each variable counts through (a part of) one dimension."""
+def access(element: Expr, parts: Container[ir.Value] = ()) -> Access | None:
+    """How to read that element, if each variable counts through (a part of) one dimension; only through the first
+    elements of the dimensions of `parts`."""
     value, indices = element.payload
     dims: list[tuple[Var, ...]] = []
     for index, size in zip(indices, extents(value), strict=True):
@@ -53,6 +55,9 @@ def access(element: Expr) -> Access | None:
         if single is not None and None in (single.extent, size):
             dims.append((single,))  # where one of them is dynamic, the ops between say that they are equal
             continue
+        if single is not None and value in parts and single.extent <= size:
+            dims.append((single,))
+            continue
         group = mixed_radix(index, size)
         if group is None or (len(group) == 1 and group[0].extent != size):
             return None
@@ -61,14 +66,14 @@ def access(element: Expr) -> Access | None:
     return Access(value, tuple(dims)) if len(set(used)) == len(used) else None
 
 
-def best_access(elements: Sequence[Expr]) -> Access | None:
+def best_access(elements: Sequence[Expr], parts: Container[ir.Value] = ()) -> Access | None:
     """How to read the last of these equal elements that can be read: nothing that moves data is on the way to it then.
 
     Reshapes move nothing: an element further up behind reshapes alone is better if it can be read as it is.
     """
     best: Access | None = None
     for element in reversed(elements):
-        found = access(element)
+        found = access(element, parts)
         if best is not None:
             op = defining_op(element.payload[0])
             if op is None or op.name not in VIEWS:
@@ -96,6 +101,8 @@ class Emitter:
         self._reshaped: dict[Access, ir.Value] = {}
 
     def know_sizes(self, found: Access) -> None:
+        if found.tensor in self.tracer.parts:
+            return
         for d, group in enumerate(found.dims):
             if len(group) == 1:
                 self.sizes.setdefault(group[0], (found.tensor, d))
@@ -112,19 +119,24 @@ class Emitter:
         return build.empty([self.size(v) for v in dims], element)
 
     def load(self, found: Access) -> tuple[ir.Value, tuple[Var, ...]]:
-        """The tensor with one dimension per variable, and these."""
-        if not found.plain and found not in self._reshaped:
+        """The tensor with one dimension per variable, and these; of `parts`, as much as the variables count through."""
+        is_part = found.tensor in self.tracer.parts
+        if (is_part or not found.plain) and found not in self._reshaped:
             value = found.tensor
+            if is_part:
+                pairs = zip(found.dims, value.type.shape, strict=True)
+                sizes = [self.size(group[0]) if len(group) == 1 else whole for group, whole in pairs]
+                value = _first(value, sizes)
             if any(len(group) > 1 for group in found.dims):
                 value = reshape(value, [[self.size(v) for v in g] or [1] for g in found.dims], expand=True)
             flat = [v for group in found.dims for v in (group or (None,))]
             if None in flat:
                 value = drop_units(value, [v is None for v in flat])
             self._reshaped[found] = value
-        return (found.tensor if found.plain else self._reshaped[found]), found.vars
+        return self._reshaped.get(found, found.tensor), found.vars
 
     def element_access(self, element: Expr) -> Access:
-        found = best_access(self.tracer.aliases.get(element, [element]))
+        found = best_access(self.tracer.aliases.get(element, [element]), self.tracer.parts)
         if found is None:
             raise Unreadable(f"a reshape of '{_owner_name(element)}' cannot be taken apart")
         return found
@@ -216,6 +228,13 @@ class Region:
             total = term if total is None else arith.addi(total, term)
         assert total is not None
         return total
+
+
+def _first(value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    """The first elements of a tensor, as many as `sizes` in each dimension."""
+    shape = [size if isinstance(size, int) else DYNAMIC for size in sizes]
+    rank = len(shape)
+    return extract(ir.RankedTensorType.get(shape, value.type.element_type), value, [0] * rank, sizes, [1] * rank)
 
 
 def _worth_storing(node: Expr) -> bool:

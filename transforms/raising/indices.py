@@ -100,6 +100,11 @@ def linearize(indices: Sequence[Index], sizes: Sequence[int | None]) -> Index:
     return total
 
 
+def combined(parts: Sequence[Var]) -> Index:
+    """The index that the variables count through together, the last one fastest."""
+    return linearize([Index.of(v) for v in parts], [v.extent for v in parts])
+
+
 def delinearize(index: Index, sizes: Sequence[int | None]) -> list[Index]:
     """The indices into dimensions of these sizes for an index into them collapsed."""
     if len(sizes) == 1:

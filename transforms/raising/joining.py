@@ -1,9 +1,11 @@
 """Keys that are counted through by several variables, as the pixels of an image are, made one dimension.
 
-    softmax over (x, y) of Σ q[t, d]·k[x, y, d]  becomes one over j = x·9 + y of Σ q[t, d]·k'[j, d],
+    softmax over (x, y) of Σ q[t, d]·k[x, y, d] + b[t, x, y] + r[t, y]
+  becomes
+    softmax over j = x·9 + y of Σ q[t, d]·k'[j, d] + b'[t, j] + r'[t, j],  where r'[t, j] = r[t, j mod 9]
 
-where k' is k with its dimensions collapsed. Whatever else is read at (x, y), a bias or a mask, must have the two side
-by side too; indices x and y themselves are j div 9 and j mod 9.
+k' and b' are k and b with their dimensions collapsed. What is read at x or y alone, or where the two do not lie side by
+side, is read by computed indices.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+from ...dialects import build
 from ...dialects.mlir import ir, tensor
 from .contraction import Operand
-from .emission import Unreadable
+from .emission import Region, Unreadable
 from .expressions import Expr
-from .indices import Index, Var, strides
+from .indices import Index, Var, combined, mixed_radix, strides
+from .tracing import extents
 
 if TYPE_CHECKING:
     from .matching import Match
@@ -41,7 +45,7 @@ class _Joining:
     def match(self) -> Match:
         given = self.given
         tensor_, indices = given.scores.element.payload
-        whole = [Index.of(self.key) if i.single is self.parts[0] else self._without(i) for i in indices]
+        whole = [Index.of(self.key) if self._leads(i) else self._without(i) for i in indices]
         stand_in = self.make.element(tensor_, tuple(whole))  # what is computed anew, and never read
         scores = self.make.rewritten(
             given.softmax.scores, lambda n: stand_in if n is given.scores.element else self._replaced(n)
@@ -55,6 +59,10 @@ class _Joining:
             values=self._operand(given.values),
         )
 
+    def _leads(self, index: Index) -> bool:
+        """Whether the index is the first of the variables, or all of them together."""
+        return index.single is self.parts[0] or index == combined(self.parts)
+
     def _without(self, index: Index) -> Index:
         return Index(tuple((v, c) for v, c in index.terms if v not in self.parts), index.constant)
 
@@ -66,8 +74,45 @@ class _Joining:
                 found = self._element(alias)
                 if found is not None:
                     return found
+            found = self._spread(node)
+            if found is not None:
+                return found
             raise Unreadable("softmax is over several dimensions, which do not lie side by side in what is read")
         return self._index(node.payload) if node.kind == "index" else None
+
+    def _spread(self, element: Expr) -> Expr | None:
+        """The element of a new tensor at the new variable, for one that is read at some of the variables::
+
+        %wide = linalg.generic outs(%empty : tensor<4x63xf32>) { %r[t, j mod 9] }   // of %r : tensor<4x9xf32>
+
+        None where another variable stands in the same dimension, or the variables stand in several.
+        """
+        for alias in reversed(self.tracer.aliases.get(element, [element])):
+            value, indices = alias.payload
+            at = [d for d, i in enumerate(indices) if not i.vars.isdisjoint(self.parts)]
+            others = [(i, size) for d, (i, size) in enumerate(zip(indices, extents(value), strict=True)) if d not in at]
+            if any(mixed_radix(i, size) is None for i, size in others):
+                continue  # not a whole dimension
+            if len(at) == 1 and not self._without(indices[at[0]]).terms:
+                wide = self._gathered(value, at[0], self._index(indices[at[0]]))
+                return self.make.element(
+                    wide, tuple(Index.of(self.key) if d in at else i for d, i in enumerate(indices))
+                )
+        return None
+
+    def _gathered(self, value: ir.Value, dimension: int, index: Expr) -> ir.Value:
+        """`value` with `dimension` as long as there are keys, read at `index`, a formula of the new variable."""
+        dims = [self.key if d == dimension else Var(s) for d, s in enumerate(extents(value))]
+        sizes = [tensor.dim(value, build.index(d)) if v.extent is None else v.extent for d, v in enumerate(dims)]
+        element = value.type.element_type
+
+        def body(_: ir.Value) -> ir.Value:
+            region = Region(element, {}, dims)
+            places = [region.value(index if v is self.key else self.make.index(Index.of(v))) for v in dims]
+            return tensor.extract(value, places)
+
+        everywhere = build.projection(len(dims), range(len(dims)))
+        return build.generic([], [build.empty(sizes, element)], [everywhere], [build.PARALLEL] * len(dims), body)[0]
 
     def _index(self, index: Index) -> Expr:
         """The variables of keys in an index as quotients and remainders of the new one."""

@@ -40,9 +40,9 @@ class Match:
 def match_attention(op: ir.Operation) -> Match | None:
     """The attention whose result is that of `op`, or None. NearMiss if it looks like one and is none."""
     missed: NearMiss | None = None
-    for batch_only in (True, False):
+    for splits in ("batch", "output", "keys"):
         try:
-            found = _match_with(op, batch_only)
+            found = _match_with(op, splits)
         except NearMiss as miss:
             missed = missed or miss
             continue
@@ -53,17 +53,29 @@ def match_attention(op: ir.Operation) -> Match | None:
     return None
 
 
-def _match_with(op: ir.Operation, batch_only: bool) -> Match | None:
+class _KeysSplit(Exception):
+    """The variable of the keys must become several, of the extents `parts`, that count through them together."""
+
+    def __init__(self, parts: tuple[int, ...]):
+        super().__init__(parts)
+        self.parts = parts
+
+
+def _match_with(op: ir.Operation, splits: str) -> Match | None:
     """Tries with variables of the output's dimensions, split wherever a reshape asks for it.
 
-    `batch_only`: but for those that both operands of the second matmul have, no variable is split.
+    `splits` says which variables may be: those that both operands of the second matmul have ("batch"), all of the
+    output ("output"), or those of the keys as well ("keys"), as in an image whose scores are [.., height, width].
     """
     result = op.results[0]
     variables = [None if size == 1 else Var(size) for size in extents(result)]
     at = [Index() if v is None else Index.of(v) for v in variables]
+    parts: tuple[int, ...] = ()
     for _ in range(MAX_SPLITS):
         try:
-            return _match(Tracer(), op, tuple(at), batch_only)
+            return _match(Tracer(), op, tuple(at), splits, parts)
+        except _KeysSplit as split:
+            parts = split.parts
         except SplitNeeded as split:
             var = split.var
             outer = Var(None if var.extent is None else var.extent // split.inner)
@@ -80,18 +92,20 @@ def _substituted(index: Index, var: Var, replacement: Index) -> Index:
     return result
 
 
-def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: bool) -> Match | None:
+def _match(
+    tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], splits: str, parts: tuple[int, ...]
+) -> Match | None:
     element = tracer.make.element(op.results[0], at)
     if element.type != REAL:
         return None
-    product = contraction_at(tracer, element)
+    product = contraction_at(tracer, element, parts)
     around = Quotient()
     if product is None:
         # An element-wise op that ends it: the division after the second matmul.
         expanded = tracer.expand(element)
         whole = quotient(tracer, expanded.args[0] if expanded.name == ROUND else expanded)
         for factor in whole.num:
-            product = product or (contraction_at(tracer, factor) if factor.kind == "element" else None)
+            product = product or (contraction_at(tracer, factor, parts) if factor.kind == "element" else None)
         if product is None:
             return None
         around = Quotient([f for f in whole.num if f is not product.element], whole.den)
@@ -100,7 +114,9 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: 
     if several or (around.den and tracer.expand(product.init).number != 0):
         return None
     both = product.lhs.vars & product.rhs.vars
-    tracer.splittable = (both if batch_only else element.vars) - set(k)
+    tracer.splittable = (both if splits == "batch" else element.vars) - set(k)
+    if splits == "keys" and all(v.extent is not None for v in k):
+        tracer.splittable |= set(k)
     missed: NearMiss | None = None
     for probabilities, values in ((product.lhs, product.rhs), (product.rhs, product.lhs)):
         if not all(v in probabilities.vars and v in values.vars for v in k):
@@ -110,6 +126,13 @@ def _match(tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], batch_only: 
         except NearMiss as miss:
             missed = missed or miss
             continue
+        except SplitNeeded as split:
+            if split.var not in k:
+                raise
+            extents_ = [v.extent or 1 for v in k]
+            i = k.index(split.var)
+            extents_[i : i + 1] = [extents_[i] // split.inner, split.inner]
+            raise _KeysSplit(tuple(extents_)) from None
         if found is not None:
             softmax, scores, queries, keys, rounding = found
             value = peel(tracer, values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
 from .expressions import REAL, Expr
-from .indices import Index, Var
+from .indices import Index, Var, combined
 from .tracing import Tracer
 
 OEQ, ONE, UNO, UEQ, UNE = 1, 6, 14, 8, 13  # arith.cmpf's predicates
@@ -137,6 +137,8 @@ def along_k(tracer: Tracer, reduction, k: Keys) -> Expr | None:
     wide = [d for d in reduction.loops if reduction.extent(d) != 1]
     if len(k) == 1 and k[0].extent == 1:
         wide = list(reduction.loops[-1:])
+    if len(wide) == 1 < len(k) and reduction.extent(wide[0]) == math.prod(v.extent or 0 for v in k):
+        return tracer.expand(reduction.body([combined(k) if d in wide else Index() for d in reduction.loops]))
     if len(wide) != len(k):
         return None
     order = sorted(wide, key=lambda d: reduction.extent(d) or 0)

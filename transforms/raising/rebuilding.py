@@ -55,6 +55,8 @@ class _Rebuilder:
     def _group(index: Index, size: int) -> list[Var]:
         if not index.terms:
             return []
+        if size < 0 and index.single is not None:
+            return [index.single]  # the type leaves open what another op's type says
         group = mixed_radix(index, None if size < 0 else size)
         assert group is not None, "an output dimension is split into variables"
         return group
@@ -294,8 +296,10 @@ class _Rebuilder:
         return output
 
 
-def _from_scalar(output: ir.Value, kind: ir.Type) -> ir.Value:
-    return tensor.ExpandShapeOp(kind, output, ir.ArrayAttr.get([]), [], list(kind.shape)).result
+def _from_scalar(output: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+    ones = [1] * kind.rank
+    result = ir.RankedTensorType.get(ones, kind.element_type)
+    return tensor.ExpandShapeOp(result, output, ir.ArrayAttr.get([]), [], ones).result
 
 
 def _value(built) -> ir.Value:

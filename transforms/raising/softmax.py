@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import REAL, Expr
-from .indices import Index
+from .indices import Index, combined
 from .quotients import OEQ, ONE, UEQ, UNE, Keys, NearMiss, Quotient, along_k, predicate, quotient, summed, varies
 from .sinks import sinks, sums
 from .tracing import MAXIMA, Tracer
@@ -104,7 +104,7 @@ def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> Expr | None
             return None
         dimension = ir.IntegerAttr(op.attributes["dimension"]).value
         elsewhere = any(v in i.vars for v in k for d, i in enumerate(indices) if d != dimension)
-        if len(k) != 1 or indices[dimension].single is not k[0] or elsewhere:
+        if indices[dimension] != combined(k) or elsewhere:
             raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
         return tracer.expand(tracer.make.element(op.operands[0], indices))
     return None
@@ -207,17 +207,13 @@ def _finished(
     rest = []
     for factor in num:
         if factor.name == "arith.uitofp" and is_statistic(factor):
-            if not _tells_masked_rows(tracer, make_not(tracer, factor.args[0]), scores, k):
+            if not _tells_masked_rows(tracer, tracer.make.negation(factor.args[0]), scores, k):
                 raise NearMiss("its rows are set to zero by a condition on the scores other than that all are -inf")
         else:
             rest.append(factor)
     if any(is_statistic(f) for f in (*rest, *den)):
         raise NearMiss("its result is multiplied by something that is computed from the scores")
     return Softmax(scores, tuple(rest), tuple(den))
-
-
-def make_not(tracer: Tracer, condition: Expr) -> Expr:
-    return tracer.make.negation(condition)
 
 
 def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Keys) -> bool:

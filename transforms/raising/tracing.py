@@ -15,7 +15,7 @@ import numpy as np
 
 from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moved_operand
 from ...dialects.tiling.tensor_ops import reassociation
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
@@ -24,6 +24,7 @@ from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize, mi
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 MAX_DEPTH = 200  # of element-wise ops in a row; beyond it a tensor is read, not looked into
+MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.generic")  # that one, where it yields an operand
 SUMS = {"arith.addf": "sum", "arith.andi": "all", "arith.ori": "any"}
 MAXIMA = {"arith.maximumf", "arith.maxnumf"}
 
@@ -64,6 +65,7 @@ class Tracer:
         self.make = Expressions()
         self.splittable: frozenset[Var] = frozenset()
         self.aliases: dict[Expr, list[Expr]] = {}
+        self.parts: set[ir.Value] = set()  # of which gathers may read a part, from the first element on
         self._expanded: dict[Expr, Expr] = {}
 
     # One step.
@@ -72,7 +74,7 @@ class Tracer:
         """The element that this one is, on the other side of one layout op; None if no layout op makes it."""
         tensor, indices = element.payload
         op = defining_op(tensor)
-        if op is None:
+        if op is None or tensor in self.parts:
             return None
         try:
             moved = self._moved(op, indices)
@@ -104,6 +106,8 @@ class Tracer:
             return self._constant(op, indices, element.type)
         if op.name == "linalg.fill":
             return self.captured(op.operands[0])
+        if tensor in self.parts:  # what made it may have other loops
+            return None
         if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op):
             return None
         number = tensor_result_number(tensor)
@@ -192,18 +196,22 @@ class Tracer:
             return self._sliced(op, indices)
         if op.name == "tensor.concat":
             return self._piece(op, indices)
-        if op.name in ("linalg.transpose", "linalg.broadcast") or _only_moves(op):
-            loops = _loops_at(op, 0, indices)
-            is_generic = op.name == "linalg.generic"
-            number = terminator(op.regions[0].blocks[0]).operands[0].arg_number if is_generic else 0
-            if loops is not None and isinstance(op.operands[number].type, ir.RankedTensorType):
+        if op.name in MOVES and len(op.results) == 1 and "reduction" not in iterator_types(op):
+            loops, number = _loops_at(op, 0, indices), moved_operand(op)
+            if loops is not None and number is not None and isinstance(op.operands[number].type, ir.RankedTensorType):
                 return self.operand(op, number, [loops[d] for d in range(len(loops))])
         return None
 
     def _sliced(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
-        """The element of the source of a slice of known sizes, offsets and strides, no dimension dropped."""
-        offsets, steps = (list(op.attributes[name]) for name in ("static_offsets", "static_strides"))
-        if len(indices) != len(offsets) or DYNAMIC in (*offsets, *steps) or None in extents(op.operands[0]):
+        """The element of the source of a slice of known sizes, offsets and strides, no dimension dropped.
+
+        A part of a dimension is read by loops of known extents alone: another is taken to be the whole dimension's.
+        """
+        sizes, offsets, steps = (list(op.attributes[f"static_{name}"]) for name in ("sizes", "offsets", "strides"))
+        whole = extents(op.operands[0])
+        if len(indices) != len(offsets) or DYNAMIC in (*offsets, *steps) or None in whole:
+            return None
+        if any(a != b and None in (v.extent for v in i.vars) for a, b, i in zip(sizes, whole, indices, strict=True)):
             return None
         triples = zip(indices, offsets, steps, strict=True)
         moved = [index.scaled(step).plus(Index((), offset)) for index, offset, step in triples]
@@ -280,19 +288,27 @@ class Body:
         return make.op(op.name, tuple(self.value(v) for v in op.operands), kind, attributes)
 
     def _extracted(self, op: ir.Operation) -> Expr:
-        """A gather by loops themselves is an element like any other. One by computed indices is not looked into."""
-        make = self.tracer.make
+        """A gather by loops themselves is an element like any other. One by computed indices is not looked into.
+
+        Nothing says that these loops are as long as the dimension that they index: a table may be longer.
+        """
+        table, make = op.operands[0], self.tracer.make
         indices: list[Index] = []
-        for value, size in zip(list(op.operands)[1:], extents(op.operands[0]), strict=True):
+        for value, size in zip(list(op.operands)[1:], extents(table), strict=True):
             # Index tensors that are iotas are looked into.
             index = self.tracer.expand(self.value(value))
-            if index.kind == "index" and (not index.payload.terms or mixed_radix(index.payload, size)):
-                indices.append(index.payload)
-            elif index.kind == "const":
+            if index.kind == "const":
                 indices.append(Index((), index.payload))
-            else:
+            elif index.kind != "index":
                 raise Opaque("a gather")
-        return make.element(op.operands[0], tuple(indices))
+            else:
+                indices.append(index.payload)
+                single, is_known = index.payload.single, None not in (v.extent for v in index.payload.vars)
+                if single is not None and (not is_known or single.extent != size):
+                    self.tracer.parts.add(table)
+                elif index.payload.terms and not (is_known and mixed_radix(index.payload, size)):
+                    raise Opaque("a gather")
+        return make.element(table, tuple(indices))
 
 
 @dataclass(frozen=True)
@@ -359,14 +375,6 @@ def _apply(expression: ir.AffineExpr, loops: Sequence[Index]) -> Index:
         if not a.terms:
             return b.scaled(a.constant)
     raise Opaque(f"an operand is indexed by {expression}")
-
-
-def _only_moves(op: ir.Operation) -> bool:
-    """Whether `op` is a generic that yields elements of one operand as they are: a broadcast, a transpose or a copy."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
-        return False
-    yielded = terminator(op.regions[0].blocks[0]).operands[0]
-    return isinstance(yielded.owner, ir.Block) and yielded.owner == op.regions[0].blocks[0]
 
 
 def _combiner(op: ir.Operation, number: int) -> tuple[str, ir.Value | None]:

@@ -141,3 +141,19 @@ func.func @piece_alignment(%m: memref<4x33xf16>, %p: memref<4x40xf16>, %i: index
   tile.copy_piece (%m, %p, %i, %i, %i, %i, %i) {aligned = 1 : i64} : (memref<4x33xf16>, memref<4x40xf16>, index, index, index, index, index) -> ()
   return
 }
+
+// -----
+
+func.func @table(%t: memref<256xi32>) {
+  // expected-error @below {{expects the table to be a memref of 8192 words of 32 bits, but found memref<256xi32>}}
+  tile.fill_exp2 %t : (memref<256xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @share(%x: f32, %t: memref<8192xi32>) -> f32 {
+  // expected-error @below {{expects a share from 1 to 8, but found 9}}
+  %p = tile.exp2 (%x, %t) {bound = -1 : i64, share = 9 : i64} : (f32, memref<8192xi32>) -> (f32)
+  return %p : f32
+}

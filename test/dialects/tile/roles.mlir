@@ -60,3 +60,12 @@ func.func @flags(%bad: tensor<128xi1, "row">, %flags: !flags, %n: index) -> (i1,
   %raised = tile.raised %flags [%n] : (!flags, index) -> (i1)
   return %any, %raised : i1, i1
 }
+
+// CHECK-LABEL: func.func @table
+func.func @table(%x: f32, %t: memref<8192xi32, #gpu.address_space<workgroup>>) -> f32 {
+  // CHECK: tile.fill_exp2 %[[T:.*]] :
+  tile.fill_exp2 %t : (memref<8192xi32, #gpu.address_space<workgroup>>) -> ()
+  // CHECK: tile.exp2 (%{{.*}}, %[[T]]) {bound = -1 : i64, share = 6 : i64} : {{.*}} -> (f32)
+  %p = tile.exp2 (%x, %t) {bound = -1 : i64, share = 6 : i64} : (f32, memref<8192xi32, #gpu.address_space<workgroup>>) -> (f32)
+  return %p : f32
+}

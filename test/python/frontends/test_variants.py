@@ -53,6 +53,33 @@ def test_run(name, way):
     assert kernels >= SEVERAL.get(name, 1), after["reasons"]
 
 
+def rows_and_columns(q, k, v):
+    """Relative positions of an image's rows and of its columns, 3 and 5 (MViT, SAM)."""
+    rows, columns = (torch.einsum(f"bhwc,{a}kc->bhwk", q.unflatten(1, (3, 5)), t) for a, t in TABLES.items())
+    s = (q @ k.mT).unflatten(1, (3, 5)).unflatten(3, (3, 5))
+    s = s + rows[..., None] + columns[..., None, :]
+    return s.flatten(3).flatten(1, 2).softmax(-1) @ v
+
+
+def padded_rows(q, k, v):
+    """A mask of the image's rows."""
+    s = (q @ k.mT).unflatten(2, (3, 5)).masked_fill(k.reshape(4, 3, 5, 8)[:, None, :, :1, 0] > 1, -torch.inf)
+    return s.flatten(2).softmax(-1) @ v
+
+
+TABLES = {"h": tensors((3, 3, 8))[0], "w": tensors((5, 5, 8))[0]}
+
+
+@pytest.mark.parametrize("function", [rows_and_columns, padded_rows])
+def test_keys_of_an_image(function):
+    args, before = tensors((4, 15, 8), (4, 15, 8), (4, 15, 8)), stats()
+    with torch.no_grad():
+        found = compile(function, args)(*args)
+        TABLES.update({name: wide(table) for name, table in TABLES.items()})
+        close(found, function(*map(wide, args)))
+    assert stats()["compiled"] - before["compiled"] == 1
+
+
 def off_by_a_factor(q, k, v):
     """The shift beside the sum is another than that of the scores."""
     s = q @ k.mT

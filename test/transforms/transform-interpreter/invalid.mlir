@@ -65,3 +65,16 @@ transform.sequence failures(propagate) {
 // expected-error@below {{the module holds no transform script}}
 module {
 }
+
+// -----
+
+func.func @upstream(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>, %c: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %r = linalg.matmul {__root__} ins(%a, %b : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%m: !transform.any_op):
+  %root = transform.structured.match attributes {__root__} in %m : (!transform.any_op) -> !transform.any_op
+  // expected-error@below {{failed to unroll, incorrect type of payload}}
+  transform.loop.unroll %root {factor = 2} : !transform.any_op
+}

@@ -8,7 +8,7 @@ import sys
 WIDTH = 20  # of the bar
 
 
-class Bar:
+class ProgressBar:
     """A bar on a terminal's last line; nothing on a stream that is none. Gone after its block."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Bar:
             width = shutil.get_terminal_size().columns - 1
             print(f"\r\033[K{f'{bar} {done}/{total} {what}'[:width]}", end="", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,7 +17,7 @@ _LAST_TYPES = re.compile(r"->|:(?!:)|\b(?:to|into)\b|[(\[{<]|>=|<=|==")
 _MORE_TYPES = re.compile(r"\s*(?:->|to\b|into\b)")
 
 
-class Handles:
+class ValueTypes:
     """Finds types of values; `define` tells the types of results whose text does not show them."""
 
     def __init__(self, source: Source):

@@ -2,11 +2,12 @@
 
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
 from ...dialects.diagnostic import DiagnosedError
-from ..diagnostics import Printer, file_error, report_bug, user_error
+from ..diagnostics import Printer, diagnostic, file_error, report_bug, user_error
 from . import streams
 
 
@@ -20,11 +21,14 @@ def _end(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def telling(printer: Printer, work: Callable[[], int], saves_memory: str = "") -> int:
-    """The exit status of `work`, which may fail; `saves_memory`: an option to try where memory runs out."""
+def exit_status(printer: Printer, work: Callable[[], int], saves_memory: str = "") -> int:
+    """The exit status of `work`, which may fail; `saves_memory`: an option to try where memory runs out. Warnings are
+    told as the tool's own."""
     try:
         try:
-            status = work()
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: printer(diagnostic("warning", str(message), None))
+                status = work()
         except SystemExit as done:  # of argparse, after --help, or at a request to end
             status = int(done.code or 0)
         sys.stdout.flush()

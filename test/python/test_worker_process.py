@@ -5,12 +5,12 @@ import textwrap
 
 import pytest
 from attn_opt.compiler import compile
-from attn_opt.compiler.helper import Helper, ask_all
 from attn_opt.compiler.precompile import Job, precompile
+from attn_opt.compiler.worker_process import WorkerProcess, ask_all
 
 MODULE = """
 import os, sys, time
-from attn_opt.compiler.helper import serve
+from attn_opt.compiler.worker_process import serve
 
 def answer(job):
     if job.get("crash"):
@@ -39,20 +39,20 @@ def module(tmp_path, monkeypatch):
 
 
 def test_one_process_answers_until_it_ends(module):
-    with Helper(module, {"VARIABLE": "value"}) as helper:
-        first, second = helper.ask({"x": 4}), helper.ask({"x": 5})
+    with WorkerProcess(module, {"VARIABLE": "value"}) as worker:
+        first, second = worker.ask({"x": 4}), worker.ask({"x": 5})
         assert (first["twice"], second["twice"], first["variable"]) == (8, 10, "value")
         assert first["process"] == second["process"] != os.getpid()
-        assert helper.ask({"crash": 1}) == {"failed": "its process ended with status 3: out of luck"}
-        assert not helper.alive
-        assert helper.ask({"x": 6})["twice"] == 12  # in another process
-    assert not helper.alive
+        assert worker.ask({"crash": 1}) == {"failed": "its process ended with status 3: out of luck"}
+        assert not worker.alive
+        assert worker.ask({"x": 6})["twice"] == 12  # in another process
+    assert not worker.alive
 
 
 def test_what_takes_too_long_is_ended(module):
-    with Helper(module) as helper:
-        assert helper.ask({"x": 1, "sleep": 60}, timeout=0.5) == {"failed": "took longer than 0 s"}
-        assert helper.ask({"x": 1}, timeout=60)["twice"] == 2
+    with WorkerProcess(module) as worker:
+        assert worker.ask({"x": 1, "sleep": 60}, timeout=0.5) == {"failed": "took longer than 0 s"}
+        assert worker.ask({"x": 1}, timeout=60)["twice"] == 2
 
 
 def test_several_at_once_answer_all(module):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ...dialects import build
 from ...dialects.build import constant_value
-from ...dialects.mlir import ir, linalg
+from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps, is_structured
+from ..copying import without_inputs
 from ..rewriting import ops_in, ops_of, terminator
 from .masks import Decided
 
@@ -16,7 +17,7 @@ DECIDED, DECIDED_BY_TEST = "decided_operands", "operands_decided_by_test"
 
 
 def mark(decided: Sequence[Decided], name: str) -> None:
-    """Marks the operands, so that clones of what holds them can be specialised."""
+    """Marks the operands, so that clones of what holds them find them again."""
     for one in decided:
         old = list(one.user.attributes[name]) if name in one.user.attributes else []
         one.user.attributes[name] = ir.DenseI64ArrayAttr.get([*old, 2 * one.number + one.value])
@@ -29,7 +30,7 @@ def unmark(op: ir.Operation) -> None:
                 del inner.attributes[name]
 
 
-def specialise(loop: ir.Operation, mark: str) -> None:
+def fold_conditions(loop: ir.Operation, mark: str) -> None:
     """Puts constants for the operands marked so in `loop`, and folds what depends on them alone, from op to op::
 
         %c = arith.select %visible, %x, %minus_inf      becomes %x
@@ -108,24 +109,8 @@ def _drop_unread(op: ir.Operation) -> None:
     first = len(op.operands) - len(op.results)
     block = op.regions[0].blocks[0]
     unread = [i for i in range(first) if not any(True for _ in block.arguments[i].uses)]
-    maps = indexing_maps(op)
-    if op.name != "linalg.generic" or not unread or not maps[-1].is_permutation:
-        return
-    kept = [i for i in range(len(op.operands)) if i not in unread]
-    with ir.InsertionPoint(op), op.location:
-        new = linalg.GenericOp(
-            [r.type for r in op.results],
-            [op.operands[i] for i in kept if i < first],
-            list(op.operands)[first:],
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(maps[i]) for i in kept]),
-            op.attributes["iterator_types"],
-        )
-    for i in reversed(unread):
-        block.erase_argument(i)
-    block.append_to(new.regions[0])
-    for old, value in zip(op.results, new.results, strict=True):
-        old.replace_all_uses_with(value)
-    op.erase()
+    if op.name == "linalg.generic" and unread and indexing_maps(op)[-1].is_permutation:
+        without_inputs(op, unread)
 
 
 def _forward_constant(result: ir.Value, value: ir.Value) -> None:

@@ -1,7 +1,7 @@
 """A process that does jobs for us one after the other: a crash, a hang or what it imports touches no one else.
 
-    helper = Helper("attn_opt.compiler.precompile")
-    answer = helper.ask({"text": …}, timeout=60)       # its answer; {"failed": why} where it gave none
+    worker = WorkerProcess("attn_opt.compiler.precompile")
+    answer = worker.ask({"text": …}, timeout=60)       # its answer; {"failed": why} where it gave none
 
 The module's other end is `serve(answer_of)`: jobs and answers are lines of JSON.
 """
@@ -23,7 +23,7 @@ from typing import Any, Self
 REASON = 500  # characters
 
 
-class Helper:
+class WorkerProcess:
     """Starts with the first job, and again after one that ended it."""
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None):
@@ -121,13 +121,13 @@ def ask_all(
     lock = threading.Lock()
 
     def work() -> None:
-        with Helper(module, environment) as helper:
+        with WorkerProcess(module, environment) as worker:
             while True:
                 try:
                     number = waiting.get_nowait()
                 except queue.Empty:
                     return
-                found = helper.ask(jobs[number], timeout)
+                found = worker.ask(jobs[number], timeout)
                 with lock:
                     answers[number] = found
                     done(number, found)

@@ -1,6 +1,6 @@
 """What is said of an op that was tiled: its loops from outer to inner, what they go over, what went inside.
 
-``Schedule.of(root)`` is taken before the root is tiled, while the graph around it can be read; `tell` after.
+``TilingRemark.of(root)`` is taken before the root is tiled, while the graph around it can be read; `tell` after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNSAID = ("tensor.empty", "linalg.fill")
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TilingRemark:
     """`axes`: what the loops of the root are called; `softmax`: its place, where the root ends an attention."""
 
     axes: dict[int, str]
@@ -32,7 +32,7 @@ class Schedule:
     is_for_few: bool
 
     @staticmethod
-    def of(root: ir.Operation) -> Schedule:
+    def of(root: ir.Operation) -> TilingRemark:
         attention = attention_at(root)
         loops = contraction_loops(root) if is_contraction(root) else None
         axes: dict[int, str] = {}
@@ -42,7 +42,7 @@ class Schedule:
             for d in loops.m[:-1]:
                 axes[d] = "heads"  # of a group that shares its keys
         softmax = place_of(attention.softmax.location) if attention is not None else None
-        return Schedule(axes, softmax, attention is not None, FEW_QUERIES in root.attributes)
+        return TilingRemark(axes, softmax, attention is not None, FEW_QUERIES in root.attributes)
 
     def tell(self, tiled: Tiled, sizes: Sequence[int] = (), order: Sequence[int] = ()) -> None:
         """The remark on what was tiled, by these options of ``fuse-attention`` where others may be tried."""

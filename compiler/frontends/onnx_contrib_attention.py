@@ -1,0 +1,367 @@
+"""Attention of onnxruntime's own domain as functions of standard operators; see ``onnx_contrib.py``.
+
+    Y, K, V = com.microsoft.GroupQueryAttention<num_heads = 4, kv_num_heads = 2>(q, k, v, past_k, past_v, last, total)
+  becomes
+    K = Where(place is new, k moved there, past_k);  S = MatMul(q in heads, Transpose(copies of K));
+    P = Softmax(Where(key ≤ query, S, -∞)); …
+
+Each writer gives the text of a function's body, for the inputs x0, x1, … that the node has, to the outputs y0, y1, …
+"""
+
+from collections.abc import Callable
+
+from .onnx_text import Attributes, Has, arange, ints, number, rms_norm, thirds
+
+
+def _heads(name: str, source: str, heads: int) -> str:
+    """[batch, length, heads·size] as [batch, heads, length, size]."""
+    return (
+        ints(f"{name}_shape", 0, 0, heads, -1)
+        + f"{name}_split = Reshape({source}, {name}_shape)\n{name} = Transpose<perm = [0, 2, 1, 3]>({name}_split)\n"
+    )
+
+
+def _merged(name: str, source: str) -> str:
+    """[batch, heads, length, size] as [batch, length, heads·size]."""
+    return (
+        f"{name}_t = Transpose<perm = [0, 2, 1, 3]>({source})\n"
+        + ints(f"{name}_merged", 0, 0, -1)
+        + f"{name} = Reshape({name}_t, {name}_merged)\n"
+    )
+
+
+def _scores(a: Attributes, bias: str | None) -> str:
+    """From q and k in heads: the scores `s1`, scaled, capped and biased."""
+    text = "kt = Transpose<perm = [0, 1, 3, 2]>(k)\nproducts = MatMul(q, kt)\n"
+    if a.get("scale"):
+        text += number("factor", a["scale"]) + "s0 = Mul(products, factor)\n"
+    else:
+        text += (
+            "size_int = Shape<start = 3, end = 4>(q)\nsize = CastLike(size_int, q)\nroot = Sqrt(size)\n"
+            "s0 = Div(products, root)\n"
+        )
+    capped = "s0"
+    if a.get("softcap"):
+        text += (
+            number("cap", a["softcap"]) + "s_of_cap = Div(s0, cap)\ntanh = Tanh(s_of_cap)\ncapped = Mul(tanh, cap)\n"
+        )
+        capped = "capped"
+    return text + (f"s1 = Add({capped}, {bias})\n" if bias else f"s1 = Identity({capped})\n")
+
+
+def _scores_and_output(a: Attributes, mask: str, bias: str | None, causal: bool) -> str:
+    """From q, k and v in heads to y0; `mask`: lines that make the additive mask `m`, or nothing."""
+    text = _scores(a, bias)
+    text += f"{mask}s2 = Add(s1, m)\n" if mask else "s2 = Identity(s1)\n"
+    if causal:
+        text += number("low", a.get("mask_filter_value", -10000.0)) + (
+            "q_end = Shape<start = 2, end = 3>(q)\nk_end = Shape<start = 2, end = 3>(k)\n"
+            + arange("rows", "q_end")
+            + arange("columns", "k_end")
+            + "past = Sub(k_end, q_end)\nrow_ends = Add(rows, past)\nsecond = Constant<value_ints = [1]>()\n"
+            "row_column = Unsqueeze(row_ends, second)\nseen = LessOrEqual(columns, row_column)\n"
+            "s3 = Where(seen, s2, low)\n"
+        )
+    else:
+        text += "s3 = Identity(s2)\n"
+    return text + "p = Softmax<axis = -1>(s3)\no = MatMul(p, v)\n" + _merged("y0", "o")
+
+
+def _padding(a: Attributes, i: int) -> str | None:
+    """The additive mask of input `i`: ones and zeros [batch, keys] or [batch, queries, keys], or lengths [batch]."""
+    shape, batch = a["shapes"][i], (a["shapes"][0] or [None])[0]
+    if shape is None or len(shape) > 3 or (len(shape) == 1 and (batch is None or shape[0] != batch)):
+        return None
+    text = f"kept = Identity(x{i})\n"
+    if len(shape) == 1:
+        text = "keys_end = Shape<start = 2, end = 3>(k)\n" + arange("key", "keys_end") + ints("last", 1)
+        text += f"lengths_int = Cast<to = 7>(x{i})\nlengths = Unsqueeze(lengths_int, last)\nkept = Less(key, lengths)\n"
+    return (
+        text
+        + ints("inner", *((1,) if len(shape) == 3 else (1, 2)))
+        + number("fill", a.get("mask_filter_value", -10000.0))
+        + number("unit", 1.0)
+        + "mask4 = Unsqueeze(kept, inner)\nmask_float = CastLike(mask4, x0)\nabsent = Sub(unit, mask_float)\n"
+        + "m = Mul(absent, fill)\n"
+    )
+
+
+def _unpacked(a: Attributes, names: str, source: str, count: int) -> str:
+    """The `count` parts of [batch, length, heads, count, size], each [batch, length, heads·size]."""
+    parts = f", num_outputs = {count}" if a["opset"] >= 18 else ""
+    packed = [f"{name}_packed" for name in names]
+    return (
+        f"{', '.join(packed)} = Split<axis = 3{parts}>({source})\n"
+        + ints("flat", 0, 0, -1)
+        + "".join(f"{name}_flat = Reshape({p}, flat)\n" for name, p in zip(names, packed, strict=True))
+    )
+
+
+def _multi_head_attention(a: Attributes, has: Has) -> str | None:
+    ranks = [None if shape is None else len(shape) for shape in a["shapes"]]
+    if any(has(i) for i in (8, 9)) or has(6) != has(7) or "num_heads" not in a:
+        return None  # a past in a buffer
+    names, text = ["x0", "x1", "x2"], ""
+    if ranks[0] == 5 and not has(1) and not has(2):
+        text, names = _unpacked(a, "qkv", "x0", 3), ["q_flat", "k_flat", "v_flat"]
+        ranks[:3] = [3, 3, 3]
+    elif ranks[1] == 5 and not has(2):
+        text, names = _unpacked(a, "kv", "x1", 2), ["x0", "k_flat", "v_flat"]
+        ranks[1:3] = [3, 3]
+    if ranks[0] != 3 or ranks[1] not in (3, 4) or ranks[1] != ranks[2]:
+        return None
+    if has(3):
+        text += thirds(a, "bq, bk, bv", "x3", 0)
+        biases = list(zip(names, ("bq", "bk", "bv"), strict=True))[: 1 if ranks[1] == 4 else 3]
+        text += "".join(f"{n}b = Add({n}, {b})\n" for n, b in biases)
+        names = [f"{n}b" for n, _ in biases] + names[len(biases) :]
+    for name, source, rank in zip("qkv", names, ranks[:3], strict=True):
+        own = name if name == "q" else f"{name}_new"
+        text += f"{own} = Identity({source})\n" if rank == 4 else _heads(own, source, a["num_heads"])
+    for name, past in (("k", 6), ("v", 7)):
+        text += f"{name} = " + (f"Concat<axis = 2>(x{past}, {name}_new)\n" if has(past) else f"Identity({name}_new)\n")
+    text += "y1 = Identity(k)\ny2 = Identity(v)\n"
+    mask = _padding(a, 4) if has(4) else ""
+    if mask is None:
+        return None
+    return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
+
+
+def _attention(a: Attributes, has: Has) -> str | None:
+    if has(6) or a.get("do_rotary") or a.get("past_present_share_buffer"):
+        return None
+    text = "packed0 = MatMul(x0, x1)\n" + ("packed = Add(packed0, x2)\n" if has(2) else "packed = Identity(packed0)\n")
+    if a.get("qkv_hidden_sizes"):
+        text += ints("widths", *a["qkv_hidden_sizes"]) + "fq, fk, fv = Split<axis = -1>(packed, widths)\n"
+    else:
+        text += thirds(a, "fq, fk, fv", "packed", -1)
+    for name, own in zip("qkv", ("q", "k_new", "v_new"), strict=True):
+        text += _heads(own, f"f{name}", a["num_heads"])
+    for place, name in enumerate("kv"):
+        if has(4):  # [2, batch, heads, past, size]
+            text += f"{name}_at = Constant<value_int = {place}>()\n{name}_past = Gather(x4, {name}_at)\n"
+            text += f"{name} = Concat<axis = 2>({name}_past, {name}_new)\n"
+        else:
+            text += f"{name} = Identity({name}_new)\n"
+    widths = a.get("qkv_hidden_sizes") or [0, 0]
+    if widths[1] == widths[-1]:  # what is present, as one tensor
+        text += ints("outer", 0) + "k_outer = Unsqueeze(k, outer)\nv_outer = Unsqueeze(v, outer)\n"
+        text += "y1 = Concat<axis = 0>(k_outer, v_outer)\n"
+    mask = _padding(a, 3) if has(3) else ""
+    if mask is None:
+        return None
+    return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
+
+
+def _turned(a: Attributes, result: str, source: str, widths: tuple[int, int], at: str, interleaved: bool) -> str:
+    """Heads whose first elements, as many as the first of `widths`, are turned by the angles of the positions `at`.
+
+    Pairs of elements, halves of them or neighbours, are turned by the tables `cos_table` and `sin_table`; the other
+    elements, as many as the second of `widths`, stay.
+    """
+    (width, others), r, text = widths, f"{result}_", ""
+    two = ", num_outputs = 2" if a["opset"] >= 18 else ""
+    if others:
+        text += ints(f"{r}widths", width, others)
+        text += f"{r}h, {r}rest = Split<axis = -1>({source}, {r}widths)\n"
+    else:
+        text += f"{r}h = Identity({source})\n"
+    text += ints(f"{r}heads_axis", 1) + f"{r}cos0 = Gather(cos_table, {at})\n{r}sin0 = Gather(sin_table, {at})\n"
+    text += f"{r}cos = Unsqueeze({r}cos0, {r}heads_axis)\n{r}sin = Unsqueeze({r}sin0, {r}heads_axis)\n"
+    if interleaved:
+        text += ints(f"{r}pairs_shape", 0, 0, 0, width // 2, 2) + f"{r}pairs0 = Reshape({r}h, {r}pairs_shape)\n"
+        text += f"{r}pairs = Transpose<perm = [0, 1, 2, 4, 3]>({r}pairs0)\n" + ints(f"{r}axis", -2)
+        text += f"{r}a0, {r}b0 = Split<axis = -2{two}>({r}pairs)\n"
+        text += f"{r}a = Squeeze({r}a0, {r}axis)\n{r}b = Squeeze({r}b0, {r}axis)\n"
+    else:
+        text += f"{r}a, {r}b = Split<axis = -1{two}>({r}h)\n"
+    text += f"{r}ac = Mul({r}a, {r}cos)\n{r}bs = Mul({r}b, {r}sin)\n{r}bc = Mul({r}b, {r}cos)\n"
+    text += f"{r}as = Mul({r}a, {r}sin)\n{r}c = Sub({r}ac, {r}bs)\n{r}d = Add({r}bc, {r}as)\n"
+    turned = f"{r}turned" if others else result
+    if interleaved:
+        text += ints(f"{r}back", 0, 0, 0, width) + ints(f"{r}last", -1)
+        text += f"{r}c1 = Unsqueeze({r}c, {r}last)\n{r}d1 = Unsqueeze({r}d, {r}last)\n"
+        text += f"{r}joined = Concat<axis = -1>({r}c1, {r}d1)\n{turned} = Reshape({r}joined, {r}back)\n"
+    else:
+        text += f"{turned} = Concat<axis = -1>({r}c, {r}d)\n"
+    return text + (f"{result} = Concat<axis = -1>({turned}, {r}rest)\n" if others else "")
+
+
+def _rotary(a: Attributes, has: Has) -> str | None:
+    x, positions, table = a["shapes"][:3]
+    if x is None or positions is None or table is None or table[1] is None:
+        return None
+    if a.get("is_packed_batching") or a.get("scale", 1.0) != 1.0:
+        return None
+    width, flat = 2 * table[1], len(x) == 3
+    size, heads = x[-1], a.get("num_heads") or None
+    if flat:  # all of a head is turned, unless it is said how many heads there are
+        size = width if heads is None else None if size is None else size // heads
+    if size is None or size < width:
+        return None
+    text = "h = Identity(x0)\n"
+    if flat:
+        text = ints("split_shape", 0, 0, -1, size) + "split = Reshape(x0, split_shape)\n"
+        text += "h = Transpose<perm = [0, 2, 1, 3]>(split)\n"
+    if len(positions) == 1:  # where the first one stands
+        text += "length = Shape<start = 2, end = 3>(h)\n" + arange("row", "length") + ints("none", 0)
+        text += "at0 = Add(row, x1)\nat = Unsqueeze(at0, none)\n"
+    else:
+        text += "at = Identity(x1)\n"
+    text += "cos_table = Identity(x2)\nsin_table = Identity(x3)\n"
+    text += _turned(a, "turned", "h", (width, size - width), "at", bool(a.get("interleaved")))
+    return text + (_merged("y0", "turned") if flat else "y0 = Identity(turned)\n")
+
+
+# The inputs of GroupQueryAttention.
+PAST_KEYS, PAST_VALUES, LAST, TOTAL, COS, SIN, POSITIONS, BIAS, SINKS = 3, 4, 5, 6, 7, 8, 9, 10, 11
+SCALES, NORMS = (12, 13), (14, 15)
+
+
+def _group_query_attention(a: Attributes, has: Has) -> str | None:
+    """Queries follow on a past of `LAST` + 1 − length keys, one number a batch; `TOTAL` is the largest of the sums."""
+    quantized = any(a.get(f"{name}_quant_type", b"NONE") != b"NONE" for name in "kv") or any(map(has, SCALES))
+    if quantized or a.get("qk_output") or a.get("sliding_window_cache") or has(1) != has(2):
+        return None
+    if has(PAST_KEYS) != has(PAST_VALUES) or has(NORMS[0]) != has(NORMS[1]) or not has(LAST) or not has(TOTAL):
+        return None
+    text = _queries_keys_values(a, has)
+    text += f"last64 = Cast<to = 7>(x{LAST})\ntotal64 = Cast<to = 7>(x{TOTAL})\n" + ints("one", 1) + ints("minus", -1)
+    text += "longest = Reshape(total64, minus)\n"
+    text += "last1 = Reshape(last64, minus)\ntotal = Add(last1, one)\nlength = Shape<start = 2, end = 3>(q_heads)\n"
+    text += (
+        "before0 = Sub(total, length)\nzero = Constant<value_int = 0>()\nbefore = Max(before0, zero)\n"  # 0: padding
+    )
+    text += arange("row", "length") + "before1 = Unsqueeze(before, one)\nat = Add(row, before1)\n"
+    q, k = "q_heads", "k_heads"
+    if a.get("do_rotary"):
+        turned = _rotated(a, has)
+        if turned is None:
+            return None
+        text += turned
+        q, k = "q_turned", "k_turned"
+    past = a["shapes"][PAST_KEYS]
+    if has(PAST_KEYS) and (past is None or past[2] != 0):
+        text += _with_past(a, "y1", k, PAST_KEYS) + _with_past(a, "y2", "v_heads", PAST_VALUES)
+    else:
+        text += f"y1 = Identity({k})\ny2 = Identity(v_heads)\n"
+    return text + f"q0 = Identity({q})\n" + _grouped(a, has)
+
+
+def _queries_keys_values(a: Attributes, has: Has) -> str:
+    """`q_heads`, `k_heads` and `v_heads`, each [batch, heads, length, size], normalised where the node says so."""
+    heads, groups = a["num_heads"], a["kv_num_heads"]
+    normed = has(NORMS[0])
+    names = ("q_own", "k_own", "v_heads") if normed else ("q_heads", "k_heads", "v_heads")
+    if has(1):
+        text = "".join(
+            _heads(name, f"x{i}", count)
+            for i, (name, count) in enumerate(zip(names, (heads, groups, groups), strict=True))
+        )
+    else:
+        text = _heads("packed", "x0", heads + 2 * groups) + ints("counts", heads, groups, groups)
+        text += f"{', '.join(names)} = Split<axis = 1>(packed, counts)\n"
+    if normed:
+        epsilon = a.get("qk_norm_epsilon", 1e-6)
+        text += rms_norm(a, "q_own", f"x{NORMS[0]}", epsilon, result="q_heads")
+        text += rms_norm(a, "k_own", f"x{NORMS[1]}", epsilon, result="k_heads")
+    return text
+
+
+def _rotated(a: Attributes, has: Has) -> str | None:
+    """`q_turned` and `k_turned`. Of positions that are given, a first prompt takes the first only."""
+    table, x = a["shapes"][COS], a["shapes"][0]
+    if not (has(COS) and has(SIN)) or table is None or table[1] is None or x is None or x[2] is None:
+        return None
+    heads = a["num_heads"] + (0 if has(1) else 2 * a["kv_num_heads"])
+    width, size = 2 * table[1], x[2] // heads
+    text = f"cos_table = Identity(x{COS})\nsin_table = Identity(x{SIN})\n"
+    if has(POSITIONS):
+        text += f"is_first = Equal(longest, length)\nflat_at = Reshape(x{POSITIONS}, minus)\n"
+        text += "first_at = Gather(flat_at, zero)\nfrom_first = Add(row, first_at)\n"
+        text += f"place = Where(is_first, from_first, x{POSITIONS})\n"
+    else:
+        text += "place = Identity(at)\n"
+    for name in "qk":
+        parts = (width, size - width)
+        text += _turned(a, f"{name}_turned", f"{name}_heads", parts, "place", bool(a.get("rotary_interleaved")))
+    return text
+
+
+def _with_past(a: Attributes, result: str, new: str, i: int) -> str:
+    """What input `i` holds, with `new` from `before` on, as long as the longer one of the buffer and the total."""
+    r = f"{result}_"
+    text = f"{r}all = Concat<axis = 2>(x{i}, {new})\n{r}size = Shape<start = 2, end = 3>(x{i})\n"
+    text += f"{r}end = Max({r}size, longest)\n"
+    text += ints(f"{r}start", 0) + ints(f"{r}axes", 2) + f"{r}kept = Slice({r}all, {r}start, {r}end, {r}axes)\n"
+    text += arange(f"{r}key", f"{r}end") + f"{r}of_new = Sub({r}key, before1)\n"  # [batch, keys]
+    text += f"{r}is_late = GreaterOrEqual({r}of_new, zero)\n{r}is_early = Less({r}of_new, length)\n"
+    text += ints(f"{r}inner", 1, 3) + f"{r}is_new2 = And({r}is_late, {r}is_early)\n"
+    text += f"{r}is_new = Unsqueeze({r}is_new2, {r}inner)\n"
+    x = a["shapes"][0]
+    if x is not None and x[1] == 1:
+        return text + f"{result} = Where({r}is_new, {new}, {r}kept)\n"
+    text += f"{r}last = Sub(length, one)\n{r}low = Max({r}of_new, zero)\n{r}place = Min({r}low, {r}last)\n"
+    text += f"{r}place4 = Unsqueeze({r}place, {r}inner)\n{r}form = Shape({r}kept)\n"
+    text += f"{r}places = Expand({r}place4, {r}form)\n{r}moved = GatherElements<axis = 2>({new}, {r}places)\n"
+    return text + f"{result} = Where({r}is_new, {r}moved, {r}kept)\n"
+
+
+def _grouped(a: Attributes, has: Has) -> str:
+    """From q0, and the keys y1 and values y2 of its groups, to y0."""
+    heads, groups = a["num_heads"], a["kv_num_heads"]
+    text, sources = "q = Identity(q0)\n", ["y1", "y2"]
+    if has(BIAS) and has(PAST_KEYS):  # it ends with the sequences, not with the buffer
+        text += ints("start", 0) + ints("axes", 2)
+        text += "".join(f"{y}_used = Slice({y}, start, longest, axes)\n" for y in sources)
+        sources = [f"{y}_used" for y in sources]
+    if heads == groups:
+        text += "".join(f"{name} = Identity({y})\n" for name, y in zip("kv", sources, strict=True))
+    else:
+        text += ints("third", 2) + ints("copies", 1, 1, heads // groups, 1, 1)
+        text += f"batch = Shape<start = 0, end = 1>(y1)\nkeys = Shape<start = 2, end = 3>({sources[0]})\n"
+        text += ints("all_heads", heads)
+        for name, source in zip("kv", sources, strict=True):
+            text += f"{name}_outer = Unsqueeze({source}, third)\n{name}_copies = Expand({name}_outer, copies)\n"
+            text += f"{name}_size = Shape<start = 3, end = 4>({source})\n"
+            text += f"{name}_form = Concat<axis = 0>(batch, all_heads, keys, {name}_size)\n"
+            text += f"{name} = Reshape({name}_copies, {name}_form)\n"
+    text += _scores(a, f"x{BIAS}" if has(BIAS) else None)
+    text += "keys_end = Shape<start = 2, end = 3>(k)\n" + arange("column", "keys_end")
+    text += ints("row_axes", 1, 3) + "at4 = Unsqueeze(at, row_axes)\n"  # [batch, 1, queries, 1]
+    if a.get("causal", 1):
+        text += "seen0 = LessOrEqual(column, at4)\n"
+    else:
+        text += ints("inner", 1, 2, 3) + "total4 = Unsqueeze(total, inner)\nseen0 = Less(column, total4)\n"
+    window = a.get("local_window_size", -1)
+    if window >= 0:
+        text += ints("window", window) + "oldest = Sub(at4, window)\nnear = Greater(column, oldest)\n"
+        text += "seen = And(seen0, near)\n"
+    else:
+        text += "seen = Identity(seen0)\n"
+    text += "masked = Constant<value_float = -inf>()\nlow = CastLike(masked, x0)\ns2 = Where(seen, s1, low)\n"
+    if has(SINKS) or a.get("smooth_softmax"):
+        text += _softmax_with_sinks(a, has)
+    else:
+        text += "p = Softmax<axis = -1>(s2)\n"
+    return text + "o = MatMul(p, v)\n" + _merged("y0", "o")
+
+
+def _softmax_with_sinks(a: Attributes, has: Has) -> str:
+    """p: the softmax of s2 beside one more score per head, which is 0 or a sink, and has no value."""
+    text = "column1 = Shape<start = 0, end = 3>(s2)\n"
+    if has(SINKS):
+        text += ints("sink_shape", 1, -1, 1, 1) + f"sink4 = Reshape(x{SINKS}, sink_shape)\n"
+    else:
+        text += number("sink4", 0.0)
+    text += ints("one_more", 1) + "sink_form = Concat<axis = 0>(column1, one_more)\nsinks = Expand(sink4, sink_form)\n"
+    text += "beside = Concat<axis = -1>(s2, sinks)\np_all = Softmax<axis = -1>(beside)\n"
+    return text + ints("from", 0) + ints("last_axis", 3) + "p = Slice(p_all, from, keys_end, last_axis)\n"
+
+
+WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {
+    "Attention": _attention,
+    "GroupQueryAttention": _group_query_attention,
+    "MultiHeadAttention": _multi_head_attention,
+    "RotaryEmbedding": _rotary,
+}

@@ -1,0 +1,96 @@
+"""Random graphs around attention: as they are, raised, fused with any tile sizes, and compiled, against numpy."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler import compile, pass_manager
+from attn_opt.compiler.pipelines import nvidia
+from attn_opt.dialects.assembly import parse_module, print_module
+from attn_opt.dialects.reference import evaluate
+from attn_opt.transforms.fuse_attention import FuseAttention
+from attn_opt.transforms.passes import PassError
+from attn_opt.transforms.raise_attention import RaiseAttention
+from harness import CONTEXT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_graphs import RandomGraph
+
+# Evaluated in float64, where constants are rounded to the graph's types (log2(e) is), and as compiled.
+EVALUATED = {"f64": 1e-9, "f32": 1e-6, "f16": 5e-3, "bf16": 4e-2}
+COMPILED = {"f64": 1e-9, "f32": 1e-3, "f16": 3e-2, "bf16": 1.5e-1, "f8E4M3FN": 3e-1, "f8E5M2": 5e-1}
+
+
+@st.composite
+def graphs(draw):
+    with np.errstate(all="ignore"):
+        return RandomGraph(lambda options: draw(st.sampled_from(list(options))))
+
+
+def check(found, graph: RandomGraph, tolerance: float, text: str = "") -> None:
+    for a, b in zip(found, graph.expected, strict=True):
+        assert a.shape == b.shape
+        if b.size and np.isfinite(b).all():
+            error = np.abs(np.asarray(a, np.float64) - b).max() / max(1e-3, np.abs(b).max())
+            assert error <= tolerance, f"error {error}\n{graph.text}\n{text}"
+
+
+def check_fused(graph: RandomGraph, sizes) -> None:
+    tolerance = EVALUATED[graph.wide]
+    with CONTEXT:
+        module = parse_module(graph.text, "graph.mlir", CONTEXT)
+        check(evaluate(module, graph.inputs), graph, 1e-9)
+        RaiseAttention().run(module.operation)
+        assert module.operation.verify()
+        raised = print_module(module)
+        check(evaluate(module, graph.inputs), graph, tolerance, raised)
+        if "linalg_ext.softmax" not in raised:
+            return
+        try:
+            FuseAttention(tuple(sizes)).run(module.operation)
+        except PassError as error:
+            assert sizes and "tile" in error.message
+            return
+        assert module.operation.verify()
+        check(evaluate(module, graph.inputs), graph, tolerance, print_module(module))
+
+
+def check_compiled(graph: RandomGraph) -> None:
+    found = compile(graph.text)(*graph.inputs)
+    tolerance = max(COMPILED[graph.element], COMPILED[graph.wide])
+    check(found if isinstance(found, tuple | list) else [found], graph, tolerance)
+
+
+TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+SIZES = st.just([]) | st.lists(st.sampled_from([0, 1, 2, 3, 4, 8]), min_size=3, max_size=6).filter(any)
+
+
+@given(graphs(), SIZES)
+@settings(max_examples=30, **TOO_SLOW)
+def test_fused(graph, sizes):
+    check_fused(graph, sizes)
+
+
+@pytest.mark.slow
+@given(graphs(), SIZES)
+@settings(max_examples=600, **TOO_SLOW)
+def test_many_fused(graph, sizes):
+    check_fused(graph, sizes)
+
+
+@pytest.mark.slow
+@given(graphs())
+@settings(max_examples=60, **TOO_SLOW)
+def test_compiled(graph):
+    check_compiled(graph)
+
+
+@pytest.mark.slow
+@given(graphs(), st.sampled_from(["sm_80", "sm_90a"]))
+@settings(max_examples=60, **TOO_SLOW)
+def test_lowered_for_gpus(graph, arch):
+    """What GPUs have no code for is refused with a message; nothing else fails."""
+    with CONTEXT:
+        module = parse_module(graph.text, "graph.mlir", CONTEXT)
+        try:
+            pass_manager.run(["raise-attention", f"fuse-attention{{machine={arch}}}", *nvidia(arch)], module)
+        except pass_manager.PassFailure as error:
+            assert error.diagnostics[0].message
