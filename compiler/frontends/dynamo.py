@@ -23,6 +23,7 @@ from .. import counts
 from ..api import CompileError, Options
 from ..diagnostics import user_error
 from .dynamo_kernel import AttentionCall
+from .dynamo_memory import follow_writes
 from .dynamo_multihead import WRITTEN_OUT, write_out
 from .dynamo_regions import Region, find_regions, spell_sizes_out
 from .dynamo_vmap import transforms, write_out_maps
@@ -56,6 +57,7 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
     for written in (*write_out_maps(graph), *write_out(graph)):
         counts.count_left(written)
     spell_sizes_out(graph.graph)
+    follow_writes(graph.graph)
     carriers, transformed = carrying_gradients(graph.graph), set(transforms(graph.graph))
     for region in find_regions(graph):
         reason = GRADIENT if region.output in carriers else _why_not(region)

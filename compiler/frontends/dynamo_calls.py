@@ -1,11 +1,12 @@
 """What calls of torch in a graph are: matmuls, views, element-wise, writing to memory; by their names."""
 
+import inspect
 import operator
 from typing import Any
 
 import torch
 
-MATMULS = {"matmul", "bmm", "einsum", "baddbmm", "__matmul__", "mm", "__rmatmul__"}
+MATMULS = {"matmul", "bmm", "einsum", "baddbmm", "__matmul__", "mm", "__rmatmul__", "baddbmm_"}
 ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
 SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
 EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
@@ -18,6 +19,7 @@ VIEWS = {
 }
 CREATION = {"arange", "ones", "zeros", "full", "tril", "triu", "tensor", "scalar_tensor", "ones_like", "zeros_like"}
 CREATION |= {"new_ones", "new_zeros", "new_full", "new_tensor", "full_like"}
+UNFILLED = {"empty", "empty_like", "new_empty"}
 COSTLY = {"tanh", "exp", "exp2", "log", "sqrt", "pow", "repeat_interleave", "repeat", "tile"}
 ELEMENTWISE = {
     *("add", "sub", "mul", "div", "truediv", "floordiv", "floor_divide", "rsub", "neg", "where", "masked_fill", "abs"),
@@ -26,6 +28,7 @@ ELEMENTWISE = {
     *("tanh", "exp", "exp2", "log", "sqrt", "pow", "remainder", "mod", "__and__", "__or__", "__invert__", "relu"),
 }
 IN_PLACE = {"iadd", "isub", "imul", "itruediv", "iand", "ior", "ixor", "ifloordiv"}
+DIVISIONS = {"div", "truediv", "mul", "div_", "itruediv", "mul_", "imul"}  # mul is by a reciprocal
 MAX_PATH = 80
 
 
@@ -78,4 +81,23 @@ def writes(node: torch.fx.Node) -> bool:
     if getattr(node.target, "__module__", "") == operator.add.__module__:  # and_ and or_ write nothing
         return name in IN_PLACE or node.target is operator.setitem
     in_place = (name.endswith("_") and not name.endswith("__")) or name.strip("_") in IN_PLACE
-    return in_place or node.kwargs.get("out") is not None
+    return in_place or node.kwargs.get("out") is not None or _is_told_to(node)
+
+
+def _is_told_to(node: torch.fx.Node) -> bool:
+    """Whether it is a function of torch.nn with the argument `inplace`, such as relu, and that is true."""
+    if getattr(node.target, "__module__", "") != torch.nn.functional.__name__ or isinstance(node.target, str):
+        return False
+    try:
+        return bool(inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get("inplace"))
+    except (TypeError, ValueError):  # not written in Python
+        return False
+
+
+def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """What a call that writes writes to."""
+    if name_of(node).startswith("_foreach_"):
+        return node.all_input_nodes
+    targets: list[torch.fx.Node] = []
+    torch.fx.map_arg(node.kwargs.get("out"), targets.append)
+    return targets or node.all_input_nodes[:1]

@@ -5,7 +5,8 @@ way to its left operand from earlier matmuls, an exponential among it. Whether i
 ``raise-attention`` to say; here only what is hopeless is left out. To the core come views, casts, index arithmetic and
 element-wise calls that make more than they read, so that reshapes, repeated heads and masks are not made in memory.
 
-A region is run at the place of its last call, so nothing may write to memory between its first and last.
+A region is run at the place of its last call, so nothing may write to what it reads before; it may write to what it
+makes.
 """
 
 import operator
@@ -17,18 +18,20 @@ import torch
 from .dynamo_calls import (
     COSTLY,
     CREATION,
+    DIVISIONS,
     ELEMENTWISE,
     LAYERS,
     MAX_PATH,
     SOFTMAXES,
+    UNFILLED,
     VIEWS,
     elements,
     is_exponential,
     is_matmul,
     name_of,
     tensor_operands,
-    writes,
 )
+from .dynamo_memory import Memory
 
 
 @dataclass
@@ -100,14 +103,15 @@ def spell_sizes_out(graph: torch.fx.Graph) -> None:
 def find_regions(graph: torch.fx.GraphModule) -> list[Region]:
     """Disjoint regions, in the order of their last nodes."""
     order = {node: i for i, node in enumerate(graph.graph.nodes)}
-    indexed = _made_of_indices(graph.graph)
+    memory = Memory(graph.graph)
+    indexed = _made_of_indices(graph.graph, memory)
     taken: set[torch.fx.Node] = set()
     regions = []
     for node in graph.graph.nodes:
         core, output, missed = _core(node)
         if core is None or core & taken:
             continue
-        region = Region([node], node, missed) if missed else _region(core, output, order, taken, indexed)
+        region = Region([node], node, missed) if missed else _region(core, output, order, taken, indexed, memory)
         regions.append(region)
         taken |= core
     return regions
@@ -205,7 +209,7 @@ def _divided(node: torch.fx.Node, path: set[torch.fx.Node]) -> tuple[set[torch.f
     """The core and its output: with the division by a sum over the path, if that comes after the second matmul."""
     core = {node, *path}
     user = next(iter(node.users), None)
-    if len(node.users) != 1 or user is None or name_of(user) not in ("div", "truediv", "mul"):
+    if len(node.users) != 1 or user is None or name_of(user) not in DIVISIONS:
         return core, node
     for divisor in tensor_operands(user):
         found, pending = set[torch.fx.Node](), [divisor]
@@ -225,9 +229,10 @@ def _region(
     order: dict[torch.fx.Node, int],
     taken: set[torch.fx.Node],
     indexed: set[torch.fx.Node],
+    memory: Memory,
 ) -> Region:
     refused = ""
-    core |= _writers(core, output, order)
+    core |= _writers(core, output, order, memory)
     core |= _enclosed(core)
     for node in core:
         outside = [u for u in node.users if u not in core and (u.users or u.op == "output")]
@@ -235,23 +240,26 @@ def _region(
             refused = "its scores or probabilities are used elsewhere too"
     nodes = set(core)
     if not refused:
-        _grow(nodes, core, order, taken, indexed)
+        _grow(nodes, core, order, taken, indexed, memory)
     ordered = sorted(nodes, key=order.__getitem__)
     late = ordered[ordered.index(output) + 1 :]
     if not refused and any(n.users for n in late):
         refused = "its parts are not in order"
-    if not refused and _writes_between([n for n in ordered if n not in late and n not in indexed], order):
+    if not refused and _writes_between([n for n in ordered if n not in late and n not in indexed], order, memory):
         refused = "memory is written to between its matmuls"
     return Region(ordered, output, refused)
 
 
-def _writers(core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.fx.Node, int]) -> set[torch.fx.Node]:
-    """The calls that write to what the core makes, such as masked_fill_ on the scores, before its last."""
-    return {
-        node
-        for node, position in order.items()
-        if position < order[output] and writes(node) and node.args and node.args[0] in core
-    }
+def _writers(
+    core: set[torch.fx.Node], output: torch.fx.Node, order: dict[torch.fx.Node, int], memory: Memory
+) -> set[torch.fx.Node]:
+    """The calls before its last that write to what the core makes, such as masked_fill_ on the scores or on a view of
+    them; and what makes the memory that the core writes to, such as empty."""
+    made = {memory.of(node) for node in core} - {memory.outside}
+    writers = {node for node, written in memory.written.items() if order[node] < order[output] and written & made}
+    written = {m for node in writers | core for m in memory.written.get(node, ())}
+    makers = (node for m in written for node in memory.members[m] if name_of(node) in CREATION | UNFILLED)
+    return writers | {node for node in makers if not tensor_operands(node) or name_of(node) in UNFILLED}
 
 
 def _enclosed(core: set[torch.fx.Node]) -> set[torch.fx.Node]:
@@ -277,10 +285,11 @@ def _grow(
     order: dict[torch.fx.Node, int],
     taken: set[torch.fx.Node],
     indexed: set[torch.fx.Node],
+    memory: Memory,
 ) -> None:
     """Adds producers that are cheaper inside; see the module."""
     last = max(order[n] for n in core)
-    written = max((order[n] for n in order if order[n] < last and _writes_outside(n, core)), default=-1)
+    writers = [n for n in memory.written if order[n] < last and n not in core]
     changed = True
     while changed:
         changed = False
@@ -289,7 +298,9 @@ def _grow(
             if node in indexed:
                 nodes.add(node)
                 changed = True
-            if node.op not in ("call_function", "call_method") or order[node] < written or node in indexed:
+            if node.op not in ("call_function", "call_method") or node in indexed:
+                continue
+            if any(order[node] < order[w] and memory.touches(node, w) for w in writers):
                 continue
             if _is_free(node) or (_expands(node, indexed) and all(u in nodes for u in node.users)):
                 nodes.add(node)
@@ -299,22 +310,16 @@ def _grow(
     nodes -= {n for n in parts if isinstance(n.args[0].meta.get("example_value"), tuple | list)}
 
 
-def _made_of_indices(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+def _made_of_indices(graph: torch.fx.Graph, memory: Memory) -> set[torch.fx.Node]:
     """What is computed cheaply from numbers and arange alone, such as a causal mask, and never written to."""
-    written = set()
-    for node in graph.nodes:
-        if writes(node):
-            target = node.args[0] if node.args else None
-            while isinstance(target, torch.fx.Node):
-                written.add(target)
-                target = next(iter(target.all_input_nodes), None) if name_of(target) in VIEWS else None
+    written = set().union(*memory.written.values())
     found: set[torch.fx.Node] = set()
     for node in graph.nodes:
         name = name_of(node)
         if name not in CREATION and (name in COSTLY or name not in VIEWS | ELEMENTWISE or not tensor_operands(node)):
             continue
         is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
-        if is_tensor and node not in written and not writes(node) and found.issuperset(tensor_operands(node)):
+        if is_tensor and memory.of(node) not in written and found.issuperset(tensor_operands(node)):
             found.add(node)
     return found
 
@@ -352,18 +357,14 @@ def _expands(node: torch.fx.Node, indexed: set[torch.fx.Node]) -> bool:
     return 1.1 * elements(value) >= sum(elements(v) for v in operands)
 
 
-def _writes_outside(node: torch.fx.Node, inside: set[torch.fx.Node]) -> bool:
-    """Whether a call writes to memory that is not made inside."""
-    if not writes(node):
-        return False
-    target = node.args[0] if node.args else None
-    while node in inside and isinstance(target, torch.fx.Node) and name_of(target) in VIEWS and target in inside:
-        target = next(iter(target.all_input_nodes), None)
-    return node not in inside or target not in inside
-
-
-def _writes_between(nodes: list[torch.fx.Node], order: dict[torch.fx.Node, int]) -> bool:
-    """Whether a call between the first and the last of `nodes`, or one of them, writes to what is not made inside."""
-    first, last = order[nodes[0]], order[nodes[-1]]
-    inside = set(nodes)
-    return any(first <= position <= last and _writes_outside(node, inside) for node, position in order.items())
+def _writes_between(nodes: list[torch.fx.Node], order: dict[torch.fx.Node, int], memory: Memory) -> bool:
+    """Whether one of `nodes` writes to what is not made by them, or a call before their last to what one has read."""
+    inside, last = set(nodes), order[nodes[-1]]
+    for writer, written in memory.written.items():
+        if writer in inside:
+            members = (n for m in written for n in memory.members[m])
+            if memory.outside in written or any(n.users and n not in inside and order[n] < last for n in members):
+                return True
+        elif any(order[n] < order[writer] < last and memory.touches(n, writer) for n in nodes):
+            return True
+    return False
