@@ -2,6 +2,7 @@
 blocks and threads one after the other. Memory starts as NaN, integers as -1, and is so while a copy to it is under way.
 What is read or written outside of an array is an error."""
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,37 @@ class Block:
     number = 0
     thread = 0
     count = 0
+
+
+WARP = 32
+
+
+class Waiting(Exception):
+    """A thread gives what it has of a reduction, and waits for its neighbours."""
+
+
+class Reduction:
+    """The one of a kernel's warps that is being evaluated: what each of its threads has, and the result once that is
+    there. Threads run one after the other, and again with the result: before it they only read."""
+
+    parts: list[float] = []  # noqa: RUF012
+    done = False
+
+
+@rule("gpu.subgroup_reduce")
+def subgroup_reduce(op, frame):
+    size = ir.IntegerAttr(op.operation.attributes["cluster_size"]).value
+    name = str(op.operation.attributes["op"])
+    (combine,) = [f for kind, f in (("add>", np.sum), ("mul>", np.prod), ("maximumf>", np.max)) if name.endswith(kind)]
+
+    def run(operands):
+        if not Reduction.done:
+            Reduction.parts.append(operands[0])
+            raise Waiting
+        first = Block.thread % WARP // size * size
+        return [combine(Reduction.parts[first : first + size])]
+
+    return run
 
 
 @rule("gpu.block_id")
@@ -168,6 +200,7 @@ def launch(op, frame):
             ir.IntegerAttr(kernel.attributes["tile.threads"]).value if "tile.threads" in kernel.attributes else 256
         )
     body = Frame(round_values=True).region(kernel.regions[0])
+    meets = bool(ops_in(kernel, "gpu.subgroup_reduce"))
 
     def run(operands):
         Launches.kernels.append(path[1][1:])
@@ -175,6 +208,13 @@ def launch(op, frame):
         for number in range(Block.count * threads):
             Block.number, Block.thread = divmod(number, threads)
             Copies.groups = [[]]
+            if meets and number % WARP == 0:
+                Reduction.parts, Reduction.done = [], False
+                for _ in range(WARP):
+                    with contextlib.suppress(Waiting):
+                        body(list(operands[6:]))
+                    Block.thread += 1
+                Block.thread, Reduction.done = number % threads, True
             body(list(operands[6:]))
         return []
 

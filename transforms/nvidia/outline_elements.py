@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -11,14 +11,17 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..copying import copy_scalar_body, index_at
 from ..passes import Pass, PassError, option, warn
-from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, functions_of, is_inside, only_if, ops_in, ops_of
 from ..slices import slice_offsets
 from .axes import DYNAMIC, is_first, kept_dims
 from .constants import constant_memory, is_constant_tensor, splat_constant
 from .launching import ceil_div, kernel_module, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
+from .producer_body import extracted
+from .row_lanes import RowLanes, row_lanes
 from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
+STRAIGHT = 4  # pieces of a row that are no loop, so that loads of all of them are under way together
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,20 @@ class OutlineElements(Pass):
 
     For what stands around attention and is small: where sequences start, a bias made of a table, a sum. A matmul works
     too, and slowly, which is told.
+
+    Sums over rows of 64 bytes or more, as of a norm of queries, have several threads a row (`row_lanes.py`), here 4::
+
+          %i, %lane = %number / 4, %number mod 4
+          %part = scf.if %i < %n {
+            %v = vector.load %a[%i, 8·%lane] : vector<8xf16>
+            %w = vector.load %a[%i, 8·%lane + 32] : vector<8xf16>
+            0.0 + %v[0] + %v[1] … + %w[7]
+          } else { 0.0 }
+          %x = gpu.subgroup_reduce add %part cluster(size = 4)
+          scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
     """
 
+    any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
     threads: int = option("threads of a block", 256)
 
     def run(self, op: ir.Operation) -> None:
@@ -49,7 +64,9 @@ class OutlineElements(Pass):
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
             for number, generic in enumerate(left):
                 with generic.location:
-                    _Outliner(generic, kernel_module(function), f"{name}_elements_{number}", self.threads).run()
+                    lanes = row_lanes(generic, self.any_strides)
+                    kernel = f"{name}_elements_{number}"
+                    _Outliner(generic, kernel_module(function), kernel, self.threads, lanes).run()
             if left:
                 _erase_dead(function)
 
@@ -69,8 +86,8 @@ def _erase_dead(function: ir.Operation) -> None:
 
 
 class _Outliner:
-    def __init__(self, op: ir.Operation, module: ir.Operation, name: str, threads: int):
-        self.op, self.module, self.name, self.threads = op, module, name, threads
+    def __init__(self, op: ir.Operation, module: ir.Operation, name: str, threads: int, lanes: RowLanes | None):
+        self.op, self.module, self.name, self.threads, self.lanes = op, module, name, threads, lanes
         self.kinds, self.maps = iterator_types(op), indexing_maps(op)
         self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
         self.first_init = len(op.operands) - len(op.results)
@@ -88,14 +105,16 @@ class _Outliner:
         with ir.InsertionPoint(op):
             self.sizes = [self._size(d) for d in range(len(self.kinds))]
             known = all(isinstance(s, int) for s in self.sizes)
-            if known and math.prod(self.sizes) > SLOW_STEPS:
+            if known and math.prod(self.sizes) > SLOW_STEPS and not self._reads_once():
                 warn(op, f"{math.prod(self.sizes)} steps outside of attention run with a thread for each element: slow")
             outputs = [self._allocated(number) for number in range(len(op.results))]
             captured = self._captured()
             tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
             scalars = [v for v in captured if v not in tensors]
             scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in scalars]
-            buffers = [read_buffer(v) for v in tensors] + [strided(v) for v in outputs]
+            dense = self._read_by_pieces()
+            buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
+            buffers += [strided(v) for v in outputs]
         self._kernel(tensors, scalars, [v.type for v in buffers])
         with ir.InsertionPoint(op):
             self._launch([*buffers, *scalars])
@@ -152,8 +171,22 @@ class _Outliner:
             op = defining_op(value)
         (self.constants if is_constant_tensor(value) else found)[value] = None
 
+    def _reads_once(self) -> bool:
+        """Whether threads that share rows read as much as there is, once."""
+        return self.lanes is not None and any(len(self.maps[i].results) == len(self.kinds) for i in self.lanes.along)
+
+    def _read_by_pieces(self) -> set[ir.Value]:
+        """Tensors whose rows have to be dense, and aligned as dense ones are."""
+        found = set()
+        for number in self.lanes.along if self.lanes is not None and self.lanes.width > 1 else ():
+            value = self.op.operands[number]
+            while (op := defining_op(value)) is not None and op.name == "tensor.extract_slice":
+                value = op.operands[0]
+            found.add(value)
+        return found
+
     def _launch(self, arguments: list[ir.Value]) -> None:
-        total = build.index(1)
+        total = build.index(self.lanes.lanes if self.lanes else 1)
         for d in self.parallel:
             total = arith.muli(total, build.as_index(self.sizes[d]))
         launch(self.module, self.name, ceil_div(total, self.threads), arguments)
@@ -174,21 +207,46 @@ class _Outliner:
             total = build.index(1)
             for d in self.parallel:
                 total = arith.muli(total, self._of(self.sizes[d]))
-            inside = arith.cmpi(arith.CmpIPredicate.slt, number, total)
-            branch = ir.Operation.create("scf.if", [], [inside], regions=2)
-            with ir.InsertionPoint(branch.regions[0].blocks.append()):
-                at: dict[int, ir.Value] = {}
-                for d in reversed(self.parallel):
-                    at[d] = arith.remui(number, self._of(self.sizes[d]))
-                    number = arith.divui(number, self._of(self.sizes[d]))
-                self.outputs = outputs
-                sums = [i for i in range(len(outputs)) if i not in self.of_steps]
-                values = [self._init(i, at) for i in sums]
-                values = self._loops([d for d in range(len(self.kinds)) if d not in self.parallel], at, values)
-                for i, value in zip(sums, values, strict=True):
-                    self._store(i, value, at)
-                ir.Operation.create("scf.yield")
+            self.outputs = outputs
+            if self.lanes is not None:
+                self._shared_rows(self.lanes, number, total)
+            else:
+                with only_if(arith.cmpi(arith.CmpIPredicate.slt, number, total)):
+                    at = self._place(number)
+                    sums = [i for i in range(len(outputs)) if i not in self.of_steps]
+                    values = [self._init(i, at) for i in sums]
+                    values = self._loops([d for d in range(len(self.kinds)) if d not in self.parallel], at, values)
+                    for i, value in zip(sums, values, strict=True):
+                        self._store(i, value, at)
             ir.Operation.create("gpu.return")
+
+    def _place(self, number: ir.Value) -> dict[int, ir.Value]:
+        """Where the element of that number is."""
+        at: dict[int, ir.Value] = {}
+        for d in reversed(self.parallel):
+            at[d] = arith.remui(number, self._of(self.sizes[d]))
+            number = arith.divui(number, self._of(self.sizes[d]))
+        return at
+
+    def _shared_rows(self, by: RowLanes, number: ir.Value, total: ir.Value) -> None:
+        """The sums of a thread's row, of which it adds up a part. All threads of a warp go on to where parts are put
+        together, those behind the last row too."""
+        lane, row = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
+        inside = arith.cmpi(arith.CmpIPredicate.slt, row, total)
+        kinds = [v.type.element_type for v in self.op.results]
+        neutral = [build.constant(kind, x) for kind, x in zip(kinds, by.neutral, strict=True)]
+
+        def parts() -> list[ir.Value]:
+            return self._loops([d for d, kind in enumerate(self.kinds) if kind == "reduction"], at, neutral, lane)
+
+        at = self._place(row)
+        values = _either(inside, kinds, parts, lambda: neutral)
+        values = [_put_together(v, kind, by.lanes) for v, kind in zip(values, by.kinds, strict=True)]
+        first = arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))
+        with only_if(arith.andi(inside, first)):
+            for i, (value, combiner) in enumerate(zip(values, by.combiners, strict=True)):
+                whole = ir.Operation.create(combiner.name, [kinds[i]], [self._init(i, at), value]).result
+                self._store(i, whole, at)
 
     def _of(self, value: ir.Value | int) -> ir.Value:
         """The kernel's value for the host's."""
@@ -217,6 +275,11 @@ class _Outliner:
 
     def _element(self, value: ir.Value, indices: list[ir.Value]) -> ir.Value:
         """The element of a tensor, or of what it is a slice of."""
+        (found,) = self._elements(value, indices)
+        return found
+
+    def _elements(self, value: ir.Value, indices: list[ir.Value], count: int = 1) -> list[ir.Value]:
+        """Elements of a row, side by side."""
         op = defining_op(value)
         while op is not None and op.name == "tensor.extract_slice":
             inside = dict(zip(kept_dims(op, value.type), indices, strict=True))
@@ -227,27 +290,63 @@ class _Outliner:
             value = op.operands[0]
             op = defining_op(value)
         place = self.values[value]
+        kind = value.type.element_type
         if not isinstance(place.type, ir.ShapedType):  # all elements of a constant
-            return place
-        return ir.Operation.create("memref.load", [value.type.element_type], [place, *indices]).result
+            return [place] * count
+        if count == 1:
+            return [ir.Operation.create("memref.load", [kind], [place, *indices]).result]
+        vector = ir.VectorType.get([count], kind)
+        piece = ir.Operation.create("vector.load", [vector], [place, *indices]).result
+        return [extracted(piece, number) for number in range(count)]
 
-    def _loops(self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-        """The loops that are summed over, the body in the innermost."""
+    def _loops(
+        self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """The loops that are summed over, the body in the innermost; of that, the part of a `lane`."""
         if not reduced:
             return self._body(at, values)
         first, *rest = reduced
-        bounds = [build.index(0), self._of(self.sizes[first]), build.index(1)]
-        kinds = [v.type for v in values]
-        loop = ir.Operation.create("scf.for", kinds, [*bounds, *values], regions=1)
-        block = loop.regions[0].blocks.append(
-            ir.IndexType.get(), *kinds, arg_locs=[self.op.location] * (1 + len(kinds))
-        )
-        with ir.InsertionPoint(block):
-            induction, *carried = block.arguments
-            ir.Operation.create("scf.yield", [], self._loops(rest, {**at, first: induction}, list(carried)))
-        return list(loop.results)
+        if self.lanes is not None and lane is not None and not rest:
+            return self._part_of_row(self.lanes, at, values, lane)
+        return _loop(self._of(self.sizes[first]), values, lambda i, v: self._loops(rest, {**at, first: i}, v, lane))
 
-    def _body(self, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+    def _part_of_row(self, by: RowLanes, at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value):
+        """Every `lanes`-th piece of a row; some lanes have one more than the others."""
+
+        def add_piece(round_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            piece = arith.addi(arith.muli(round_, build.index(by.lanes)), lane)
+            return self._piece(by, arith.muli(piece, build.index(by.width)), at, values)
+
+        rounds, rest = divmod(by.pieces, by.lanes)
+        if rounds > STRAIGHT:
+            values = _loop(build.index(rounds), values, add_piece)
+        else:
+            for number in range(rounds):
+                values = add_piece(build.index(number), values)
+        if not rest:
+            return values
+        more = arith.cmpi(arith.CmpIPredicate.ult, lane, build.index(rest))
+        kinds = [v.type for v in values]
+        return _either(more, kinds, lambda: add_piece(build.index(rounds), values), lambda: values)
+
+    def _piece(self, by: RowLanes, first: ir.Value, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+        """The body for the elements of a piece, whose first one is `first`."""
+        here = {**at, by.loop: first}
+        known: dict[tuple[ir.Value, ir.AffineMap], list[ir.Value]] = {}
+        for i in by.along:
+            key = self.op.operands[i], self.maps[i]
+            if key not in known:
+                known[key] = self._elements(key[0], self._indices(i, here), by.width)
+        for number in range(by.width):
+            here = {**at, by.loop: arith.addi(first, build.index(number))}
+            loaded = {i: known[self.op.operands[i], self.maps[i]][number] for i in by.along}
+            values = self._body(here, values, loaded)
+        return values
+
+    def _body(
+        self, at: dict[int, ir.Value], values: list[ir.Value], loaded: Mapping[int, ir.Value] = {}
+    ) -> list[ir.Value]:
+        """One step. `loaded`: elements of operands that are there."""
         body = self.op.regions[0].blocks[0]
         carried = iter(values)
         known = {
@@ -256,7 +355,9 @@ class _Outliner:
         }
         for number, operand in enumerate(list(self.op.operands)[: self.first_init]):
             argument = body.arguments[number]
-            if isinstance(operand.type, ir.ShapedType):
+            if number in loaded:
+                known[argument] = loaded[number]
+            elif isinstance(operand.type, ir.ShapedType):
                 known[argument] = self._element(operand, self._indices(number, at))
             else:
                 known[argument] = self._of(operand)
@@ -269,6 +370,41 @@ class _Outliner:
         for i in self.of_steps:
             self._store(i, computed[i], at)
         return [value for i, value in enumerate(computed) if i not in self.of_steps]
+
+
+def _loop(
+    count: ir.Value, values: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
+) -> list[ir.Value]:
+    """A loop that carries values, its `body` given the number of an iteration and theirs."""
+    kinds = [v.type for v in values]
+    loop = ir.Operation.create("scf.for", kinds, [build.index(0), count, build.index(1), *values], regions=1)
+    locations = [ir.Location.current] * (1 + len(kinds))
+    block = loop.regions[0].blocks.append(ir.IndexType.get(), *kinds, arg_locs=locations)
+    with ir.InsertionPoint(block):
+        induction, *carried = block.arguments
+        ir.Operation.create("scf.yield", [], body(induction, list(carried)))
+    return list(loop.results)
+
+
+def _either(
+    condition: ir.Value, kinds: list[ir.Type], then: Callable[[], list[ir.Value]], other: Callable[[], list[ir.Value]]
+) -> list[ir.Value]:
+    branch = ir.Operation.create("scf.if", kinds, [condition], regions=2)
+    for region, make in zip(branch.regions, (then, other), strict=True):
+        with ir.InsertionPoint(region.blocks.append()):
+            ir.Operation.create("scf.yield", [], make())
+    return list(branch.results)
+
+
+def _put_together(part: ir.Value, kind: str, lanes: int) -> ir.Value:
+    """The sum of the parts that neighbouring threads have, in all of them."""
+    i32 = ir.IntegerType.get_signless(32)
+    attributes = {
+        "op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>"),
+        "cluster_size": ir.IntegerAttr.get(i32, lanes),
+        "cluster_stride": ir.IntegerAttr.get(i32, 1),
+    }
+    return ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result
 
 
 def _dim(value: ir.Value, d: int) -> ir.Value | int:

@@ -1,0 +1,132 @@
+"""Sums over rows that threads of a warp share, without a GPU: thread by thread, and in modules with attention."""
+
+import math
+
+import numpy as np
+import pytest
+from attn_opt.compiler import pass_manager
+from attn_opt.compiler.graphs import Attention
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+from attn_opt.transforms.rewriting import ops_in
+from gpu_modules import Launches, run_module
+from threads import Memory, Threads
+
+SOURCE, INIT, TARGET = 1 << 20, 1 << 28, 1 << 30  # where arrays stand
+# Of rows that are a part of longer ones, `body` of each element x and what there is.
+MODULE = """
+func.func @f(%a: {whole}, %init: tensor<{rows}xf32>) -> tensor<{rows}xf32> {{
+  %s = tensor.extract_slice %a[0, {start}] [{rows}, {columns}] [1, 1] : {whole} to {part}
+  %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]}} ins(%s : {part}) outs(%init : tensor<{rows}xf32>) {{
+  ^bb0(%x: {element}, %old: f32):
+    {wide}
+    {body}
+    linalg.yield %t : f32
+  }} -> tensor<{rows}xf32>
+  return %r : tensor<{rows}xf32>
+}}
+"""
+SQUARES = "%z = arith.mulf %y, %y : f32\n%t = arith.addf %z, %old : f32"
+BODIES = {
+    "squares": (SQUARES, lambda x, init: (x**2).sum(1) + init),
+    "maximum": ("%t = arith.maximumf %old, %y : f32", lambda x, init: np.maximum(x.max(1), init)),
+    "product": ("%t = arith.mulf %old, %y : f32", lambda x, init: np.prod(x, 1) * init),
+}
+DTYPES = {"f32": np.float32, "f16": np.float16}
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("any_strides", [False, True], ids=["dense", "any"])
+@pytest.mark.parametrize("element", DTYPES)
+@pytest.mark.parametrize(
+    ("columns", "start", "more"),
+    [(32, 0, 0), (40, 0, 0), (63, 0, 0), (64, 8, 24), (64, 3, 61), (80, 0, 0), (128, 0, 0), (256, 0, 0), (1001, 0, 7)],
+)
+def test_every_row_is_summed_once(columns, start, more, element, any_strides, body):
+    """Of 37 rows, so that the last warp has threads without one."""
+    rows, dtype = 37, DTYPES[element]
+    width, stride = columns + start + more, columns + start + more + 16
+    rng = np.random.default_rng(0)
+    array = np.ones((rows, stride), dtype) + rng.uniform(-1, 1, (rows, stride)).astype(dtype) / dtype(16)
+    array[:, :start] = array[:, start + columns :] = np.nan
+    init, target = rng.uniform(0, 2, rows).astype(np.float32), np.zeros(rows, np.float32)
+    op, meaning = BODIES[body]
+    text = MODULE.format(
+        whole=f"tensor<{rows}x{width}x{element}>",
+        part=f"tensor<{rows}x{columns}x{element}>",
+        rows=rows,
+        columns=columns,
+        start=start,
+        element=element,
+        wide="" if element == "f32" else f"%y = arith.extf %x : {element} to f32",
+        body=op if element == "f16" else op.replace("%y", "%x"),
+    )
+    written = Memory(target.view(np.uint8), TARGET)
+    memories = [Memory(array.view(np.uint8).reshape(-1), SOURCE), Memory(init.view(np.uint8), INIT), written]
+    with make_context() as context, np.errstate(all="ignore"):
+        module = parse_module(text, "test.mlir", context)
+        outline = f"outline-elements{{any-strides={int(any_strides)}}}"
+        pass_manager.run([outline, "canonicalize", "cse", "tiles-to-nvvm"], module)
+        (function,) = ops_in(module.operation, "llvm.func")
+        steps = ops_in(function, "nvvm.shfl.sync")[1:]  # without that of a warp's number
+        pieces = columns // (1 if any_strides else math.gcd(16 // dtype().itemsize, columns, width, start))
+        lanes = 1 << len(steps)
+        assert lanes <= 32 and (lanes == 32 or lanes <= pieces / 2 < 2 * lanes)
+        dense = not any_strides and pieces < columns
+        threads = math.ceil(rows * lanes / 256) * 256
+        of_source = [SOURCE, stride] if dense else [SOURCE, stride, 1]
+        Threads(threads, memories, in_block=256).call(function, [*of_source, INIT, 1, TARGET, 1])
+    expected = meaning(array[:, start : start + columns].astype(np.float64), init)
+    np.testing.assert_allclose(target, expected, rtol=1e-5)
+    assert np.all(written.written == 1)
+
+
+@pytest.mark.parametrize(
+    ("head_size", "element", "arch"),
+    [(64, "f16", "sm_90a"), (40, "f16", "sm_80"), (63, "f16", "sm_80"), (32, "f32", "sm_90a")],
+)
+def test_attention_over_normed_queries(head_size, element, arch):
+    """Rows of q over the root of their mean square: the sums are a launch, before attention."""
+    n, s, d = 2, 70, head_size
+    graph = Attention(heads=n, queries=s, keys=s, head_size=d, element=element, input_layout="bhsd")
+    whole, row = f"tensor<1x{n}x{s}x{d}x{element}>", f"tensor<1x{n}x{s}x1xf32>"
+    same, first = "affine_map<(b, h, i, j) -> (b, h, i, j)>", "affine_map<(b, h, i, j) -> (b, h, i, 0)>"
+    widen = "" if element == "f32" else f"%y = arith.extf %x : {element} to f32"
+    narrow = "" if element == "f32" else f"%o = arith.truncf %w : f32 to {element}"
+    y, o = ("%x", "%w") if element == "f32" else ("%y", "%o")
+    norm = f"""
+  %start = arith.constant 0.0 : f32
+  %size = arith.constant {d}.0 : f32
+  %rows = tensor.empty() : {row}
+  %zeros = linalg.fill ins(%start : f32) outs(%rows : {row}) -> {row}
+  %sums = linalg.generic {{indexing_maps = [{same}, {first}],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}} ins(%q0 : {whole}) outs(%zeros : {row}) {{
+  ^bb0(%x: {element}, %old: f32):
+    {widen}
+    %z = arith.mulf {y}, {y} : f32
+    %t = arith.addf %z, %old : f32
+    linalg.yield %t : f32
+  }} -> {row}
+  %other = tensor.empty() : {whole}
+  %q = linalg.generic {{indexing_maps = [{same}, {first}, {same}],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%q0, %sums : {whole}, {row})
+      outs(%other : {whole}) {{
+  ^bb0(%x: {element}, %sum: f32, %old: {element}):
+    {widen}
+    %m = arith.divf %sum, %size : f32
+    %r = math.rsqrt %m : f32
+    %w = arith.mulf {y}, %r : f32
+    {narrow}
+    linalg.yield {o} : {element}
+  }} -> {whole}
+"""
+    text = graph.text().replace("%q: tensor", "%q0: tensor", 1).replace("{\n", "{\n" + norm, 1)
+    inputs = [x.astype(np.float64) for x in graph.inputs("normal", 0)]
+    (found,) = run_module(text, inputs, arch=arch)
+    q, k, v = inputs
+    dtype = DTYPES[element]
+    normed = (q / np.sqrt((q**2).mean(-1, keepdims=True))).astype(dtype)
+    expected, _ = graph.reference([normed, k.astype(dtype), v.astype(dtype)])
+    assert np.abs(found - expected).max() <= 4e-3 * np.abs(expected).max()
+    assert "attention_elements_0" in Launches.kernels
