@@ -37,12 +37,27 @@ class Waiting(Exception):
     """A thread gives what it has of a reduction, and waits for its neighbours."""
 
 
-class Reduction:
-    """The one of a kernel's warps that is being evaluated: what each of its threads has, and the result once that is
-    there. Threads run one after the other, and again with the result: before it they only read."""
+class Reductions:
+    """Those of a warp. Its threads run one after the other, as far as a reduction that not all have come to, and from
+    the start again: what they write meanwhile is the same each time."""
 
+    done: list[list[float]] = []  # noqa: RUF012
     parts: list[float] = []  # noqa: RUF012
-    done = False
+    next = 0
+
+    @classmethod
+    def run(cls, thread):
+        cls.done, cls.parts = [], [0]
+        while cls.parts:
+            cls.parts = []
+            for _ in range(WARP):
+                cls.next = 0
+                with contextlib.suppress(Waiting):
+                    thread()
+                Block.thread += 1
+            Block.thread -= WARP
+            assert len(cls.parts) in (0, WARP), "some threads of a warp pass by a reduction"
+            cls.done.append(cls.parts)
 
 
 @rule("gpu.subgroup_reduce")
@@ -52,11 +67,12 @@ def subgroup_reduce(op, frame):
     (combine,) = [f for kind, f in (("add>", np.sum), ("mul>", np.prod), ("maximumf>", np.max)) if name.endswith(kind)]
 
     def run(operands):
-        if not Reduction.done:
-            Reduction.parts.append(operands[0])
+        if Reductions.next == len(Reductions.done):
+            Reductions.parts.append(operands[0])
             raise Waiting
-        first = Block.thread % WARP // size * size
-        return [combine(Reduction.parts[first : first + size])]
+        parts, first = Reductions.done[Reductions.next], Block.thread % WARP // size * size
+        Reductions.next += 1
+        return [combine(parts[first : first + size])]
 
     return run
 
@@ -208,14 +224,10 @@ def launch(op, frame):
         for number in range(Block.count * threads):
             Block.number, Block.thread = divmod(number, threads)
             Copies.groups = [[]]
-            if meets and number % WARP == 0:
-                Reduction.parts, Reduction.done = [], False
-                for _ in range(WARP):
-                    with contextlib.suppress(Waiting):
-                        body(list(operands[6:]))
-                    Block.thread += 1
-                Block.thread, Reduction.done = number % threads, True
-            body(list(operands[6:]))
+            if not meets:
+                body(list(operands[6:]))
+            elif number % WARP == 0:
+                Reductions.run(lambda: body(list(operands[6:])))
         return []
 
     return run

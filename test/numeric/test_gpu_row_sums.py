@@ -86,8 +86,8 @@ def test_every_row_is_summed_once(columns, start, more, element, any_strides, bo
     ("head_size", "element", "arch"),
     [(64, "f16", "sm_90a"), (40, "f16", "sm_80"), (63, "f16", "sm_80"), (32, "f32", "sm_90a")],
 )
-def test_attention_over_normed_queries(head_size, element, arch):
-    """Rows of q over the root of their mean square: the sums are a launch, before attention."""
+def test_attention_over_normed_queries_and_keys(head_size, element, arch):
+    """Rows over the root of their mean square: the sums of both are one launch, before attention."""
     n, s, d = 2, 70, head_size
     graph = Attention(heads=n, queries=s, keys=s, head_size=d, element=element, input_layout="bhsd")
     whole, row = f"tensor<1x{n}x{s}x{d}x{element}>", f"tensor<1x{n}x{s}x1xf32>"
@@ -95,38 +95,42 @@ def test_attention_over_normed_queries(head_size, element, arch):
     widen = "" if element == "f32" else f"%y = arith.extf %x : {element} to f32"
     narrow = "" if element == "f32" else f"%o = arith.truncf %w : f32 to {element}"
     y, o = ("%x", "%w") if element == "f32" else ("%y", "%o")
-    norm = f"""
-  %start = arith.constant 0.0 : f32
-  %size = arith.constant {d}.0 : f32
-  %rows = tensor.empty() : {row}
-  %zeros = linalg.fill ins(%start : f32) outs(%rows : {row}) -> {row}
-  %sums = linalg.generic {{indexing_maps = [{same}, {first}],
-      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}} ins(%q0 : {whole}) outs(%zeros : {row}) {{
+
+    def norm(x: str) -> str:
+        return f"""
+  %{x}start = arith.constant 0.0 : f32
+  %{x}size = arith.constant {d}.0 : f32
+  %{x}rows = tensor.empty() : {row}
+  %{x}zeros = linalg.fill ins(%{x}start : f32) outs(%{x}rows : {row}) -> {row}
+  %{x}sums = linalg.generic {{indexing_maps = [{same}, {first}],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}} ins(%{x}0 : {whole})
+      outs(%{x}zeros : {row}) {{
   ^bb0(%x: {element}, %old: f32):
     {widen}
     %z = arith.mulf {y}, {y} : f32
     %t = arith.addf %z, %old : f32
     linalg.yield %t : f32
   }} -> {row}
-  %other = tensor.empty() : {whole}
-  %q = linalg.generic {{indexing_maps = [{same}, {first}, {same}],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%q0, %sums : {whole}, {row})
-      outs(%other : {whole}) {{
+  %{x}other = tensor.empty() : {whole}
+  %{x} = linalg.generic {{indexing_maps = [{same}, {first}, {same}],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} ins(%{x}0, %{x}sums : {whole}, {row})
+      outs(%{x}other : {whole}) {{
   ^bb0(%x: {element}, %sum: f32, %old: {element}):
     {widen}
-    %m = arith.divf %sum, %size : f32
+    %m = arith.divf %sum, %{x}size : f32
     %r = math.rsqrt %m : f32
     %w = arith.mulf {y}, %r : f32
     {narrow}
     linalg.yield {o} : {element}
   }} -> {whole}
 """
-    text = graph.text().replace("%q: tensor", "%q0: tensor", 1).replace("{\n", "{\n" + norm, 1)
+
+    text = graph.text().replace("{\n", "{\n" + norm("q") + norm("k"), 1)
+    for x in "qk":
+        text = text.replace(f"%{x}: tensor", f"%{x}0: tensor", 1)
     inputs = [x.astype(np.float64) for x in graph.inputs("normal", 0)]
     (found,) = run_module(text, inputs, arch=arch)
-    q, k, v = inputs
-    dtype = DTYPES[element]
-    normed = (q / np.sqrt((q**2).mean(-1, keepdims=True))).astype(dtype)
-    expected, _ = graph.reference([normed, k.astype(dtype), v.astype(dtype)])
+    normed = [x / np.sqrt((x**2).mean(-1, keepdims=True)) for x in inputs[:2]]
+    expected, _ = graph.reference([x.astype(DTYPES[element]) for x in (*normed, inputs[2])])
     assert np.abs(found - expected).max() <= 4e-3 * np.abs(expected).max()
-    assert "attention_elements_0" in Launches.kernels
+    assert [name for name in Launches.kernels if "elements" in name] == ["attention_elements_0"]

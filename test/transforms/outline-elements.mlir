@@ -7,7 +7,7 @@ module attributes {gpu.container_module} {
     // CHECK-SAME: (%[[A:.*]]: memref<?x8xf32, strided<[?, ?]>>, %[[OUT:.*]]: memref<?xf32, strided<[?]>>, %[[N:.*]]: index) kernel
     // CHECK: %[[BLOCK:.*]] = gpu.block_id x
     // CHECK: gpu.thread_id x
-    // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
+    // CHECK: %[[INSIDE:.*]] = arith.cmpi ult
     // CHECK: scf.if %[[INSIDE]] {
     // CHECK: %[[I:.*]] = arith.remui
     // CHECK: %[[SUM:.*]] = scf.for %[[J:.*]] = {{.*}} iter_args(%[[OLD:.*]] = {{.*}}) -> (f32) {
@@ -146,7 +146,8 @@ module attributes {gpu.container_module} {
     // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.0{{.*}} : f32
     // CHECK-DAG: %[[LANE:.*]] = arith.remui %[[NUMBER:.*]], %[[C2]]
     // CHECK-DAG: %[[ROW:.*]] = arith.divui %[[NUMBER]], %[[C2]]
-    // CHECK-DAG: %[[INSIDE:.*]] = arith.cmpi slt, %[[ROW]], %[[N]]
+    // CHECK-DAG: %[[THREADS:.*]] = arith.muli %[[N]], %[[C2]]
+    // CHECK-DAG: %[[INSIDE:.*]] = arith.cmpi ult, %[[NUMBER]], %[[THREADS]]
     // CHECK: %[[I:.*]] = arith.remui %[[ROW]], %[[N]]
     // CHECK: %[[PART:.*]] = scf.if %[[INSIDE]] -> (f32) {
     // CHECK:   %[[AT:.*]] = arith.muli %[[LANE]], %[[C8]]
@@ -198,23 +199,31 @@ module attributes {gpu.container_module} {
 // -----
 
 // Where rows are aligned to nothing, neighbouring threads read single elements; a slice says how rows begin. Of a long
-// row a thread has pieces in a loop.
+// row a thread has pieces in a loop. Sums that no one reads before the last of them are one launch: 9 rows of 32
+// threads are the first two blocks.
 module attributes {gpu.container_module} {
   gpu.module @maxima_kernels {
     // CHECK-LABEL: gpu.func @maxima_elements_0
-    // CHECK-SAME: (%[[A:.*]]: memref<9x320xf32, strided<[?, ?]>>
+    // CHECK-SAME: (%[[A:.*]]: memref<9x320xf32, strided<[?, ?]>>, %[[INIT:.*]]: memref<9xf32{{.*}}>, %[[B:.*]]: memref<9x64xf32, strided<[?, 1]>>, %[[R:.*]]: memref<9xf32{{.*}}>, %[[T:.*]]: memref<9xf32{{.*}}>) kernel
     // CHECK-DAG: %[[C9:.*]] = arith.constant 9 : index
+    // CHECK-DAG: %[[BEFORE:.*]] = arith.constant 2 : index
     // CHECK-DAG: %[[C17:.*]] = arith.constant 17 : index
     // CHECK-DAG: %[[LOW:.*]] = arith.constant 0xFF800000 : f32
     // CHECK: %[[NINE:.*]] = scf.for {{.*}} to %[[C9]] {{.*}} iter_args(%{{.*}} = %[[LOW]])
     // CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[C17]]
     // CHECK: memref.load %[[A]][%{{.*}}, %[[AT]]]
     // CHECK: gpu.subgroup_reduce maximumf %{{.*}} cluster(size = 32)
-    // CHECK-LABEL: gpu.func @maxima_elements_1
-    // CHECK-SAME: (%[[B:.*]]: memref<9x64xf32, strided<[?, 1]>>
+    // CHECK: memref.store %{{.*}}, %[[R]]
+    // CHECK: %[[BLOCK:.*]] = arith.subi %block_id_x, %[[BEFORE]]
+    // CHECK: arith.muli %[[BLOCK]]
     // CHECK: vector.load %[[B]]{{.*}} vector<4xf32>
     // CHECK: gpu.subgroup_reduce maximumf %{{.*}} cluster(size = 4)
+    // CHECK: memref.store %{{.*}}, %[[T]]
   }
+  // CHECK-LABEL: func.func @maxima
+  // CHECK: %[[BLOCKS:.*]] = arith.constant 3 : index
+  // CHECK: gpu.launch_func @maxima_kernels::@maxima_elements_0 blocks in (%[[BLOCKS]],
+  // CHECK-NOT: gpu.launch_func
   func.func @maxima(%a: tensor<9x320xf32>, %b: tensor<9x64xf32>, %init: tensor<9xf32>) -> (tensor<9xf32>, tensor<9xf32>) {
     %odd = tensor.extract_slice %a[0, 17] [9, 289] [1, 1] : tensor<9x320xf32> to tensor<9x289xf32>
     %even = tensor.extract_slice %b[0, 16] [9, 32] [1, 1] : tensor<9x64xf32> to tensor<9x32xf32>

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
-from ..copying import copy_scalar_body, index_at
+from ...dialects.tiling.structured import dim_position
+from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn
-from ..rewriting import defining_op, functions_of, is_inside, only_if, ops_in, ops_of
+from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
 from ..slices import slice_offsets
-from .axes import DYNAMIC, is_first, kept_dims
+from .axes import DYNAMIC, is_first
 from .constants import constant_memory, is_constant_tensor, splat_constant
-from .launching import ceil_div, kernel_module, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
-from .producer_body import extracted
-from .row_lanes import RowLanes, row_lanes
+from .element_body import ElementBody
+from .launching import (
+    block_number,
+    ceil_div,
+    kernel_module,
+    launch,
+    new_kernel,
+    read_buffer,
+    strided,
+    thread_number,
+    to_tensor,
+)
+from .row_lanes import row_lanes
 from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
-STRAIGHT = 4  # pieces of a row that are no loop, so that loads of all of them are under way together
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,8 @@ class OutlineElements(Pass):
           } else { 0.0 }
           %x = gpu.subgroup_reduce add %part cluster(size = 4)
           scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
+
+    Such sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one.
     """
 
     any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
@@ -62,11 +72,9 @@ class OutlineElements(Pass):
         for function in functions_of(op):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
-            for number, generic in enumerate(left):
-                with generic.location:
-                    lanes = row_lanes(generic, self.any_strides)
-                    kernel = f"{name}_elements_{number}"
-                    _Outliner(generic, kernel_module(function), kernel, self.threads, lanes).run()
+            parts = [_Part(o, row_lanes(o, self.any_strides)) for o in left]
+            for number, group in enumerate(_groups(parts)):
+                _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
             if left:
                 _erase_dead(function)
 
@@ -85,44 +93,89 @@ def _erase_dead(function: ir.Operation) -> None:
             op.erase()
 
 
-class _Outliner:
-    def __init__(self, op: ir.Operation, module: ir.Operation, name: str, threads: int, lanes: RowLanes | None):
-        self.op, self.module, self.name, self.threads, self.lanes = op, module, name, threads, lanes
-        self.kinds, self.maps = iterator_types(op), indexing_maps(op)
-        self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
-        self.first_init = len(op.operands) - len(op.results)
-        # Results that have an element for each step of a sum: the exponentials that are summed, say.
-        self.of_steps = [
-            i
-            for i, m in enumerate(self.maps[self.first_init :])
-            if any(dim_position(e) not in self.parallel and not is_first(e) for e in m.results)
-        ]
-        self.values: dict[ir.Value, ir.Value] = {}  # of the kernel, for the host's
+def _groups(parts: list[_Part]) -> list[list[_Part]]:
+    """What becomes a kernel: an op, or sums over rows no result of which is read before the last of them."""
+    groups: list[list[_Part]] = []
+    for part in parts:
+        last = groups[-1] if groups else []
+        if last and all(p.lanes and part.lanes and _is_read_behind(p.op, part.op) for p in last):
+            last.append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _is_read_behind(op: ir.Operation, other: ir.Operation) -> bool:
+    users = [ancestor_in(use.owner, op.block) for result in op.results for use in result.uses]
+    return op.block == other.block and all(other.is_before_in_block(user) for user in users)
+
+
+def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) -> None:
+    """One kernel of some ops, and its launch where the last of them stands."""
+    last = parts[-1].op
+    with last.location, ir.InsertionPoint(last):
+        for part in parts:
+            part.prepare()
+        tensors = list(dict.fromkeys(v for part in parts for v in part.tensors))
+        scalars = list(dict.fromkeys(v for part in parts for v in part.scalars))
+        dense = {v for part in parts for v in part.read_by_pieces()}
+        buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
+        arguments = [*buffers, *(strided(v) for part in parts for v in part.memory), *scalars]
+        block = new_kernel(module, name, [v.type for v in arguments])
+        _emit(parts, block, [*tensors, *(v for part in parts for v in part.memory), *scalars], module, name, threads)
+        blocks = build.index(0)
+        for part in parts:
+            blocks = arith.addi(blocks, ceil_div(part.host_threads(), threads))
+        launch(module, name, blocks, arguments)
+        for part in parts:
+            for result, memory in zip(part.op.results, part.memory, strict=True):
+                result.replace_all_uses_with(to_tensor(memory, result.type))
+    for part in parts:
+        part.op.erase()
+
+
+def _emit(
+    parts: list[_Part], block: ir.Block, values: list[ir.Value], module: ir.Operation, name: str, threads: int
+) -> None:
+    """The kernel; its arguments are `values` of the host."""
+    places = dict(zip(values, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for i, value in enumerate(dict.fromkeys(v for part in parts for v in part.constants)):
+            same = splat_constant(value)
+            places[value] = same or constant_memory(value, module, f"{name}_constant_{i}")
+        first = block_number()
+        for part in parts:
+            part.values, part.outputs = places, [places[v] for v in part.memory]
+            with part.op.location:
+                # Numbers are negative in blocks of those before.
+                number, total = thread_number(threads, first), part.threads()
+                part.emit(number, arith.cmpi(arith.CmpIPredicate.ult, number, total))
+                if part is not parts[-1]:
+                    first = arith.subi(first, ceil_div(total, threads))
+        ir.Operation.create("gpu.return")
+
+
+class _Part(ElementBody):
+    """An op, on the host: what the kernel is given."""
+
+    def prepare(self) -> None:
         self.constants: dict[ir.Value, None] = {}  # tensors
+        self.sizes = [self._size(d) for d in range(len(self.kinds))]
+        known = all(isinstance(s, int) for s in self.sizes)
+        if known and math.prod(self.sizes) > SLOW_STEPS and not self._reads_once():
+            steps = math.prod(self.sizes)
+            warn(self.op, f"{steps} steps outside of attention run with a thread for each element: slow")
+        self.memory = [self._allocated(number) for number in range(len(self.op.results))]
+        captured = self._captured()
+        self.tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
+        self.scalars = [v for v in captured if v not in self.tensors]
+        self.scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in self.scalars]
 
-    def run(self) -> None:
-        op = self.op
-        with ir.InsertionPoint(op):
-            self.sizes = [self._size(d) for d in range(len(self.kinds))]
-            known = all(isinstance(s, int) for s in self.sizes)
-            if known and math.prod(self.sizes) > SLOW_STEPS and not self._reads_once():
-                warn(op, f"{math.prod(self.sizes)} steps outside of attention run with a thread for each element: slow")
-            outputs = [self._allocated(number) for number in range(len(op.results))]
-            captured = self._captured()
-            tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
-            scalars = [v for v in captured if v not in tensors]
-            scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in scalars]
-            dense = self._read_by_pieces()
-            buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
-            buffers += [strided(v) for v in outputs]
-        self._kernel(tensors, scalars, [v.type for v in buffers])
-        with ir.InsertionPoint(op):
-            self._launch([*buffers, *scalars])
-            for result, output in zip(op.results, outputs, strict=True):
-                result.replace_all_uses_with(to_tensor(output, result.type))
-        op.erase()
-
-    # The host.
+    def host_threads(self) -> ir.Value:
+        total = build.index(self.lanes.lanes if self.lanes else 1)
+        for d in self.parallel:
+            total = arith.muli(total, build.as_index(self.sizes[d]))
+        return total
 
     def _size(self, loop: int) -> ir.Value | int:
         for value, m in zip(self.op.operands, self.maps, strict=True):
@@ -145,7 +198,7 @@ class _Outliner:
         """What the kernel reads: tensors whole where a slice is read, and scalars that are no constants."""
         found: dict[ir.Value, None] = {}
         for number, value in enumerate(self.op.operands):
-            if number < self.first_init or self._is_read(number):
+            if number < self.first_init or self.is_read(number):
                 self._capture(value, found)
         for value in [v for o in ops_in(self.op) for v in o.operands]:
             owner = value.owner
@@ -153,11 +206,6 @@ class _Outliner:
             if outer.operation != self.op and not is_inside(outer, self.op):
                 self._capture(value, found)
         return list(found)
-
-    def _is_read(self, number: int) -> bool:
-        init = self.op.operands[number]
-        used = list(self.op.regions[0].blocks[0].arguments[number].uses)
-        return bool(used) and TileBody.splat(init) is None
 
     def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
         if build.constant_value(value) is not None:
@@ -175,7 +223,7 @@ class _Outliner:
         """Whether threads that share rows read as much as there is, once."""
         return self.lanes is not None and any(len(self.maps[i].results) == len(self.kinds) for i in self.lanes.along)
 
-    def _read_by_pieces(self) -> set[ir.Value]:
+    def read_by_pieces(self) -> set[ir.Value]:
         """Tensors whose rows have to be dense, and aligned as dense ones are."""
         found = set()
         for number in self.lanes.along if self.lanes is not None and self.lanes.width > 1 else ():
@@ -184,227 +232,6 @@ class _Outliner:
                 value = op.operands[0]
             found.add(value)
         return found
-
-    def _launch(self, arguments: list[ir.Value]) -> None:
-        total = build.index(self.lanes.lanes if self.lanes else 1)
-        for d in self.parallel:
-            total = arith.muli(total, build.as_index(self.sizes[d]))
-        launch(self.module, self.name, ceil_div(total, self.threads), arguments)
-
-    # The kernel.
-
-    def _kernel(self, tensors: list[ir.Value], scalars: list[ir.Value], kinds: list[ir.Type]) -> None:
-        block = new_kernel(self.module, self.name, [*kinds, *(v.type for v in scalars)])
-        places = list(block.arguments)
-        self.values.update(zip(tensors, places, strict=False))
-        self.values.update(zip(scalars, places[len(kinds) :], strict=True))
-        outputs = places[len(tensors) : len(kinds)]
-        with ir.InsertionPoint(block):
-            for i, value in enumerate(self.constants):
-                same = splat_constant(value)
-                self.values[value] = same or constant_memory(value, self.module, f"{self.name}_constant_{i}")
-            number = thread_number(self.threads)
-            total = build.index(1)
-            for d in self.parallel:
-                total = arith.muli(total, self._of(self.sizes[d]))
-            self.outputs = outputs
-            if self.lanes is not None:
-                self._shared_rows(self.lanes, number, total)
-            else:
-                with only_if(arith.cmpi(arith.CmpIPredicate.slt, number, total)):
-                    at = self._place(number)
-                    sums = [i for i in range(len(outputs)) if i not in self.of_steps]
-                    values = [self._init(i, at) for i in sums]
-                    values = self._loops([d for d in range(len(self.kinds)) if d not in self.parallel], at, values)
-                    for i, value in zip(sums, values, strict=True):
-                        self._store(i, value, at)
-            ir.Operation.create("gpu.return")
-
-    def _place(self, number: ir.Value) -> dict[int, ir.Value]:
-        """Where the element of that number is."""
-        at: dict[int, ir.Value] = {}
-        for d in reversed(self.parallel):
-            at[d] = arith.remui(number, self._of(self.sizes[d]))
-            number = arith.divui(number, self._of(self.sizes[d]))
-        return at
-
-    def _shared_rows(self, by: RowLanes, number: ir.Value, total: ir.Value) -> None:
-        """The sums of a thread's row, of which it adds up a part. All threads of a warp go on to where parts are put
-        together, those behind the last row too."""
-        lane, row = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
-        inside = arith.cmpi(arith.CmpIPredicate.slt, row, total)
-        kinds = [v.type.element_type for v in self.op.results]
-        neutral = [build.constant(kind, x) for kind, x in zip(kinds, by.neutral, strict=True)]
-
-        def parts() -> list[ir.Value]:
-            return self._loops([d for d, kind in enumerate(self.kinds) if kind == "reduction"], at, neutral, lane)
-
-        at = self._place(row)
-        values = _either(inside, kinds, parts, lambda: neutral)
-        values = [_put_together(v, kind, by.lanes) for v, kind in zip(values, by.kinds, strict=True)]
-        first = arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))
-        with only_if(arith.andi(inside, first)):
-            for i, (value, combiner) in enumerate(zip(values, by.combiners, strict=True)):
-                whole = ir.Operation.create(combiner.name, [kinds[i]], [self._init(i, at), value]).result
-                self._store(i, whole, at)
-
-    def _of(self, value: ir.Value | int) -> ir.Value:
-        """The kernel's value for the host's."""
-        constant = value if isinstance(value, int) else build.constant_value(value)
-        if constant is None:
-            return self.values[value]
-        return build.index(constant) if isinstance(value, int) else defining_op(value).clone().results[0]
-
-    def _store(self, result: int, value: ir.Value, at: dict[int, ir.Value]) -> None:
-        place = [self.outputs[result], *self._indices(self.first_init + result, at)]
-        ir.Operation.create("memref.store", [], [value, *place])
-
-    def _init(self, result: int, at: dict[int, ir.Value]) -> ir.Value:
-        number = self.first_init + result
-        init = self.op.operands[number]
-        splat = TileBody.splat(init)
-        if splat is None and self._is_read(number):
-            return self._element(init, self._indices(number, at))
-        kind = self.op.results[result].type.element_type
-        zero = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
-        return arith.ConstantOp(kind, splat if splat is not None else zero).result
-
-    def _indices(self, number: int, at: dict[int, ir.Value]) -> list[ir.Value]:
-        """Which element of an operand an iteration reads or writes."""
-        return [index_at(e, at.__getitem__, len(at)) for e in self.maps[number].results]
-
-    def _element(self, value: ir.Value, indices: list[ir.Value]) -> ir.Value:
-        """The element of a tensor, or of what it is a slice of."""
-        (found,) = self._elements(value, indices)
-        return found
-
-    def _elements(self, value: ir.Value, indices: list[ir.Value], count: int = 1) -> list[ir.Value]:
-        """Elements of a row, side by side."""
-        op = defining_op(value)
-        while op is not None and op.name == "tensor.extract_slice":
-            inside = dict(zip(kept_dims(op, value.type), indices, strict=True))
-            indices = [
-                arith.addi(inside[d], self._of(offset)) if d in inside else self._of(offset)
-                for d, offset in enumerate(slice_offsets(op))
-            ]
-            value = op.operands[0]
-            op = defining_op(value)
-        place = self.values[value]
-        kind = value.type.element_type
-        if not isinstance(place.type, ir.ShapedType):  # all elements of a constant
-            return [place] * count
-        if count == 1:
-            return [ir.Operation.create("memref.load", [kind], [place, *indices]).result]
-        vector = ir.VectorType.get([count], kind)
-        piece = ir.Operation.create("vector.load", [vector], [place, *indices]).result
-        return [extracted(piece, number) for number in range(count)]
-
-    def _loops(
-        self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value | None = None
-    ) -> list[ir.Value]:
-        """The loops that are summed over, the body in the innermost; of that, the part of a `lane`."""
-        if not reduced:
-            return self._body(at, values)
-        first, *rest = reduced
-        if self.lanes is not None and lane is not None and not rest:
-            return self._part_of_row(self.lanes, at, values, lane)
-        return _loop(self._of(self.sizes[first]), values, lambda i, v: self._loops(rest, {**at, first: i}, v, lane))
-
-    def _part_of_row(self, by: RowLanes, at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value):
-        """Every `lanes`-th piece of a row; some lanes have one more than the others."""
-
-        def add_piece(round_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-            piece = arith.addi(arith.muli(round_, build.index(by.lanes)), lane)
-            return self._piece(by, arith.muli(piece, build.index(by.width)), at, values)
-
-        rounds, rest = divmod(by.pieces, by.lanes)
-        if rounds > STRAIGHT:
-            values = _loop(build.index(rounds), values, add_piece)
-        else:
-            for number in range(rounds):
-                values = add_piece(build.index(number), values)
-        if not rest:
-            return values
-        more = arith.cmpi(arith.CmpIPredicate.ult, lane, build.index(rest))
-        kinds = [v.type for v in values]
-        return _either(more, kinds, lambda: add_piece(build.index(rounds), values), lambda: values)
-
-    def _piece(self, by: RowLanes, first: ir.Value, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-        """The body for the elements of a piece, whose first one is `first`."""
-        here = {**at, by.loop: first}
-        known: dict[tuple[ir.Value, ir.AffineMap], list[ir.Value]] = {}
-        for i in by.along:
-            key = self.op.operands[i], self.maps[i]
-            if key not in known:
-                known[key] = self._elements(key[0], self._indices(i, here), by.width)
-        for number in range(by.width):
-            here = {**at, by.loop: arith.addi(first, build.index(number))}
-            loaded = {i: known[self.op.operands[i], self.maps[i]][number] for i in by.along}
-            values = self._body(here, values, loaded)
-        return values
-
-    def _body(
-        self, at: dict[int, ir.Value], values: list[ir.Value], loaded: Mapping[int, ir.Value] = {}
-    ) -> list[ir.Value]:
-        """One step. `loaded`: elements of operands that are there."""
-        body = self.op.regions[0].blocks[0]
-        carried = iter(values)
-        known = {
-            argument: self._init(i, at) if i in self.of_steps else next(carried)
-            for i, argument in enumerate(list(body.arguments)[self.first_init :])
-        }
-        for number, operand in enumerate(list(self.op.operands)[: self.first_init]):
-            argument = body.arguments[number]
-            if number in loaded:
-                known[argument] = loaded[number]
-            elif isinstance(operand.type, ir.ShapedType):
-                known[argument] = self._element(operand, self._indices(number, at))
-            else:
-                known[argument] = self._of(operand)
-
-        def extract(op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
-            source, *indices = op.operands
-            return self._element(source, [here(v) for v in indices])
-
-        computed = copy_scalar_body(body, known, self._of, at.__getitem__, extract)
-        for i in self.of_steps:
-            self._store(i, computed[i], at)
-        return [value for i, value in enumerate(computed) if i not in self.of_steps]
-
-
-def _loop(
-    count: ir.Value, values: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
-) -> list[ir.Value]:
-    """A loop that carries values, its `body` given the number of an iteration and theirs."""
-    kinds = [v.type for v in values]
-    loop = ir.Operation.create("scf.for", kinds, [build.index(0), count, build.index(1), *values], regions=1)
-    locations = [ir.Location.current] * (1 + len(kinds))
-    block = loop.regions[0].blocks.append(ir.IndexType.get(), *kinds, arg_locs=locations)
-    with ir.InsertionPoint(block):
-        induction, *carried = block.arguments
-        ir.Operation.create("scf.yield", [], body(induction, list(carried)))
-    return list(loop.results)
-
-
-def _either(
-    condition: ir.Value, kinds: list[ir.Type], then: Callable[[], list[ir.Value]], other: Callable[[], list[ir.Value]]
-) -> list[ir.Value]:
-    branch = ir.Operation.create("scf.if", kinds, [condition], regions=2)
-    for region, make in zip(branch.regions, (then, other), strict=True):
-        with ir.InsertionPoint(region.blocks.append()):
-            ir.Operation.create("scf.yield", [], make())
-    return list(branch.results)
-
-
-def _put_together(part: ir.Value, kind: str, lanes: int) -> ir.Value:
-    """The sum of the parts that neighbouring threads have, in all of them."""
-    i32 = ir.IntegerType.get_signless(32)
-    attributes = {
-        "op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>"),
-        "cluster_size": ir.IntegerAttr.get(i32, lanes),
-        "cluster_stride": ir.IntegerAttr.get(i32, 1),
-    }
-    return ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result
 
 
 def _dim(value: ir.Value, d: int) -> ir.Value | int:

@@ -8,6 +8,7 @@ Threads beside each other that share a row read it in pieces of 16 bytes, two of
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
@@ -42,12 +43,21 @@ class RowLanes:
     combiners: tuple[ir.Operation, ...]
 
     @property
-    def kinds(self) -> list[str]:
-        return [KINDS.get(c.name, c.name.removeprefix("arith.")) for c in self.combiners]
-
-    @property
     def neutral(self) -> list[float]:
         return [NEUTRAL[c.name] for c in self.combiners]
+
+    def put_together(self, parts: Sequence[ir.Value]) -> list[ir.Value]:
+        """The sums of what the threads of a row have, in all of them."""
+        i32, found = ir.IntegerType.get_signless(32), []
+        for part, combiner in zip(parts, self.combiners, strict=True):
+            kind = KINDS.get(combiner.name, combiner.name.removeprefix("arith."))
+            attributes = {
+                "op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>"),
+                "cluster_size": ir.IntegerAttr.get(i32, self.lanes),
+                "cluster_stride": ir.IntegerAttr.get(i32, 1),
+            }
+            found.append(ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result)
+        return found
 
 
 def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
