@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..dialects.diagnostic import DiagnosedError, places_of
@@ -18,8 +20,25 @@ from .options import Options, check_target, make_options, settled
 from .sources import is_onnx, load_module, load_text, text_of
 
 TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
+
 # The bindings' Python part is not made for several threads at once; what one has compiled the next one finds.
 COMPILING = threading.RLock()
+
+
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    """Around the making of one kernel, by one thread at once; cycles of Python's objects are collected after it.
+
+    A new process imports meanwhile: looking for cycles among all that is new takes a tenth of the time.
+    """
+    with COMPILING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
 
 
 def compile(source: Any, example_args: Sequence[Any] | None = None, target: str = "cpu", **options: Any) -> Kernel:
@@ -73,9 +92,9 @@ def compile_text(
     options = settled(target, options)
     if options.autotune:
         return _tuned(lambda chosen: compile_text(text, filename, target, chosen), text, target, options, example_args)
-    if not cache.enabled():
-        return compile_module(load_text(text, filename), target, options)
-    with COMPILING:
+    with _compiling():
+        if not cache.enabled():
+            return compile_module(load_text(text, filename), target, options)
         source = key(text, "source", target, options)
         found = cache.find_source(source, filename)
         if found is not None:
@@ -126,7 +145,7 @@ def compile_module(module: ir.Module, target: str, options: Options) -> Kernel:
     if options.autotune:
         text = without_locations(module)
         return _tuned(lambda chosen: compile_module(module, target, chosen), text, target, options, None)
-    with COMPILING:
+    with _compiling():
         if cache.enabled():
             _, compiled, _ = _found_or_lowered(module, target, options)
         else:

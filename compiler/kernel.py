@@ -135,7 +135,8 @@ class Kernel:
         """The results on arrays that `bind` gave: for calls in a row without a check each time."""
         if self._on_gpu is not None:
             return self._on_gpu(arrays, None)
-        return self.invoke(arrays, self._threads)
+        runtime = arrays.runtime if type(arrays) is Bound else self._runtime  # as in invoke: a call less
+        return runtime.invoke(arrays, self._threads)
 
     def invoke(self, arrays: Sequence[np.ndarray], threads: int | None) -> list[np.ndarray]:
         """The results on a CPU, on that many threads, of arrays that `bind` gave."""

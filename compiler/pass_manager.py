@@ -236,6 +236,10 @@ def _run_ours(
         raise PassFailure(errors) from None
     except ir.MLIRError:
         raise  # what it says came through the diagnostic handler
+    except RecursionError:
+        message = f"pass '{stage.name}' gives up: too many ops in a row depend on each other, hundreds in one region"
+        tell(diagnostic("error", message, module.location))
+        raise PassFailure(errors) from None
     except Exception as error:
         what = f"pass '{stage.name}' raised {type(error).__name__}: {error}"
         raise known.bug(what) from error

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..transforms.cpu.matrix_unit import has_tiles
-from ..transforms.host import matrix_unit
+from ..transforms.host import can_multiply_tiles, matrix_unit
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
 from .pass_options import option_values
 from .runtime.cpu import openmp_library
@@ -109,10 +109,10 @@ def cpu(
         parallel = openmp_library() is not None
     if 0 < vector_bytes < 64:
         matrix = matrix or "none"  # CPUs with narrower vectors have none
-    of_matrix = f"matrix={matrix}" if matrix else ""
+    of_matrix, unit = f"matrix={matrix}" if matrix else "", matrix_unit(matrix)
     workers = TASKS_PER_THREAD * threads if threads > 1 and parallel else 1
     return [
-        *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=not has_tiles(matrix_unit(matrix))),
+        *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=not has_tiles(unit)),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
@@ -176,6 +176,7 @@ def cpu(
         "outline-parallel",
         *(["single-iterations", "convert-scf-to-openmp", "dynamic-schedule"] if parallel else []),
         "lower-pair-views",
+        *(["expand-tiles"] if has_tiles(unit) and not can_multiply_tiles(unit) else []),
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
         "convert-vector-to-scf",
         "expand-strided-metadata",

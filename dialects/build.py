@@ -95,7 +95,27 @@ def empty(sizes: Sequence[int | ir.Value], element: ir.Type) -> ir.Value:
 
 
 def fill(value: ir.Value, init: ir.Value) -> ir.Value:
-    return linalg.fill(value, outs=[init])
+    return _named(linalg.FillOp([init.type], [value], [init]))
+
+
+def broadcast(value: ir.Value, init: ir.Value, dimensions: Sequence[int]) -> ir.Value:
+    """The value in a tensor that has `dimensions` besides its own."""
+    return _named(linalg.BroadcastOp([init.type], value, init, dimensions))
+
+
+def matmul(lhs: ir.Value, rhs: ir.Value, init: ir.Value) -> ir.Value:
+    """linalg.matmul, or linalg.batch_matmul of tensors of rank 3, as the parser makes them: with their maps."""
+    rank = init.type.rank
+    *batch, m, n, k = range(rank + 1)
+    maps = map_array([projection(rank + 1, (*batch, *dims)) for dims in ((m, k), (k, n), (m, n))])
+    kind = linalg.BatchMatmulOp if batch else linalg.MatmulOp
+    return _named(kind([init.type], [lhs, rhs], [init], indexing_maps=maps))
+
+
+def _named(op: ir.OpView) -> ir.Value:
+    """The result of a named op, which gets its region; upstream's builders take long to import (`mlir.py`)."""
+    linalg.fill_builtin_region(op.operation)
+    return op.operation.results[0]
 
 
 def projection(n_dims: int, dims: Sequence[int]) -> ir.AffineMap:

@@ -10,10 +10,14 @@ touches::
 compiled before is found, loaded and called without.
 """
 
+import ctypes
+import functools
+import glob
 import importlib
 import importlib.util
 import os
 import sys
+import threading
 import types
 from typing import Any
 
@@ -27,6 +31,11 @@ _MODULES = {
     "interpreter": "dialects.transform.interpreter",
 }
 _LATE = ("ir", "passmanager", "execution_engine")
+# Of upstream's linalg, the modules that have what we use, and its names; see _Linalg.
+_OF_LINALG = {
+    "dialects._linalg_ops_gen": "BatchMatmulOp BroadcastOp FillOp GenericOp IndexOp MatmulOp YieldOp",
+    "_mlir_libs._mlirDialectsLinalg": "fill_builtin_region get_indexing_maps",
+}
 
 
 class _Late(types.ModuleType):
@@ -40,11 +49,54 @@ class _Late(types.ModuleType):
         return value
 
 
+class _Linalg(types.ModuleType):
+    """Upstream's module linalg, with the names that we use; it runs as it is when any other one is read.
+
+    Running it makes a function for each named op from a language of its own, which takes as long as to import all other
+    dialects. The bindings import it by its name when they show the first op, so that it stands where they find it.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        with _running:
+            if type(self) is _Linalg:
+                spec = self.__spec__
+                assert spec is not None and spec.loader is not None, "it was made of its spec"
+                spec.loader.exec_module(self)
+                self.__class__ = types.ModuleType  # type: ignore[assignment]
+        return getattr(self, name)
+
+
+_running = threading.RLock()
+
+
+def _linalg() -> types.ModuleType:
+    name = f"{PACKAGE}.dialects.linalg"
+    if name in sys.modules:
+        return sys.modules[name]
+    dialects = importlib.import_module(f"{PACKAGE}.dialects")
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return importlib.import_module(name)  # which says what is wrong
+    module = importlib.util.module_from_spec(spec)
+    for path, names in _OF_LINALG.items():
+        found = importlib.import_module(f"{PACKAGE}.{path}")
+        for one in names.split():
+            setattr(module, one, getattr(found, one))
+    module.__class__ = _Linalg
+    vars(dialects)["linalg"] = sys.modules[name] = module
+    return module
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     path = _MODULES.get(name, "dialects." + name)
-    module: types.ModuleType = _Late(path) if name in _LATE else importlib.import_module(f"{PACKAGE}.{path}")
+    if name == "linalg":
+        module = _linalg()
+    else:
+        module = _Late(path) if name in _LATE else importlib.import_module(f"{PACKAGE}.{path}")
     globals()[name] = module
     return module
 
@@ -62,3 +114,11 @@ def identity() -> str:
         return ""
     with os.scandir(os.path.join(spec.submodule_search_locations[0], "_mlir_libs")) as found:
         return repr(sorted((entry.name, entry.stat().st_size) for entry in found if ".so" in entry.name))
+
+
+@functools.cache
+def c_interface() -> ctypes.CDLL:
+    """MLIR's C interface, which the bindings are made of; a call of it gives the interpreter's lock away."""
+    libraries = importlib.import_module(f"{PACKAGE}._mlir_libs")
+    (path,) = glob.glob(os.path.join(os.path.dirname(libraries.__file__ or ""), "lib*CAPI.so*"))
+    return ctypes.CDLL(path)

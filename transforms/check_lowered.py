@@ -20,10 +20,27 @@ class CheckLowered(Pass):
 
     def run(self, op: ir.Operation) -> None:
         parts = [op] if self.target == "cpu" else ops_in(op, "gpu.module")
-        first: dict[str, ir.Operation] = {}  # of each name, of which there are few
-        for inner in (o for part in parts for o in ops_in(part)):
-            first.setdefault(inner.name, inner)
-        for name, inner in first.items():
-            if not name.startswith(LOWERED[self.target]):
+        for part in parts:
+            inner = _first_other(part, LOWERED[self.target])
+            if inner is not None:
                 what = "the CPU" if self.target == "cpu" else "GPUs"
-                raise PassError(f"'{name}' could not be lowered to the LLVM dialect for {what}", inner)
+                if inner.name.startswith("transform."):
+                    raise PassError(
+                        f"'{inner.name}' is left: transform-interpreter applies scripts and removes them", inner
+                    )
+                raise PassError(f"'{inner.name}' could not be lowered to the LLVM dialect for {what}", inner)
+
+
+def _first_other(op: ir.Operation, prefixes: tuple[str, ...]) -> ir.Operation | None:
+    """The first op inside `op` whose name starts with none of the prefixes."""
+    found: list[ir.Operation] = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        if inner.name.startswith(prefixes) or inner.operation == op.operation:
+            return advance
+        found.append(inner.operation)
+        return ir.WalkResult.INTERRUPT
+
+    advance = ir.WalkResult.ADVANCE
+    op.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+    return found[0] if found else None

@@ -23,6 +23,7 @@ from .tiling_remarks import TilingRemark
 
 Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
 STOP, PARALLEL = "__stop__", "__byteir_parallel__"
+WHOLE = ("tensor.reshape",)  # no tile of what they give is made of a tile
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,8 @@ def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:
 
 def producers_outside(attention: Attention) -> list[ir.Operation]:
     """What feeds the attention and is better computed once, before it: reductions of any kind, which would be computed
-    again in every tile at a cost, and what others use as well, such as keys that are returned for a cache: the loops
-    would have to put it together, each of their iterations a part."""
+    again in every tile at a cost, what has no tiles, and what others use as well, such as keys that are returned for a
+    cache: the loops would have to put it together, each of their iterations a part."""
     own = {attention.scores, attention.softmax, attention.root}
     producers = backward_slice(attention.root)
     within = set(producers)
@@ -151,7 +152,7 @@ def producers_outside(attention: Attention) -> list[ir.Operation]:
         op
         for op in producers
         if op not in own
-        and not op.name.startswith("tensor.")
+        and (not op.name.startswith("tensor.") or op.name in WHOLE)
         and (not _is_cheap(op) or (op not in after and op.name not in MADE_AGAIN and _is_used_elsewhere(op, within)))
     ]
 

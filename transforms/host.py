@@ -103,6 +103,12 @@ def matrix_unit(choice: str = "") -> str:
     return "dot" if host_features() >= DOT_FEATURES else "none"
 
 
+def can_multiply_tiles(unit: str) -> bool:
+    """True if this process may use the instructions of a unit that has tiles."""
+    needed = AMX_FEATURES | ({"amx_fp16"} if unit == "amx-fp16" else set())
+    return host_features() >= needed and tiles_allowed()
+
+
 def is_refused() -> bool:
     """True if the host has tiles that this process may not use."""
     return host_features() >= AMX_FEATURES and not tiles_allowed()

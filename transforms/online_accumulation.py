@@ -14,14 +14,12 @@ softmax is one row of the root's output.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from ..dialects import build
 from ..dialects.build import convert_elements
 from ..dialects.linalg_ext import BatchMatmulOp, DiagOp
-from ..dialects.mlir import arith, ir, linalg
+from ..dialects.mlir import arith, ir
 from ..dialects.tiling import Index, OnlineReduction, Range, Tile, TileBuilder, Tiling, Untileable
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from .graph import ancestor_in
@@ -124,11 +122,11 @@ class OnlineAccumulation:
         sizes = counts + [builder.dim(init, d) for d in range(kind.rank)]
         with builder.outside:
             empty = builder.empty_outside(sizes, kind.element_type)
-            copies = linalg.broadcast(init, outs=[empty], dimensions=list(range(len(counts))))
+            copies = build.broadcast(init, empty, range(len(counts)))
         tiles = [Range(builder.floor_divided(root_tile[d].offset, self._steps[d]), Index(1)) for d in self._columns]
         dynamic = ir.ShapedType.get_dynamic_size()
         shape = [dynamic if r.size.static is None else r.size.static for r in part]
-        return _first(copies), (*tiles, *part), shape
+        return copies, (*tiles, *part), shape
 
     # How the sum is rescaled.
 
@@ -144,8 +142,8 @@ class OnlineAccumulation:
         kind = accumulator.type
         plain = self.rows == list(range(kind.rank - 1))
         products: dict[str, Callable[..., ir.Value]] = {
-            "linalg.matmul": functools.partial(_linalg_matmul, linalg.matmul),
-            "linalg.batch_matmul": functools.partial(_linalg_matmul, linalg.batch_matmul),
+            "linalg.matmul": build.matmul,
+            "linalg.batch_matmul": build.matmul,
             "linalg_ext.batch_matmul": _batch_matmul,
         }
         multiply = products.get(root.name)
@@ -156,7 +154,7 @@ class OnlineAccumulation:
         diagonal = DiagOp(scale, square, result=square.type).result
         sizes = [r.size for r in builder.everything(accumulator)]
         zeros = build.fill(self._zero, builder.empty(sizes, kind.element_type))
-        return multiply(diagonal, accumulator, _first(zeros))
+        return multiply(diagonal, accumulator, zeros)
 
 
 def is_linear(op: ir.Operation, number: int) -> bool:
@@ -201,20 +199,3 @@ def row_scaling(scale: ir.Value, matrix: ir.Value, rows: Sequence[int]) -> ir.Va
 
 def _batch_matmul(lhs: ir.Value, rhs: ir.Value, out: ir.Value) -> ir.Value:
     return BatchMatmulOp(ir.StringAttr.get("nn"), lhs, rhs, out, result=out.type).result
-
-
-def _linalg_matmul(builder: Callable[..., Any], lhs: ir.Value, rhs: ir.Value, out: ir.Value) -> ir.Value:
-    product = _first(builder(lhs, rhs, outs=[out]))
-    rank = out.type.rank
-    *batch, m, n, k = range(rank + 1)
-    maps = [build.projection(rank + 1, (*batch, *dims)) for dims in ((m, k), (k, n), (m, n))]
-    # The builder leaves the default maps out; the parser puts them in.
-    product.owner.attributes["indexing_maps"] = build.map_array(maps)
-    return product
-
-
-def _first(built: Any) -> ir.Value:
-    """The value that a builder of the linalg dialect returns: an op, a list of results or a result."""
-    if isinstance(built, ir.Value):
-        return built
-    return built.operation.results[0] if hasattr(built, "operation") else built[0]

@@ -51,14 +51,17 @@ class RaiseAttention(Pass):
             if ROOT in candidate.attributes or is_normal(candidate):
                 continue
             try:
-                end, match = matched_at(candidate)
-            except NearMiss as miss:
-                end, match = divided_at(candidate)
-                if match is None:
-                    missed.append(candidate)
-                    reasons[candidate] = miss
-            if match is not None:
-                self._raise(end, match, candidates, missed)
+                try:
+                    end, match = matched_at(candidate)
+                except NearMiss as miss:
+                    end, match = divided_at(candidate)
+                    if match is None:
+                        missed.append(candidate)
+                        reasons[candidate] = miss
+                if match is not None:
+                    self._raise(end, match, candidates, missed)
+            except RecursionError:  # before anything is replaced
+                remark(candidate, "not raised to attention: hundreds of scalar ops in a row lead to it")
         for candidate in missed:  # those that no attention has made superfluous
             remark(candidate, f"not raised to attention: softmax was expected, but {reasons[candidate]}")
 

@@ -8,8 +8,11 @@ from ..dialects.mlir import ir
 Values = dict[ir.Value, ir.Value]
 
 
-def ops_in(op: ir.Operation, prefix: str = "") -> list[ir.Operation]:
-    """All ops inside `op` (inner ones before their parents) whose name starts with `prefix`."""
+def ops_in(op: ir.Operation, prefix: str | tuple[str, ...] = "") -> list[ir.Operation]:
+    """All ops inside `op` (inner ones before their parents) whose name starts with `prefix`, or with one of them.
+
+    Walking a whole module takes as long as many a pass: a pass that looks for several kinds asks for all at once.
+    """
     found: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:

@@ -23,7 +23,8 @@ from .jax import JaxKernel, trace
 def is_symbolic(example_args: Any, example_kwargs: Any) -> bool:
     """Whether a size among the arguments' is a symbol."""
     leaves = jax.tree.leaves((example_args, example_kwargs))
-    return any(not jax.core.is_constant_dim(d) for leaf in leaves for d in getattr(leaf, "shape", ()))
+    sizes = [d for leaf in leaves for d in getattr(leaf, "shape", ())]
+    return any(not isinstance(d, int | np.integer) for d in sizes)
 
 
 @dataclasses.dataclass

@@ -28,6 +28,7 @@ from .onnx_checks import Checks
 from .onnx_float8 import lower_casts
 from .onnx_functions import has_function
 from .onnx_graph import prepared
+from .open_reshapes import to_views
 from .sequential import to_loops
 
 WAY_OUT = "run that part of the model with another runtime, or replace the node"
@@ -99,6 +100,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
             functions.add(error.operator)
     run(module, TO_LINALG, WAY_OUT)
     checks = Checks(module)
+    to_views(module)
     clamp_gathers(module)
     to_loops(module)
     compute_constants(module)

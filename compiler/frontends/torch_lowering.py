@@ -133,6 +133,7 @@ def index_put(
     if index is None or index.dim() != 1 or index.dtype == torch.bool or accumulate:
         return NotImplemented
     shape = [index.size(0) if d == given[0] else size for d, size in enumerate(x.shape)]
+    index = torch.where(index < 0, index + x.size(given[0]), index)  # counted from the end
     return index_copy(x, given[0], index, values.expand(shape))
 
 

@@ -56,20 +56,14 @@ def _openmp() -> ctypes.CDLL | None:
 
 @functools.cache
 def _threads_setter() -> Any:
-    """OpenMP's function, or None; as one of Python's, as giving the interpreter's lock away takes longer than it."""
+    """OpenMP's function by which parallel loops use so many threads from now on; None without its runtime, where they
+    use one anyway. It is called as one of Python's, as giving the interpreter's lock away takes longer than it."""
     path = openmp_library()
     if path is None:
         return None
     function = ctypes.PyDLL(path).omp_set_num_threads
     function.argtypes, function.restype = [ctypes.c_int], None
     return function
-
-
-def set_threads(count: int) -> None:
-    """Lets parallel loops use `count` threads from now on; without an OpenMP runtime they use one anyway."""
-    setter = _threads_setter()
-    if setter is not None:
-        setter(count)
 
 
 @functools.cache
@@ -132,8 +126,10 @@ class CpuKernel:
     def __init__(self, code: ir.Module | elf.Code, signature: Signature, callbacks: Mapping[str, Any] | None = None):
         """`callbacks`: functions of ctypes that a module calls."""
         self.signature = signature
-        self._code = code  # whose memory the function is in
         self._image: bytes | None = None  # where it was loaded
+        if not isinstance(code, elf.Code) and not callbacks:
+            code = self._in_parts(code) or code
+        self._code = code  # whose memory the function is in
         if isinstance(code, elf.Code):
             address = code.symbols.get(f"_mlir_{c_name(signature.name)}")  # it takes the arguments' addresses
         else:
@@ -150,6 +146,7 @@ class CpuKernel:
         if not address:
             raise ValueError(f"the module has no C interface for @{signature.name}; add llvm.emit_c_interface")
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        self._set_threads = _threads_setter()  # kept here: a call comes after a kernel, which leaves caches cold
         self._lay_out()
 
     @classmethod
@@ -159,8 +156,21 @@ class CpuKernel:
         kernel._image = image
         return kernel
 
+    def _in_parts(self, module: ir.Module) -> elf.Code | None:
+        """The module's code, compiled by several threads; None where it is small, or more than `elf` knows."""
+        from . import object_files  # which a kernel that was compiled before does without
+
+        libraries = symbol_sources()
+        image = object_files.object_files(module, c_name(self.signature.name), OPTIMIZATION, openmp_library())
+        with contextlib.suppress(elf.LoadError):
+            if image:
+                code = elf.load(image, libraries)
+                self._image = image
+                return code
+        return None
+
     def object_file(self) -> bytes:
-        """The object file, for `load`."""
+        """The object files, for `load`."""
         if self._image is not None:
             return self._image
         with open(os.memfd_create("kernel.o"), "rb") as file:  # LLVM ends the process where a disk is full
@@ -228,8 +238,8 @@ class CpuKernel:
 
         From here on parallel loops use `threads`, if it is given.
         """
-        if threads:
-            set_threads(threads)
+        if threads and self._set_threads is not None:
+            self._set_threads(threads)
         # Whose memory a result may be: an argument's that is returned as it is, or that of a result before it.
         try:
             block, base = self._idle.pop()
@@ -259,7 +269,7 @@ class CpuKernel:
         return results
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Result:
     """Where a call leaves a result, and what it is."""
 
@@ -268,12 +278,15 @@ class _Result:
     rank: int | None  # None: a scalar
     offset: int  # in bytes, from the block's start
     first: int  # the word there, where the descriptor of a tensor starts
+    memory: Any  # the type of its memory; None where a call tells the size
 
     @classmethod
     def of(cls, slot: Slot, position: int, offset: int) -> _Result:
         offset += WORD * position
         shape = None if slot.shape is None or None in slot.shape else tuple(s or 0 for s in slot.shape)
-        return cls(slot.dtype, shape, None if slot.shape is None else len(slot.shape), offset, offset // WORD)
+        rank = None if slot.shape is None else len(slot.shape)
+        memory = None if shape is None else _memory(math.prod(shape) * slot.dtype.itemsize)
+        return cls(slot.dtype, shape, rank, offset, offset // WORD, memory)
 
     def read(self, block: Any, base: int, owners: dict[int, Any]) -> Any:
         """The result as numpy has it, on the memory that the function allocated, which the first reader owns.
@@ -281,11 +294,13 @@ class _Result:
         It is contiguous: results are memrefs without a layout."""
         if self.rank is None:
             return np.frombuffer(ctypes.string_at(base + self.offset, self.dtype.itemsize), dtype=self.dtype)[0]
-        first, shape = self.first, self.shape
+        first, shape, kind = self.first, self.shape, self.memory
         if shape is None:
             shape = tuple(block[first + 3 : first + 3 + self.rank])
+        if kind is None:
+            kind = _memory(math.prod(shape) * self.dtype.itemsize)
         allocated = block[first]
-        memory = _memory(math.prod(shape) * self.dtype.itemsize).from_address(block[first + 1])
+        memory = kind.from_address(block[first + 1])
         if allocated in owners:
             memory.owner = owners[allocated]
         else:

@@ -24,10 +24,11 @@ from .cuda_arrays import Array, Library, NumpyArrays, check_places, device_libra
 from .cuda_driver import CudaError, driver
 from .cuda_plan import Misfit, Plan
 from .program import Program
-from .signature import Signature
+from .signature import Signature, scalar
 
 SHARED_SIZE_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 PLANS = 256  # of a kernel, for so many shapes
+NO_PLAIN_TENSOR = "no plain tensor, but a sparse or nested one of torch, or one within vmap"
 _HEAD = struct.Struct("<Q")
 
 
@@ -62,6 +63,7 @@ class CudaKernel:
         self.cubins: Callable[[], pathlib.Path | None] = lambda: None
         slots = signature.arguments
         self._tensors = [i for i, slot in enumerate(slots) if slot.shape is not None]
+        self._scalars = [(i, slot) for i, slot in enumerate(slots) if slot.shape is None]
         self._sizing = sorted(image.program.sizing() - set(self._tensors))
         self._modules: dict[int, ctypes.c_void_p] = {}
         self._functions: dict[tuple[int, str], ctypes.c_void_p] = {}
@@ -83,6 +85,10 @@ class CudaKernel:
             return self._run(values, () if out is None else out if isinstance(out, tuple) else (out,), library)
         except CudaError as error:
             raise user_error(str(error)) from None
+        except RuntimeError as error:
+            if "data pointer" not in str(error):
+                raise
+            raise user_error(f"an argument is {NO_PLAIN_TENSOR}: {error}") from None
 
     def _entered(self, values: Sequence[Any], out: Any, library: Any) -> list[Any]:
         """With arrays of a library that has none in place."""
@@ -103,15 +109,21 @@ class CudaKernel:
     def _run(self, values: Sequence[Any], outs: Sequence[Any], library: Library) -> list[Any]:
         try:
             key = [library.key(values[i]) for i in self._tensors]
+            key += [library.key(value) for value in outs]
         except (AttributeError, IndexError, TypeError):
             self._check_count(values)
             check_places(values, library, self._tensors)
+            check_places(outs, library, range(len(outs)), "out")
             raise
-        for i in self._sizing:
-            key.append(int(values[i]))
-        for value in outs:
-            key.append(library.key(value))
-        if self.signature.bounds:  # of numbers that plans do not depend on, too
+        except RuntimeError as error:
+            raise CudaError(f"an argument is {NO_PLAIN_TENSOR}: {error}") from None
+        if self._scalars:  # also those that plans do not depend on
+            self._check_count(values)
+            values = list(values)
+            for i, slot in self._scalars:
+                values[i] = scalar(i, values[i], slot)
+            key += [values[i] for i in self._sizing]
+        if self.signature.bounds:
             self._check_count(values)
             self.signature.check_bounds(values)
         found = (len(values), *key)
@@ -138,7 +150,7 @@ class CudaKernel:
             if outs:
                 if len(outs) != len(self.signature.results):
                     raise CudaError(f"out must be {len(self.signature.results)} arrays, but {len(outs)} were given")
-                check_places(outs, library, range(len(outs)))
+                check_places(outs, library, range(len(outs)), "out")
         described = list(values)
         for i in self._tensors:
             described[i] = library.describe(values[i])

@@ -89,6 +89,8 @@ class TorchArrays:
 
     @staticmethod
     def key(value: Any) -> Hashable:
+        if value.is_neg():  # as x.conj().imag: what is in memory are other numbers
+            raise CudaError("a tensor is the negative of its memory, as views of conj() are: call resolve_neg() on it")
         return value.shape, value.stride(), value.dtype, value.get_device()
 
     def describe(self, value: Any) -> Array:
@@ -303,11 +305,11 @@ def device_library(values: Sequence[Any]) -> Library | None:
     return None
 
 
-def check_places(values: Sequence[Any], of: Library, tensors: Sequence[int]) -> None:
+def check_places(values: Sequence[Any], of: Library, tensors: Sequence[int], name: str = "argument") -> None:
     """A CudaError where an argument is not of that library and on a GPU."""
     for i in tensors:
         if not of.is_array(values[i]):
             kind = values[i].__class__
-            name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
-            where = "" if library(kind) is of else f" of {name}"
-            raise CudaError(f"argument {i} must be on the GPU as others are, but is an array{where} elsewhere: move it")
+            package = kind.__module__.partition(".")[0]
+            what = "an array" if library(kind) is of else f"a {package}.{kind.__name__}"
+            raise CudaError(f"{name} {i} must be on the GPU as others are, but is {what} elsewhere: move it")

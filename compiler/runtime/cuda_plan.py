@@ -63,15 +63,17 @@ class Plan:
         self.device, self.library = device, library
         self.words: list[int] = []
         self.launches: list[Any] = []
-        # (number, mask of the address, the words that take it) of arguments; (number, words, how to make it) of others.
+        # (number, mask of the address, the words that take it) of arguments; of others how to make them, too.
         self.arguments: list[tuple[int, int, list[int]]] = []
-        self.made: list[tuple[int, list[int], Callable[[], Any]]] = []
+        self.made: list[tuple[int, int, list[int], Callable[[], Any]]] = []
         self.scalars: list[tuple[int, int, str]] = []  # number, word, type
         self.maps: list[tuple[int, TensorMap]] = []  # the word that has its array's address
         self._places: dict[int, list[int]] = {}
         self._roots = _roots(program)
         self._masks: dict[int, int] = {}
         self._lock = threading.Lock()  # the words are shared by calls
+        self._spans = {n: _span(array) for n, array in enumerate(values) if isinstance(array, Array)} if outs else {}
+        self._out_spans = [_span(array) for array in outs]
         settled = _settled(program, values, {}, device)
         if outs:
             settled = _settled(program, values, _targets(program, settled, outs), device)
@@ -91,7 +93,8 @@ class Plan:
             places = self._places.get(number, [])  # none where there are no elements: nothing is launched
             if number >= len(values) and program.steps[number - len(values)].kind == "alloc":
                 shape = shapes.get(number, array.shape)
-                self.made.append((number, places, library.allocator(shape, array.element, device)))
+                make = library.allocator(shape, array.element, device)
+                self.made.append((number, self._masks.get(number, 0), places, make))
             elif places:
                 self.arguments.append((number, self._masks[number], places))
         self.launch = driver().library.cuLaunchKernelEx  # fewer arguments than cuLaunchKernel, which ctypes converts
@@ -156,18 +159,22 @@ class Plan:
         """Launches on the library's stream; the results."""
         pointer, words = self.library.pointer, self.buffer
         arrays = {root: out for (root, _), out in zip(self.results, outs, strict=True)} if outs else {}
-        for number, _, make in self.made:
+        if outs:
+            self._check_overlap(values, outs)
+        for number, _, _, make in self.made:
             if number not in arrays:
                 arrays[number] = make()
         with self._lock:
             for number, mask, places in self.arguments:
                 address = pointer(values[number])
-                if address & mask:
-                    raise Misfit(f"an array starts at an address that is no multiple of {mask + 1}")
+                if address & mask or not address:
+                    self._check_address(address, mask, math.prod(values[number].shape))
                 for place in places:
                     words[place] = address
-            for number, places, _ in self.made:
+            for number, mask, places, _ in self.made:
                 address = pointer(arrays[number])
+                if address & mask or (not address and outs):
+                    self._check_address(address, mask, math.prod(arrays[number].shape))
                 for place in places:
                     words[place] = address
             for number, place, kind in self.scalars:
@@ -185,6 +192,26 @@ class Plan:
             return list(outs)
         found = [(arrays[n] if n in arrays else values[n], shape) for n, shape in self.results]
         return [array if shape is None else self.library.shaped(array, shape) for array, shape in found]
+
+    @staticmethod
+    def _check_address(address: int, mask: int, elements: int) -> None:
+        if address & mask:
+            raise Misfit(f"an array starts at an address that is no multiple of {mask + 1}")
+        if elements:
+            raise CudaError("an array has elements, but no memory: it is one of those that only tell types and shapes")
+
+    def _check_overlap(self, values: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Results are written while arguments are read, and some are computed again: a CudaError where one surely holds
+        another's elements. (Of arrays that stand between each other's elements that is not said.)"""
+        pointer = self.library.pointer
+        known = [(f"argument {n}", pointer(values[n]), *span) for n, span in self._spans.items()]
+        for i, (out, (size, dense)) in enumerate(zip(outs, self._out_spans, strict=True)):
+            start = pointer(out)
+            for name, other, others, is_dense in known:
+                within = start < other + others and other < start + size
+                if size and others and within and (start == other or (dense and is_dense)):
+                    raise CudaError(f"out {i} and {name} have memory in common: give another array")
+            known.append((f"out {i}", start, size, dense))
 
     def _again(self, status: int, fixed: tuple) -> None:
         """A thread that has not used the GPU yet has no context: it gets one."""
@@ -260,6 +287,23 @@ def _check_out(array: Array, shape: tuple[int, ...], element: str) -> None:
         raise CudaError(
             f"out must be an array of shape {shape} and type {element}, but is one of {array.shape} and {array.element}"
         )
+    reach = 0  # of elements along dimensions with smaller strides
+    for stride, n in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride <= reach:
+            raise CudaError(
+                f"out has shape {array.shape} and strides {array.strides}: several of its elements may be one, which "
+                "cannot be written to"
+            )
+        reach += (n - 1) * stride
+
+
+def _span(array: Array) -> tuple[int, bool]:
+    """How many bytes an array reaches over from its start on, and whether there is nothing else among them; 0 where it
+    has elements before its start."""
+    if 0 in array.shape or any(s < 0 for s in array.strides):
+        return 0, False
+    reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    return reach * BYTES[array.element], reach == math.prod(array.shape)
 
 
 def _expanded(array: Array, groups: Any, sizes: Any, dynamic: Iterator[int]) -> Array:

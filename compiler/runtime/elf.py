@@ -1,12 +1,13 @@
 """Loads relocatable object code (ELF, x86-64) into this process: what a linker does, for the little that we emit.
 
-    code = load(object_file, [openmp, libc])
+    code = load(object_files, [openmp, libc])
     address = code.symbols["_mlir_ciface_main"]
 
-The sections go to pages of their own, first the code, then the constants; relocations are applied; then the pages
-become executable or read-only, never writable and executable at once. MLIR's ExecutionEngine compiles in the large code
-model, so that an address is a word in the code almost everywhere. Whatever else an object holds is refused
-(`LoadError`) before any of it runs. Formats: the System V ABI, chapter 4, and its AMD64 supplement.
+An image is one object, or several one after the other: LLVM writes section headers last. The sections go to pages
+of their own, first the code, then the constants; relocations are applied; then the pages become executable or
+read-only, never writable and executable at once. MLIR's ExecutionEngine compiles in the large code model, so that an
+address is a word in the code almost everywhere. Whatever else an object holds is refused (`LoadError`) before any of it
+runs. Formats: the System V ABI, chapter 4, and its AMD64 supplement.
 """
 
 import ctypes
@@ -56,7 +57,7 @@ class _Section:
 
 
 def load(image: bytes, libraries: Sequence[ctypes.CDLL]) -> Code:
-    """The code of an object file, ready to run; symbols that it lacks are looked up in `libraries`, in order."""
+    """The code of object files, ready to run; symbols that all of them lack are looked up in `libraries`, in order."""
     try:
         return _load(image, libraries)
     except (struct.error, IndexError, KeyError, ValueError, OverflowError, OSError, MemoryError) as error:
@@ -64,37 +65,46 @@ def load(image: bytes, libraries: Sequence[ctypes.CDLL]) -> Code:
 
 
 def _load(image: bytes, libraries: Sequence[ctypes.CDLL]) -> Code:
-    sections = _sections(image)
-    size, executable = _place(sections)
+    objects: list[list[_Section]] = []
+    end = 0
+    while end < len(image) or not objects:
+        found, end = _sections(image, end)
+        objects.append(found)
+    every = [section for sections in objects for section in sections]
+    size, executable = _place(every)
     memory = mmap.mmap(-1, max(size, _PAGE), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    for section in sections:
+    for section in every:
         if section.position is not None and section.kind != _NOBITS:
             data = image[section.offset : section.offset + section.size]
             if len(data) != section.size:
                 raise LoadError("a section ends after the file")
             memory[section.position : section.position + section.size] = data
-    symbols: dict[str, int] = {}
-    tables = {
-        i: _symbols(image, sections, s, base, libraries, symbols) for i, s in enumerate(sections) if s.kind == _SYMTAB
-    }
-    for section in sections:
-        if section.kind == _RELA and sections[section.info].position is not None:
-            _relocate(image, section, sections[section.info], tables[section.link], memory, base)
+    exported: dict[str, int] = {}
+    tables = [
+        {i: _symbols(image, sections, s, base, exported) for i, s in enumerate(sections) if s.kind == _SYMTAB}
+        for sections in objects
+    ]
+    for sections, symbols in zip(objects, tables, strict=True):
+        for section in sections:
+            if section.kind == _RELA and sections[section.info].position is not None:
+                found_here = [_resolved(one, exported, libraries) for one in symbols[section.link]]
+                _relocate(image, section, sections[section.info], found_here, memory, base)
     _protect(base, executable, mmap.PROT_READ | mmap.PROT_EXEC)
     _protect(base + executable, len(memory) - executable, mmap.PROT_READ)
-    return Code(symbols, memory)
+    return Code(exported, memory)
 
 
-def _sections(image: bytes) -> list[_Section]:
-    ident, kind, machine, _, _, _, start, _, _, _, _, entry, count, _ = _HEADER.unpack_from(image)
+def _sections(image: bytes, at: int) -> tuple[list[_Section], int]:
+    """The sections of the object that starts there, and where it ends."""
+    ident, kind, machine, _, _, _, start, _, _, _, _, entry, count, _ = _HEADER.unpack_from(image, at)
     if ident[:6] != b"\x7fELF\x02\x01" or kind != _RELOCATABLE or machine != _X86_64 or entry != _SECTION.size:
         raise LoadError("no relocatable object file for x86-64")
     found = []
     for i in range(count):
-        _, kind, flags, _, offset, size, link, info, align, _ = _SECTION.unpack_from(image, start + i * entry)
-        found.append(_Section(kind, flags, offset, size, link, info, max(align, 1)))
-    return found
+        _, kind, flags, _, offset, size, link, info, align, _ = _SECTION.unpack_from(image, at + start + i * entry)
+        found.append(_Section(kind, flags, at + offset, size, link, info, max(align, 1)))
+    return found, at + start + count * entry
 
 
 def _place(sections: Sequence[_Section]) -> tuple[int, int]:
@@ -113,33 +123,35 @@ def _place(sections: Sequence[_Section]) -> tuple[int, int]:
 
 
 def _symbols(
-    image: bytes,
-    sections: Sequence[_Section],
-    table: _Section,
-    base: int,
-    libraries: Sequence[ctypes.CDLL],
-    exported: dict[str, int],
-) -> list[int | None]:
-    """The addresses of a symbol table's entries (None: of no memory); adds those of global names to `exported`."""
+    image: bytes, sections: Sequence[_Section], table: _Section, base: int, exported: dict[str, int]
+) -> list[int | str | None]:
+    """The addresses of a symbol table's entries (None: of no memory), or the names of those that the object lacks; adds
+    those of global names to `exported`."""
     names = sections[table.link]
     strings = image[names.offset : names.offset + names.size]
-    found: list[int | None] = []
+    found: list[int | str | None] = []
     for at in range(table.offset, table.offset + table.size, _SYMBOL.size):
         name_at, info, _, index, value, _ = _SYMBOL.unpack_from(image, at)
         name = strings[name_at : strings.index(b"\0", name_at)].decode()
         if index == _UNDEFINED:
-            found.append(_external(name, libraries) if name else None)
+            found.append(name or None)
         elif index == _ABSOLUTE:
             found.append(value)
         elif index >= _RESERVED:
             raise LoadError(f"symbol {name} is of a kind that is not known")
         else:
             position = sections[index].position
-            found.append(None if position is None else base + position + value)
-            address = found[-1]
+            address = None if position is None else base + position + value
+            found.append(address)
             if address is not None and info >> 4 != _LOCAL:
                 exported[name] = address
     return found
+
+
+def _resolved(symbol: int | str | None, exported: Mapping[str, int], libraries: Sequence[ctypes.CDLL]) -> int | None:
+    if isinstance(symbol, str):
+        return exported[symbol] if symbol in exported else _external(symbol, libraries)
+    return symbol
 
 
 def _external(name: str, libraries: Sequence[ctypes.CDLL]) -> int:

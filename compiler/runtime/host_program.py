@@ -6,6 +6,7 @@ from ...dialects.build import constant_value
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ...dialects.tile import is_tensor_map
+from ...transforms.nvidia.one_block import COLUMNS, ROWS
 from ...transforms.nvidia.overlap_launches import EARLY
 from ...transforms.nvidia.values import has_dense_rows
 from ..diagnostics import diagnostic
@@ -71,12 +72,17 @@ def host_program(function: ir.OpView) -> Program:
         elif op.name == "func.return":
             returned = tuple(numbers[v] for v in op.operands)
         else:
+            loop = next((o.operation for o in block.operations if o.operation.name == "scf.for"), None)
+            op = op if loop is None else loop  # rather than what it starts from
             message = (
                 f"'{op.name}' stands outside of the fused loops; on GPUs only linalg ops, slices, reshapes and "
                 "tensors that are put together run there"
             )
-            if op.name == "scf.for":
-                message += "; a loop over keys must be inside of those over queries (tile_interchange)"
+            if loop is not None:
+                message += (
+                    "; a loop over keys must be inside of those over queries (tile_interchange), and a single tile has "
+                    f"at most {ROWS} queries and heads of {COLUMNS}"
+                )
             raise DiagnosedError([diagnostic("error", message, op.location)])
     return Program(len(block.arguments), tuple(steps), returned)
 

@@ -282,17 +282,36 @@ def _name(i: int, d: int | None) -> str:
     return f"argument {i}" if d is None else f"dimension {d} of argument {i}"
 
 
+def scalar(i: int, value: Any, slot: Slot) -> int | float:
+    """Argument `i`, a number of Python's or numpy's, or an array of one element without dimensions, as one of Python's;
+    a user's error where the slot's type does not have it."""
+    number: Any = value
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        number = value.item()  # also of a tensor on a GPU, which it waits for
+    if not isinstance(number, bool | int | float):
+        shape = getattr(value, "shape", ())
+        found = f"an array of shape {tuple(shape)}" if shape else f"of type {type(number).__name__}"
+        raise user_error(f"argument {i} must be {slot}, a number, but is {found}")
+    dtype = slot.dtype
+    if dtype.kind not in "iub":
+        with np.errstate(over="ignore"):
+            return float(dtype.type(number))
+    whole = isinstance(number, int) or number.is_integer()
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if not whole or not least <= number <= most:
+        raise user_error(f"argument {i} must be {slot}, but is {value}")
+    return int(number)
+
+
 def _checked(i: int, value: Any, slot: Slot) -> np.ndarray:
+    if slot.shape is None:
+        return np.asarray(scalar(i, value, slot)).astype(slot.dtype)
     array = as_numpy(value)
-    if slot.shape is None and isinstance(value, bool | int | float):
-        if isinstance(value, float) and slot.dtype.kind in "iu" and not value.is_integer():
-            raise user_error(f"argument {i} must be {slot}, but is {value}")
-        array = array.astype(slot.dtype)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != slot.dtype:
         raise user_error(f"argument {i} must be {slot} (numpy's {slot.dtype}), but is an array of {array.dtype}")
-    shape = slot.shape or ()
+    shape = slot.shape
     if array.ndim != len(shape) or any(s not in (None, n) for s, n in zip(shape, array.shape, strict=True)):
         raise user_error(f"argument {i} must be {slot}, but is an array of shape {array.shape}")
     return array

@@ -59,7 +59,7 @@ class OnGpu:
     def results(self) -> list[np.ndarray]:
         from ..runtime.cuda_arrays import BYTES
 
-        for _, _, make in self.plan.made:
+        for *_, make in self.plan.made:
             array = make()
             poison = np.full(math.prod(array.shape) * BYTES[array.element], 0xFF, np.uint8)
             self.driver.to_device(array.pointer, poison.ctypes.data, poison.size)

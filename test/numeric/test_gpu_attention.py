@@ -401,6 +401,9 @@ GRAPHS = {
     "dynamic": Graph(batch=2, heads=2, queries=120, keys=200, element="f16", dynamic=True, window=(None, 5)),
     "packed": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="3hd", input_layout="bshd"),
     "packed_by_head": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="h3d", input_layout="bshd"),
+    "packed_by_head_of_one": Graph(  # element a head: no dimension of the memory
+        batch=2, heads=2, queries=257, keys=257, head_size=1, element="f16", packed="h3d", input_layout="bshd"
+    ),
     "packed_unaligned": Graph(  # rows are aligned to 16 bytes, heads in them to 8
         batch=2, heads=2, queries=90, keys=90, head_size=36, element="f16", packed="3hd", input_layout="bshd"
     ),

@@ -11,7 +11,7 @@ import pytest
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
-from attn_opt.transforms.nvidia.conversions import eight_bits
+from attn_opt.transforms.nvidia.conversions import eight_bits, to_register
 from attn_opt.transforms.nvidia.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
@@ -134,6 +134,25 @@ def test_floats_of_8_bits(element):
         expected = x.astype(dtype)
     np.testing.assert_array_equal(found.astype(F32), expected.astype(F32))
     np.testing.assert_array_equal(np.signbit(found.astype(F32)), np.signbit(expected.astype(F32)))
+
+
+@pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2"])
+def test_every_float_of_8_bits_in_a_register(element):
+    codes = np.arange(256, dtype=np.uint8)
+    dtype = {"f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2}[element]
+
+    def emit(op, operands):
+        return [to_register(*operands, ir.Type.parse(element))]
+
+    found = evaluated("math.absi", codes.view(np.int8), emit=emit)
+    np.testing.assert_array_equal(found, codes.view(dtype).astype(F32))
+
+
+def test_bits_and_bounds():
+    x = SPECIAL[~np.isnan(SPECIAL)]
+    np.testing.assert_array_equal(evaluated("arith.bitcast", x, result="i32"), x.view(np.int32))
+    np.testing.assert_array_equal(evaluated("arith.bitcast", x.view(np.int32), result="f32"), x)
+    np.testing.assert_array_equal(evaluated("math.clampf", x, -2.0, 2.5), np.clip(x, -2, 2.5))
 
 
 inf, nan = np.inf, np.nan

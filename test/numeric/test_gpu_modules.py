@@ -85,6 +85,50 @@ def test_no_read_behind_the_last_key(name, parts, element, arch):
     assert len(Launches.kernels) >= parts, "parts, and their merge"
 
 
+# One tile of queries, and no loop over heads: what merges the parts stands in no loop of its own.
+SINGLE_TILES = {
+    "one query": {"heads": 1, "queries": 1},
+    "heads that share all": {"heads": 6, "heads_kv": 1, "queries": 1, "lse": True},
+    "a tile": {"heads": 1, "queries": 40, "lse": True, "window": (None, 300)},
+    "values of size 1": {"heads": 1, "queries": 40, "value_size": 1},
+    "a result by columns": {"heads": 1, "queries": 1, "output_layout": "bhds", "value_size": 33},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "element", "arch"), crossed(list(SINGLE_TILES), [2, 33], ["f16", "f32"], ["sm_90a", "sm_80"])
+)
+def test_parts_of_a_single_tile_are_merged_by_one_kernel(name, parts, element, arch):
+    sizes = {"keys": 300 if parts == 2 else 2200, "head_size": 16, "element": element}
+    graph = Attention(**sizes | SINGLE_TILES[name])
+    inputs = graph.inputs("normal", 0)
+    found = run_module(graph.text(), [x.astype(np.float64) for x in inputs], parts=parts, arch=arch)
+    expected, lse = graph.reference(inputs)
+    assert np.abs(graph.canonical_output(found[0]) - expected).max() <= 3e-3 * np.abs(expected).max()
+    assert not graph.lse or np.abs(found[1] - lse).max() <= 1e-3
+    assert len(Launches.kernels) == 2
+
+
+# What stands around attention of a single tile suits no tile, and has kernels of its own.
+AROUND = {
+    "packed by heads": ({"packed": "h3d", "input_layout": "bshd"}, 4),
+    "sequences in a row": ({"groups": ((10, 12), (30, 28)), "window": (None, 0)}, 5),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("name", AROUND)
+def test_what_stands_around_a_single_tile(name, arch):
+    fields, kernels = AROUND[name]
+    graph = Attention(heads=1, queries=40, keys=40, head_size=16, element="f16", **fields)
+    inputs = graph.inputs("normal", 0)
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs]
+    (found,) = run_module(graph.text(), wide, arch=arch)
+    expected, _ = graph.reference(inputs)
+    assert np.abs(found - expected).max() <= 3e-3 * np.abs(expected).max()
+    assert len(Launches.kernels) <= kernels
+
+
 # With what the matmul of scores starts, of four warpgroups.
 BIASES = {
     "of all heads": {"bias": "qk"},

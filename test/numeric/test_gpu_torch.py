@@ -10,6 +10,7 @@ if not torch.cuda.is_available():
 
 from attn_opt.compiler import CompileError, compile, stats  # noqa: E402
 from attn_opt.compiler.frontends import dynamo  # noqa: E402, F401
+from attn_opt.compiler.graphs import Attention  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5}
@@ -224,3 +225,13 @@ def test_floats_of_8_bits_as_attn_bench_has_them(arch, precision, capsys):
     shape = ["-b=1", "-h=2", "-s=500", "-d=64", "-mask=1", "-warmup=1", "-repeat=2"]
     assert main([*shape, f"-prec={precision}", "--target=nvidia", "--options", f"arch={arch}"]) == 0
     assert "PASS" in capsys.readouterr().out
+
+
+def test_tensors_that_are_not_what_their_memory_holds():
+    x = torch.randn(2, 2, 100, 64, dtype=torch.complex64, device="cuda").conj().imag
+    kernel = compile(Attention(batch=2, heads=2, queries=100, keys=100).text(), target="nvidia")
+    with pytest.raises(CompileError, match="resolve_neg"):
+        kernel(x, x, x)
+    dense = x.resolve_neg()
+    with torch._subclasses.fake_tensor.FakeTensorMode() as mode, pytest.raises(CompileError, match="no memory"):
+        kernel(*[mode.from_tensor(dense)] * 3)

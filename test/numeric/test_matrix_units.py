@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 from attn_opt.compiler.graphs import Attention
+from attn_opt.compiler.runtime.cpu import CpuKernel
 from attn_opt.transforms import host
+from attn_opt.transforms.cpu import tile_sizes
 from harness import relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cpu_tiles import compiled
 
-NEEDS = {"amx-fp16": {"amx_fp16"} | host.AMX_FEATURES, "amx-bf16": host.AMX_FEATURES}
-NEEDS |= {"dot": host.DOT_FEATURES, "none": set()}
 # Rounding of P and of the output, at the largest of all elements.
 TOLERANCE = {"f16": 1e-3, "bf16": 1e-2}
 WAYS = [("amx-fp16", "f16"), ("amx-bf16", "bf16"), ("amx-bf16", "f16"), ("dot", "bf16")]
@@ -20,13 +20,21 @@ PLAIN = Attention(heads=2, queries=70, keys=150, head_size=48)
 
 
 def skip_without(unit: str) -> None:
-    if not host.host_features() >= NEEDS[unit] or (unit.startswith("amx") and not host.tiles_allowed()):
+    if unit == "dot" and not host.host_features() >= host.DOT_FEATURES:
         pytest.skip(f"this machine has no {unit}")
+
+
+def compiled_for(unit: str, text: str) -> CpuKernel:
+    """With the tile sizes of a machine that has the unit. Where there are no tiles, `expand-tiles` makes vectors."""
+    with pytest.MonkeyPatch.context() as patch:
+        if unit:
+            patch.setattr(tile_sizes, "matrix_unit", lambda: unit)
+        return compiled(text, matrix=unit)
 
 
 def check(graph: Attention, unit: str, spread: float = 1.0) -> None:
     inputs = made_up(graph, spread)
-    found = compiled(graph.text(), matrix=unit)(*inputs)
+    found = compiled_for(unit, graph.text())(*inputs)
     expected, _ = graph.reference(inputs)
     assert np.isfinite(np.asarray(found, np.float64)).all()
     assert relative_error(graph.canonical_output(found), expected) < TOLERANCE[graph.element]
@@ -69,6 +77,7 @@ def test_any_size(way, queries, keys, head_size, value_size):
     check(Attention(element=element, **sizes), unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "element"), WAYS[1:])
 def test_large_head(unit, element):
     skip_without(unit)
@@ -76,12 +85,14 @@ def test_large_head(unit, element):
 
 
 @pytest.mark.parametrize(("unit", "element"), WAYS)
-def test_dynamic(unit, element):
-    """One kernel for all sizes."""
+@pytest.mark.parametrize("layout", ["bhsd", "bsdh"])
+def test_dynamic(unit, element, layout):
+    """One kernel for all sizes; of bsdh, elements are copied one by one."""
     skip_without(unit)
-    run = compiled(dataclasses.replace(PLAIN, element=element, dynamic=True).text(), matrix=unit)
+    plain = dataclasses.replace(PLAIN, element=element, input_layout=layout)
+    run = compiled_for(unit, dataclasses.replace(plain, dynamic=True).text())
     for queries, keys in ((64, 512), (37, 300)):
-        graph = dataclasses.replace(PLAIN, element=element, queries=queries, keys=keys)
+        graph = dataclasses.replace(plain, queries=queries, keys=keys)
         inputs = made_up(graph)
         assert relative_error(run(*inputs), graph.reference(inputs)[0]) < TOLERANCE[element]
 
@@ -93,7 +104,7 @@ def test_subnormal_factors(unit):
     graph = dataclasses.replace(PLAIN, element="f16", scale=1.0)
     q, k, v = made_up(graph)
     q, k = (q.astype(np.float32) * 2.0**-15).astype(np.float16), (k.astype(np.float32) * 2.0**12).astype(np.float16)
-    found = compiled(graph.text(), matrix=unit)(q, k, v)
+    found = compiled_for(unit, graph.text())(q, k, v)
     assert relative_error(found, graph.reference([q, k, v])[0]) < TOLERANCE["f16"]
 
 

@@ -118,3 +118,120 @@ def test_narrow_floats_are_computed_in_f32(element):
         printed = print_module(module)
     assert "linalg_ext.softmax dimension(3) ins(" in printed
     assert "tensor<2x2x5x7xf32>, tensor<2x2x5xf32>" in printed
+
+
+def test_many_ops_in_a_row():
+    """What is too deep to be looked through is left alone, and told."""
+    rows = "\n".join(f"%y{i + 1} = arith.addf %y{i}, %x : f64" for i in range(600))
+    text = f"""
+func.func @f(%q: tensor<5x4xf64>, %k: tensor<4x7xf64>, %v: tensor<7x4xf64>) -> tensor<5x4xf64> {{
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty() : tensor<5x7xf64>
+  %s0 = linalg.fill ins(%zero : f64) outs(%e : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %s = linalg.matmul ins(%q, %k : tensor<5x4xf64>, tensor<4x7xf64>) outs(%s0 : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %long = linalg.map ins(%s : tensor<5x7xf64>) outs(%e : tensor<5x7xf64>) (%x: f64, %old: f64) {{
+    %y0 = arith.addf %x, %x : f64
+    {rows}
+    linalg.yield %y600 : f64
+  }}
+  %p = linalg.softmax dimension(1) ins(%long : tensor<5x7xf64>) outs(%e : tensor<5x7xf64>) -> tensor<5x7xf64>
+  %oe = tensor.empty() : tensor<5x4xf64>
+  %o0 = linalg.fill ins(%zero : f64) outs(%oe : tensor<5x4xf64>) -> tensor<5x4xf64>
+  %o = linalg.matmul ins(%p, %v : tensor<5x7xf64>, tensor<7x4xf64>) outs(%o0 : tensor<5x4xf64>) -> tensor<5x4xf64>
+  return %o : tensor<5x4xf64>
+}}
+"""
+    with CONTEXT:
+        module, messages = raised(text)
+    assert messages == ["not raised to attention: hundreds of scalar ops in a row lead to it"]
+    assert "linalg_ext.softmax" not in print_module(module)
+
+
+# Softmax of 6 × 10 scores %s, with P as %p: what divides, and what is divided. %l is the sum of the exponentials %e.
+ROWS, SCORES = "tensor<6xf64>", "tensor<6x10xf64>"
+GRAPH = f"""
+#ij = affine_map<(i, j) -> (i, j)>
+#i = affine_map<(i, j) -> (i)>
+func.func @f(%q: tensor<6x8xf64>, %k: tensor<8x10xf64>, %v: tensor<10x4xf64>) -> tensor<6x4xf64> {{
+  %zero = arith.constant 0.0 : f64
+  %one = arith.constant 1.0 : f64
+  %low = arith.constant 0xFFF0000000000000 : f64
+  %wide = tensor.empty() : {SCORES}
+  %row = tensor.empty() : {ROWS}
+  %zeros = linalg.fill ins(%zero : f64) outs(%row : {ROWS}) -> {ROWS}
+  %lowest = linalg.fill ins(%low : f64) outs(%row : {ROWS}) -> {ROWS}
+  %start = linalg.fill ins(%zero : f64) outs(%wide : {SCORES}) -> {SCORES}
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf64>, tensor<8x10xf64>) outs(%start : {SCORES}) -> {SCORES}
+  SOFTMAX
+  %out = tensor.empty() : tensor<6x4xf64>
+  %o0 = linalg.fill ins(%zero : f64) outs(%out : tensor<6x4xf64>) -> tensor<6x4xf64>
+  %o = linalg.matmul ins(%p, %v : {SCORES}, tensor<10x4xf64>) outs(%o0 : tensor<6x4xf64>) -> tensor<6x4xf64>
+  return %o : tensor<6x4xf64>
+}}
+"""
+WRITTEN = f"""
+  %m = linalg.reduce {{ arith.maximumf }} ins(%s : {SCORES}) outs(%lowest : {ROWS}) dimensions = [1]
+  %e = linalg.generic {{indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}}
+      ins(%s, %m : {SCORES}, {ROWS}) outs(%wide : {SCORES}) {{
+  ^bb0(%x: f64, %y: f64, %old: f64):
+    %d = arith.subf %x, %y : f64
+    %z = math.exp %d : f64
+    linalg.yield %z : f64
+  }} -> {SCORES}
+  %l = linalg.reduce {{ arith.addf }} ins(%e : {SCORES}) outs(%zeros : {ROWS}) dimensions = [1]
+  %p = linalg.generic {{indexing_maps = [#ij, #i, #ij], iterator_types = ["parallel", "parallel"]}}
+      ins(%e, %l : {SCORES}, {ROWS}) outs(%wide : {SCORES}) {{
+  ^bb0(%x: f64, %y: f64, %old: f64):
+    DIVIDED
+    linalg.yield %z : f64
+  }} -> {SCORES}"""
+SPLIT, SPLIT_ROWS = "tensor<2x3x10xf64>", "tensor<2x3xf64>"
+EXISTING = f"""
+  %deep = tensor.empty() : {SPLIT}
+  %deep_row = tensor.empty() : {SPLIT_ROWS}
+  %first = linalg.fill ins(MAXIMUM : f64) outs(%deep_row : {SPLIT_ROWS}) -> {SPLIT_ROWS}
+  %none = linalg.fill ins(SUM : f64) outs(%deep_row : {SPLIT_ROWS}) -> {SPLIT_ROWS}
+  %st = tensor.expand_shape %s [[0, 1], [2]] output_shape [2, 3, 10] : {SCORES} into {SPLIT}
+  %pt, %max, %sum, %scale = linalg_ext.softmax dimension(2) ins(%st : {SPLIT})
+      outs(%deep, %first, %none, %deep_row : {SPLIT}, {SPLIT_ROWS}, {SPLIT_ROWS}, {SPLIT_ROWS})
+      : {SPLIT}, {SPLIT_ROWS}, {SPLIT_ROWS}, {SPLIT_ROWS}
+  %p = tensor.collapse_shape %pt [[0, 1], [2]] : {SPLIT} into {SCORES}"""
+SOFTMAXES = {
+    "one where the sum is 0": """%c = arith.cmpf oeq, %y, %zero : f64
+    %w = arith.select %c, %one, %y : f64
+    %z = arith.divf %x, %w : f64""",
+    "the sum where it is not 0": """%c = arith.cmpf une, %y, %zero : f64
+    %w = arith.select %c, %y, %one : f64
+    %z = arith.divf %x, %w : f64""",
+    "its magnitude": """%w = math.absf %y : f64
+    %z = arith.divf %x, %w : f64""",
+    "negated twice": """%n = arith.negf %x : f64
+    %w = arith.divf %n, %y : f64
+    %z = arith.negf %w : f64""",
+    "bounded from below": """%w = arith.maximumf %y, %one : f64
+    %z = arith.divf %x, %w : f64""",
+}
+
+
+def is_raised(softmax: str) -> bool:
+    """Whether the graph is; its result must be the same."""
+    text, rng = GRAPH.replace("SOFTMAX", softmax), np.random.default_rng(0)
+    inputs = [rng.standard_normal(shape) for shape in ((6, 8), (8, 10), (10, 4))]
+    with CONTEXT:
+        expected = evaluate(parse_module(text, "graph.mlir", CONTEXT), inputs)[0]
+        module, messages = raised(text)
+        np.testing.assert_allclose(evaluate(module, inputs)[0], expected, rtol=1e-12, atol=1e-12)
+    return "raised to attention" in messages
+
+
+@pytest.mark.parametrize("name", SOFTMAXES)
+def test_divisors(name):
+    assert is_raised(WRITTEN.replace("DIVIDED", SOFTMAXES[name]))
+
+
+@pytest.mark.parametrize(
+    ("maximum", "total", "fresh"),
+    [("%low", "%zero", True), ("%zero", "%zero", False), ("%low", "%one", False)],
+)
+def test_a_softmax_that_goes_on_from_statistics_is_left(maximum, total, fresh):
+    assert is_raised(EXISTING.replace("MAXIMUM", maximum).replace("SUM", total)) == fresh

@@ -1,6 +1,7 @@
 """Calls of kernels on a GPU, by a driver that notes down what is launched: no GPU is needed."""
 
 import contextlib
+import math
 import os
 
 import numpy as np
@@ -468,6 +469,74 @@ def test_a_slice_beyond_its_tensor_is_an_error_of_the_call():
             ):
                 kernel(q, k, v, n)
         assert len(fake.launches) == 2
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_numbers_are_what_their_type_has(library, in_place):
+    """Of Python, of numpy, arrays without dimensions; the same for arrays on the host and on the GPU, and checked."""
+    made = tensor if in_place else (lambda shape: np.zeros(shape, np.float16))
+    q, k, v = map(made, (Q, K, V))
+    with fake_driver() as fake:
+        kernel = compile(cached_graph(), target="nvidia", arch="sm_80")
+        for n in (7, 7.0, np.int32(7), np.uint8(7), np.float32(7), np.array(7), np.array(7, np.int32)):
+            kernel(q, k, v, n)
+            assert fake.launches[-1].parameters.count(7) == 1
+        launches = len(fake.launches)
+        for n, said in [
+            (7.5, "but is 7.5"),
+            (math.nan, "but is nan"),
+            (None, "of type NoneType"),
+            ("7", "of type str"),
+        ]:
+            with pytest.raises(CompileError, match=f"argument 3 must be index.*{said}"):
+                kernel(q, k, v, n)
+        with pytest.raises(CompileError, match=r"argument 3 must be index, a number, but is an array of shape \(1,\)"):
+            kernel(q, k, v, np.array([7]))
+        for n in (91, np.int32(91), 91.0, np.array(-1)):
+            with pytest.raises(CompileError, match="dimension 1 of argument 1 is 90"):
+                kernel(q, k, v, n)
+        with pytest.raises(CompileError, match=f"argument 3 must be index, but is {2**70}"):
+            kernel(q, k, v, 2**70)
+        assert len(fake.launches) == launches
+
+
+def test_results_are_not_written_over_arguments(gpu, library):
+    """Of which tiles may be read again; and one memory is one result."""
+    kernel = compile(Attention(queries=70, keys=70, element="f16").text(), target="nvidia", arch="sm_80")
+    shape = (1, 1, 70, 64)
+    whole = tensor((2, *shape))
+    q, k, v = (tensor(shape) for _ in range(3))
+    for out, message in [(k, "out 0 and argument 1 have memory"), (part(whole, 8), "out 0 and argument 0")]:
+        with pytest.raises(CompileError, match=message):
+            kernel(part(whole, 0) if out is not k else q, k, v, out=out)
+    out = tensor((1, 1, 1, 64))
+    spread = np.broadcast_to(out, shape).view(Tensor)
+    with pytest.raises(CompileError, match=r"strides \(0, 0, 0, 1\): several of its elements may be one"):
+        kernel(q, k, v, out=spread)
+    with pytest.raises(CompileError, match="out 0 must be on the GPU as others are, but is a builtins"):
+        kernel(q, k, v, out=[out])
+    between = tensor((1, 1, 70, 128))
+    kernel(between[..., :64], k, v, out=between[..., 64:])
+    assert len(gpu.launches) == 1
+    with pytest.warns(UserWarning, match="no multiple of 16"):
+        kernel(q, k, v, out=tensor(shape, offset=2))
+    assert len(gpu.loaded) == 2
+
+
+def test_tensors_without_memory(gpu, library, monkeypatch):
+    """Such as torch's fake ones, whose address is 0."""
+    kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
+    monkeypatch.setattr(library, "pointer", lambda value: 0 if value.shape[1] in (0, 91) else value.ctypes.data)
+    kernel(tensor(Q), tensor((2, 0, 64)), tensor((2, 0, 64)))
+    with pytest.raises(CompileError, match="has elements, but no memory"):
+        kernel(tensor(Q), tensor((2, 91, 64)), tensor((2, 91, 64)))
+    assert len(gpu.launches) == 1
+
+
+def part(whole, row):
+    found = whole.reshape(-1, 64)[row : row + 70].reshape(1, 1, 70, 64)
+    found.device = 0
+    return found
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

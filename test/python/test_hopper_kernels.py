@@ -138,3 +138,26 @@ def test_tiles_that_no_block_has_memory_for_are_refused():
     text = Attention(queries=512, keys=2048, head_size=256, element="f16").text()
     with pytest.raises(CompileError, match=r"needs \d+ bytes of shared memory, .* \d+ on sm_80: choose"):
         compile(text, target="nvidia", arch="sm_80", tile_sizes=[1, 1, 64, 0, 512])
+
+
+@pytest.mark.parametrize(
+    ("tile", "message"),
+    [
+        ((512, 64), "1024 threads have 64 registers each, but their matmuls take 80"),
+        ((256, 160), "640 threads have 96 registers each, but their matmuls take 106"),
+        ((128, 320), "a matmul's tile has 320 columns, Hopper's tensor cores take at most 256"),
+    ],
+)
+def test_tiles_that_ptxas_has_no_machine_code_for_are_refused(tile, message):
+    text = Attention(heads=2, queries=3000, keys=3000, element="f16").text()
+    with pytest.raises(CompileError, match=message):
+        compile(text, target="nvidia", arch="sm_90a", tile_sizes=[1, 1, tile[0], 0, tile[1]])
+
+
+@pytest.mark.parametrize(
+    ("heads", "message"), [(2, "tile has 272 columns"), (1, "single tile has at most .* heads of 256")]
+)
+def test_heads_that_are_too_large_are_refused(heads, message):
+    text = Attention(heads=heads, head_size=260, keys=300, element="f16").text()
+    with pytest.raises(CompileError, match=message):
+        compile(text, target="nvidia", arch="sm_90a", split_keys=1)

@@ -8,6 +8,7 @@ from attn_opt.compiler.diagnostics import Bug
 from attn_opt.compiler.pass_manager import Hook, PassFailure, Timing, plan, run
 from attn_opt.compiler.pass_options import make_pass, options_text, split_options
 from attn_opt.compiler.pipeline_text import Nest, Step, parse_items
+from attn_opt.compiler.pipelines import lower
 from attn_opt.compiler.upstream_passes import UPSTREAM_PASSES
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module, print_module
@@ -45,6 +46,8 @@ class TagOps(Pass):
             warn(op, "loud")
         if self.name == "error":
             raise PassError("cannot tag so", op)
+        if self.name == "deep":
+            self.run(op)
         if self.name == "bug":
             raise KeyError("oh")
         if self.name == "invalid":
@@ -160,6 +163,13 @@ def test_options(options, expected):
     assert make_pass("tag-ops", options_text(made)) == made
 
 
+def test_too_deep_is_an_error_of_the_users():
+    told = []
+    with pytest.raises(PassFailure):
+        run([TagOps(name="deep")], parse_module(TEXT, "test.mlir", make_context()), listener=told.append)
+    assert "too many ops in a row depend on each other" in told[-1].message
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -228,3 +238,10 @@ def test_threads_wait_for_each_other():
         module = parse_module(many, "many.mlir")
         run(["func.func(canonicalize,cse)"], module)
         assert print_module(module).count("linalg_ext.diag") == 40
+
+
+def test_passes_are_listed_in_the_order_of_the_pipeline():
+    listed = passes.names()
+    steps = [item.partition("{")[0] for item in lower("cpu")]
+    used = [name for name in dict.fromkeys(steps) if name in listed]
+    assert used == sorted(used, key=listed.index)

@@ -5,3 +5,6 @@ llvm.func @f(%x: vector<4xf32>) -> f32 {
   %y = vector.extract %x[0] : f32 from vector<4xf32>
   llvm.return %y : f32
 }
+
+// RUN: not attn-opt %S/../../examples/multihead_attention.mlir --lower-to=cpu 2>&1 | FileCheck %s --check-prefix=SCRIPT
+// SCRIPT: error: 'transform.structured.match' is left: transform-interpreter applies scripts and removes them

@@ -110,3 +110,26 @@ func.func @sizes_in_bodies(%x: tensor<?x8xf32>, %t: tensor<4xi64>) -> tensor<4x8
   } -> tensor<4x8xf32>
   return %r : tensor<4x8xf32>
 }
+
+// A sum over what is made of places alone runs along that: it stays a tensor.
+// CHECK-LABEL: func.func @sum_of_places
+// CHECK:         %[[MADE:.*]] = linalg.generic
+// CHECK:           linalg.index 1
+// CHECK:         linalg.generic {{.*}} ins(%[[MADE]] : tensor<4x8xf32>)
+func.func @sum_of_places(%init: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %places = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<4x8xf32>) {
+  ^bb0(%w: f32):
+    %j = linalg.index 1 : index
+    %i = arith.index_cast %j : index to i32
+    %x = arith.sitofp %i : i32 to f32
+    linalg.yield %x : f32
+  } -> tensor<4x8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%places : tensor<4x8xf32>) outs(%init : tensor<4xf32>) {
+  ^bb0(%x: f32, %s: f32):
+    %t = arith.addf %x, %s : f32
+    linalg.yield %t : f32
+  } -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}

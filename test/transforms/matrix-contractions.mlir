@@ -163,3 +163,32 @@ func.func @narrow(%q: memref<32x32xf8E4M3FN>, %k: memref<64x32xf8E4M3FN>, %s: me
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// B is contiguous along neither dimension: its elements are copied one by one, in a loop.
+// CHECK-LABEL: func.func @elements
+// NONE-LABEL:  func.func @elements
+// CHECK:       %[[PANEL:.*]] = memref.alloca() {alignment = 64 : i64} : memref<2x1x16x32xbf16>
+// CHECK:       scf.for %[[LANE:.*]] = %c0 to %c32 step %c1
+// CHECK:         arith.remui %[[LANE]], %c2
+// CHECK:         arith.divui %[[LANE]], %c2
+// CHECK:         memref.load %arg1
+// CHECK:         memref.store %{{.*}}, %[[PANEL]][{{.*}}, %[[LANE]]]
+// TILES:       x86.amx.tile_mulf
+func.func @elements(%q: memref<16x32xbf16>, %k: memref<16x32xbf16, strided<[64, 2]>>, %s: memref<16x16xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : memref<16x32xbf16>, memref<16x32xbf16, strided<[64, 2]>>) outs(%s : memref<16x16xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}

@@ -45,3 +45,8 @@ module attributes {gpu.container_module} {
     return
   }
 }
+
+// RUN: not attn-opt %S/outline-kernels/attention.mlir --outline-kernels --overlap-launches 2>&1 | FileCheck %s --check-prefix=EARLY
+// EARLY: error: the kernel @{{.*}} is no llvm.func: run this pass after tiles-to-nvvm
+// RUN: not attn-opt %S/outline-kernels/attention.mlir --outline-kernels --host-copies 2>&1 | FileCheck %s --check-prefix=HOST
+// HOST: error: a launch that does not say how much shared memory: run this pass after tiles-to-nvvm

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --vectorize-linalg="vector-bytes=64" --canonicalize --cse --split-input-file 2>%t | FileCheck %s
+// RUN: attn-opt %s --vectorize-linalg="vector-bytes=64 by-two=no" --canonicalize --cse --split-input-file 2>%t | FileCheck %s
 // RUN: FileCheck --check-prefix=WARNING %s < %t
 
 #a = affine_map<(m, n, k) -> (m, k)>

@@ -213,3 +213,40 @@ func.func @sum_between(%q: tensor<?x8xf32>, %kt: tensor<8x?xf32>, %v: tensor<?x8
   %o = linalg.matmul ins(%p#0, %v : tensor<?x?xf32>, tensor<?x8xf32>) outs(%oz : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %o : tensor<?x8xf32>
 }
+
+// -----
+
+// A reshape to computed sizes has no tiles: it, and what it alone needs, stays before the choice.
+// CHECK-LABEL: func.func @reshaped
+// CHECK:         linalg.generic
+// CHECK:         tensor.reshape
+// CHECK:         scf.if
+// CHECK-NOT:     tensor.reshape
+// CHECK-NOT:     math.tanh
+func.func @reshaped(%q0: tensor<?xf32>, %shape: tensor<2xi64>, %kt: tensor<8x?xf32>, %v: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %all = tensor.dim %q0, %c0 : tensor<?xf32>
+  %qe = tensor.empty(%all) : tensor<?xf32>
+  %q1 = linalg.generic {indexing_maps = [affine_map<(m) -> (m)>, affine_map<(m) -> (m)>], iterator_types = ["parallel"]} ins(%q0 : tensor<?xf32>) outs(%qe : tensor<?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %y = math.tanh %a : f32
+    linalg.yield %y : f32
+  } -> tensor<?xf32>
+  %q = tensor.reshape %q1(%shape) : (tensor<?xf32>, tensor<2xi64>) -> tensor<?x8xf32>
+  %m = tensor.dim %q, %c0 : tensor<?x8xf32>
+  %n = tensor.dim %v, %c0 : tensor<?x8xf32>
+  %se = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %sz = linalg.fill ins(%zero : f32) outs(%se : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = linalg.matmul ins(%q, %kt : tensor<?x8xf32>, tensor<8x?xf32>) outs(%sz : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %re = tensor.empty(%m) : tensor<?xf32>
+  %rm = linalg.fill ins(%minus_inf : f32) outs(%re : tensor<?xf32>) -> tensor<?xf32>
+  %rz = linalg.fill ins(%zero : f32) outs(%re : tensor<?xf32>) -> tensor<?xf32>
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<?x?xf32>) outs(%se, %rm, %rz, %re : tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+    : tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+  %oe = tensor.empty(%m) : tensor<?x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %o = linalg.matmul ins(%p#0, %v : tensor<?x?xf32>, tensor<?x8xf32>) outs(%oz : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}

@@ -181,8 +181,10 @@ class Emitter:
                 self.loaded |= self.access.load_all(operand)
 
     def _is_late(self, operand: Operand) -> bool:
-        """True for what is read ahead: each vector is loaded right before its first use, and later ones asked for."""
-        return operand.number in self.access.ahead and self.schedule.order[-1] in operand.loops
+        """True for what is loaded right before its first use: vectors that are read ahead, as later ones are asked for
+        there, and elements that come by two, of which registers would not hold all."""
+        is_ahead = operand.number in self.access.ahead or operand.number in self.schedule.by_two
+        return is_ahead and self.schedule.order[-1] in operand.loops
 
     # --- the body
 
@@ -200,7 +202,7 @@ class Emitter:
                 else:
                     key = operand.number, tuple(point[d] for d in sorted(operand.loops))
                     if key not in self.loaded:
-                        self.loaded[key] = self.access.load(operand, self.tile.at(operand.loops, key[1]))
+                        self.loaded |= self.access.load_late(operand, self.tile.at(operand.loops, key[1]))
                     inputs[operand.number] = self.loaded[key]
             results = self.evaluator.evaluate(inputs, point, self._index, self._compared)
             for out, value in zip(self.op.outputs, results, strict=True):

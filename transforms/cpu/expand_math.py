@@ -48,12 +48,13 @@ class ExpandMath(Pass):
     portable: bool = option("only polynomials, whatever instructions the host has", default=False)
 
     def run(self, op: ir.Operation) -> None:
-        for old in ops_in(op, "math.fpowi"):
-            with ir.InsertionPoint(old), old.location:
-                new = _power(old)
-            old.results[0].replace_all_uses_with(new)
-            old.erase()
         for old in ops_in(op, "math."):
+            if old.name == "math.fpowi":
+                with ir.InsertionPoint(old), old.location:
+                    new = _power(old)
+                old.results[0].replace_all_uses_with(new)
+                old.erase()
+                continue
             expansion = EXPANSIONS.get(old.name)
             kind = old.results[0].type
             element = build.element_of(kind)

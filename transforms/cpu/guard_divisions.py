@@ -33,12 +33,11 @@ class GuardDivisions(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for name in SIGNED + UNSIGNED:
-            for division in ops_in(op, name):
-                is_signed = name in SIGNED
-                if division.name == name and not _is_safe(division.operands[1], is_signed):
-                    with ir.InsertionPoint(division), division.location:
-                        division.operands[1] = _guarded(division.operands[0], division.operands[1], is_signed)
+        for division in ops_in(op, SIGNED + UNSIGNED):
+            is_signed = division.name in SIGNED
+            if not _is_safe(division.operands[1], is_signed):
+                with ir.InsertionPoint(division), division.location:
+                    division.operands[1] = _guarded(division.operands[0], division.operands[1], is_signed)
 
 
 def _is_safe(divisor: ir.Value, is_signed: bool) -> bool:

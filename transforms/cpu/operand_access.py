@@ -6,6 +6,7 @@ a square that is transposed in registers; what the lanes do not index is a scala
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, memref, vector
+from .broadcasts import alternating
 from .read_ahead import L1, block_ahead, rows_ahead
 from .register_tile import Key, RegisterTile
 from .scalar_body import BodyEvaluator
@@ -53,6 +54,30 @@ class OperandAccess:
                 flat, base, lane_offsets = self._strided(operand, at)
                 value = vector.GatherOp(type_, flat, [base], lane_offsets, self._all(), self._zeros(element)).result
         return self.evaluator.from_memory(value, operand.element)
+
+    def load_late(self, operand: Operand, at: dict[int, int]) -> dict[Key, ir.Value]:
+        """By unroll offsets, what is needed right now; with its neighbour, where both come by one load."""
+        loops = sorted(operand.loops)
+
+        def key(place: dict[int, int]) -> Key:
+            return operand.number, tuple(place[d] for d in loops)
+
+        if not self._comes_by_two(operand, at):
+            return {key(at): self.load(operand, at)}
+        loop = operand.dims[-1]
+        first, second = (at | {loop: at[loop] & ~1 | i} for i in range(2))
+        pair = self.load_run(operand, first, 2)
+        for place in (first, second):
+            self._ask_for_block(operand, place)
+        return dict(zip((key(first), key(second)), alternating(pair, self.lanes), strict=True))
+
+    def _comes_by_two(self, operand: Operand, at: dict[int, int]) -> bool:
+        """True for every second pair of neighbours, where the schedule says so."""
+        if operand.number not in self.schedule.by_two:
+            return False
+        loop = operand.dims[-1]
+        number = at[loop] // 2 + sum(offset for d, offset in at.items() if d != loop)
+        return number % 2 == 1 and at[loop] | 1 < self.tile.count(loop)
 
     def load_all(self, operand: Operand) -> dict[Key, ir.Value]:
         """All that the register tile needs of the operand."""

@@ -25,14 +25,21 @@ class OutlineParallel(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
+        taken = {o.attributes["sym_name"].value for o in ops_in(op, "func.func")}
         count = 0
         for loop in ops_in(op, "scf.parallel"):
-            if any(a.name == "scf.parallel" for a in ancestors(loop)):
+            around = list(ancestors(loop))
+            function = next((a for a in around if a.name == "func.func"), None)
+            if function is None or any(a.name == "scf.parallel" for a in around) or _is_outlined(loop):
                 continue
-            function = next(a for a in ancestors(loop) if a.name == "func.func")
-            name = f"{function.attributes['sym_name'].value}_parallel_{count}"
-            count += 1
+            while (name := f"{function.attributes['sym_name'].value}_parallel_{count}") in taken:
+                count += 1
+            taken.add(name)
             _outline(loop, function, name)
+
+
+def _is_outlined(loop: ir.Operation) -> bool:
+    return [o.name for o in ops_of(loop.regions[0].blocks[0])[:-1]] == ["func.call"]
 
 
 def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ..rewriting import ancestors, defining_op, is_inside
+from .broadcasts import BYTES, VECTOR_BYTES
 from .combiners import combiner
 from .initial_values import origin_of
 from .scratch import element_bytes
@@ -28,6 +29,7 @@ class Target:
 
     vector_bytes: int  # 64, 32 or 16
     registers: int  # vector registers
+    permutes_apart: bool = False  # whether permutations take other pipes than multiply-adds do
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Schedule:
 
     `transposed` is a loop unrolled by `lanes`: operands that are contiguous along it, and not along `vector_loop`, are
     read as square blocks and transposed in registers. `chains` partial results of each accumulator are computed in turn
-    where a reduction loop, that of the lanes too, is unrolled: an operation need not wait for the one before.
+    where a reduction loop, that of the lanes too, is unrolled: an operation need not wait for the one before. `by_two`
+    tells the operands of which neighbours are loaded together and broadcast (`broadcasts.py`).
     """
 
     vector_loop: int  # NO_LOOP: scalars only
@@ -45,6 +48,7 @@ class Schedule:
     unroll: dict[int, int]
     transposed: int = NO_LOOP
     chains: int = 1
+    by_two: frozenset[int] = frozenset()
 
 
 def lane_bytes(op: Structured) -> int:
@@ -81,7 +85,7 @@ def choose(op: Structured, target: Target) -> Schedule:
         return Schedule(NO_LOOP, 1, tuple(parallel + reductions), {})
     vectors = math.ceil(size_of(op, vector) / lanes)
     unroll: dict[int, int] = {}
-    chains = 1
+    chains, by_two = 1, frozenset[int]()
     if vector in parallel and reductions:
         reuse = _reuse_loop(op, vector, parallel)
         budget = target.registers * 3 // 4
@@ -98,8 +102,11 @@ def choose(op: Structured, target: Target) -> Schedule:
             is_converted = any(build.is_narrow(o.element) for o in op.operands if not o.is_output and vector in o.loops)
             loads = LOADS_OF_NARROW if is_converted else 1
             unroll[vector], unroll[reuse] = _register_tile(vectors, size_of(op, reuse), budget, loads)
+            if target.permutes_apart and lanes * BYTES == VECTOR_BYTES:
+                by_two = _by_two(op, vector, unroll, reductions[-1])
         inner = [vector] + ([reuse] if reuse is not None else [])
-        if reuse is not None and _is_unrolled(op, reductions[-1]):
+        in_pairs = any(op.operands[number].dims[-1] == reductions[-1] for number in by_two)
+        if reuse is not None and (in_pairs or _is_unrolled(op, reductions[-1])):
             unroll[reductions[-1]] = STEPS
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
@@ -115,7 +122,21 @@ def choose(op: Structured, target: Target) -> Schedule:
             return Schedule(vector, lanes, tuple(order), {across: lanes}, across)
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
-    return Schedule(vector, lanes, tuple(order), unroll, chains=chains)
+    return Schedule(vector, lanes, tuple(order), unroll, chains=chains, by_two=by_two)
+
+
+def _by_two(op: Structured, vector: int, unroll: dict[int, int], summed: int) -> frozenset[int]:
+    """The operands of which elements that are broadcast are neighbours in a register tile, of one vector: where several
+    vectors share them there are fewer loads than multiply-adds."""
+    found = []
+    for operand in op.operands if unroll[vector] == 1 else ():
+        if operand.is_output or operand.is_scalar or not operand.dims or vector in operand.loops:
+            continue
+        loop = operand.dims[-1]
+        count = op.sizes[loop] if loop == summed else unroll.get(loop, 1)
+        if operand.strides[-1] == 1 and element_bytes(operand.element) == BYTES and count and count % 2 == 0:
+            found.append(operand.number)
+    return frozenset(found)
 
 
 def _is_unrolled(op: Structured, summed: int) -> bool:

@@ -90,7 +90,8 @@ def max_bytes(alloc: ir.Operation) -> int | None:
         if size is None:
             return None
         total *= size
-    return -(-total // ALIGNMENT) * ALIGNMENT
+    rounded = -(-total // ALIGNMENT) * ALIGNMENT
+    return rounded if rounded < 1 << 63 else None  # more than a type can say
 
 
 def element_bytes(kind: ir.Type) -> int | None:

@@ -32,14 +32,13 @@ class ShiftDivisions(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for name, combine in COMBINE.items():
-            for found in ops_in(op, name):
-                map_ = found.attributes["map"].value
-                if any(_divides(e) for e in map_.results) and all(_is_simple(e) for e in map_.results):
-                    with ir.InsertionPoint(found), found.location:
-                        values = [_value(e, list(found.operands), map_.n_dims) for e in map_.results]
-                        found.results[0].replace_all_uses_with(functools.reduce(combine, values))
-                    found.erase()
+        for found in ops_in(op, tuple(COMBINE)):
+            map_ = found.attributes["map"].value
+            if any(_divides(e) for e in map_.results) and all(_is_simple(e) for e in map_.results):
+                with ir.InsertionPoint(found), found.location:
+                    values = [_value(e, list(found.operands), map_.n_dims) for e in map_.results]
+                    found.results[0].replace_all_uses_with(functools.reduce(COMBINE[found.name], values))
+                found.erase()
 
 
 def _divides(e: ir.AffineExpr) -> bool:

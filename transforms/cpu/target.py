@@ -5,14 +5,16 @@ from ..passes import PassError
 from .schedule import Target
 
 VECTOR_BYTES = (0, 16, 32, 64)  # 0: what the host has
+OF_AMD = "sse4a"  # no other CPU has it, and on none of AMD's do permutations take the pipes that multiply
 
 
-def host_target(vector_bytes: int = 0) -> Target:
-    """The widest vectors that the host has, or those of `vector_bytes`."""
+def host_target(vector_bytes: int = 0, permutes_apart: str = "") -> Target:
+    """The widest vectors that the host has, or those of `vector_bytes`; `permutes_apart`: yes, no, or as there."""
     if vector_bytes not in VECTOR_BYTES:
         raise PassError(f"vector-bytes is {vector_bytes}, but must be one of {', '.join(map(str, VECTOR_BYTES))}")
     features = host_features()
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
     many = (vector_bytes == 64 and "avx512vl" in features) or "asimd" in features  # 32 registers
-    return Target(vector_bytes, 32 if many else 16)
+    apart = permutes_apart == "yes" if permutes_apart else OF_AMD in features
+    return Target(vector_bytes, 32 if many else 16, apart)

@@ -136,7 +136,7 @@ def pack_rows(source: Matrix, rows: Extent, depth: Extent, panel: ir.Value, star
                     vector.StoreOp(part, panel, [at, r, build.index(0)])
             else:
                 targets = [[at, r] for at in part_tiles(kt, source, panel)]
-                _copy_elements(source, [(r, k)], (rows, depth), panel, targets, lambda lane: (0, lane))
+                _copy_elements(source, (rows, depth), panel, targets, lambda lane: (r, arith.addi(k, lane)))
 
         count = tiles_of(depth, DEPTH)
         if isinstance(count, int) and isinstance(start, int):
@@ -201,7 +201,7 @@ def _pack_tile(source: Matrix, depth: Extent, columns: Extent, panel: ir.Value, 
     else:
         for j in range(PAIRS):
             places = [[*target, build.index(j)] for target in targets]
-            _copy_elements(source, [(plus(k, 2 * j), n)], (depth, columns), panel, places, lambda x: (x % 2, x // 2))
+            _copy_elements(source, (depth, columns), panel, places, _of_pairs(plus(k, 2 * j), n))
 
 
 def _read(
@@ -253,22 +253,27 @@ def _last_fits(others: Sequence[tuple[ir.Value, Extent]]) -> list[ir.Value | Non
     return [arith.cmpi(arith.CmpIPredicate.ult, at, build.as_index(end))]
 
 
+def _of_pairs(k: ir.Value, n: ir.Value) -> Callable[[ir.Value], tuple[ir.Value, ir.Value]]:
+    """Where the elements of a row of pairs are, of which the first one is at k, n."""
+    two = build.index(2)
+    return lambda lane: (arith.addi(k, arith.remui(lane, two)), arith.addi(n, arith.divui(lane, two)))
+
+
 def _copy_elements(
     source: Matrix,
-    starts: list[tuple[ir.Value, ir.Value]],
     extents: tuple[Extent, Extent],
     panel: ir.Value,
     places: Sequence[list[ir.Value]],
-    offsets: Callable[[int], tuple[int, int]],
+    at: Callable[[ir.Value], tuple[ir.Value, ir.Value]],
 ) -> None:
-    """A row of a panel element by element, of a source that is contiguous along neither dimension."""
+    """A row of a panel element by element, of a source that is contiguous along neither dimension; `at` tells where
+    the source has them. A loop: LLVM takes minutes for the dependences of as many accesses as elements."""
     element = source.value.type.element_type
-    ((row, column),) = starts
-    for lane in range(DEPTH):
-        r, c = (plus(start, d) for start, d in zip((row, column), offsets(lane), strict=True))
+
+    def copy(lane: ir.Value) -> None:
+        r, c = at(lane)
         inside = [
-            arith.cmpi(arith.CmpIPredicate.ult, at, build.as_index(end))
-            for at, end in zip((r, c), extents, strict=True)
+            arith.cmpi(arith.CmpIPredicate.ult, i, build.as_index(end)) for i, end in zip((r, c), extents, strict=True)
         ]
         op = scf.IfOp(arith.andi(*inside), [element], has_else=True)
         with ir.InsertionPoint(op.then_block):
@@ -276,4 +281,6 @@ def _copy_elements(
         with ir.InsertionPoint(op.else_block):
             scf.YieldOp([build.constant(element, 0.0)])
         for part, place in zip(split(op.results[0], panel.type.element_type), places, strict=True):
-            memref.StoreOp(part, panel, [*place, build.index(lane)])
+            memref.StoreOp(part, panel, [*place, lane])
+
+    for_each(DEPTH, copy)

@@ -36,9 +36,10 @@ class VectorizeLinalg(Pass):
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
+    by_two: str = option("load neighbours that are broadcast by one load: yes or no; empty = if it pays here", "")
 
     def run(self, op: ir.Operation) -> None:
-        target = host_target(self.vector_bytes)
+        target = host_target(self.vector_bytes, self.by_two)
         found = [
             structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
         ]

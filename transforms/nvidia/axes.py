@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import contraction_loops, is_contraction
 from ..linear import upper_bound
 from ..passes import PassError
@@ -67,17 +67,21 @@ def reshaped_dims(op: ir.Operation) -> list[int | None]:
 
 
 class Axes:
-    """The axes of all tiles in the body of a scf.forall, or of a kernel."""
+    """The axes of all tiles in the body of a scf.forall, or of a kernel. With `roles` they have one each, as tiles that
+    many threads share need."""
 
-    def __init__(self, forall: ir.Operation):
+    def __init__(self, forall: ir.Operation, roles: bool = True):
         self.forall = forall
         self._parent: dict[Node, Node] = {}
         self._sizes: dict[Node, ir.Value | int] = {}
         self._contractions: list[ir.Operation] = []
+        self._reductions: list[ir.Operation] = []
         self._axes: dict[Node, Axis] = {}
         self._outside = set(forall.regions[0].blocks[0].arguments)
         self._block(forall.regions[0].blocks[0])
-        self._assign()
+        self._measure()
+        if roles:
+            self._assign()
 
     def is_memory(self, value: ir.Value) -> bool:
         """Whether a tensor lives in memory: it is older than the loop, is its shared output, or a slice of such."""
@@ -181,15 +185,19 @@ class Axes:
                         self._sizes.setdefault((operand, d), operand.type.shape[d])
         if is_contraction(op):
             self._contractions.append(op)
+        elif "reduction" in iterator_types(op):
+            self._reductions.append(op)
 
     # Roles and sizes.
 
-    def _assign(self) -> None:
+    def _measure(self) -> None:
         for node in list(self._parent):
             self._axes.setdefault(self._find(node), Axis(size=0, extent=0))
         for node, size in self._sizes.items():
             if node in self._parent:
                 self._widen(self._axes[self._find(node)], size)
+
+    def _assign(self) -> None:
         for op in self._contractions:
             loops = contraction_loops(op)
             assert loops is not None, "a contraction has loops"
@@ -204,6 +212,8 @@ class Axes:
                 axis.role = role
         if not self._contractions:
             self._assign_by_place()
+        for op in self._reductions:
+            self._check_reduction(op)
         for node, axis in self._axes.items():
             if axis.role == BATCH and axis.extent > 1:
                 owner = node[0] if isinstance(node[0], ir.Operation) else defining_op(node[0])
@@ -212,6 +222,15 @@ class Axes:
                     "by 1",
                     owner or self.forall,
                 )
+
+    def _check_reduction(self, op: ir.Operation) -> None:
+        for result, m in zip(op.results, indexing_maps(op)[-len(op.results) :], strict=True):
+            kept = {dim_position(e) for e in m.results}
+            loops = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction" and d not in kept]
+            wide = [self.of_loop(op, d) for d in loops if self.of_loop(op, d).extent > 1]
+            columns = [self.of(result, d) for d in range(result.type.rank) if self.of(result, d).role == COLUMN]
+            if any(axis.role != COLUMN for axis in wide) or (wide and any(axis.extent > 1 for axis in columns)):
+                raise PassError("only reductions over columns, to a value for each row, are lowered for GPUs", op)
 
     def _assign_by_place(self) -> None:
         """Where no matmul tells: what tiles share with statistics of their rows are rows, the rest is columns."""

@@ -86,11 +86,12 @@ class FuseElements(Pass):
             if not isinstance(value.type, ir.RankedTensorType):
                 continue
             splat = _splat(value)
-            if splat is not None:
+            if splat is not None and _sizes_are_told(consumer, number, splat):
                 return number, splat
             read = {dim_position(e) for e in maps[number].results}
             producer = self._producer(value, consumer)
-            if producer is not None and all(d in read or sizes.get(d) == 1 for d in range(len(kinds))):
+            once = all(d in read or sizes.get(d) == 1 for d in range(len(kinds)))
+            if producer is not None and once and _sizes_are_told(consumer, number, producer):
                 return number, producer
         return None
 
@@ -124,22 +125,36 @@ def _is_elementwise(op: ir.Operation) -> bool:
     return sorted(d for d in written if d is not None) == list(range(len(iterator_types(op)))) and not list(init.uses)
 
 
-def _fused(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> ir.Operation:
+def _fused_maps(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> tuple:
+    """Of the inputs, without the one that is computed; and where its loops are among the consumer's, if it has any."""
     maps, first = indexing_maps(consumer), len(consumer.operands) - len(consumer.results)
     n = len(iterator_types(consumer))
+    found = [m for i, m in enumerate(maps[:first]) if i != number]
+    if not isinstance(source, ir.Operation):
+        return found, None
+    written = indexing_maps(source)[-1]
+    places = {dim_position(e): maps[number].results[d] for d, e in enumerate(written.results)}
+    loops = ir.AffineMap.get(n, 0, [places[d] for d in range(len(iterator_types(source)))])
+    for m in indexing_maps(source)[:-1]:
+        found.append(ir.AffineMap.get(n, 0, [e.compose(loops) for e in m.results]))
+    return found, loops
+
+
+def _sizes_are_told(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> bool:
+    """Whether each loop still runs along an operand, when one is computed where it is read: a sum over what is put
+    together, say, runs along that alone."""
+    found, _ = _fused_maps(consumer, number, source)
+    found += indexing_maps(consumer)[-len(consumer.results) :]
+    told = {dim_position(e) for m in found for e in m.results}
+    return all(d in told for d in range(len(iterator_types(consumer))))
+
+
+def _fused(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> ir.Operation:
+    maps, first = indexing_maps(consumer), len(consumer.operands) - len(consumer.results)
     operands, inits = list(consumer.operands)[:first], list(consumer.operands)[first:]
     ins = [v for i, v in enumerate(operands) if i != number]
-    new_maps = [m for i, m in enumerate(maps[:first]) if i != number]
-    own: list[ir.Value] = []
-    loops = None
-    if isinstance(source, ir.Operation):
-        written = indexing_maps(source)[-1]
-        places = {dim_position(e): maps[number].results[d] for d, e in enumerate(written.results)}
-        loops = ir.AffineMap.get(n, 0, [places[d] for d in range(len(iterator_types(source)))])
-        own = list(source.operands)[:-1]
-        new_maps += [
-            ir.AffineMap.get(n, 0, [e.compose(loops) for e in m.results]) for m in indexing_maps(source)[: len(own)]
-        ]
+    new_maps, loops = _fused_maps(consumer, number, source)
+    own = list(source.operands)[:-1] if isinstance(source, ir.Operation) else []
 
     def body(*scalars: ir.Value) -> list[ir.Value]:
         left = list(scalars)

@@ -122,9 +122,10 @@ class Access:
         return Access(memory, memory.base(indices[:rank]), strides, list(indices[rank:]), list(shape), start)
 
     def is_full(self, dim: int) -> bool:
-        """Whether it is known that all elements along a dimension are valid."""
+        """Whether it is known that all elements along a dimension are valid; or, where they are all the same one, not
+        known that some are not: padding of rows may be what rows are, that of columns that are summed over not."""
         size = build.constant_value(self.sizes[dim])
-        return self.strides[dim] is None or (size is not None and size >= self.shape[dim])
+        return self.strides[dim] is None if size is None else size >= self.shape[dim]
 
     def element(self, positions: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
         """The number of the tile's element at `positions` (i32), and whether it is valid (None: surely)."""

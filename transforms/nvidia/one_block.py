@@ -1,15 +1,24 @@
-"""Functions whose tensors are as small as a tile, in which no loop over tiles is left: one block computes them."""
+"""What no loop over tiles holds, and one block, or one kernel, can compute as if one did.
+
+A function whose tensors are as small as a tile has no loop left: one block computes them. Where keys are split over
+blocks and there is but one tile of queries, the merge of the parts has none either.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import contraction_loops, is_contraction
+from ..graph import operands_with_captures
+from ..reshapes import RESHAPES, only_units
 from ..rewriting import defining_op, ops_in, ops_of
 from ..slices import insert_parallel
 
 ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
+KEPT = ("arith.constant", "tensor.dim", "tensor.empty")  # outside: a kernel sees through them
 
 
 def is_one_tile(function: ir.Operation) -> bool:
@@ -30,17 +39,145 @@ def _is_small(matmul: ir.Operation) -> bool:
     return all(sizes[d] <= limit for d, limit in most.items()) and 0 not in sizes.values()
 
 
-def one_block(function: ir.Operation) -> list[ir.Operation]:
-    """Moves what computes a function's results into a scf.forall of one iteration."""
-    block = function.regions[0].blocks[0]
-    terminator = ops_of(block)[-1]
-    results = list(terminator.operands)
+# What to move into loops of one iteration, each a list of ops in their order; [] where there is nothing.
+
+
+def everything(function: ir.Operation) -> list[list[ir.Operation]]:
+    """All that computes a function's results."""
+    moved = [op for op in _body(function)[:-1] if op.name not in ("arith.constant", "tensor.dim")]
+    return [moved] if moved else []
+
+
+def between_matmuls(function: ir.Operation, sums: bool = True) -> list[list[ir.Operation]]:
+    """From matmuls to matmuls, and the element-wise ops, with `sums` also sums, of what they give: what stands around
+    attention, such as slices of its result, is left to other kernels."""
+    ops = _body(function)[:-1]
+    reached = _dependents(ops, [v for op in ops if _has_contraction(op) for v in op.results])
+    reaching: set[ir.Operation] = set()
+    for op in reversed(ops):
+        users = {use.owner.operation for v in op.results for use in v.uses}
+        if _has_contraction(op) or reaching & {_in_block(user, op.block) for user in users}:
+            reaching.add(op)
+    core = [op for op in ops if _has_contraction(op) or (op in reached and op in reaching)]
+    return _components(_extended(ops, core, [], _is_of_rows if sums else _is_pointwise))
+
+
+def merges(function: ir.Operation) -> list[list[ir.Operation]]:
+    """What puts together the parts that a loop over tiles has made, element by element, with loops or without."""
+    ops = _body(function)[:-1]
+    made = [v for op in ops if op.name == "scf.forall" for v in op.results]
+    found = _components(_extended(ops, [], made, _is_pointwise))
+    return [part for part in found if any(op.name == "scf.for" for op in part) or _count(part, "linalg.generic") > 1]
+
+
+def _body(function: ir.Operation) -> list[ir.Operation]:
+    return ops_of(function.regions[0].blocks[0])
+
+
+def _count(ops: Iterable[ir.Operation], name: str) -> int:
+    return sum(op.name == name for op in ops)
+
+
+def _has_contraction(op: ir.Operation) -> bool:
+    return any(is_contraction(inner) for inner in (op, *ops_in(op)))
+
+
+def _in_block(op: ir.Operation, block: ir.Block) -> ir.Operation:
+    """The op of a block that holds another one."""
+    while op.block != block:
+        op = op.parent.operation
+    return op
+
+
+def _dependents(ops: Sequence[ir.Operation], values: Sequence[ir.Value]) -> set[ir.Operation]:
+    known, found = set(values), set()
+    for op in ops:
+        if any(v in known for v in operands_with_captures(op)):
+            found.add(op)
+            known.update(op.results)
+    return found
+
+
+def _extended(
+    ops: Sequence[ir.Operation],
+    core: Sequence[ir.Operation],
+    sources: Sequence[ir.Value],
+    suits: Callable[[ir.Operation], bool],
+) -> list[ir.Operation]:
+    """The ops `core`, and those that suit and depend on these or on `sources`, but not by way of one that does not."""
+    kept, inner, outer = set(core), set(sources), set()  # values of what is moved, and of what depends on it
+    found = []
+    for op in ops:
+        read = operands_with_captures(op)
+        reads = any(v in inner for v in read)
+        direct = not any(v in inner for one in ops_in(op) if one.name == "tensor.extract" for v in one.operands)
+        if op in kept or (reads and direct and suits(op) and not any(v in outer for v in read)):
+            found.append(op)
+            inner.update(op.results)
+        elif op.name != "scf.forall" and (reads or any(v in outer for v in read)):
+            outer.update(op.results)
+    while found and (found[-1].name == "tensor.extract_slice" or _drops_units(found[-1])):
+        found.pop()  # a view, which the host makes
+    return found
+
+
+def _is_of_rows(op: ir.Operation) -> bool:
+    """Whether an op is computed on tiles, element by element or row by row."""
+    if op.name != "linalg.generic":
+        return _drops_units(op)
+    return all(dim_position(e) is not None for m in indexing_maps(op) for e in m.results)
+
+
+def _drops_units(op: ir.Operation) -> bool:
+    return op.name in RESHAPES and only_units(op)
+
+
+def _is_pointwise(op: ir.Operation) -> bool:
+    """Whether an op computes an element from the same elements of others; loops of such ones do."""
+    if op.name == "scf.for":
+        return all(_is_pointwise(inner) for inner in ops_in(op) if is_structured(inner))
+    if op.name == "tensor.extract_slice" or _drops_units(op):
+        return True
+    return op.name == "linalg.generic" and _is_of_rows(op) and set(iterator_types(op)) <= {"parallel"}
+
+
+def _components(ops: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
+    """The ops by what hangs together."""
+    parts: list[list[ir.Operation]] = []
+    for op in ops:
+        read = {defining_op(v) for v in operands_with_captures(op)}
+        mine = [part for part in parts if any(other in read or _share(other, op) for other in part)]
+        joined = [other for part in mine for other in part]
+        parts = [part for part in parts if not any(part is other for other in mine)]
+        parts.append([*joined, op])
+    order = {op: i for i, op in enumerate(ops)}
+    return [sorted(part, key=lambda op: order[op]) for part in parts]
+
+
+def _share(a: ir.Operation, b: ir.Operation) -> bool:
+    """Whether both read what one loop over tiles has made."""
+    loops = [{op for v in operands_with_captures(x) if (op := defining_op(v)) is not None} for x in (a, b)]
+    return any(op.name == "scf.forall" for op in loops[0] & loops[1])
+
+
+def one_block(moved: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """Moves ops into a scf.forall of one iteration, where they have results that it can have."""
+    inside, block = set(moved), moved[0].block
+    outside = [
+        (use.owner.operation, use.operand_number)
+        for op in moved
+        for v in op.results
+        for use in v.uses
+        if _in_block(use.owner.operation, block) not in inside
+    ]
+    results = list(dict.fromkeys(user.operands[number] for user, number in outside))
     kinds = [v.type for v in results]
-    tensors = all(isinstance(k, ir.RankedTensorType) and k.has_static_shape for k in kinds)
-    if not tensors or not kinds or any(defining_op(v) is None for v in results) or len(set(results)) != len(results):
+    if not kinds or not all(isinstance(k, ir.RankedTensorType) and k.has_static_shape for k in kinds):
         return []
-    moved = [op for op in ops_of(block)[:-1] if op.name not in ("arith.constant", "tensor.dim")]
-    with ir.InsertionPoint(terminator), function.location:
+    behind = [op for op in ops_of(block) if op not in inside]
+    late = _dependents(behind, results)
+    last = moved[-1]
+    with ir.InsertionPoint(last), last.location:
         inits = [build.empty(kind.shape, kind.element_type) for kind in kinds]
         one = ir.DenseI64ArrayAttr.get([1])
         attributes = {
@@ -51,7 +188,12 @@ def one_block(function: ir.Operation) -> list[ir.Operation]:
         }
         forall = ir.Operation.create("scf.forall", kinds, inits, attributes, regions=1)
         arguments = [ir.IndexType.get(), *kinds]
-        body = forall.regions[0].blocks.append(*arguments, arg_locs=[function.location] * len(arguments))
+        body = forall.regions[0].blocks.append(*arguments, arg_locs=[last.location] * len(arguments))
+        after = forall
+        for op in behind[: ops_of(block).index(forall) - len(moved) + 1]:
+            if op in late:
+                op.move_after(after)
+                after = op
         for op in moved:
             body.append(op)
         with ir.InsertionPoint(body):
@@ -59,6 +201,7 @@ def one_block(function: ir.Operation) -> list[ir.Operation]:
         with ir.InsertionPoint(inserts.regions[0].blocks.append()):
             for value, target in zip(results, list(body.arguments)[1:], strict=True):
                 insert_parallel(value, target, [0] * value.type.rank, value.type.shape)
-    for i, result in enumerate(forall.results):
-        terminator.operands[i] = result
+    new = dict(zip(results, forall.results, strict=True))
+    for user, number in outside:
+        user.operands[number] = new[user.operands[number]]
     return [forall]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import gpu, ir
@@ -13,7 +16,7 @@ from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
 from .axes import Axes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
-from .one_block import is_one_tile, one_block
+from .one_block import between_matmuls, everything, is_one_tile, merges, one_block
 from .own_rows import own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshaped_results import allocated, expanded, only_collapse
@@ -22,6 +25,7 @@ from .values import ALIGNED, COPY
 
 ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 BLOCK_THREADS = "tile.threads"  # of a kernel without tiles
+Way: TypeAlias = "Callable[[ir.Operation], list[list[ir.Operation]]]"  # of `one_block.py`
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,9 @@ class OutlineKernels(Pass):
     Dimensions of one element that are no row or column are dropped; rows come first, whatever the order in memory.
     Rows are padded to `rows`, columns to 16. Padding never reaches a result: what reduces over it takes the neutral
     element in its place, stores leave it out. Where no loop is left, since one tile is all there is, the function's
-    body becomes a kernel of one block, if it suits a tile. Loops without a matmul (parts of the keys are merged) become
-    kernels whose threads have an element of the tile each::
+    body becomes a kernel of one block, if it suits a tile; else what stands between its matmuls, without what
+    stands around them. So does what merges parts of a single tile's keys. Loops without a matmul (parts of the keys
+    are merged) become kernels whose threads have an element of the tile each::
 
         scf.forall (%i) = (0) to (%n) step (128) … { %x = scf.for %p … { … } ; … parallel_insert_slice … }
     becomes
@@ -68,11 +73,16 @@ class OutlineKernels(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
-            foralls = [o for o in ops_of(function.regions[0].blocks[0]) if o.name == "scf.forall"]
-            if foralls:
-                self._outline(function, foralls)
-            elif is_one_tile(function):
-                self._outline_whole(function)
+            ways: Sequence[Way] = [merges]
+            if not _loops(function):
+                less = functools.partial(between_matmuls, sums=False)
+                ways = [everything, between_matmuls, less] if is_one_tile(function) else []
+            for way in ways:
+                function, done = self._outlined_with(way, function)
+                if done:
+                    break
+            else:
+                self._outline(function, _loops(function))
 
     def _outline(self, function: ir.Operation, foralls: list[ir.Operation]) -> None:
         module = kernel_module(function)
@@ -82,20 +92,37 @@ class OutlineKernels(Pass):
             _Outliner(forall, module, f"{name}_{number}", self).run()
         _erase_dead(function)
 
-    def _outline_whole(self, function: ir.Operation) -> None:
-        """One block for a function, if its ops suit a tile; else they are left to ``outline-elements``."""
+    def _outlined_with(self, way: Way, function: ir.Operation) -> tuple[ir.Operation, bool]:
+        """Outlines a function with what `way` finds in loops of their own, if that suits kernels; else it is as before,
+        another op."""
+        found = way(function)
+        if not found:
+            return function, False
         with ir.InsertionPoint(function):
             spare = function.clone().operation
-        foralls = one_block(function)
+        module = kernel_module(function)
+        before = ops_of(module.regions[0].blocks[0])
         try:
-            if foralls:
-                self._outline(function, foralls)
+            foralls = [forall for ops in found for forall in one_block(ops)]
+            if not foralls:
+                raise PassError("its results have no sizes that are known", function)
+            self._outline(function, _loops(function))
         except PassError as reason:
-            kernel_module(function).erase()
+            for made in ops_of(module.regions[0].blocks[0]):
+                if made not in before:
+                    made.erase()
+            if not before:
+                module.erase()
             function.erase()
             remark(spare, f"no tile for one block: {reason.message}")
-        else:
-            spare.erase()
+            return spare, False
+        spare.erase()
+        return function, True
+
+
+def _loops(function: ir.Operation) -> list[ir.Operation]:
+    """Its loops over tiles."""
+    return [o for o in ops_of(function.regions[0].blocks[0]) if o.name == "scf.forall"]
 
 
 def _lift_views(forall: ir.Operation) -> None:
@@ -121,7 +148,8 @@ class _Outliner:
         self.forall, self.module, self.name = forall, module, name
         own_constants(forall)  # tiles of equal sizes may be rows here and columns there
         own_rows(forall)
-        self.axes = Axes(forall)
+        pointwise = is_pointwise(forall)
+        self.axes = Axes(forall, roles=not pointwise)
         self.rows = options.rows
         self.constants: list[ir.Value] = []
         self.last_stride = STRIDED if options.any_strides else 1
@@ -131,7 +159,7 @@ class _Outliner:
         self.inductions = list(self.body.arguments)[: len(self.body.arguments) - count]
         self.stores = ops_of(ops_of(self.body)[-1].regions[0].blocks[0])
         self.tile_body = TileBody(self.axes, self.rows)
-        if is_pointwise(forall):
+        if pointwise:
             self.tile_body = PointBody(self.axes, self.rows, elements=output_axes(self.axes, self.stores))
 
     def run(self) -> None:

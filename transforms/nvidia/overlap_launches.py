@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ..passes import Pass
+from ..passes import Pass, PassError
 from ..rewriting import ops_in
 
 EARLY = "tile.early"  # of a launch: its blocks may come before the launch before it is done
@@ -46,5 +46,8 @@ class OverlapLaunches(Pass):
 def _kernel(top: ir.Operation, launch: ir.Operation) -> ir.Block:
     """The first block of the kernel that is launched."""
     name = str(launch.attributes["kernel"]).rpartition("@")[2]
-    (kernel,) = (f for f in ops_in(top, "llvm.func") if ir.StringAttr(f.attributes["sym_name"]).value == name)
+    kernels = (f for f in ops_in(top, "llvm.func") if ir.StringAttr(f.attributes["sym_name"]).value == name)
+    kernel = next(kernels, None)
+    if kernel is None:
+        raise PassError(f"the kernel @{name} is no llvm.func: run this pass after tiles-to-nvvm", launch)
     return kernel.regions[0].blocks[0]

@@ -1,6 +1,6 @@
 """How many registers threads have, by the roles of their warps, and what takes them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
@@ -9,6 +9,7 @@ from ..rewriting import defining_op
 REGISTERS = 65536  # of a multiprocessor
 PRODUCER_REGISTERS = 24
 ARRANGER_REGISTERS, MOST_ARRANGER_REGISTERS = 32, 40
+WGMMA_ADDRESSES = 26  # what an instruction needs besides its result, as ptxas says, with its left operand in memory
 LARGEST_COUNT = 240  # that a thread can ask for, in eights, besides a warpgroup that keeps few
 
 
@@ -39,6 +40,14 @@ def matmul_registers(matmuls: Iterable[ir.Operation]) -> int:
         if left.element_type.width == 8 and adds(op):
             found += columns // 2
     return found
+
+
+def wgmma_registers(matmuls: Sequence[ir.Operation], whole: bool) -> int:
+    """The least that ptxas compiles kernels with: it refuses fewer than one instruction's (C7602), and where there are
+    many threads may find no place for the `whole`, all results and left operands (C7600)."""
+    kinds = {(op.operands[0].type, op.results[0].type): op for op in matmuls}  # those of loops that were split, once
+    of_one = max(op.results[0].type.shape[1] // 2 + WGMMA_ADDRESSES for op in kinds.values())
+    return max(of_one, matmul_registers(kinds.values()) if whole else 0)
 
 
 def adds(matmul: ir.Operation) -> bool:

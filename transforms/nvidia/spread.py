@@ -46,16 +46,12 @@ def loaded(access: Access, element: ir.Type, aligned: int, innermost: int | None
     """A tile in memory. `aligned`: bytes that rows are; `innermost`: the dimension along which elements are dense."""
 
     def elements(positions: Sequence[ir.Value], along: int | None, count: int) -> list[ir.Value]:
-        width = access.memory.bytes
-        vector = min(count, aligned // width)
-        if along is None or along != innermost or not access.is_full(along) or vector < 2:
-            return [
-                _loaded_one(access, element, _moved(positions, along, i))
-                for i in range(count if along is not None else 1)
-            ]
+        count = 1 if along is None else count
+        is_dense = along is not None and along == innermost and access.is_full(along)
+        vector = max(1, min(count, aligned // access.memory.bytes)) if is_dense else 1
         found = []
         for first in range(0, count, vector):
-            found += _loaded_vector(access, element, _moved(positions, along, first), vector)
+            found += _loaded(access, element, _moved(positions, along, first), vector)
         return found
 
     return Spread(elements, 1 if innermost is None else innermost)
@@ -65,26 +61,20 @@ def _moved(positions: Sequence[ir.Value], along: int | None, distance: int) -> l
     return [add(p, distance) if d == along else p for d, p in enumerate(positions)]
 
 
-def _loaded_one(access: Access, element: ir.Type, positions: Sequence[ir.Value]) -> ir.Value:
+def _loaded(access: Access, element: ir.Type, positions: Sequence[ir.Value], count: int) -> list[ir.Value]:
+    """So many elements side by side, of which all are valid or none; 0 where they are not."""
     number, valid = access.element(positions)
     if valid is not None:
         number = select(valid, number, constant(i64(), 0))
-    value = to_register(create("llvm.load", access.memory.stored, access.memory.address(number)), element)
-    return value if valid is None else select(valid, value, constant(value.type, 0))
-
-
-def _loaded_vector(access: Access, element: ir.Type, positions: Sequence[ir.Value], count: int) -> list[ir.Value]:
-    number, valid = access.element(positions)
-    if valid is not None:
-        number = select(valid, number, constant(i64(), 0))
-    kind = ir.VectorType.get([count], access.memory.stored)
-    alignment = ir.IntegerAttr.get(i64(), count * access.memory.bytes)
-    vector = create("llvm.load", kind, access.memory.address(number), alignment=alignment)
-    values = []
-    for i in range(count):
-        one = to_register(create("llvm.extractelement", access.memory.stored, vector, constant(i32(), i)), element)
-        values.append(one if valid is None else select(valid, one, constant(one.type, 0)))
-    return values
+    memory, address = access.memory, access.memory.address(number)
+    if count == 1:
+        stored = iter([create("llvm.load", memory.stored, address)])
+    else:
+        alignment = ir.IntegerAttr.get(i64(), count * memory.bytes)
+        vector = create("llvm.load", ir.VectorType.get([count], memory.stored), address, alignment=alignment)
+        stored = (create("llvm.extractelement", memory.stored, vector, constant(i32(), i)) for i in range(count))
+    values = (to_register(x, element) for x in stored)
+    return [v if valid is None else select(valid, v, constant(v.type, 0)) for v in values]
 
 
 def constant_tile(value: ir.Value) -> Spread:

@@ -118,6 +118,10 @@ class TileBody:
         op = defining_op(value)
         if op is not None and op.name == "tensor.empty":
             return build.empty(self._tile_type(value).shape, value.type.element_type)
+        init = self._init_behind(value)
+        made = defining_op(init) if init is not None else None
+        if init is not None and (made is None or made.name != "tensor.empty"):
+            raise PassError("a result of the loop starts from values of a tensor, which its memory does not hold", op)
         memory, kept = self.memory(value), self._kept(value)
         axes = [self.axes.of(value, d) for d in kept]
         loaded = self._load(memory, axes, [memory.dims[d] for d in kept], self._tile_type(value))
@@ -133,28 +137,33 @@ class TileBody:
 
     def _splat_behind(self, value: ir.Value) -> ir.Attribute | None:
         """The constant that a tensor is filled with, seen through slices."""
-        op = defining_op(value)
-        while op is not None and op.name == "tensor.extract_slice":
-            value = op.operands[0]
-            op = defining_op(value)
-        if value in self.axes.forall.regions[0].blocks[0].arguments:  # a shared output starts as its init
-            inits = list(self.axes.forall.operands)
-            arguments = list(self.axes.forall.regions[0].blocks[0].arguments)
-            value = inits[len(inits) - len(arguments) + arguments.index(value)]
-        return self.splat(value)
+        init = self._init_behind(value)
+        return self.splat(_sliced(value) if init is None else init)
+
+    def _init_behind(self, value: ir.Value) -> ir.Value | None:
+        """What a shared output starts as, of which `value` is a slice; None for other tensors."""
+        value, arguments = _sliced(value), list(self.axes.forall.regions[0].blocks[0].arguments)
+        inits = list(self.axes.forall.operands)
+        return inits[len(inits) - len(arguments) + arguments.index(value)] if value in arguments else None
 
     @staticmethod
     def splat(value: ir.Value) -> ir.Attribute | None:
         """The constant that a tensor is filled with; None if it is not filled with one."""
         op = defining_op(value)
-        if op is None or op.name not in ("linalg.fill", "linalg.generic") or len(op.operands) != 2:
+        if op is None or op.name not in ("linalg.fill", "linalg.generic") or len(op.results) != 1:
             return None
+        source = op.operands[0]
         if op.name == "linalg.generic":
             block = op.regions[0].blocks[0]
-            (yielded,) = ops_of(block)[-1].operands
-            if len(ops_of(block)) != 1 or yielded != block.arguments[0] or len(indexing_maps(op)[0].results):
-                return None
-        constant = defining_op(op.operands[0])
+            (source,) = ops_of(block)[-1].operands
+            if source.owner == block:
+                number = ir.BlockArgument(source).arg_number
+                source = op.operands[number]
+                if number == len(op.operands) - 1:
+                    return None
+        if isinstance(source.type, ir.RankedTensorType):
+            return TileBody.splat(source)  # a copy of such a one
+        constant = defining_op(source)
         return constant.attributes["value"] if constant is not None and constant.name == "arith.constant" else None
 
     # Ops.
@@ -330,3 +339,12 @@ class TileBody:
         dims = [memory.dims[places.index(targets[d])] if targets[d] in places else -1 for d in kept]
         self.values[result] = self._load(memory, [self.axes.of(result, d) for d in kept], dims, self._tile_type(result))
         return True
+
+
+def _sliced(value: ir.Value) -> ir.Value:
+    """The tensor that `value` is a slice of."""
+    op = defining_op(value)
+    while op is not None and op.name == "tensor.extract_slice":
+        value = op.operands[0]
+        op = defining_op(value)
+    return value

@@ -78,11 +78,13 @@ class Emitter:
 
     def _constant(self, op: ir.Operation) -> list[Value]:
         kind = op.results[0].type
-        if not isinstance(kind, ir.RankedTensorType):
+        if not isinstance(kind, ir.RankedTensorType | ir.VectorType):
             return emit_scalar(op, [])
         splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
         number = ir.FloatAttr(splat).value if isinstance(splat, ir.FloatAttr) else ir.IntegerAttr(splat).value
         value = constant(register_type(kind.element_type), number)
+        if isinstance(kind, ir.VectorType):  # a piece of a row all of whose elements folded to one
+            return [(value,) * kind.shape[0]]
         if layout_of(kind) == "spread":
             return [spread.constant_tile(value)]
         return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
@@ -392,6 +394,11 @@ class Emitter:
         if element == "f32":
             values = contraction.mma_tf32(self.registers(op.operands[0]), b, k_dim, accumulator, n, self.thread)
         elif self.hopper:
+            if n > contraction.MOST_COLUMNS:
+                most = f"Hopper's tensor cores take at most {contraction.MOST_COLUMNS}"
+                raise PassError(
+                    f"a matmul's tile has {n} columns, {most}: of values (head size) or keys (tile_sizes)", op
+                )
             wait = ASYNC not in op.attributes
             start = accumulator.values if eight_bits and accumulator is not None else None
             inner = None if start else accumulator

@@ -15,6 +15,7 @@ from .architecture import HOPPER, architecture
 from .axes import DYNAMIC
 from .memory import SHARED, Memory, byte_width
 from .outline_kernels import BLOCK_THREADS
+from .registers import REGISTERS, wgmma_registers
 from .specialize_warps import PRODUCERS
 from .spread import inner_dim
 from .synchronisation import Barriers, Flags
@@ -22,6 +23,7 @@ from .thread import Shared, Thread, add, constant, create, i32, i64, pointer
 from .tile_ops import Emitter
 from .values import has_dense_rows, parameter_attributes, parameter_types
 
+SPILLED_THREADS = 640  # up to which ptxas can spill what one instruction does not need
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
 SHARED_SYMBOL = "shared_memory"
 ELEMENT_THREADS = 256  # of kernels without tiles: outline-elements
@@ -75,6 +77,7 @@ class _Kernel:
             threads = ir.IntegerAttr(self.kernel.attributes[BLOCK_THREADS]).value
         if PRODUCERS in self.kernel.attributes:
             threads += 128 * ir.IntegerAttr(self.kernel.attributes[PRODUCERS]).value
+        self._check_registers(threads)
         function = ir.Type.parse(f"!llvm.func<void ({', '.join(map(str, kinds))})>")
         with ir.InsertionPoint(self.kernel):
             new = ir.Operation.create(
@@ -128,6 +131,19 @@ class _Kernel:
         if rows % 64 or rows > 512:
             raise PassError(f"tiles have {rows} rows; expects 64, 128, … up to 512", self.kernel)
         return rows
+
+    def _check_registers(self, threads: int) -> None:
+        """Whether ptxas can give threads the registers that their matmuls take, some of them in memory."""
+        matmuls = [o for o in ops_in(self.kernel) if is_contraction(o) and o.operands[0].type.element_type.width <= 16]
+        if not architecture(self.options.arch).is_hopper or not matmuls:
+            return
+        have, need = REGISTERS // threads // 8 * 8, wgmma_registers(matmuls, whole=threads > SPILLED_THREADS)
+        if need > have:
+            raise PassError(
+                f"{threads} threads have {have} registers each, but their matmuls take {need}: choose tiles of fewer "
+                "rows or columns (tile_sizes)",
+                self.kernel,
+            )
 
     def _inner_dims(self) -> dict[ir.Value, int]:
         """Per buffer, which dimension of its tiles stands side by side in memory."""

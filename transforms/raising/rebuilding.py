@@ -194,7 +194,7 @@ class _Rebuilder:
         zero = build.fill(build.constant(compute, 0.0), self.emit.empty(dims, compute))
         (result,) = build.generic(
             [lhs, rhs],
-            [_value(zero)],
+            [zero],
             maps,
             [build.PARALLEL] * len(dims) + [build.REDUCTION] * len(reduced),
             lambda a, b, c: arith.addf(c, arith.mulf(build.convert(a, compute), build.convert(b, compute))),
@@ -217,8 +217,8 @@ class _Rebuilder:
     def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> SoftmaxOp:
         element = x.type.element_type
         start, accumulated, scale = (self.emit.empty(rows, element) for _ in range(3))
-        lowest = _value(build.fill(build.constant(element, -math.inf), start))
-        zeros = _value(build.fill(build.constant(element, 0.0), accumulated))
+        lowest = build.fill(build.constant(element, -math.inf), start)
+        zeros = build.fill(build.constant(element, 0.0), accumulated)
         output = self.emit.empty([*rows, self.k], element)
         return SoftmaxOp(
             ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(rows)),
@@ -300,10 +300,3 @@ def _from_scalar(output: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     ones = [1] * kind.rank
     result = ir.RankedTensorType.get(ones, kind.element_type)
     return tensor.ExpandShapeOp(result, output, ir.ArrayAttr.get([]), [], ones).result
-
-
-def _value(built) -> ir.Value:
-    """What builders of linalg ops return: a value, an op or a list."""
-    if isinstance(built, ir.Value):
-        return built
-    return built.operation.results[0] if hasattr(built, "operation") else built[0]

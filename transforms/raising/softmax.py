@@ -207,17 +207,13 @@ def _finished(
     rest = []
     for factor in num:
         if factor.name == "arith.uitofp" and is_statistic(factor):
-            if not _tells_masked_rows(tracer, make_not(tracer, factor.args[0]), scores, k):
+            if not _tells_masked_rows(tracer, tracer.make.negation(factor.args[0]), scores, k):
                 raise NearMiss("its rows are set to zero by a condition on the scores other than that all are -inf")
         else:
             rest.append(factor)
     if any(is_statistic(f) for f in (*rest, *den)):
         raise NearMiss("its result is multiplied by something that is computed from the scores")
     return Softmax(scores, tuple(rest), tuple(den))
-
-
-def make_not(tracer: Tracer, condition: Expr) -> Expr:
-    return tracer.make.negation(condition)
 
 
 def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Keys) -> bool:

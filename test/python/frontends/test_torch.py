@@ -467,3 +467,17 @@ def test_scores_by_a_tensor_of_one_number(masked, shape):
 
     args, n = tensors(*[(1, 2, 70, 8)] * 3), torch.full(shape, 20)
     close(compile(attention, (*args, n))(*args, n), attention(*map(wide, args), n))
+
+
+@pytest.mark.parametrize("places", [[1, 3], [-1, 2], [0, -4]], ids=str)
+def test_rows_and_columns_are_written_by_index(places):
+    """Also where places are counted from the end."""
+
+    def written(x, at, row, column):
+        x = x.clone()
+        x[at] = row
+        x[:, at] = column
+        return x
+
+    args = (*tensors((5, 6)), torch.tensor(places), *tensors((2, 6), (1, 2)))
+    torch.testing.assert_close(compile(written, args)(*args), written(*args))

@@ -1,0 +1,168 @@
+"""Compiles a module in the LLVM dialect to object files, large functions on threads of their own.
+
+    llvm.func internal @f_parallel_0 …    4000 ops      →  an object of @f_parallel_0
+    llvm.func internal @f_parallel_1 …    2000 ops      →  an object of @f_parallel_1
+    llvm.func @f …                        calls both    →  an object of @f, and of all that is small
+
+LLVM takes half of the time to compile, and of one task's function it needs nothing to compile another one: tasks stay
+calls (`outline-parallel`). Each becomes a module with an engine that compiles it and never runs it; `elf` puts the
+objects together. What is in which object depends on the module, not on how many threads there are.
+
+The bindings hold the interpreter's lock while they compile. MLIR's C interface, which they are made of, does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Sequence
+
+from ...dialects.mlir import c_interface, ir
+from ...transforms.rewriting import ops_in, ops_of
+
+LARGE = 1000  # ops, which take LLVM 60 ms and more; to make an engine for them takes 8
+NOWHERE = 4096  # where an engine finds what is in another object: it compiles calls of it, and runs none
+
+
+class _Handle(ctypes.Structure):
+    """An object of the C interface."""
+
+    _fields_ = (("pointer", ctypes.c_void_p),)
+
+
+class _Text(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_char_p), ("size", ctypes.c_size_t))
+
+    @classmethod
+    def of(cls, text: str) -> _Text:
+        return cls(text.encode(), len(text.encode()))
+
+
+@functools.cache
+def _mlir() -> ctypes.CDLL:
+    """The C interface, with the types of what is called here, which nothing checks: as in mlir-c/ExecutionEngine.h."""
+    mlir = c_interface()
+    kinds = {
+        "Create": (_Handle, [_Handle, ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Text), ctypes.c_bool, ctypes.c_bool]),
+        "RegisterSymbol": (None, [_Handle, _Text, ctypes.c_void_p]),
+        "Lookup": (ctypes.c_void_p, [_Handle, _Text]),
+        "DumpToObjectFile": (None, [_Handle, _Text]),
+        "Destroy": (None, [_Handle]),
+    }
+    for name, (result, arguments) in kinds.items():
+        function = getattr(mlir, "mlirExecutionEngine" + name)
+        function.restype, function.argtypes = result, arguments
+    return mlir
+
+
+def _handle(module: ir.Module) -> _Handle:
+    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = module._CAPIPtr
+    return _Handle(pointer(capsule, name(capsule)))
+
+
+class _Part:
+    """A module of some of the functions: the one to ask for, its size in ops, and the functions that others have."""
+
+    def __init__(self, module: ir.Module, entry: str, size: int, elsewhere: Sequence[str] = ()):
+        self.module, self.entry, self.size, self.elsewhere = module, entry, size, elsewhere
+        self.handle = _handle(module)
+        self.image = b""
+
+    def compile(self, level: int, library: str | None) -> None:
+        """Makes the object file; none if that fails."""
+        mlir = _mlir()
+        libraries = (_Text * 1)(_Text.of(library or ""))
+        engine = mlir.mlirExecutionEngineCreate(self.handle, level, 1 if library else 0, libraries, True, False)
+        if not engine.pointer:
+            return
+        for name in self.elsewhere:
+            mlir.mlirExecutionEngineRegisterSymbol(engine, _Text.of(name), NOWHERE)
+        if mlir.mlirExecutionEngineLookup(engine, _Text.of(self.entry)):
+            with open(os.memfd_create("part.o"), "rb") as file:  # LLVM ends the process where a disk is full
+                mlir.mlirExecutionEngineDumpToObjectFile(engine, _Text.of(f"/proc/self/fd/{file.fileno()}"))
+                self.image = file.read()
+        mlir.mlirExecutionEngineDestroy(engine)
+
+
+def object_files(module: ir.Module, entry: str, level: int, library: str | None) -> bytes:
+    """The objects, one after the other; none if no function is large, an object cannot be made, or there is one CPU.
+
+    `entry`: the function that others look for; `level`: how much LLVM optimises; `library`: that of OpenMP.
+    """
+    processors = len(os.sched_getaffinity(0))
+    parts = _parts(module, entry) if processors > 1 else []
+    if len(parts) < 2:
+        return b""
+    waiting = sorted(parts, key=lambda part: part.size)
+
+    def work() -> None:
+        with contextlib.suppress(IndexError):  # nothing is left
+            while True:
+                waiting.pop().compile(level, library)
+
+    workers = [threading.Thread(target=work) for _ in range(min(len(parts), processors) - 1)]
+    context = module.context
+    context.enable_multithreading(True)  # all parts are in it
+    try:
+        for worker in workers:
+            worker.start()
+        work()
+    finally:
+        for worker in workers:
+            worker.join()
+        context.enable_multithreading(False)
+    images = [part.image for part in parts]
+    return b"".join(images) if all(images) else b""
+
+
+def _parts(module: ir.Module, entry: str) -> list[_Part]:
+    """A part for each large function that no other module calls, and that calls none of this one; one of all else."""
+    ops = ops_of(module.body)
+    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "llvm.func"}
+    sizes = {name: sum(len(b.operations) for b in op.regions[0].blocks) for name, op in functions.items()}
+    called = {name: _called(op) for name, op in functions.items() if sizes[name] >= LARGE and _is_internal(op)}
+    tasks = [name for name, callees in called.items() if not any(sizes.get(callee, 1) for callee in callees)]
+    external = ir.Attribute.parse("#llvm.linkage<external>", module.context)
+    parts = []
+    for name in tasks:
+        part = _empty(module)
+        with ir.InsertionPoint(part.body):
+            for callee in sorted(called[name]):
+                functions[callee].clone()
+            functions[name].clone().attributes["linkage"] = external
+        parts.append(_Part(part, name, sizes[name]))
+    rest = _empty(module)
+    moved = [functions[name] for name in tasks]
+    with ir.InsertionPoint(rest.body), module.operation.location:
+        for op in ops:
+            if op in moved:
+                attributes = {name: op.attributes[name] for name in op.attributes} | {"linkage": external}
+                ir.Operation.create("llvm.func", attributes=attributes, regions=1)
+            else:
+                op.clone()
+    size = sum(sizes.values()) - sum(part.size for part in parts)
+    return [*parts, _Part(rest, entry, size, tasks)]
+
+
+def _is_internal(function: ir.Operation) -> bool:
+    return str(function.attributes["linkage"]) == "#llvm.linkage<internal>"
+
+
+def _called(function: ir.Operation) -> set[str]:
+    """The functions that a function calls; "" for data, and for a call of an address."""
+    found = [op for op in ops_in(function, ("llvm.call", "llvm.mlir.addressof")) if op.name != "llvm.call_intrinsic"]
+    return {ir.FlatSymbolRefAttr(op.attributes["callee"]).value if "callee" in op.attributes else "" for op in found}
+
+
+def _empty(module: ir.Module) -> ir.Module:
+    """A module with the attributes of another one."""
+    empty = ir.Module.create(module.operation.location)
+    for name in module.operation.attributes:
+        empty.operation.attributes[name] = module.operation.attributes[name]
+    return empty

@@ -1,0 +1,65 @@
+"""A module is compiled in several objects, and what they make together is what one engine makes."""
+
+import os
+
+import numpy as np
+import pytest
+from attn_opt.compiler import compile
+from attn_opt.compiler.graphs import Attention
+from attn_opt.compiler.runtime import cpu, elf, object_files
+
+GRAPH = Attention(heads=4, heads_kv=2, queries=70, keys=90, dynamic=True)  # three versions, tasks of 1300 ops and more
+
+
+@pytest.fixture
+def anew(monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE", "0")
+
+
+def starts(image: bytes) -> list[int]:
+    """Where the objects of an image start."""
+    found, at = [], 0
+    while at < len(image):
+        found.append(at)
+        _, at = elf._sections(image, at)
+    return found
+
+
+def test_several_objects_are_one_kernel(anew, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    inputs = GRAPH.inputs()
+    kernel = compile(GRAPH.text(), threads=1)
+    image = kernel._runtime.object_file()
+    assert len(starts(image)) > 2
+    again = cpu.CpuKernel.load(image, kernel.signature)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    whole = compile(GRAPH.text(), threads=1)
+    assert len(starts(whole._runtime.object_file())) == 1
+    for run in (kernel, again):
+        np.testing.assert_array_equal(run(*inputs), whole(*inputs))
+    expected, _ = GRAPH.reference(inputs)
+    np.testing.assert_allclose(GRAPH.canonical_output(kernel(*inputs)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_objects_do_not_depend_on_the_number_of_threads(anew, monkeypatch):
+    images = []
+    for processors in (2, 3, 16):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
+        images.append(compile(GRAPH.text(), threads=1)._runtime.object_file())
+    assert images[0] == images[1] == images[2]
+
+
+def test_what_cannot_be_made_in_parts_is_made_whole(anew, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(object_files._Part, "compile", lambda *_: None)
+    inputs = GRAPH.inputs()
+    expected, _ = GRAPH.reference(inputs)
+    kernel = compile(GRAPH.text(), threads=1)
+    np.testing.assert_allclose(GRAPH.canonical_output(kernel(*inputs)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_object_that_lacks_another_one_is_refused(anew, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    image = compile(GRAPH.text(), threads=1)._runtime.object_file()
+    with pytest.raises(elf.LoadError, match="attention_parallel_0 is nowhere"):
+        elf.load(image[starts(image)[1] :], cpu.symbol_sources())
