@@ -82,6 +82,55 @@ def test_every_row_is_summed_once(columns, start, more, element, any_strides, bo
     assert np.all(written.written == 1)
 
 
+def test_sums_over_rows_and_more():
+    """Of rows in a loop, in f16, times a row that all share; and of the rows themselves, by the blocks behind."""
+    maps = ["affine_map<(i, j, k) -> (i, j, k)>", "affine_map<(i, j, k) -> (k)>", "affine_map<(i, j, k) -> (i)>"]
+    whole = "tensor<300x3x64xf16>"
+    text = f"""
+func.func @f(%a: {whole}, %b: tensor<64xf32>, %i: tensor<300xf16>) -> (tensor<300xf16>, tensor<300x3xf16>) {{
+  %r = linalg.generic {{indexing_maps = [{", ".join(maps)}], iterator_types = ["parallel", "reduction", "reduction"]}}
+      ins(%a, %b : {whole}, tensor<64xf32>) outs(%i : tensor<300xf16>) {{
+  ^bb0(%x: f16, %y: f32, %old: f16):
+    %z = arith.truncf %y : f32 to f16
+    %u = arith.mulf %x, %z : f16
+    %t = arith.addf %u, %old : f16
+    linalg.yield %t : f16
+  }} -> tensor<300xf16>
+  %low = arith.constant 0xFC00 : f16
+  %empty = tensor.empty() : tensor<300x3xf16>
+  %init = linalg.fill ins(%low : f16) outs(%empty : tensor<300x3xf16>) -> tensor<300x3xf16>
+  %m = linalg.generic {{indexing_maps = [{maps[0]}, affine_map<(i, j, k) -> (i, j)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}} ins(%a : {whole}) outs(%init : tensor<300x3xf16>) {{
+  ^bb0(%x: f16, %old: f16):
+    %t = arith.maximumf %x, %old : f16
+    linalg.yield %t : f16
+  }} -> tensor<300x3xf16>
+  return %r, %m : tensor<300xf16>, tensor<300x3xf16>
+}}
+"""
+    rng = np.random.default_rng(0)
+    a, b, init = rng.normal(size=(300, 3, 64)), rng.normal(size=64), rng.normal(size=300)
+    a, b, init = a.astype(np.float16), b.astype(np.float16).astype(np.float32), init.astype(np.float16)
+    sums, maxima = np.zeros(300, np.float16), np.zeros((300, 3), np.float16)
+    places = [SOURCE, 1 << 24, INIT, TARGET, 1 << 31]
+    arrays = (a, b, init, sums, maxima)
+    memories = [Memory(x.view(np.uint8).reshape(-1), at) for x, at in zip(arrays, places, strict=True)]
+    with make_context() as context, np.errstate(all="ignore"):
+        module = parse_module(text, "test.mlir", context)
+        pass_manager.run(
+            ["linalg-generalize-named-ops", "outline-elements", "canonicalize", "cse", "tiles-to-nvvm"], module
+        )
+        (function,) = ops_in(module.operation, "llvm.func")
+        # Four elements at a time, as b has them in 16 bytes: 8 lanes; maxima 4.
+        blocks = math.ceil(300 * 8 / 256) + math.ceil(900 * 4 / 256)
+        of_a, of_maxima = [SOURCE, 3 * 64, 64], [1 << 31, 3, 1]
+        Threads(blocks * 256, memories, in_block=256).call(function, [*of_a, 1 << 24, INIT, 1, TARGET, 1, *of_maxima])
+    wide = a.astype(np.float64)
+    np.testing.assert_allclose(sums, (wide * b).sum((1, 2)) + init, atol=2e-2)
+    np.testing.assert_array_equal(maxima, a.max(2))
+    assert np.all(memories[3].written == 1) and np.all(memories[4].written == 1)
+
+
 @pytest.mark.parametrize(
     ("head_size", "element", "arch"),
     [(64, "f16", "sm_90a"), (40, "f16", "sm_80"), (63, "f16", "sm_80"), (32, "f32", "sm_90a")],

@@ -245,16 +245,20 @@ module attributes {gpu.container_module} {
 
 // -----
 
-// What a thread has to compute alone: where a result is more than a sum, or rows are of no use to neighbours.
+// What a thread has to compute alone: where a result is more than a sum, and where rows are of no use to neighbours, or
+// of use to many results.
 module attributes {gpu.container_module} {
   gpu.module @alone_kernels {
     // CHECK-LABEL: gpu.func @alone_elements_0
     // CHECK-NOT: gpu.subgroup_reduce
     // CHECK-LABEL: gpu.func @alone_elements_1
     // CHECK-NOT: gpu.subgroup_reduce
+    // CHECK-LABEL: gpu.func @alone_elements_2
+    // CHECK-NOT: gpu.subgroup_reduce
     // CHECK: gpu.return
   }
-  func.func @alone(%a: tensor<9x64xf32>, %init: tensor<9xf32>, %rows: tensor<64xf32>) -> (tensor<9xf32>, tensor<64xf32>) {
+  func.func @alone(%a: tensor<9x64xf32>, %init: tensor<9xf32>, %rows: tensor<64xf32>, %square: tensor<9x9xf32>)
+      -> (tensor<9xf32>, tensor<64xf32>, tensor<9x9xf32>) {
     %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
         iterator_types = ["parallel", "reduction"]} ins(%a : tensor<9x64xf32>) outs(%init : tensor<9xf32>) {
     ^bb0(%x: f32, %old: f32):
@@ -268,6 +272,13 @@ module attributes {gpu.container_module} {
       %s = arith.addf %x, %old : f32
       linalg.yield %s : f32
     } -> tensor<64xf32>
-    return %r, %t : tensor<9xf32>, tensor<64xf32>
+    %u = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>],
+        iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %a : tensor<9x64xf32>, tensor<9x64xf32>) outs(%square : tensor<9x9xf32>) {
+    ^bb0(%x: f32, %y: f32, %old: f32):
+      %z = arith.mulf %x, %y : f32
+      %s = arith.addf %z, %old : f32
+      linalg.yield %s : f32
+    } -> tensor<9x9xf32>
+    return %r, %t, %u : tensor<9xf32>, tensor<64xf32>, tensor<9x9xf32>
   }
 }

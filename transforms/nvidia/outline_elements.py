@@ -107,7 +107,8 @@ def _groups(parts: list[_Part]) -> list[list[_Part]]:
 
 def _is_read_behind(op: ir.Operation, other: ir.Operation) -> bool:
     users = [ancestor_in(use.owner, op.block) for result in op.results for use in result.uses]
-    return op.block == other.block and all(other.is_before_in_block(user) for user in users)
+    behind = (user is not None and other.is_before_in_block(user) for user in users)
+    return op.block == other.block and all(behind)
 
 
 def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) -> None:
@@ -162,7 +163,7 @@ class _Part(ElementBody):
         self.constants: dict[ir.Value, None] = {}  # tensors
         self.sizes = [self._size(d) for d in range(len(self.kinds))]
         known = all(isinstance(s, int) for s in self.sizes)
-        if known and math.prod(self.sizes) > SLOW_STEPS and not self._reads_once():
+        if known and math.prod(self.sizes) > SLOW_STEPS and self.lanes is None:
             steps = math.prod(self.sizes)
             warn(self.op, f"{steps} steps outside of attention run with a thread for each element: slow")
         self.memory = [self._allocated(number) for number in range(len(self.op.results))]
@@ -218,10 +219,6 @@ class _Part(ElementBody):
             value = op.operands[0]
             op = defining_op(value)
         (self.constants if is_constant_tensor(value) else found)[value] = None
-
-    def _reads_once(self) -> bool:
-        """Whether threads that share rows read as much as there is, once."""
-        return self.lanes is not None and any(len(self.maps[i].results) == len(self.kinds) for i in self.lanes.along)
 
     def read_by_pieces(self) -> set[ir.Value]:
         """Tensors whose rows have to be dense, and aligned as dense ones are."""

@@ -82,7 +82,9 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
         if TileBody.splat(value) is None:
             along.append(number)
     read = [op.operands[number] for number in along]
-    if max((extent * byte_width(v.type.element_type) for v in read), default=0) < LEAST_BYTES:
+    if not any(len(maps[number].results) == len(iterator_types(op)) for number in along):
+        return None  # rows are read again for other results, as of a matmul, and come from the cache
+    if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
         return None
     width = math.gcd(extent, *(_aligned(v, any_strides) for v in read))
     pieces = extent // width
