@@ -238,7 +238,8 @@ def nvidia(
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",
         *(["outline-pads"] if copy_engine else []),
-        "outline-elements",  # after it: what loops over tiles have taken along is gone
+        # After it: what loops over tiles have taken along is gone.
+        f"outline-elements{{any-strides={int(any_strides)}}}",
         "canonicalize",
         "cse",
         f"widen-operands{{native={int(copy_engine)}}}",

@@ -2,6 +2,7 @@
 blocks and threads one after the other. Memory starts as NaN, integers as -1, and is so while a copy to it is under way.
 What is read or written outside of an array is an error."""
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,53 @@ class Block:
     number = 0
     thread = 0
     count = 0
+
+
+WARP = 32
+
+
+class Waiting(Exception):
+    """A thread gives what it has of a reduction, and waits for its neighbours."""
+
+
+class Reductions:
+    """Those of a warp. Its threads run one after the other, as far as a reduction that not all have come to, and from
+    the start again: what they write meanwhile is the same each time."""
+
+    done: list[list[float]] = []  # noqa: RUF012
+    parts: list[float] = []  # noqa: RUF012
+    next = 0
+
+    @classmethod
+    def run(cls, thread):
+        cls.done, cls.parts = [], [0]
+        while cls.parts:
+            cls.parts = []
+            for _ in range(WARP):
+                cls.next = 0
+                with contextlib.suppress(Waiting):
+                    thread()
+                Block.thread += 1
+            Block.thread -= WARP
+            assert len(cls.parts) in (0, WARP), "some threads of a warp pass by a reduction"
+            cls.done.append(cls.parts)
+
+
+@rule("gpu.subgroup_reduce")
+def subgroup_reduce(op, frame):
+    size = ir.IntegerAttr(op.operation.attributes["cluster_size"]).value
+    name = str(op.operation.attributes["op"])
+    (combine,) = [f for kind, f in (("add>", np.sum), ("mul>", np.prod), ("maximumf>", np.max)) if name.endswith(kind)]
+
+    def run(operands):
+        if Reductions.next == len(Reductions.done):
+            Reductions.parts.append(operands[0])
+            raise Waiting
+        parts, first = Reductions.done[Reductions.next], Block.thread % WARP // size * size
+        Reductions.next += 1
+        return [combine(parts[first : first + size])]
+
+    return run
 
 
 @rule("gpu.block_id")
@@ -168,6 +216,7 @@ def launch(op, frame):
             ir.IntegerAttr(kernel.attributes["tile.threads"]).value if "tile.threads" in kernel.attributes else 256
         )
     body = Frame(round_values=True).region(kernel.regions[0])
+    meets = bool(ops_in(kernel, "gpu.subgroup_reduce"))
 
     def run(operands):
         Launches.kernels.append(path[1][1:])
@@ -175,7 +224,10 @@ def launch(op, frame):
         for number in range(Block.count * threads):
             Block.number, Block.thread = divmod(number, threads)
             Copies.groups = [[]]
-            body(list(operands[6:]))
+            if not meets:
+                body(list(operands[6:]))
+            elif number % WARP == 0:
+                Reductions.run(lambda: body(list(operands[6:])))
         return []
 
     return run

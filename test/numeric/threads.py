@@ -202,12 +202,15 @@ class Threads:
                             found = self.values.get(result, self.values[value])
                             self.values[result] = np.where(on, self.values[value], found)
             elif op.name == "scf.for":
-                at, end, step = inputs
+                at, end, step, *carried = inputs
                 body = op.regions[0].blocks[0]
+                yielded = body.operations[len(body.operations) - 1].operands
                 while (inside := active & (at < end)).any():
-                    self.values[body.arguments[0]] = at
+                    self.values |= zip(body.arguments, (at, *carried), strict=True)
                     self.run(body.operations, inside)
+                    carried = [np.where(inside, self.values[v], old) for v, old in zip(yielded, carried, strict=True)]
                     at = at + step
+                self.values |= zip(op.results, carried, strict=True)
             elif op.name == "llvm.store":
                 self.store(op.operands[0].type, *inputs, active)
             elif op.name == "llvm.load":

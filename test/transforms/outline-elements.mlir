@@ -7,7 +7,7 @@ module attributes {gpu.container_module} {
     // CHECK-SAME: (%[[A:.*]]: memref<?x8xf32, strided<[?, ?]>>, %[[OUT:.*]]: memref<?xf32, strided<[?]>>, %[[N:.*]]: index) kernel
     // CHECK: %[[BLOCK:.*]] = gpu.block_id x
     // CHECK: gpu.thread_id x
-    // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
+    // CHECK: %[[INSIDE:.*]] = arith.cmpi ult
     // CHECK: scf.if %[[INSIDE]] {
     // CHECK: %[[I:.*]] = arith.remui
     // CHECK: %[[SUM:.*]] = scf.for %[[J:.*]] = {{.*}} iter_args(%[[OLD:.*]] = {{.*}}) -> (f32) {
@@ -128,5 +128,157 @@ module attributes {gpu.container_module} {
       linalg.yield %x : f32
     } -> tensor<8xf32>
     return %r : tensor<8xf32>
+  }
+}
+
+// -----
+
+// Rows of 64 bytes or more have several threads, which read pieces of 16 bytes: two threads here, of whose five pieces
+// the first one has the last. Their parts are put together behind all branches.
+module attributes {gpu.container_module} {
+  gpu.module @norms_kernels {
+    // CHECK-LABEL: gpu.func @norms_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<?x40xf16, strided<[?, 1]>>, %[[INIT:.*]]: memref<?xf32, strided<[?]>>, %[[OUT:.*]]: memref<?xf32, strided<[?]>>, %[[N:.*]]: index) kernel
+    // CHECK-DAG: %[[C0:.*]] = arith.constant 0 : index
+    // CHECK-DAG: %[[C1:.*]] = arith.constant 1 : index
+    // CHECK-DAG: %[[C2:.*]] = arith.constant 2 : index
+    // CHECK-DAG: %[[C8:.*]] = arith.constant 8 : index
+    // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.0{{.*}} : f32
+    // CHECK-DAG: %[[LANE:.*]] = arith.remui %[[NUMBER:.*]], %[[C2]]
+    // CHECK-DAG: %[[ROW:.*]] = arith.divui %[[NUMBER]], %[[C2]]
+    // CHECK-DAG: %[[THREADS:.*]] = arith.muli %[[N]], %[[C2]]
+    // CHECK-DAG: %[[INSIDE:.*]] = arith.cmpi ult, %[[NUMBER]], %[[THREADS]]
+    // CHECK: %[[I:.*]] = arith.remui %[[ROW]], %[[N]]
+    // CHECK: %[[PART:.*]] = scf.if %[[INSIDE]] -> (f32) {
+    // CHECK:   %[[AT:.*]] = arith.muli %[[LANE]], %[[C8]]
+    // CHECK:   %[[V:.*]] = vector.load %[[A]][%[[I]], %[[AT]]] : memref<?x40xf16, strided<[?, 1]>>, vector<8xf16>
+    // CHECK:   %[[X:.*]] = vector.extract %[[V]][0]
+    // CHECK:   %[[Y:.*]] = arith.extf %[[X]] : f16 to f32
+    // CHECK:   %[[YY:.*]] = arith.extf %[[X]] : f16 to f32
+    // CHECK:   %[[Z:.*]] = arith.mulf %[[Y]], %[[YY]]
+    // CHECK:   arith.addf %[[Z]], %[[ZERO]]
+    // CHECK-COUNT-7: arith.addf
+    // CHECK:   %[[PIECE:.*]] = arith.addi %[[LANE]], %[[C2]]
+    // CHECK:   %[[NEXT:.*]] = arith.muli %[[PIECE]], %[[C8]]
+    // CHECK:   vector.load %[[A]][%[[I]], %[[NEXT]]]
+    // CHECK-COUNT-7: arith.addf
+    // CHECK:   %[[TWO:.*]] = arith.addf
+    // CHECK:   %[[MORE:.*]] = arith.cmpi ult, %[[LANE]], %[[C1]]
+    // CHECK:   %[[ALL:.*]] = scf.if %[[MORE]] -> (f32) {
+    // CHECK:     %[[LAST:.*]] = arith.muli
+    // CHECK:     vector.load %[[A]]
+    // CHECK:   } else {
+    // CHECK:     scf.yield %[[TWO]]
+    // CHECK:   scf.yield %[[ALL]]
+    // CHECK: } else {
+    // CHECK:   scf.yield %[[ZERO]]
+    // CHECK: %[[SUM:.*]] = gpu.subgroup_reduce add %[[PART]] cluster(size = 2) : (f32) -> f32
+    // CHECK: %[[STORES:.*]] = arith.andi %[[INSIDE]]
+    // CHECK: scf.if %[[STORES]] {
+    // CHECK:   %[[START:.*]] = memref.load %[[INIT]][%[[I]]]
+    // CHECK:   %[[WHOLE:.*]] = arith.addf %[[START]], %[[SUM]]
+    // CHECK:   memref.store %[[WHOLE]], %[[OUT]][%[[I]]]
+  }
+
+  // CHECK-LABEL: func.func @norms
+  // CHECK: gpu.launch_func @norms_kernels::@norms_elements_0
+  func.func @norms(%a: tensor<?x40xf16>, %init: tensor<?xf32>) -> tensor<?xf32> {
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%a, %a : tensor<?x40xf16>, tensor<?x40xf16>) outs(%init : tensor<?xf32>) {
+    ^bb0(%x: f16, %y: f16, %old: f32):
+      %u = arith.extf %x : f16 to f32
+      %v = arith.extf %y : f16 to f32
+      %w = arith.mulf %u, %v : f32
+      %s = arith.addf %old, %w : f32
+      linalg.yield %s : f32
+    } -> tensor<?xf32>
+    return %r : tensor<?xf32>
+  }
+}
+
+// -----
+
+// Where rows are aligned to nothing, neighbouring threads read single elements; a slice says how rows begin. Of a long
+// row a thread has pieces in a loop. Sums that no one reads before the last of them are one launch: 9 rows of 32
+// threads are the first two blocks.
+module attributes {gpu.container_module} {
+  gpu.module @maxima_kernels {
+    // CHECK-LABEL: gpu.func @maxima_elements_0
+    // CHECK-SAME: (%[[A:.*]]: memref<9x320xf32, strided<[?, ?]>>, %[[INIT:.*]]: memref<9xf32{{.*}}>, %[[B:.*]]: memref<9x64xf32, strided<[?, 1]>>, %[[R:.*]]: memref<9xf32{{.*}}>, %[[T:.*]]: memref<9xf32{{.*}}>) kernel
+    // CHECK-DAG: %[[C9:.*]] = arith.constant 9 : index
+    // CHECK-DAG: %[[BEFORE:.*]] = arith.constant 2 : index
+    // CHECK-DAG: %[[C17:.*]] = arith.constant 17 : index
+    // CHECK-DAG: %[[LOW:.*]] = arith.constant 0xFF800000 : f32
+    // CHECK: %[[NINE:.*]] = scf.for {{.*}} to %[[C9]] {{.*}} iter_args(%{{.*}} = %[[LOW]])
+    // CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[C17]]
+    // CHECK: memref.load %[[A]][%{{.*}}, %[[AT]]]
+    // CHECK: gpu.subgroup_reduce maximumf %{{.*}} cluster(size = 32)
+    // CHECK: memref.store %{{.*}}, %[[R]]
+    // CHECK: %[[BLOCK:.*]] = arith.subi %block_id_x, %[[BEFORE]]
+    // CHECK: arith.muli %[[BLOCK]]
+    // CHECK: vector.load %[[B]]{{.*}} vector<4xf32>
+    // CHECK: gpu.subgroup_reduce maximumf %{{.*}} cluster(size = 4)
+    // CHECK: memref.store %{{.*}}, %[[T]]
+  }
+  // CHECK-LABEL: func.func @maxima
+  // CHECK: %[[BLOCKS:.*]] = arith.constant 3 : index
+  // CHECK: gpu.launch_func @maxima_kernels::@maxima_elements_0 blocks in (%[[BLOCKS]],
+  // CHECK-NOT: gpu.launch_func
+  func.func @maxima(%a: tensor<9x320xf32>, %b: tensor<9x64xf32>, %init: tensor<9xf32>) -> (tensor<9xf32>, tensor<9xf32>) {
+    %odd = tensor.extract_slice %a[0, 17] [9, 289] [1, 1] : tensor<9x320xf32> to tensor<9x289xf32>
+    %even = tensor.extract_slice %b[0, 16] [9, 32] [1, 1] : tensor<9x64xf32> to tensor<9x32xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%odd : tensor<9x289xf32>) outs(%init : tensor<9xf32>) {
+    ^bb0(%x: f32, %old: f32):
+      %s = arith.maximumf %x, %old : f32
+      linalg.yield %s : f32
+    } -> tensor<9xf32>
+    %t = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%even : tensor<9x32xf32>) outs(%init : tensor<9xf32>) {
+    ^bb0(%x: f32, %old: f32):
+      %s = arith.maximumf %x, %old : f32
+      linalg.yield %s : f32
+    } -> tensor<9xf32>
+    return %r, %t : tensor<9xf32>, tensor<9xf32>
+  }
+}
+
+// -----
+
+// What a thread has to compute alone: where a result is more than a sum, and where rows are of no use to neighbours, or
+// of use to many results.
+module attributes {gpu.container_module} {
+  gpu.module @alone_kernels {
+    // CHECK-LABEL: gpu.func @alone_elements_0
+    // CHECK-NOT: gpu.subgroup_reduce
+    // CHECK-LABEL: gpu.func @alone_elements_1
+    // CHECK-NOT: gpu.subgroup_reduce
+    // CHECK-LABEL: gpu.func @alone_elements_2
+    // CHECK-NOT: gpu.subgroup_reduce
+    // CHECK: gpu.return
+  }
+  func.func @alone(%a: tensor<9x64xf32>, %init: tensor<9xf32>, %rows: tensor<64xf32>, %square: tensor<9x9xf32>)
+      -> (tensor<9xf32>, tensor<64xf32>, tensor<9x9xf32>) {
+    %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%a : tensor<9x64xf32>) outs(%init : tensor<9xf32>) {
+    ^bb0(%x: f32, %old: f32):
+      %s = arith.mulf %old, %old : f32
+      %t = arith.addf %x, %s : f32
+      linalg.yield %t : f32
+    } -> tensor<9xf32>
+    %t = linalg.generic {indexing_maps = [affine_map<(j, i) -> (i, j)>, affine_map<(j, i) -> (j)>],
+        iterator_types = ["parallel", "reduction"]} ins(%a : tensor<9x64xf32>) outs(%rows : tensor<64xf32>) {
+    ^bb0(%x: f32, %old: f32):
+      %s = arith.addf %x, %old : f32
+      linalg.yield %s : f32
+    } -> tensor<64xf32>
+    %u = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>],
+        iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %a : tensor<9x64xf32>, tensor<9x64xf32>) outs(%square : tensor<9x9xf32>) {
+    ^bb0(%x: f32, %y: f32, %old: f32):
+      %z = arith.mulf %x, %y : f32
+      %s = arith.addf %z, %old : f32
+      linalg.yield %s : f32
+    } -> tensor<9x9xf32>
+    return %r, %t, %u : tensor<9xf32>, tensor<64xf32>, tensor<9x9xf32>
   }
 }

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
-from ..copying import copy_scalar_body, index_at
+from ...dialects.tiling.structured import dim_position
+from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
 from ..slices import slice_offsets
-from .axes import DYNAMIC, is_first, kept_dims
+from .axes import DYNAMIC, is_first
 from .constants import constant_memory, is_constant_tensor, splat_constant
-from .launching import ceil_div, kernel_module, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
+from .element_body import ElementBody
+from .launching import (
+    block_number,
+    ceil_div,
+    kernel_module,
+    launch,
+    new_kernel,
+    read_buffer,
+    strided,
+    thread_number,
+    to_tensor,
+)
+from .row_lanes import row_lanes
 from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
@@ -39,17 +50,31 @@ class OutlineElements(Pass):
 
     For what stands around attention and is small: where sequences start, a bias made of a table, a sum. A matmul works
     too, and slowly, which is told.
+
+    Sums over rows of 64 bytes or more, as of a norm of queries, have several threads a row (`row_lanes.py`), here 4::
+
+          %i, %lane = %number / 4, %number mod 4
+          %part = scf.if %i < %n {
+            %v = vector.load %a[%i, 8·%lane] : vector<8xf16>
+            %w = vector.load %a[%i, 8·%lane + 32] : vector<8xf16>
+            0.0 + %v[0] + %v[1] … + %w[7]
+          } else { 0.0 }
+          %x = gpu.subgroup_reduce add %part cluster(size = 4)
+          scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
+
+    Such sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one.
     """
 
+    any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
     threads: int = option("threads of a block", 256)
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
-            for number, generic in enumerate(left):
-                with generic.location:
-                    _Outliner(generic, kernel_module(function), f"{name}_elements_{number}", self.threads).run()
+            parts = [_Part(o, row_lanes(o, self.any_strides)) for o in left]
+            for number, group in enumerate(_groups(parts)):
+                _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
             if left:
                 _erase_dead(function)
 
@@ -68,42 +93,90 @@ def _erase_dead(function: ir.Operation) -> None:
             op.erase()
 
 
-class _Outliner:
-    def __init__(self, op: ir.Operation, module: ir.Operation, name: str, threads: int):
-        self.op, self.module, self.name, self.threads = op, module, name, threads
-        self.kinds, self.maps = iterator_types(op), indexing_maps(op)
-        self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
-        self.first_init = len(op.operands) - len(op.results)
-        # Results that have an element for each step of a sum: the exponentials that are summed, say.
-        self.of_steps = [
-            i
-            for i, m in enumerate(self.maps[self.first_init :])
-            if any(dim_position(e) not in self.parallel and not is_first(e) for e in m.results)
-        ]
-        self.values: dict[ir.Value, ir.Value] = {}  # of the kernel, for the host's
+def _groups(parts: list[_Part]) -> list[list[_Part]]:
+    """What becomes a kernel: an op, or sums over rows no result of which is read before the last of them."""
+    groups: list[list[_Part]] = []
+    for part in parts:
+        last = groups[-1] if groups else []
+        if last and all(p.lanes and part.lanes and _is_read_behind(p.op, part.op) for p in last):
+            last.append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _is_read_behind(op: ir.Operation, other: ir.Operation) -> bool:
+    users = [ancestor_in(use.owner, op.block) for result in op.results for use in result.uses]
+    behind = (user is not None and other.is_before_in_block(user) for user in users)
+    return op.block == other.block and all(behind)
+
+
+def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) -> None:
+    """One kernel of some ops, and its launch where the last of them stands."""
+    last = parts[-1].op
+    with last.location, ir.InsertionPoint(last):
+        for part in parts:
+            part.prepare()
+        tensors = list(dict.fromkeys(v for part in parts for v in part.tensors))
+        scalars = list(dict.fromkeys(v for part in parts for v in part.scalars))
+        dense = {v for part in parts for v in part.read_by_pieces()}
+        buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
+        arguments = [*buffers, *(strided(v) for part in parts for v in part.memory), *scalars]
+        block = new_kernel(module, name, [v.type for v in arguments])
+        _emit(parts, block, [*tensors, *(v for part in parts for v in part.memory), *scalars], module, name, threads)
+        blocks = build.index(0)
+        for part in parts:
+            blocks = arith.addi(blocks, ceil_div(part.host_threads(), threads))
+        launch(module, name, blocks, arguments)
+        for part in parts:
+            for result, memory in zip(part.op.results, part.memory, strict=True):
+                result.replace_all_uses_with(to_tensor(memory, result.type))
+    for part in parts:
+        part.op.erase()
+
+
+def _emit(
+    parts: list[_Part], block: ir.Block, values: list[ir.Value], module: ir.Operation, name: str, threads: int
+) -> None:
+    """The kernel; its arguments are `values` of the host."""
+    places = dict(zip(values, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for i, value in enumerate(dict.fromkeys(v for part in parts for v in part.constants)):
+            same = splat_constant(value)
+            places[value] = same or constant_memory(value, module, f"{name}_constant_{i}")
+        first = block_number()
+        for part in parts:
+            part.values, part.outputs = places, [places[v] for v in part.memory]
+            with part.op.location:
+                # Numbers are negative in blocks of those before.
+                number, total = thread_number(threads, first), part.threads()
+                part.emit(number, arith.cmpi(arith.CmpIPredicate.ult, number, total))
+                if part is not parts[-1]:
+                    first = arith.subi(first, ceil_div(total, threads))
+        ir.Operation.create("gpu.return")
+
+
+class _Part(ElementBody):
+    """An op, on the host: what the kernel is given."""
+
+    def prepare(self) -> None:
         self.constants: dict[ir.Value, None] = {}  # tensors
+        self.sizes = [self._size(d) for d in range(len(self.kinds))]
+        known = all(isinstance(s, int) for s in self.sizes)
+        if known and math.prod(self.sizes) > SLOW_STEPS and self.lanes is None:
+            steps = math.prod(self.sizes)
+            warn(self.op, f"{steps} steps outside of attention run with a thread for each element: slow")
+        self.memory = [self._allocated(number) for number in range(len(self.op.results))]
+        captured = self._captured()
+        self.tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
+        self.scalars = [v for v in captured if v not in self.tensors]
+        self.scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in self.scalars]
 
-    def run(self) -> None:
-        op = self.op
-        with ir.InsertionPoint(op):
-            self.sizes = [self._size(d) for d in range(len(self.kinds))]
-            known = all(isinstance(s, int) for s in self.sizes)
-            if known and math.prod(self.sizes) > SLOW_STEPS:
-                warn(op, f"{math.prod(self.sizes)} steps outside of attention run with a thread for each element: slow")
-            outputs = [self._allocated(number) for number in range(len(op.results))]
-            captured = self._captured()
-            tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
-            scalars = [v for v in captured if v not in tensors]
-            scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in scalars]
-            buffers = [read_buffer(v) for v in tensors] + [strided(v) for v in outputs]
-        self._kernel(tensors, scalars, [v.type for v in buffers])
-        with ir.InsertionPoint(op):
-            self._launch([*buffers, *scalars])
-            for result, output in zip(op.results, outputs, strict=True):
-                result.replace_all_uses_with(to_tensor(output, result.type))
-        op.erase()
-
-    # The host.
+    def host_threads(self) -> ir.Value:
+        total = build.index(self.lanes.lanes if self.lanes else 1)
+        for d in self.parallel:
+            total = arith.muli(total, build.as_index(self.sizes[d]))
+        return total
 
     def _size(self, loop: int) -> ir.Value | int:
         for value, m in zip(self.op.operands, self.maps, strict=True):
@@ -126,7 +199,7 @@ class _Outliner:
         """What the kernel reads: tensors whole where a slice is read, and scalars that are no constants."""
         found: dict[ir.Value, None] = {}
         for number, value in enumerate(self.op.operands):
-            if number < self.first_init or self._is_read(number):
+            if number < self.first_init or self.is_read(number):
                 self._capture(value, found)
         for value in [v for o in ops_in(self.op) for v in o.operands]:
             owner = value.owner
@@ -134,11 +207,6 @@ class _Outliner:
             if outer.operation != self.op and not is_inside(outer, self.op):
                 self._capture(value, found)
         return list(found)
-
-    def _is_read(self, number: int) -> bool:
-        init = self.op.operands[number]
-        used = list(self.op.regions[0].blocks[0].arguments[number].uses)
-        return bool(used) and TileBody.splat(init) is None
 
     def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
         if build.constant_value(value) is not None:
@@ -152,123 +220,15 @@ class _Outliner:
             op = defining_op(value)
         (self.constants if is_constant_tensor(value) else found)[value] = None
 
-    def _launch(self, arguments: list[ir.Value]) -> None:
-        total = build.index(1)
-        for d in self.parallel:
-            total = arith.muli(total, build.as_index(self.sizes[d]))
-        launch(self.module, self.name, ceil_div(total, self.threads), arguments)
-
-    # The kernel.
-
-    def _kernel(self, tensors: list[ir.Value], scalars: list[ir.Value], kinds: list[ir.Type]) -> None:
-        block = new_kernel(self.module, self.name, [*kinds, *(v.type for v in scalars)])
-        places = list(block.arguments)
-        self.values.update(zip(tensors, places, strict=False))
-        self.values.update(zip(scalars, places[len(kinds) :], strict=True))
-        outputs = places[len(tensors) : len(kinds)]
-        with ir.InsertionPoint(block):
-            for i, value in enumerate(self.constants):
-                same = splat_constant(value)
-                self.values[value] = same or constant_memory(value, self.module, f"{self.name}_constant_{i}")
-            number = thread_number(self.threads)
-            total = build.index(1)
-            for d in self.parallel:
-                total = arith.muli(total, self._of(self.sizes[d]))
-            inside = arith.cmpi(arith.CmpIPredicate.slt, number, total)
-            branch = ir.Operation.create("scf.if", [], [inside], regions=2)
-            with ir.InsertionPoint(branch.regions[0].blocks.append()):
-                at: dict[int, ir.Value] = {}
-                for d in reversed(self.parallel):
-                    at[d] = arith.remui(number, self._of(self.sizes[d]))
-                    number = arith.divui(number, self._of(self.sizes[d]))
-                self.outputs = outputs
-                sums = [i for i in range(len(outputs)) if i not in self.of_steps]
-                values = [self._init(i, at) for i in sums]
-                values = self._loops([d for d in range(len(self.kinds)) if d not in self.parallel], at, values)
-                for i, value in zip(sums, values, strict=True):
-                    self._store(i, value, at)
-                ir.Operation.create("scf.yield")
-            ir.Operation.create("gpu.return")
-
-    def _of(self, value: ir.Value | int) -> ir.Value:
-        """The kernel's value for the host's."""
-        constant = value if isinstance(value, int) else build.constant_value(value)
-        if constant is None:
-            return self.values[value]
-        return build.index(constant) if isinstance(value, int) else defining_op(value).clone().results[0]
-
-    def _store(self, result: int, value: ir.Value, at: dict[int, ir.Value]) -> None:
-        place = [self.outputs[result], *self._indices(self.first_init + result, at)]
-        ir.Operation.create("memref.store", [], [value, *place])
-
-    def _init(self, result: int, at: dict[int, ir.Value]) -> ir.Value:
-        number = self.first_init + result
-        init = self.op.operands[number]
-        splat = TileBody.splat(init)
-        if splat is None and self._is_read(number):
-            return self._element(init, self._indices(number, at))
-        kind = self.op.results[result].type.element_type
-        zero = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
-        return arith.ConstantOp(kind, splat if splat is not None else zero).result
-
-    def _indices(self, number: int, at: dict[int, ir.Value]) -> list[ir.Value]:
-        """Which element of an operand an iteration reads or writes."""
-        return [index_at(e, at.__getitem__, len(at)) for e in self.maps[number].results]
-
-    def _element(self, value: ir.Value, indices: list[ir.Value]) -> ir.Value:
-        """The element of a tensor, or of what it is a slice of."""
-        op = defining_op(value)
-        while op is not None and op.name == "tensor.extract_slice":
-            inside = dict(zip(kept_dims(op, value.type), indices, strict=True))
-            indices = [
-                arith.addi(inside[d], self._of(offset)) if d in inside else self._of(offset)
-                for d, offset in enumerate(slice_offsets(op))
-            ]
-            value = op.operands[0]
-            op = defining_op(value)
-        place = self.values[value]
-        if not isinstance(place.type, ir.ShapedType):  # all elements of a constant
-            return place
-        return ir.Operation.create("memref.load", [value.type.element_type], [place, *indices]).result
-
-    def _loops(self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-        """The loops that are summed over, the body in the innermost."""
-        if not reduced:
-            return self._body(at, values)
-        first, *rest = reduced
-        bounds = [build.index(0), self._of(self.sizes[first]), build.index(1)]
-        kinds = [v.type for v in values]
-        loop = ir.Operation.create("scf.for", kinds, [*bounds, *values], regions=1)
-        block = loop.regions[0].blocks.append(
-            ir.IndexType.get(), *kinds, arg_locs=[self.op.location] * (1 + len(kinds))
-        )
-        with ir.InsertionPoint(block):
-            induction, *carried = block.arguments
-            ir.Operation.create("scf.yield", [], self._loops(rest, {**at, first: induction}, list(carried)))
-        return list(loop.results)
-
-    def _body(self, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
-        body = self.op.regions[0].blocks[0]
-        carried = iter(values)
-        known = {
-            argument: self._init(i, at) if i in self.of_steps else next(carried)
-            for i, argument in enumerate(list(body.arguments)[self.first_init :])
-        }
-        for number, operand in enumerate(list(self.op.operands)[: self.first_init]):
-            argument = body.arguments[number]
-            if isinstance(operand.type, ir.ShapedType):
-                known[argument] = self._element(operand, self._indices(number, at))
-            else:
-                known[argument] = self._of(operand)
-
-        def extract(op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
-            source, *indices = op.operands
-            return self._element(source, [here(v) for v in indices])
-
-        computed = copy_scalar_body(body, known, self._of, at.__getitem__, extract)
-        for i in self.of_steps:
-            self._store(i, computed[i], at)
-        return [value for i, value in enumerate(computed) if i not in self.of_steps]
+    def read_by_pieces(self) -> set[ir.Value]:
+        """Tensors whose rows have to be dense, and aligned as dense ones are."""
+        found = set()
+        for number in self.lanes.along if self.lanes is not None and self.lanes.width > 1 else ():
+            value = self.op.operands[number]
+            while (op := defining_op(value)) is not None and op.name == "tensor.extract_slice":
+                value = op.operands[0]
+            found.add(value)
+        return found
 
 
 def _dim(value: ir.Value, d: int) -> ir.Value | int:

@@ -296,7 +296,7 @@ class ProducerBody:
         for number in sorted({o // width for o in last.offsets}):
             place = [memory, *outer, last.at(number * width)]
             chunks[number] = ir.Operation.create("vector.load", [vector], place).result
-        return [_extracted(chunks[o // width], o % width) for o in last.offsets]
+        return [extracted(chunks[o // width], o % width) for o in last.offsets]
 
 
 # Complex numbers are pairs.
@@ -313,7 +313,8 @@ _OF_COMPLEX: dict[str, Callable[..., Any]] = {
 }
 
 
-def _extracted(vector: ir.Value, number: int) -> ir.Value:
+def extracted(vector: ir.Value, number: int) -> ir.Value:
+    """An element of a piece that was loaded."""
     attributes = {"static_position": ir.DenseI64ArrayAttr.get([number])}
     return ir.Operation.create("vector.extract", [vector.type.element_type], [vector], attributes).result
 

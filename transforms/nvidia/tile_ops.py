@@ -39,7 +39,7 @@ from .synchronisation import (
     start_turns,
     take_turn,
 )
-from .thread import Registers, Shared, Thread, asm, constant, create, i32, i64, pointer, register_type, rem
+from .thread import Registers, Shared, Thread, asm, constant, create, i32, i64, pointer, register_type, rem, shuffled
 from .values import Value, flat, has_dense_rows, is_zero, like, register_types
 
 
@@ -183,6 +183,15 @@ class Emitter:
         piece = self.values[op.operands[0]]
         assert isinstance(piece, tuple)
         return [piece[number]]
+
+    def _subgroup_reduce(self, op: ir.Operation) -> list[Value]:
+        """Of so many neighbouring threads of a warp, all of which get the result."""
+        kind = str(op.attributes["op"]).split()[-1].rstrip(">")
+        combiner, lanes = REDUCTIONS[kind], ir.IntegerAttr(op.attributes["cluster_size"]).value
+        value = self.scalar(op.operands[0])
+        for bit in range(lanes.bit_length() - 1):
+            value = create(combiner, value.type, value, shuffled(value, "bfly", 1 << bit))
+        return [value]
 
     def _barrier(self, op: ir.Operation) -> list[Value]:
         asm("bar.sync 0;", "", [])
@@ -425,6 +434,13 @@ def _goes_round(loop: ir.Operation) -> bool:
     return None not in (lower, upper, step) and upper - lower > step
 
 
+# Of gpu.subgroup_reduce, on floats.
+REDUCTIONS = {
+    "add": "arith.addf",
+    "mul": "arith.mulf",
+    **{kind: f"arith.{kind}" for kind in ("maximumf", "maxnumf", "minimumf", "minnumf")},
+}
+
 HANDLERS = {
     "arith.constant": Emitter._constant,
     "tensor.empty": Emitter._empty,
@@ -463,6 +479,7 @@ HANDLERS = {
         Emitter._synchronise,
     ),
     "gpu.barrier": Emitter._barrier,
+    "gpu.subgroup_reduce": Emitter._subgroup_reduce,
     "tile.commit_copies": Emitter._commit,
     "tile.wait_copies": Emitter._wait,
     "tile.copy_async": Emitter._copy,
