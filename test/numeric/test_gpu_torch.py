@@ -52,7 +52,22 @@ def with_slopes(q, k, v):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
 
 
-FUNCTIONS = [causal, written_out, grouped, with_slopes]
+def normed_and_rotated(q, k, v):
+    """As in Qwen 3: sums of rows, and what is made of halves of rows, before the loops."""
+
+    def prepared(x):
+        wide = x if x.dtype == torch.float64 else x.float()
+        normed = (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+        places = torch.arange(x.size(-2), device=x.device, dtype=wide.dtype)[:, None]
+        half = x.size(-1) // 2
+        angles = places * 0.9 ** torch.arange(half, device=x.device)
+        cos, sin = (f(torch.cat([angles, angles], -1)).to(x.dtype) for f in (torch.cos, torch.sin))
+        return normed * cos + torch.cat([-normed[..., half:], normed[..., :half]], -1) * sin
+
+    return F.scaled_dot_product_attention(prepared(q), prepared(k), v)
+
+
+FUNCTIONS = [causal, written_out, grouped, with_slopes, normed_and_rotated]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
