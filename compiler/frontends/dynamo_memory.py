@@ -24,18 +24,15 @@ class Memory:
         self._parents: dict[Any, Any] = {}
         for node in graph.nodes:
             for other in _sharing(node):
-                self._parents[self._root(node)] = self._root(other)
-        self.outside = self._root(OUTSIDE)
+                self._parents[self.of(node)] = self.of(other)
+        self.outside = self.of(OUTSIDE)
         self.members: dict[Any, list[torch.fx.Node]] = {}
         for node in graph.nodes:
             self.members.setdefault(self.of(node), []).append(node)
         self.written = {n: {self.of(target) for target in written_by(n)} for n in graph.nodes if writes(n)}
 
-    def of(self, node: torch.fx.Node) -> Any:
-        """The class of what `node` gives."""
-        return self._root(node)
-
-    def _root(self, key: Any) -> Any:
+    def of(self, key: Any) -> Any:
+        """The class of what a node gives, or of a storage."""
         while key in self._parents and self._parents[key] != key:
             key = self._parents[key]
         return key

@@ -10,7 +10,7 @@ Each writer gives the text of a function's body, for the inputs x0, x1, … that
 
 from collections.abc import Callable
 
-from .onnx_text import Attributes, Has, arange, ints, number, rms_norm, thirds
+from .onnx_text import Attributes, Has, arange, ints, number, rms_norm, split
 
 
 def _heads(name: str, source: str, heads: int) -> str:
@@ -86,12 +86,11 @@ def _padding(a: Attributes, i: int) -> str | None:
     )
 
 
-def _unpacked(a: Attributes, names: str, source: str, count: int) -> str:
-    """The `count` parts of [batch, length, heads, count, size], each [batch, length, heads·size]."""
-    parts = f", num_outputs = {count}" if a["opset"] >= 18 else ""
+def _unpacked(a: Attributes, names: str, source: str) -> str:
+    """The parts of [batch, length, heads, parts, size], each [batch, length, heads·size]."""
     packed = [f"{name}_packed" for name in names]
     return (
-        f"{', '.join(packed)} = Split<axis = 3{parts}>({source})\n"
+        split(a, packed, source, 3)
         + ints("flat", 0, 0, -1)
         + "".join(f"{name}_flat = Reshape({p}, flat)\n" for name, p in zip(names, packed, strict=True))
     )
@@ -103,15 +102,15 @@ def _multi_head_attention(a: Attributes, has: Has) -> str | None:
         return None  # a past in a buffer
     names, text = ["x0", "x1", "x2"], ""
     if ranks[0] == 5 and not has(1) and not has(2):
-        text, names = _unpacked(a, "qkv", "x0", 3), ["q_flat", "k_flat", "v_flat"]
+        text, names = _unpacked(a, "qkv", "x0"), ["q_flat", "k_flat", "v_flat"]
         ranks[:3] = [3, 3, 3]
     elif ranks[1] == 5 and not has(2):
-        text, names = _unpacked(a, "kv", "x1", 2), ["x0", "k_flat", "v_flat"]
+        text, names = _unpacked(a, "kv", "x1"), ["x0", "k_flat", "v_flat"]
         ranks[1:3] = [3, 3]
     if ranks[0] != 3 or ranks[1] not in (3, 4) or ranks[1] != ranks[2]:
         return None
     if has(3):
-        text += thirds(a, "bq, bk, bv", "x3", 0)
+        text += split(a, ("bq", "bk", "bv"), "x3", 0)
         biases = list(zip(names, ("bq", "bk", "bv"), strict=True))[: 1 if ranks[1] == 4 else 3]
         text += "".join(f"{n}b = Add({n}, {b})\n" for n, b in biases)
         names = [f"{n}b" for n, _ in biases] + names[len(biases) :]
@@ -134,7 +133,7 @@ def _attention(a: Attributes, has: Has) -> str | None:
     if a.get("qkv_hidden_sizes"):
         text += ints("widths", *a["qkv_hidden_sizes"]) + "fq, fk, fv = Split<axis = -1>(packed, widths)\n"
     else:
-        text += thirds(a, "fq, fk, fv", "packed", -1)
+        text += split(a, ("fq", "fk", "fv"), "packed", -1)
     for name, own in zip("qkv", ("q", "k_new", "v_new"), strict=True):
         text += _heads(own, f"f{name}", a["num_heads"])
     for place, name in enumerate("kv"):
@@ -160,7 +159,6 @@ def _turned(a: Attributes, result: str, source: str, widths: tuple[int, int], at
     elements, as many as the second of `widths`, stay.
     """
     (width, others), r, text = widths, f"{result}_", ""
-    two = ", num_outputs = 2" if a["opset"] >= 18 else ""
     if others:
         text += ints(f"{r}widths", width, others)
         text += f"{r}h, {r}rest = Split<axis = -1>({source}, {r}widths)\n"
@@ -171,10 +169,10 @@ def _turned(a: Attributes, result: str, source: str, widths: tuple[int, int], at
     if interleaved:
         text += ints(f"{r}pairs_shape", 0, 0, 0, width // 2, 2) + f"{r}pairs0 = Reshape({r}h, {r}pairs_shape)\n"
         text += f"{r}pairs = Transpose<perm = [0, 1, 2, 4, 3]>({r}pairs0)\n" + ints(f"{r}axis", -2)
-        text += f"{r}a0, {r}b0 = Split<axis = -2{two}>({r}pairs)\n"
+        text += split(a, (f"{r}a0", f"{r}b0"), f"{r}pairs", -2)
         text += f"{r}a = Squeeze({r}a0, {r}axis)\n{r}b = Squeeze({r}b0, {r}axis)\n"
     else:
-        text += f"{r}a, {r}b = Split<axis = -1{two}>({r}h)\n"
+        text += split(a, (f"{r}a", f"{r}b"), f"{r}h", -1)
     text += f"{r}ac = Mul({r}a, {r}cos)\n{r}bs = Mul({r}b, {r}sin)\n{r}bc = Mul({r}b, {r}cos)\n"
     text += f"{r}as = Mul({r}a, {r}sin)\n{r}c = Sub({r}ac, {r}bs)\n{r}d = Add({r}bc, {r}as)\n"
     turned = f"{r}turned" if others else result

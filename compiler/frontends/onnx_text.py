@@ -23,9 +23,10 @@ def mean(a: Attributes, name: str, source: str) -> str:
     return ints(f"{name}_axis", -1) + f"{name} = ReduceMean({source}, {name}_axis)\n"
 
 
-def thirds(a: Attributes, names: str, source: str, axis: int) -> str:
-    parts = ", num_outputs = 3" if a["opset"] >= 18 else ""
-    return f"{names} = Split<axis = {axis}{parts}>({source})\n"
+def split(a: Attributes, names: Sequence[str], source: str, axis: int) -> str:
+    """As many equal parts as there are names."""
+    parts = f", num_outputs = {len(names)}" if a["opset"] >= 18 else ""
+    return f"{', '.join(names)} = Split<axis = {axis}{parts}>({source})\n"
 
 
 def rms_norm(a: Attributes, x: str, scale: str, epsilon: float, shift: str | None = None, result: str = "y0") -> str:

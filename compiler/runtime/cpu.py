@@ -297,7 +297,6 @@ class _Result:
         first, shape, kind = self.first, self.shape, self.memory
         if shape is None:
             shape = tuple(block[first + 3 : first + 3 + self.rank])
-        if kind is None:
             kind = _memory(math.prod(shape) * self.dtype.itemsize)
         allocated = block[first]
         memory = kind.from_address(block[first + 1])

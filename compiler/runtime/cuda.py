@@ -117,14 +117,14 @@ class CudaKernel:
             raise
         except RuntimeError as error:
             raise CudaError(f"an argument is {NO_PLAIN_TENSOR}: {error}") from None
-        if self._scalars:  # also those that plans do not depend on
+        if self._scalars or self.signature.bounds:
             self._check_count(values)
+        if self._scalars:  # also those that plans do not depend on
             values = list(values)
             for i, slot in self._scalars:
                 values[i] = scalar(i, values[i], slot)
             key += [values[i] for i in self._sizing]
         if self.signature.bounds:
-            self._check_count(values)
             self.signature.check_bounds(values)
         found = (len(values), *key)
         plan = self._plans.get(found)
