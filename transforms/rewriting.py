@@ -1,7 +1,7 @@
 """Helpers of passes that walk and change IR."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ..dialects.mlir import ir
 
@@ -109,6 +109,20 @@ def only_if(condition: ir.Value | None) -> Iterator[None]:
     with ir.InsertionPoint(branch.regions[0].blocks.append()):
         yield
         ir.Operation.create("scf.yield")
+
+
+def either(
+    condition: ir.Value,
+    kinds: Sequence[ir.Type],
+    then: Callable[[], Sequence[ir.Value]],
+    other: Callable[[], Sequence[ir.Value]],
+) -> list[ir.Value]:
+    """The values, of these types, that `then` emits where `condition` holds, or else `other`."""
+    branch = ir.Operation.create("scf.if", list(kinds), [condition], regions=2)
+    for region, emit in zip(branch.regions, (then, other), strict=True):
+        with ir.InsertionPoint(region.blocks.append()):
+            ir.Operation.create("scf.yield", [], list(emit()))
+    return list(branch.results)
 
 
 def single_use(value: ir.Value) -> bool:

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, memref
+from ..linear import DYNAMIC
 from ..passes import Pass
 from ..rewriting import ops_in
 from .scratch import has_identity_layout
@@ -13,7 +14,6 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 Collapsed: TypeAlias = dict[tuple[ir.Value, int], ir.Value]  # by the buffer, and which dimension joins the one before
 
-DYNAMIC = ir.ShapedType.get_dynamic_size()
 LANES = 16  # a loop of so many iterations fills vectors by itself
 
 

@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..copying import copy_scalar_body, index_at
-from ..rewriting import defining_op, only_if
+from ..rewriting import defining_op, either, only_if
 from ..slices import slice_offsets
 from .axes import is_first, kept_dims
 from .producer_body import extracted
@@ -37,11 +37,11 @@ class ElementBody:
         self.outputs: list[ir.Value] = []  # of the kernel
         self.values: Mapping[ir.Value, ir.Value] = {}  # of the kernel, for the host's
 
-    def threads(self) -> ir.Value:
-        """How many there are, in the kernel."""
+    def threads(self, size: Callable[[ir.Value | int], ir.Value] | None = None) -> ir.Value:
+        """How many there are, in the kernel; or, where `size` tells what sizes are there, elsewhere."""
         total = build.index(self.lanes.lanes if self.lanes else 1)
         for d in self.parallel:
-            total = arith.muli(total, self._of(self.sizes[d]))
+            total = arith.muli(total, (size or self._of)(self.sizes[d]))
         return total
 
     def emit(self, number: ir.Value, inside: ir.Value) -> None:
@@ -75,7 +75,7 @@ class ElementBody:
             return self._loops(self.reduced, at, neutral, lane)
 
         at = self._place(row)
-        values = _either(inside, kinds, parts, lambda: neutral)
+        values = either(inside, kinds, parts, lambda: neutral)
         values = by.put_together(values)
         first = arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))
         with only_if(arith.andi(inside, first)):
@@ -167,7 +167,7 @@ class ElementBody:
             return values
         more = arith.cmpi(arith.CmpIPredicate.ult, lane, build.index(rest))
         kinds = [v.type for v in values]
-        return _either(more, kinds, lambda: add_piece(build.index(rounds), values), lambda: values)
+        return either(more, kinds, lambda: add_piece(build.index(rounds), values), lambda: values)
 
     def _piece(self, by: RowLanes, first: ir.Value, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
         """The body for the elements of a piece, whose first one is `first`."""
@@ -224,13 +224,3 @@ def _loop(
         induction, *carried = block.arguments
         ir.Operation.create("scf.yield", [], body(induction, list(carried)))
     return list(loop.results)
-
-
-def _either(
-    condition: ir.Value, kinds: list[ir.Type], then: Callable[[], list[ir.Value]], other: Callable[[], list[ir.Value]]
-) -> list[ir.Value]:
-    branch = ir.Operation.create("scf.if", kinds, [condition], regions=2)
-    for region, make in zip(branch.regions, (then, other), strict=True):
-        with ir.InsertionPoint(region.blocks.append()):
-            ir.Operation.create("scf.yield", [], make())
-    return list(branch.results)

@@ -6,13 +6,13 @@ blocks and there is but one tile of queries, the merge of the parts has none eit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import contraction_loops, is_contraction
-from ..graph import operands_with_captures
+from ..graph import ancestor_in, operands_with_captures
 from ..reshapes import RESHAPES, only_units
 from ..rewriting import defining_op, ops_in, ops_of
 from ..slices import insert_parallel
@@ -56,7 +56,7 @@ def between_matmuls(function: ir.Operation, sums: bool = True) -> list[list[ir.O
     reaching: set[ir.Operation] = set()
     for op in reversed(ops):
         users = {use.owner.operation for v in op.results for use in v.uses}
-        if _has_contraction(op) or reaching & {_in_block(user, op.block) for user in users}:
+        if _has_contraction(op) or reaching & {ancestor_in(user, op.block) for user in users}:
             reaching.add(op)
     core = [op for op in ops if _has_contraction(op) or (op in reached and op in reaching)]
     return _components(_extended(ops, core, [], _is_of_rows if sums else _is_pointwise))
@@ -67,26 +67,16 @@ def merges(function: ir.Operation) -> list[list[ir.Operation]]:
     ops = _body(function)[:-1]
     made = [v for op in ops if op.name == "scf.forall" for v in op.results]
     found = _components(_extended(ops, [], made, _is_pointwise))
-    return [part for part in found if any(op.name == "scf.for" for op in part) or _count(part, "linalg.generic") > 1]
+    names = [[op.name for op in part] for part in found]
+    return [part for part, has in zip(found, names, strict=True) if "scf.for" in has or has.count("linalg.generic") > 1]
 
 
 def _body(function: ir.Operation) -> list[ir.Operation]:
     return ops_of(function.regions[0].blocks[0])
 
 
-def _count(ops: Iterable[ir.Operation], name: str) -> int:
-    return sum(op.name == name for op in ops)
-
-
 def _has_contraction(op: ir.Operation) -> bool:
     return any(is_contraction(inner) for inner in (op, *ops_in(op)))
-
-
-def _in_block(op: ir.Operation, block: ir.Block) -> ir.Operation:
-    """The op of a block that holds another one."""
-    while op.block != block:
-        op = op.parent.operation
-    return op
 
 
 def _dependents(ops: Sequence[ir.Operation], values: Sequence[ir.Value]) -> set[ir.Operation]:
@@ -168,7 +158,7 @@ def one_block(moved: Sequence[ir.Operation]) -> list[ir.Operation]:
         for op in moved
         for v in op.results
         for use in v.uses
-        if _in_block(use.owner.operation, block) not in inside
+        if ancestor_in(use.owner.operation, block) not in inside
     ]
     results = list(dict.fromkeys(user.operands[number] for user, number in outside))
     kinds = [v.type for v in results]

@@ -126,7 +126,7 @@ def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) 
         _emit(parts, block, [*tensors, *(v for part in parts for v in part.memory), *scalars], module, name, threads)
         blocks = build.index(0)
         for part in parts:
-            blocks = arith.addi(blocks, ceil_div(part.host_threads(), threads))
+            blocks = arith.addi(blocks, ceil_div(part.threads(build.as_index), threads))
         launch(module, name, blocks, arguments)
         for part in parts:
             for result, memory in zip(part.op.results, part.memory, strict=True):
@@ -171,12 +171,6 @@ class _Part(ElementBody):
         self.tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
         self.scalars = [v for v in captured if v not in self.tensors]
         self.scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in self.scalars]
-
-    def host_threads(self) -> ir.Value:
-        total = build.index(self.lanes.lanes if self.lanes else 1)
-        for d in self.parallel:
-            total = arith.muli(total, build.as_index(self.sizes[d]))
-        return total
 
     def _size(self, loop: int) -> ir.Value | int:
         for value, m in zip(self.op.operands, self.maps, strict=True):

@@ -10,7 +10,7 @@ from ...dialects.tile import WaitMatmulsOp, layout_of
 from ..attention import is_contraction
 from ..copying import copy_needed
 from ..passes import Pass, option, remark
-from ..rewriting import copy_op, defining_op, for_body, for_inits, is_inside, ops_in, ops_of
+from ..rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, ops_in, ops_of
 from .bulk_copies import bulk_copies
 from .registers import consumer_registers, matmul_registers
 
@@ -136,13 +136,10 @@ class _Plan:
         inits = for_inits(loop)
         with ir.InsertionPoint(loop), loop.location:
             some = arith.cmpi(arith.CmpIPredicate.slt, lower, upper)
-            branch = ir.Operation.create("scf.if", [v.type for v in inits], [some], regions=2)
-            with ir.InsertionPoint(branch.regions[0].blocks.append()):
-                results = self._iterations(lower, upper, step, inits)
-                ir.Operation.create("scf.yield", [], results)
-            with ir.InsertionPoint(branch.regions[1].blocks.append()):
-                ir.Operation.create("scf.yield", [], inits)
-        for old, new in zip(loop.results, branch.results, strict=True):
+            found = either(
+                some, [v.type for v in inits], lambda: self._iterations(lower, upper, step, inits), lambda: inits
+            )
+        for old, new in zip(loop.results, found, strict=True):
             old.replace_all_uses_with(new)
         loop.erase()
 

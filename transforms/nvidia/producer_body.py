@@ -11,7 +11,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import defining_op, either, only_if, ops_in, ops_of
 from ..slices import mixed, slice_offsets
 from .axes import DYNAMIC, is_first, kept_dims
 from .constants import constant_memory, is_constant_tensor, splat_of
@@ -83,8 +83,7 @@ class ProducerBody:
         inside = [kernel.scalar(s) if isinstance(s, ir.Value) else s for s in sizes]
         number = thread_number(kernel.threads, first)
         below = arith.cmpi(arith.CmpIPredicate.ult, number, thread_count(inside, self.lanes))
-        branch = ir.Operation.create("scf.if", [], [below], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
+        with only_if(below):
             at: list[Lanes] = []
             counts = [*inside[:-1], inside[-1] // self.lanes]
             for d in reversed(range(len(counts))):
@@ -103,7 +102,6 @@ class ProducerBody:
                 kind = ir.VectorType.get([self.lanes], value.type.element_type)
                 piece = ir.Operation.create("vector.from_elements", [kind], found).result
                 ir.Operation.create("vector.store", [], [piece, memory, *places])
-            ir.Operation.create("scf.yield")
 
     def element(self, value: ir.Value, at: tuple[Lanes, ...]) -> Elements:
         """The elements of a tensor at some indices."""
@@ -183,14 +181,15 @@ class ProducerBody:
         return [a if b else c for a, b, c in zip(first, below, others, strict=True)]
 
     def _either(self, condition: ir.Value, kind: ir.Type, then, other) -> Elements:
-        branch = ir.Operation.create("scf.if", [kind] * self.lanes, [condition], regions=2)
         before = dict(self.known)
-        for region, make in zip(branch.regions, (then, other), strict=True):
-            with ir.InsertionPoint(region.blocks.append()):
-                self.known = dict(before)
-                ir.Operation.create("scf.yield", [], spread(make(), self.lanes))
+
+        def emit(way: Callable[[], Elements]) -> Sequence[ir.Value]:
+            self.known = dict(before)
+            return spread(way(), self.lanes)
+
+        found = either(condition, [kind] * self.lanes, lambda: emit(then), lambda: emit(other))
         self.known = before
-        return list(branch.results)
+        return found
 
     def _computed(self, op: ir.Operation, number: int, at: tuple[Lanes, ...]) -> Elements:
         maps, first = indexing_maps(op), len(op.operands) - len(op.results)

@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import AnyOfWarpOp
 from ..passes import Pass, option, remark
-from ..rewriting import Values, copy_op, for_body, for_inits, ops_in
+from ..rewriting import either, for_body, for_inits, ops_in
 from .bulk_copies import bulk_copies
 from .running_maximum import (
     Update,
@@ -110,12 +110,6 @@ def _only_if_changed(rescale: ir.Operation, update: Update) -> None:
         differs = arith.CmpFPredicate.UNE
         changed = rows_that(factor, lambda x: arith.cmpf(differs, x, build.constant(x.type, 1.0)))
         some = AnyOfWarpOp(changed, result=ir.IntegerType.get_signless(1)).result
-        branch = ir.Operation.create("scf.if", [kind], [some], regions=2)
-        with ir.InsertionPoint(branch.regions[0].blocks.append()):
-            values: Values = {}
-            copy_op(rescale, values)
-            ir.Operation.create("scf.yield", [], [values[rescale.results[0]]])
-        with ir.InsertionPoint(branch.regions[1].blocks.append()):
-            ir.Operation.create("scf.yield", [], [tile])
-    rescale.results[0].replace_all_uses_with(branch.results[0])
+        (found,) = either(some, [kind], lambda: list(rescale.clone().operation.results), lambda: [tile])
+    rescale.results[0].replace_all_uses_with(found)
     rescale.erase()
