@@ -295,6 +295,8 @@ class Body:
         table, make = op.operands[0], self.tracer.make
         indices: list[Index] = []
         for value, size in zip(list(op.operands)[1:], extents(table), strict=True):
+            if size == 0:  # a slice of it has nowhere to begin
+                raise Opaque("a gather from an empty table")
             # Index tensors that are iotas are looked into.
             index = self.tracer.expand(self.value(value))
             if index.kind == "const":
