@@ -1,6 +1,7 @@
 # make demo    set up, then compile, run and check an example, showing each stage
 # make test    set up, then all checks: lint, types, lit, pytest
 # make bench   the table of the README, measured on this machine
+# make fuzz    tests of properties, slow ones too, with examples that no run has drawn before
 # Other targets: setup, check (the same as test), lint, format, types, lit, pytest, test-slow, test-frontends, clean.
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ MAKE_VENV := $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
 NO_VENV := attn-opt needs a virtual environment, which $(PYTHON) cannot create here; \
 	on Debian or Ubuntu: sudo apt install python3-venv
 
-.PHONY: setup demo bench test check lint format types lit pytest test-slow setup-frontends test-frontends clean
+.PHONY: setup demo bench test check lint format types lit pytest test-slow fuzz setup-frontends test-frontends clean
 
 setup: $(VENV)/.installed
 
@@ -64,6 +65,10 @@ pytest: setup
 
 test-slow: setup
 	$(BIN)/pytest --quiet -m slow $(XDIST)
+
+# Every failure prints what reproduces it.
+fuzz: setup
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --quiet -m "slow or not slow" $(XDIST) $(shell grep -rl --include='test_*.py' '^from hypothesis' test)
 
 # The frontends' tests need their frameworks, which are large: an environment of its own.
 FRAMEWORKS := torch==2.13.0 onnx==1.23.2 jax==0.10.2

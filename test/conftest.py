@@ -1,5 +1,6 @@
 """Tests keep compiled kernels, and what the tools that they start write, in a folder of their own, one for all
-processes: they see none of the user's, and leave none."""
+processes: they see none of the user's, and leave none. Tests of properties draw the same examples in each run, so that
+a change passes or fails by what it changed; `make fuzz` draws others."""
 
 import contextlib
 import os
@@ -8,6 +9,8 @@ import shutil
 import signal
 import sys
 import tempfile
+
+from hypothesis import settings
 
 PREFIX = "attn-opt-test-"
 
@@ -21,6 +24,10 @@ def _remove_left() -> None:
             except ProcessLookupError:
                 shutil.rmtree(left, ignore_errors=True)
 
+
+settings.register_profile("repeatable", derandomize=True, print_blob=True)
+settings.register_profile("fuzz", derandomize=False, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _remove_left()

@@ -93,12 +93,11 @@ def check(graph, views, seed):
     assert max(errors(graph, results, inputs)) < TOLERANCES[graph.element]
 
 
-def combinations(count, derandomize):
+def combinations(count):
     def decorate(test):
         given_all = given(attentions(), st.tuples(*[VIEWS] * 5), st.integers(0, 99))
         kinds = settings(
             max_examples=count,
-            derandomize=derandomize,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         )
@@ -114,13 +113,13 @@ def _small_arrays_too():
     signature.SMALL = old
 
 
-@combinations(8, derandomize=True)
+@combinations(8)
 def test_some_combinations(graph, views, seed):
     check(graph, views, seed)
 
 
 @pytest.mark.slow
-@combinations(150, derandomize=False)
+@combinations(150)
 def test_combinations(graph, views, seed):
     check(graph, views, seed)
 
