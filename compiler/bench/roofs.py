@@ -1,6 +1,7 @@
 """What the machine can do, measured: multiply-adds from registers, and reading memory; both by kernels of our own.
 
-    multiply-adds: 24 independent accumulators of a register's width, so that latency hides; no memory is touched
+    multiply-adds: as many independent accumulators as three quarters of the registers, so that latency hides and none
+                   leaves its register; no memory is touched
     reading:       eight vector sums over an array, split over the threads in blocks
 
 They are MLIR modules that take the same way to machine code as attention does. Narrow types
@@ -16,13 +17,14 @@ import numpy as np
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.reference.evaluator import find_function
+from ...transforms.cpu.target import host_target
 from ...transforms.host import host_features, tiles_allowed
 from .. import pass_manager, pipelines
 from ..graphs import FLOAT8, Attention
 from ..runtime import cpu
 from ..runtime.signature import Dimensions, Signature, Slot
 
-ACCUMULATORS, STEPS = 24, 20_000
+STEPS = 20_000
 TILE_FEATURES = {"bf16": "amx_bf16", "f16": "amx_fp16"}
 SUMS, BLOCK = 8, 1 << 15  # floats
 # A call, and the work in it: floating-point operations or bytes.
@@ -38,11 +40,6 @@ def _kernel(text: str) -> cpu.CpuKernel:
         signature = Signature(function.name.value, arguments, results, Dimensions([], []))
         pass_manager.run(pipelines.lower("cpu"), module)
         return cpu.CpuKernel(module, signature)
-
-
-def _vector_bytes() -> int:
-    features = host_features()
-    return 64 if "avx512f" in features else 32 if "avx2" in features else 16
 
 
 def kinds(element: str) -> list[str]:
@@ -65,17 +62,19 @@ def peak(kind: str, threads: int) -> Roof:
 def _registers(kind: str, threads: int) -> Roof:
     dot = kind == "bf16 dot"
     acc = "f64" if kind == "f64 FMA" else "f32"
-    lanes = _vector_bytes() // (8 if acc == "f64" else 4)
+    target = host_target()
+    accumulators = target.registers * 3 // 4
+    lanes = target.vector_bytes // (8 if acc == "f64" else 4)
     vector = f"vector<{lanes}x{acc}>"
     factor = f"vector<{2 * lanes}xbf16>" if dot else vector
-    names = [f"%a{i}" for i in range(ACCUMULATORS)]
+    names = [f"%a{i}" for i in range(accumulators)]
     carried = ", ".join(f"{name} = %start" for name in names)
-    kinds = ", ".join([vector] * ACCUMULATORS)
+    kinds = ", ".join([vector] * accumulators)
     if dot:
         steps = [f"%n{i} = x86.avx512.dot {a}, %x, %x : {factor} -> {vector}" for i, a in enumerate(names)]
     else:
         steps = [f"%n{i} = math.fma {a}, %x, %x : {vector}" for i, a in enumerate(names)]
-    sums = [f"%t{i} = arith.addf %{'t' + str(i - 1) if i else 'start'}, %r#{i} : {vector}" for i in range(ACCUMULATORS)]
+    sums = [f"%t{i} = arith.addf %{'t' + str(i - 1) if i else 'start'}, %r#{i} : {vector}" for i in range(accumulators)]
     newline = "\n"
     text = f"""
 func.func @peak(%out: memref<?x{lanes}x{acc}>, %steps: index) {{
@@ -85,12 +84,12 @@ func.func @peak(%out: memref<?x{lanes}x{acc}>, %steps: index) {{
   scf.parallel (%t) = (%c0) to (%threads) step (%c1) {{
     %start = vector.load %out[%t, %c0] : memref<?x{lanes}x{acc}>, {vector}
     %x = arith.constant dense<0.5> : {factor}
-    %r:{ACCUMULATORS} = scf.for %i = %c0 to %steps step %c1 iter_args({carried}) -> ({kinds}) {{
+    %r:{accumulators} = scf.for %i = %c0 to %steps step %c1 iter_args({carried}) -> ({kinds}) {{
       {newline.join(steps)}
-      scf.yield {", ".join(f"%n{i}" for i in range(ACCUMULATORS))} : {kinds}
+      scf.yield {", ".join(f"%n{i}" for i in range(accumulators))} : {kinds}
     }}
     {newline.join(sums)}
-    vector.store %t{ACCUMULATORS - 1}, %out[%t, %c0] : memref<?x{lanes}x{acc}>, {vector}
+    vector.store %t{accumulators - 1}, %out[%t, %c0] : memref<?x{lanes}x{acc}>, {vector}
     scf.reduce
   }}
   return
@@ -98,7 +97,7 @@ func.func @peak(%out: memref<?x{lanes}x{acc}>, %steps: index) {{
     kernel = _kernel(text)
     out = np.zeros((threads, lanes), np.float64 if acc == "f64" else np.float32)
     steps_array = np.array(STEPS)
-    flops = threads * STEPS * ACCUMULATORS * lanes * (4 if dot else 2)
+    flops = threads * STEPS * accumulators * lanes * (4 if dot else 2)
 
     def call() -> None:
         out[:] = 0.0
@@ -143,7 +142,7 @@ func.func @peak(%out: memref<?x64x16xf32>, %x: memref<64x32x{element}>, %steps: 
 
 def reading(size: int, threads: int) -> Roof:
     """Reads an array of about `size` bytes once."""
-    lanes = _vector_bytes() // 4
+    lanes = host_target().vector_bytes // 4
     vector = f"vector<{lanes}xf32>"
     names = [f"%a{i}" for i in range(SUMS)]
     carried = ", ".join(f"{name} = %zero" for name in names)

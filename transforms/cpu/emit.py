@@ -218,10 +218,13 @@ class Emitter:
         return [current[k] for k in keys]
 
     def _in_order(self) -> list[Offsets]:
-        """The points of the register tile, so that those which add to one accumulator are far apart."""
+        """The points of the register tile, so that those which add to one accumulator are far apart; where registers
+        are few, all vectors of a row before the next row, whose element is then needed only for them."""
         loops = range(self.op.n_loops)
-        summed = [d for d in loops if not self.op.is_parallel(d)]
-        return sorted(self.tile.offsets(loops), key=lambda point: [point[d] for d in summed])
+        outer = [d for d in loops if not self.op.is_parallel(d)]
+        if self.schedule.rows_in_turn:
+            outer += [d for d in loops if d != self.v]
+        return sorted(self.tile.offsets(loops), key=lambda point: [point[d] for d in outer])
 
     def _compared(self, inner: ir.Operation, point: Offsets) -> ir.Value | None:
         return compared(self.op, inner, self.tile, point)

@@ -39,7 +39,8 @@ class Schedule:
     `transposed` is a loop unrolled by `lanes`: operands that are contiguous along it, and not along `vector_loop`, are
     read as square blocks and transposed in registers. `chains` partial results of each accumulator are computed in turn
     where a reduction loop, that of the lanes too, is unrolled: an operation need not wait for the one before. `by_two`
-    tells the operands of which neighbours are loaded together and broadcast (`broadcasts.py`).
+    tells the operands of which neighbours are loaded together and broadcast (`broadcasts.py`). `rows_in_turn`: the
+    registers do not hold the accumulators of a tile and all that is multiplied.
     """
 
     vector_loop: int  # NO_LOOP: scalars only
@@ -49,6 +50,7 @@ class Schedule:
     transposed: int = NO_LOOP
     chains: int = 1
     by_two: frozenset[int] = frozenset()
+    rows_in_turn: bool = False
 
 
 def lane_bytes(op: Structured) -> int:
@@ -85,7 +87,7 @@ def choose(op: Structured, target: Target) -> Schedule:
         return Schedule(NO_LOOP, 1, tuple(parallel + reductions), {})
     vectors = math.ceil(size_of(op, vector) / lanes)
     unroll: dict[int, int] = {}
-    chains, by_two = 1, frozenset[int]()
+    chains, by_two, rows_in_turn = 1, frozenset[int](), False
     if vector in parallel and reductions:
         reuse = _reuse_loop(op, vector, parallel)
         budget = target.registers * 3 // 4
@@ -102,6 +104,8 @@ def choose(op: Structured, target: Target) -> Schedule:
             is_converted = any(build.is_narrow(o.element) for o in op.operands if not o.is_output and vector in o.loops)
             loads = LOADS_OF_NARROW if is_converted else 1
             unroll[vector], unroll[reuse] = _register_tile(vectors, size_of(op, reuse), budget, loads)
+            held = unroll[vector] * unroll[reuse] + unroll[vector] + unroll[reuse]
+            rows_in_turn = held > target.registers
             if target.permutes_apart and lanes * BYTES == VECTOR_BYTES:
                 by_two = _by_two(op, vector, unroll, reductions[-1])
         inner = [vector] + ([reuse] if reuse is not None else [])
@@ -122,7 +126,7 @@ def choose(op: Structured, target: Target) -> Schedule:
             return Schedule(vector, lanes, tuple(order), {across: lanes}, across)
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
-    return Schedule(vector, lanes, tuple(order), unroll, chains=chains, by_two=by_two)
+    return Schedule(vector, lanes, tuple(order), unroll, chains=chains, by_two=by_two, rows_in_turn=rows_in_turn)
 
 
 def _by_two(op: Structured, vector: int, unroll: dict[int, int], summed: int) -> frozenset[int]:

@@ -15,6 +15,6 @@ def host_target(vector_bytes: int = 0, permutes_apart: str = "") -> Target:
     features = host_features()
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-    many = (vector_bytes == 64 and "avx512vl" in features) or "asimd" in features  # 32 registers
+    many = vector_bytes == 64 or "asimd" in features  # 32 registers
     apart = permutes_apart == "yes" if permutes_apart else OF_AMD in features
     return Target(vector_bytes, 32 if many else 16, apart)
