@@ -5,7 +5,9 @@ from ..passes import PassError
 from .schedule import Target
 
 VECTOR_BYTES = (0, 16, 32, 64)  # 0: what the host has
-OF_AMD = "sse4a"  # no other CPU has it, and on none of AMD's do permutations take the pipes that multiply
+# No other CPU than AMD's has sse4a, and on none of those do permutations take the pipes that multiply; what permutes
+# vectors of 64 bytes is an instruction of AVX-512.
+PERMUTES_APART = {"sse4a", "avx512f"}
 
 
 def host_target(vector_bytes: int = 0, permutes_apart: str = "") -> Target:
@@ -16,5 +18,5 @@ def host_target(vector_bytes: int = 0, permutes_apart: str = "") -> Target:
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
     many = vector_bytes == 64 or "asimd" in features  # 32 registers
-    apart = permutes_apart == "yes" if permutes_apart else OF_AMD in features
+    apart = permutes_apart == "yes" if permutes_apart else features >= PERMUTES_APART
     return Target(vector_bytes, 32 if many else 16, apart)
