@@ -112,6 +112,7 @@ def cpu(
     of_matrix, unit = f"matrix={matrix}" if matrix else "", matrix_unit(matrix)
     workers = TASKS_PER_THREAD * threads if threads > 1 and parallel else 1
     return [
+        "check-sizes",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=not has_tiles(unit)),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
@@ -222,6 +223,7 @@ def nvidia(
     of = architecture(arch)
     copy_engine = copy_engine and of.is_hopper and not any_strides
     return [
+        "check-sizes",
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, together=PARTS_TOGETHER),

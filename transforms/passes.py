@@ -28,6 +28,7 @@ PASSES = (
     "raise-attention",
     "cpu/version-queries",
     "fuse-attention",
+    "check-sizes",
     "convert-linalg-softmax",
     "online/fold-diag",
     "fresh-inits",

@@ -1,0 +1,45 @@
+"""The pass ``check-sizes``."""
+
+import math
+from dataclasses import dataclass
+
+from ..dialects.mlir import ir
+from .passes import Pass, PassError
+from .rewriting import ops_in, ops_of
+
+MOST_BYTES = 2**63 - 1  # that an index counts
+
+
+@dataclass(frozen=True)
+class CheckSizes(Pass):
+    """Fails where an argument or a result takes more bytes than an index counts, 2^63 − 1. Changes nothing::
+
+        func.func @f(%a: tensor<4294967296x4294967296xf16>)   // error: argument 0 takes more than 2^63 - 1 bytes
+
+    No memory has so many; strides and offsets would overflow without a word. Open sizes count as one. Sizes of zero
+    do too, as strides are products of the others.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for function in ops_in(op, "func.func"):
+            kinds, blocks = function.opview.type, list(function.regions[0].blocks)
+            arguments = blocks[0].arguments if blocks else []
+            ends = [end for block in blocks for end in ops_of(block) if end.name == "func.return"]
+            for i, kind in enumerate(kinds.inputs):
+                _check(f"argument {i}", kind, arguments[i].location if blocks else function)
+            for i, kind in enumerate(kinds.results):
+                _check(f"result {i}", kind, ends[0] if ends else function)
+
+
+def _check(name: str, kind: ir.Type, place: ir.Location | ir.Operation) -> None:
+    if not isinstance(kind, ir.RankedTensorType | ir.MemRefType):
+        return
+    sizes = [kind.get_dim_size(d) for d in range(kind.rank) if not kind.is_dynamic_dim(d)]
+    if math.prod(size for size in sizes if size) * _bytes(kind.element_type) > MOST_BYTES:
+        raise PassError(f"{name}, {kind}, takes more than 2^63 - 1 bytes: give it smaller sizes, or split it", place)
+
+
+def _bytes(element: ir.Type) -> int:
+    if isinstance(element, ir.ComplexType):
+        return 2 * _bytes(element.element_type)
+    return -(-getattr(element, "width", 64) // 8)  # an index has no width
