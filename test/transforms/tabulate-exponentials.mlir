@@ -1,4 +1,11 @@
 // RUN: attn-opt %s --tabulate-exponentials | FileCheck %s
+// RUN: sed 's/f32/f64/g' %s | attn-opt --tabulate-exponentials | FileCheck %s --check-prefix=WIDE
+
+// The table is for numbers of f32: others are left.
+
+// WIDE-NOT: tile.exp2
+// WIDE:     math.exp2 {{.*}} : f64
+// WIDE-NOT: tile.exp2
 
 // At head dimension 32 exponentials take twice as long as the matmuls: three of eight come from a table.
 

@@ -39,8 +39,8 @@ class TabulateExponentials(Pass):
     compute. An exponential by the table takes three instructions more (``exponentials``), two where scores are known to
     be bounded, as behind a softcap; how many of eight was measured on an H200 (docs/nvidia-log.md).
 
-    For kernels whose loads the copy engine does, and matmuls of 16 bits, to which exponentials are rounded. (Those of 8
-    bits have no registers for it.)
+    For kernels whose loads the copy engine does, exponentials of f32, and matmuls of 16 bits, to which they are rounded.
+    (Those of 8 bits have no registers for it.)
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -56,7 +56,7 @@ def _share(kernel: ir.Operation) -> int:
     if loop is None or any(_width(o) != 16 for o in _matmuls(kernel)):
         return 0
     special = [o for o in _of_scores(loop) if o.name.startswith(SPECIAL)]
-    exponentials = [o for o in special if o.name == "math.exp2"]
+    exponentials = [o for o in special if _is_exponential(o)]
     if not exponentials:
         return 0
     rows, keys = exponentials[0].block.owner.operation.results[0].type.shape
@@ -68,6 +68,11 @@ def _share(kernel: ir.Operation) -> int:
         if load >= 1 and rows <= FEW_ROWS:
             return 3
     return 0 if load <= 1 else 2 if load < 2 else 3
+
+
+def _is_exponential(op: ir.Operation) -> bool:
+    """Whether a table can give what an op computes: its numbers are f32."""
+    return op.name == "math.exp2" and isinstance(op.results[0].type, ir.F32Type)
 
 
 def _matmuls(op: ir.Operation) -> list[ir.Operation]:
@@ -148,7 +153,7 @@ def _tabulate(kernel: ir.Operation, share: int) -> None:
         table = shared_buffer([EXP2_WORDS], ir.IntegerType.get_signless(32))
         FillExp2Op(table)
     for op in _of_scores(kernel):
-        if op.name == "math.exp2":
+        if _is_exponential(op):
             bound = _bound(op)
             with ir.InsertionPoint(op), op.location:
                 numbers = i64(share), i64(-1 if bound is None else bound)
