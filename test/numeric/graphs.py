@@ -109,8 +109,10 @@ func.func @main(%Q: {tensor(q, d, kind)}, %K: {tensor(d, k, kind)}, %V: {tensor(
 }}"""
 
 
-def unfused(batch: tuple[int, ...], q: int | str, k: int | str, d: int, dv: int, kind: str = "f32", layout: str = "nt"):
-    """softmax(Q·Kᵀ)·V over batch dimensions; q and k may be "?"; K is [k, d] ("nt") or [d, k] ("nn")."""
+def unfused(
+    batch: tuple[int, ...], q: int | str, k: int | str, d: int | str, dv: int, kind: str = "f32", layout: str = "nt"
+):
+    """softmax(Q·Kᵀ)·V over batch dimensions; q, k and d may be "?"; K is [k, d] ("nt") or [d, k] ("nn")."""
     acc = kind if kind in ("f32", "f64") else "f32"
     k_shape = [k, d] if layout == "nt" else [d, k]
     Q, K, V = (tensor(*batch, *s, kind) for s in ([q, d], k_shape, [k, dv]))

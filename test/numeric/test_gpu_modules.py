@@ -7,6 +7,7 @@ from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.compiler.sources import find_entry, load_text
 from attn_opt.dialects.reference.evaluator import evaluate
 from gpu_modules import Launches, run_module
+from graphs import unfused
 from harness import crossed
 from narrow_attention import NarrowAttention
 
@@ -107,6 +108,16 @@ def test_parts_of_a_single_tile_are_merged_by_one_kernel(name, parts, element, a
     assert np.abs(graph.canonical_output(found[0]) - expected).max() <= 3e-3 * np.abs(expected).max()
     assert not graph.lse or np.abs(found[1] - lse).max() <= 1e-3
     assert len(Launches.kernels) == 2
+
+
+@pytest.mark.parametrize("kind", ["f16", "f32"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_a_tile_that_may_be_of_any_size_is_none(arch, kind):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(shape) for shape in ((7, 6), (3, 6), (3, 5)))
+    (found,) = run_module(unfused((), 7, 3, "?", 5, kind), [q, k, v], arch=arch)
+    p = np.exp(q @ k.T)
+    assert np.abs(found - p @ v / p.sum(-1, keepdims=True)).max() <= (3e-3 if kind == "f16" else 3e-6)
 
 
 # What stands around attention of a single tile suits no tile, and has kernels of its own.

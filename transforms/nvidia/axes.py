@@ -20,6 +20,7 @@ from ..slices import mixed, slice_offsets, slice_sizes
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ROW, COLUMN, BATCH = "row", "column", "batch"
+UNBOUNDED = "a dimension of a tile has no constant bound: tile it, or make the head sizes static"
 
 Node = tuple[Hashable, ...]
 
@@ -193,9 +194,13 @@ class Axes:
     def _measure(self) -> None:
         for node in list(self._parent):
             self._axes.setdefault(self._find(node), Axis(size=0, extent=0))
+        unknown = set(self._axes)
         for node, size in self._sizes.items():
             if node in self._parent:
                 self._widen(self._axes[self._find(node)], size)
+                unknown.discard(self._find(node))
+        if unknown:  # of memory that is read as a whole, of any size
+            raise PassError(UNBOUNDED, self.forall)
 
     def _assign(self) -> None:
         for op in self._contractions:
@@ -249,9 +254,7 @@ class Axes:
     def _widen(self, axis: Axis, size: ir.Value | int) -> None:
         extent = upper_bound(size)
         if extent is None:
-            raise PassError(
-                "a dimension of a tile has no constant bound: tile it, or make the head sizes static", self.forall
-            )
+            raise PassError(UNBOUNDED, self.forall)
         if axis.extent < extent:
             axis.extent = extent
         if not isinstance(axis.size, ir.Value):

@@ -39,8 +39,8 @@ class TabulateExponentials(Pass):
     compute. An exponential by the table takes three instructions more (``exponentials``), two where scores are known to
     be bounded, as behind a softcap; how many of eight was measured on an H200 (docs/nvidia-log.md).
 
-    For kernels whose loads the copy engine does, exponentials of f32, and matmuls of 16 bits, to which they are rounded.
-    (Those of 8 bits have no registers for it.)
+    For kernels whose loads the copy engine does, exponentials of f32, and matmuls of 16 bits, to which these are
+    rounded. (Those of 8 bits have no registers for it.)
     """
 
     def run(self, op: ir.Operation) -> None:
