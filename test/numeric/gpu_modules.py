@@ -64,7 +64,9 @@ class Reductions:
 def subgroup_reduce(op, frame):
     size = ir.IntegerAttr(op.operation.attributes["cluster_size"]).value
     name = str(op.operation.attributes["op"])
-    (combine,) = [f for kind, f in (("add>", np.sum), ("mul>", np.prod), ("maximumf>", np.max)) if name.endswith(kind)]
+    kinds = {"add": np.sum, "mul": np.prod, "maximumf": np.max, "maxnumf": np.fmax.reduce}
+    kinds |= {"minimumf": np.min, "minnumf": np.fmin.reduce}
+    combine = kinds[name.split()[-1].rstrip(">")]
 
     def run(operands):
         if Reductions.next == len(Reductions.done):

@@ -37,7 +37,13 @@
 // CHECK-NOT:     linalg.generic
 // CHECK:         scf.forall
 
+// A scalar that is all of a tensor is its only element.
+
+// CHECK-LABEL: gpu.func @scalar_producers_0
+// CHECK:         memref.load %{{.*}}[%c0, %c0] : memref<1x1xf16, strided<[?, 1]>>
+
 #id = affine_map<(i, j) -> (i, j)>
+#none = affine_map<(i, j) -> ()>
 func.func @f(%q: tensor<128x32xf16>, %k: tensor<128x32xf16>) -> tensor<128x32xf16> {
   %a = tensor.extract_slice %q[0, 0] [128, 16] [1, 1] : tensor<128x32xf16> to tensor<128x16xf16>
   %b = tensor.extract_slice %q[0, 16] [128, 16] [1, 1] : tensor<128x32xf16> to tensor<128x16xf16>
@@ -74,6 +80,23 @@ func.func @f(%q: tensor<128x32xf16>, %k: tensor<128x32xf16>) -> tensor<128x32xf1
     } -> tensor<64x32xf16>
     scf.forall.in_parallel {
       tensor.parallel_insert_slice %z into %to[%i, 0] [64, 32] [1, 1] : tensor<64x32xf16> into tensor<128x32xf16>
+    }
+  }
+  return %o : tensor<128x32xf16>
+}
+func.func @scalar(%q: tensor<128x32xf16>, %g: tensor<1x1xf16>) -> tensor<128x32xf16> {
+  %s = tensor.collapse_shape %g [] : tensor<1x1xf16> into tensor<f16>
+  %e = tensor.empty() : tensor<128x32xf16>
+  %r = linalg.generic {indexing_maps = [#id, #none, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%q, %s : tensor<128x32xf16>, tensor<f16>) outs(%e : tensor<128x32xf16>) {
+  ^bb0(%x: f16, %y: f16, %old: f16):
+    %z = arith.mulf %x, %y : f16
+    linalg.yield %z : f16
+  } -> tensor<128x32xf16>
+  %o = scf.forall (%i) = (0) to (128) step (64) shared_outs(%out = %e) -> (tensor<128x32xf16>) {
+    %t = tensor.extract_slice %r[%i, 0] [64, 32] [1, 1] : tensor<128x32xf16> to tensor<64x32xf16>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %t into %out[%i, 0] [64, 32] [1, 1] : tensor<64x32xf16> into tensor<128x32xf16>
     }
   }
   return %o : tensor<128x32xf16>

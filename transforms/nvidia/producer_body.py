@@ -355,6 +355,8 @@ def _before_reshape(op: ir.Operation, at: tuple[Lanes, ...]) -> tuple[Lanes, ...
         raise NotInLanes
     if expands:
         return tuple(linearised([at[d] for d in group], [wide[d] for d in group]) for group in groups)
+    if not groups:  # one element becomes a scalar
+        return (Lanes(),) * len(wide)
     found: list[Lanes] = []
     for index, group in zip(at, groups, strict=True):
         large = [d for d in group if wide[d] != 1]
