@@ -315,13 +315,21 @@ class _Fusion:
                 raise Untileable("it is used elsewhere too, by an op that cannot be moved behind the loops")
             if online is not None:
                 online.check_external_use(number)
+                self._check_that_loops_run(tile)
                 continue
             part = tiling.result_tile(self.builder, number, tile)
+            self._check_that_loops_run(part)
             loops = [r.loops for r in part if not r.full]
             if not all(r.whole for r in part) or len(set(loops)) < len(loops):
                 raise Untileable("it is used elsewhere too, and the tiles do not cover it exactly once")
             kept[number] = part
         return kept
+
+    def _check_that_loops_run(self, tile: Tile) -> None:
+        """Untileable if loops that do not run along `tile` may have no iteration: then no one would compute it."""
+        own = frozenset[int]().union(*(r.loops for r in tile))
+        if any(not self.extents[d].static for d in self.steps if d not in own):
+            raise Untileable("it is used elsewhere too, and a loop around it may have no iteration")
 
     def _fuse_group(
         self,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 CONTEXT = make_context()
-EXTENT = st.integers(1, 9)
+EXTENT, MAYBE_NONE = st.integers(1, 9), st.integers(0, 9)
 
 
 def fuse(text: str, sizes, interchange=(), reports=None):
@@ -40,14 +40,15 @@ def graphs(draw):
     rank = {"matmul": 0, "batch_matmul": 1}.get(matmul, draw(st.integers(0, 2)))
     named = matmul in ("matmul", "batch_matmul")
     softmax = draw(st.sampled_from(["softmax", "softmax", "unnorm_softmax"]))
+    dynamic = draw(st.booleans())  # of static sizes none is zero: such attention is not tiled
     return Attention(
-        *(draw(EXTENT) for _ in range(4)),
+        *(draw(MAYBE_NONE if dynamic else EXTENT) for _ in range(4)),
         batch=tuple(draw(st.integers(1, 3)) for _ in range(rank)),
         matmul=matmul,
         layout="nn" if named else draw(st.sampled_from(["nn", "nt", "tn", "tt"])),
         modify=draw(st.sampled_from(["none", "scale", "causal"])),
         softmax=softmax,
-        dynamic=draw(st.booleans()),
+        dynamic=dynamic,
         returns=tuple(draw(st.sets(st.sampled_from(["max", "accum", "scores", "result"]), max_size=2))),
     )
 
@@ -74,6 +75,15 @@ def test_columns_of_the_output_tiled(columns_first):
     """A loop over columns visits every row again: the statistics are kept per tile of columns."""
     text = check(Attention(7, 9, 4, 6), [3, 2, 4], [1, 0, 2] if columns_first else [0, 2, 1])
     assert text.count("linalg_ext.softmax") == 1
+
+
+@pytest.mark.parametrize("returns", ["max", "accum", "scores"])
+def test_what_others_need_is_computed_where_loops_have_no_iteration(returns):
+    """A loop over columns of values, or over keys, computes none of what it would have to leave behind."""
+    check(Attention(7, 9, 4, 0, dynamic=True, returns=(returns,)), [3, 2, 4])
+    check(Attention(7, 0, 4, 6, dynamic=True, returns=(returns,)), [3, 2, 4])
+    text = check(Attention(7, 9, 4, 6, returns=(returns,)), [3, 2, 4])
+    assert text.index("scf.for") < text.index("linalg_ext.softmax"), "where all loops run, it is fused"
 
 
 def test_scores_are_never_whole():
