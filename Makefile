@@ -1,7 +1,7 @@
 # make demo    set up, then compile, run and check an example, showing each stage
 # make test    set up, then all checks: lint, types, lit, pytest
 # make bench   the table of the README, measured on this machine
-# make fuzz    tests of properties, slow ones too, with examples that no run has drawn before
+# make fuzz    tests of properties, slow ones too, with examples that no run has drawn before; once, or MINUTES=60
 # Other targets: setup, check (the same as test), lint, format, types, lit, pytest, test-slow, test-frontends, clean.
 
 PYTHON ?= python3
@@ -66,9 +66,13 @@ pytest: setup
 test-slow: setup
 	$(BIN)/pytest --quiet -m slow $(XDIST)
 
-# Every failure prints what reproduces it.
+# Every failure prints what reproduces it, and ends it. Runs start as long as MINUTES have not passed.
+MINUTES := 0
+
 fuzz: setup
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --quiet -m "slow or not slow" $(XDIST) $(shell grep -rl --include='test_*.py' '^from hypothesis' test)
+	@end=$$(($$(date +%s) + 60 * $(MINUTES))); while \
+		HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --quiet -m "slow or not slow" $(XDIST) $(shell grep -rl --include='test_*.py' '^from hypothesis' test); \
+	do test $$(date +%s) -lt $$end || exit 0; done; exit 1
 
 # The frontends' tests need their frameworks, which are large: an environment of its own.
 FRAMEWORKS := torch==2.13.0 onnx==1.23.2 jax==0.10.2
