@@ -158,7 +158,7 @@ def _is_internal(function: ir.Operation) -> bool:
 
 def _called(function: ir.Operation) -> set[str]:
     """The functions that a function calls; "" for data, and for a call of an address."""
-    found = [op for op in ops_in(function, ("llvm.call", "llvm.mlir.addressof")) if op.name != "llvm.call_intrinsic"]
+    found = ops_in(function, "llvm.call", "llvm.mlir.addressof")
     return {ir.FlatSymbolRefAttr(op.attributes["callee"]).value if "callee" in op.attributes else "" for op in found}
 
 
