@@ -13,8 +13,6 @@ from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
 from .nvidia.architecture import architecture
-from .nvidia.producers import computed_before
-from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
@@ -86,6 +84,8 @@ class FuseAttention(Pass):
             sizes, order = self._chosen(root, attention, choice)
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
             if machine != "cpu" and attention is not None and not marked:
+                from .nvidia.producers import computed_before
+
                 outside += computed_before(attention, sizes)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
@@ -115,6 +115,8 @@ def _choice(machine: str, op: ir.Operation) -> Choice:
     """The rule by which tile sizes are chosen for a machine."""
     if machine == "cpu":
         return choose_tile_sizes
+    from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes  # for CPUs not imported: 20 files
+
     try:
         gpu = architecture(machine)
     except ValueError as error:

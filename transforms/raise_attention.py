@@ -43,7 +43,7 @@ class RaiseAttention(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        candidates = [o for o in ops_in(op, "linalg") if is_sum(o)]
+        candidates = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o)]
         missed: list[ir.Operation] = []
         reasons: dict[ir.Operation, NearMiss] = {}
         while candidates:

@@ -3,26 +3,42 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from ..dialects.mlir import ir
+from ..dialects.mlir import ir, rewrite
 
 Values = dict[ir.Value, ir.Value]
 
 
-def ops_in(op: ir.Operation, prefix: str | tuple[str, ...] = "") -> list[ir.Operation]:
-    """All ops inside `op` (inner ones before their parents) whose name starts with `prefix`, or with one of them.
+def ops_in(op: ir.Operation, *names: str) -> list[ir.Operation]:
+    """All ops inside `op` (inner ones before their parents) that have one of the names, or any if there are none.
 
-    Walking a whole module takes as long as many a pass: a pass that looks for several kinds asks for all at once.
+    A name that ends in a dot is a dialect's, and stands for all of its ops. Where there is none of these, upstream's
+    driver of patterns looks, in a tenth of the time: it calls Python for what has one of the names alone. A walk of a
+    whole module takes as long as many a pass: a pass that looks for several kinds asks for all at once.
     """
     found: list[ir.Operation] = []
+    op = op.operation
+    if names and not any(name.endswith(".") for name in names):
+
+        def note(inner: ir.Operation, _: rewrite.PatternRewriter) -> bool:
+            found.append(inner.operation)
+            return True  # nothing is rewritten
+
+        patterns = rewrite.RewritePatternSet(op.context)
+        for name in names:
+            patterns.add(name, note)
+        rewrite.walk_and_apply_patterns(op, patterns.freeze())
+        return found
+
+    dialects = tuple(name for name in names if name.endswith("."))
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        if inner.name.startswith(prefix):
+        if not names or inner.name in names or (dialects and inner.name.startswith(dialects)):
             found.append(inner.operation)
         return advance
 
-    op, advance = op.operation, ir.WalkResult.ADVANCE
+    advance = ir.WalkResult.ADVANCE
     op.walk(visit, ir.WalkOrder.POST_ORDER)
-    if op.name.startswith(prefix):
+    if found and found[-1] == op:
         found.pop()  # itself, which comes last
     return found
 

@@ -129,6 +129,8 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
     called = {name: _called(op) for name, op in functions.items() if sizes[name] >= LARGE and _is_internal(op)}
     tasks = [name for name, callees in called.items() if not any(sizes.get(callee, 1) for callee in callees)]
     external = ir.Attribute.parse("#llvm.linkage<external>", module.context)
+    # Those of them that code generation calls are not known before: `__truncsfbf2`, where the CPU cannot round to bf16.
+    shared = [name for name, op in functions.items() if sizes[name] and not _is_internal(op)]
     parts = []
     for name in tasks:
         part = _empty(module)
@@ -136,7 +138,7 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
             for callee in sorted(called[name]):
                 functions[callee].clone()
             functions[name].clone().attributes["linkage"] = external
-        parts.append(_Part(part, name, sizes[name]))
+        parts.append(_Part(part, name, sizes[name], shared))
     rest = _empty(module)
     moved = [functions[name] for name in tasks]
     with ir.InsertionPoint(rest.body), module.operation.location:
@@ -156,7 +158,7 @@ def _is_internal(function: ir.Operation) -> bool:
 
 def _called(function: ir.Operation) -> set[str]:
     """The functions that a function calls; "" for data, and for a call of an address."""
-    found = [op for op in ops_in(function, ("llvm.call", "llvm.mlir.addressof")) if op.name != "llvm.call_intrinsic"]
+    found = ops_in(function, "llvm.call", "llvm.mlir.addressof")
     return {ir.FlatSymbolRefAttr(op.attributes["callee"]).value if "callee" in op.attributes else "" for op in found}
 
 

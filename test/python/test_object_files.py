@@ -41,6 +41,19 @@ def test_several_objects_are_one_kernel(anew, monkeypatch):
     np.testing.assert_allclose(GRAPH.canonical_output(kernel(*inputs)), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_parts_find_what_only_code_generation_calls(anew, monkeypatch, capfd, element):
+    """On a CPU that rounds neither, functions do: `__truncsfbf2`, which the module has, or one of libgcc's."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    graph = Attention(heads=2, queries=70, keys=90, dynamic=True, element=element)
+    kernel = compile(graph.text(), threads=1)
+    assert capfd.readouterr().err == ""
+    assert len(starts(kernel._runtime.object_file())) > 2  # not made whole
+    inputs = graph.inputs()
+    expected, _ = graph.reference(inputs)
+    np.testing.assert_allclose(graph.canonical_output(kernel(*inputs)), expected, rtol=2e-2, atol=2e-2)
+
+
 def test_objects_do_not_depend_on_the_number_of_threads(anew, monkeypatch):
     images = []
     for processors in (2, 3, 16):

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --expand-bf16="vector-bytes=32" | FileCheck %s
+// RUN: attn-opt %s --split-input-file --expand-bf16="vector-bytes=32" | FileCheck %s
 
 // CHECK-LABEL: func.func @vectors
 // CHECK: %[[BITS:.*]] = arith.bitcast %{{.*}} : vector<8xf32> to vector<8xi32>
@@ -22,3 +22,24 @@ func.func @others(%x: f32) -> f16 {
 }
 
 // CHECK: llvm.func @__truncsfbf2(%{{.*}}: f32) -> f32 {
+
+// -----
+
+// Numbers that stay within a function need it, too.
+
+// CHECK-LABEL: func.func @inside
+// CHECK: llvm.func @__truncsfbf2
+func.func @inside(%x: i16) -> f32 {
+  %y = arith.bitcast %x : i16 to bf16
+  %z = arith.extf %y : bf16 to f32
+  return %z : f32
+}
+
+// -----
+
+// CHECK-LABEL: func.func @none
+// CHECK-NOT: __truncsfbf2
+func.func @none(%x: f32) -> f16 {
+  %y = arith.truncf %x : f32 to f16
+  return %y : f16
+}

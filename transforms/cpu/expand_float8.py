@@ -50,7 +50,7 @@ class ExpandFloat8(Pass):
     tables: str = option("look numbers up (AVX512-VBMI): yes or no; empty = where the host can", "")
 
     def run(self, op: ir.Operation) -> None:
-        found = [o for o in ops_in(op, ("arith.", "math.")) if _has_float8(o)]
+        found = [o for o in ops_in(op, "arith.", "math.") if _has_float8(o)]
         if not found:
             return
         for old in found:

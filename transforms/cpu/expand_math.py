@@ -48,17 +48,17 @@ class ExpandMath(Pass):
     portable: bool = option("only polynomials, whatever instructions the host has", default=False)
 
     def run(self, op: ir.Operation) -> None:
-        for old in ops_in(op, "math."):
+        for old in ops_in(op, "math.fpowi", *EXPANSIONS):
             if old.name == "math.fpowi":
                 with ir.InsertionPoint(old), old.location:
                     new = _power(old)
                 old.results[0].replace_all_uses_with(new)
                 old.erase()
                 continue
-            expansion = EXPANSIONS.get(old.name)
+            expansion = EXPANSIONS[old.name]
             kind = old.results[0].type
             element = build.element_of(kind)
-            if expansion is None or not (build.is_narrow(element) or isinstance(element, ir.F32Type | ir.F64Type)):
+            if not (build.is_narrow(element) or isinstance(element, ir.F32Type | ir.F64Type)):
                 continue
             with ir.InsertionPoint(old), old.location:
                 numbers = Numbers(kind)

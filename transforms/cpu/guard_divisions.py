@@ -33,7 +33,7 @@ class GuardDivisions(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for division in ops_in(op, SIGNED + UNSIGNED):
+        for division in ops_in(op, *SIGNED, *UNSIGNED):
             is_signed = division.name in SIGNED
             if not _is_safe(division.operands[1], is_signed):
                 with ir.InsertionPoint(division), division.location:

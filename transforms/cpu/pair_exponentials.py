@@ -12,6 +12,7 @@ from ..rewriting import defining_op, erase_if_unused, ops_in, single_use
 from .matrix_unit import MATRIX_OPTION
 
 ONES = 0x3F803F80  # a pair of bf16
+LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class PairExponentials(Pass):
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
-        if matrix_unit(self.matrix) != "dot" or ops_in(op, "math.log"):
+        if matrix_unit(self.matrix) != "dot" or ops_in(op, *LOGARITHMS):
             return
         for pack in ops_in(op, "pair.pack"):
             powers = [power for x in pack.operands if (power := _rounded_power(x)) is not None]

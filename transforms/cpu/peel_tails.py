@@ -36,7 +36,7 @@ class PeelTails(Pass):
         if has_tiles(matrix_unit(self.matrix)):
             return
         for loop in ops_in(op, "scf.for"):
-            if loop.name == "scf.for" and is_of_narrow(loop):  # not scf.forall
+            if is_of_narrow(loop):
                 _peel(loop)
 
 

@@ -112,8 +112,6 @@ def find_streams(op: ir.Operation) -> dict[ir.Operation, list[Stream]]:
     """
     found: dict[ir.Operation, list[Stream]] = {}
     for loop in ops_in(op, "scf.for"):
-        if loop.name != "scf.for":  # scf.forall
-            continue
         contractions = [o for o in ops_in(loop, "linalg.generic") if _is_contraction(o) and _loop_of(o) == loop]
         for part in ops_in(loop, "memref.subview") if contractions else []:
             stream = _stream(part, loop) if _loop_of(part) == loop else None

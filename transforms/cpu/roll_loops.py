@@ -40,7 +40,7 @@ class RollLoops(Pass):
 
 def _find(op: ir.Operation) -> tuple[list[ir.Operation], int] | None:
     """Loops in a row, and after how many of them the first one's body comes again, and so on to the last one."""
-    blocks = {loop.block: None for loop in ops_in(op, "scf.for") if loop.name == "scf.for"}
+    blocks = {loop.block: None for loop in ops_in(op, "scf.for")}
     found = (_period(run) for block in blocks for run in _runs(block))
     return next((one for one in found if one is not None), None)
 

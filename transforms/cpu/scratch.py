@@ -50,7 +50,7 @@ class Scratch(Pass):
 
     def run(self, op: ir.Operation) -> None:
         used: dict[ir.Operation, int] = {}
-        allocs = sorted((a for a in ops_in(op, "memref.alloc") if a.name == "memref.alloc"), key=_order_of_size)
+        allocs = sorted(ops_in(op, "memref.alloc"), key=_order_of_size)
         for alloc in allocs:
             if _escapes(alloc):
                 continue

@@ -37,9 +37,8 @@ class ShareScratch(Pass):
             return
         by_block: dict[ir.Block, list[ir.Operation]] = {}
         for alloca in ops_in(op, "memref.alloca"):
-            is_plain = alloca.name == "memref.alloca" and not alloca.operands
             alignment = alloca.attributes.get("alignment")
-            if is_plain and alignment is not None and ir.IntegerAttr(alignment).value == ALIGNMENT:
+            if not alloca.operands and alignment is not None and ir.IntegerAttr(alignment).value == ALIGNMENT:
                 by_block.setdefault(alloca.block, []).append(alloca)
         for block, allocas in by_block.items():
             _share(block, allocas)

@@ -32,7 +32,7 @@ class ShiftDivisions(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for found in ops_in(op, tuple(COMBINE)):
+        for found in ops_in(op, *COMBINE):
             map_ = found.attributes["map"].value
             if any(_divides(e) for e in map_.results) and all(_is_simple(e) for e in map_.results):
                 with ir.InsertionPoint(found), found.location:

@@ -133,7 +133,7 @@ def _align(forall: ir.Operation) -> None:
 def _operands(forall: ir.Operation) -> list[ir.Operation]:
     """The slices that are operands of matmuls, if those have many rows, of 16-bit values, and the copy engine can bring
     all right operands, or could after copies; else none."""
-    matmuls = [op for op in ops_in(forall, "linalg") if is_contraction(op)]
+    matmuls = [op for op in ops_in(forall, "linalg.", "linalg_ext.") if is_contraction(op)]
     narrow = all(v.type.element_type.width == 16 for op in matmuls for v in list(op.operands)[:2])
     tall = any(n == DYNAMIC or n > FEW_ROWS for op in matmuls for n in op.results[0].type.shape[-2:-1])
     if not narrow or not tall:

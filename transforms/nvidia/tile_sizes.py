@@ -61,7 +61,8 @@ MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 
 SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (ANY_HEAD, 128, 64))  # where larger ones would hold much that is dead
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 DYNAMIC = ir.ShapedType.get_dynamic_size()
-FUNCTIONS = ("math.tanh", "math.exp", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
+_FUNCTIONS = ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "sqrt")
+FUNCTIONS = ["math." + name for name in _FUNCTIONS]
 FEW_QUERIES = 64
 ALIGNED = 128  # bits
 LEAST_KEYS = 16
@@ -139,7 +140,7 @@ def _choose_first(
 
 def _uses_functions(attention: Attention) -> bool:
     """Whether scores go through a function that takes the GPU's special unit, before softmax."""
-    return any(ops_in(op, name) for op in _between(attention) for name in FUNCTIONS)
+    return any(ops_in(op, *FUNCTIONS) for op in _between(attention))
 
 
 def _by_place(attention: Attention) -> list[ir.Operation]:

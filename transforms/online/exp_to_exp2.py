@@ -48,7 +48,7 @@ class ExpToExp2(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES and EXP2 not in o.attributes]:
+        for softmax in [o for o in ops_in(op, *SOFTMAXES) if EXP2 not in o.attributes]:
             levels = carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])
             first = first_value(levels) if levels else softmax.operands[1 + MAX]
             scaling = Scaling(LOG2_E)

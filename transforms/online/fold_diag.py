@@ -25,8 +25,8 @@ class FoldDiag(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for matmul in ops_in(op, "linalg"):
-            diag = diag_factor(matmul) if matmul.name in MATMULS else None
+        for matmul in ops_in(op, *MATMULS):
+            diag = diag_factor(matmul)
             if diag is not None:
                 _fold(matmul, diag)
 

@@ -75,7 +75,7 @@ class SplitMaskedTiles(Pass):
     whole_tiles: bool = option("of f16 and bf16, the last, cut tile has a loop of its own", False)
 
     def run(self, op: ir.Operation) -> None:
-        for softmax in [o for o in ops_in(op, "linalg_ext.") if o.name in SOFTMAXES]:
+        for softmax in ops_in(op, *SOFTMAXES):
             loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
             unknown: list[ir.Operation] = []
             if loops and not any(_split(loop, softmax, unknown, self) for loop in loops) and unknown:
@@ -94,7 +94,7 @@ def _split(
     `is_peeled`: its last tile was taken off it, and dead ones may be skipped, as was seen before that.
     """
     sets = TileSets(loop)
-    if not sets.supported or sum(o.name in SOFTMAXES for o in ops_in(loop, "linalg_ext.")) != 1:
+    if not sets.supported or len(ops_in(loop, *SOFTMAXES)) != 1:
         return False
     masks = TileMasks(sets, softmax.operands[0], options.from_data)
     where = masks.dead(masks.scores)
@@ -215,7 +215,7 @@ def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[Part]:
 
 def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
     """Leaves the one tile of the loop out if it is dead."""
-    (softmax,) = (o for o in ops_in(tail, "linalg_ext.") if o.name in SOFTMAXES)
+    (softmax,) = ops_in(tail, *SOFTMAXES)
     sets = TileSets(tail)
     masks = TileMasks(sets, softmax.operands[0], options.from_data)
     dead = masks.dead(masks.scores).tiles
