@@ -73,10 +73,46 @@ def elements(tensor: Any) -> int:
     return total
 
 
-def writes(node: torch.fx.Node) -> bool:
-    """Whether a call writes to one of its arguments."""
+def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """What a call may write to: nothing, most often."""
     if node.op not in ("call_function", "call_method"):
-        return False
+        return []
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return node.all_input_nodes if _may_write_inside(node) else []
+    if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):  # custom ones say it nowhere else
+        return _written_by_schema(node)
+    if not _writes_by_its_name(node):
+        return []
+    if name_of(node).startswith("_foreach_"):
+        return node.all_input_nodes
+    targets: list[torch.fx.Node] = []
+    torch.fx.map_arg(node.kwargs.get("out"), targets.append)
+    return targets or node.all_input_nodes[:1]
+
+
+def _written_by_schema(node: torch.fx.Node) -> list[torch.fx.Node]:
+    target: Any = node.target
+    overloads = (
+        [target] if isinstance(target, torch._ops.OpOverload) else [getattr(target, o) for o in target.overloads()]
+    )
+    found: list[torch.fx.Node] = []
+    for overload in overloads:
+        for i, argument in enumerate(overload._schema.arguments):
+            if argument.is_write:
+                given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+                torch.fx.map_arg(given, found.append)
+    return list(dict.fromkeys(found))
+
+
+def _may_write_inside(node: torch.fx.Node) -> bool:
+    """Whether a call of a graph, such as of one under torch.utils.checkpoint, may write to what it is given."""
+    held: Any = [n for n in node.all_input_nodes if n.op == "get_attr"]
+    bodies = [torch.fx.graph_module._get_attr(node.graph.owning_module, str(n.target)) for n in held]
+    graphs = [b.graph for b in bodies if isinstance(b, torch.fx.GraphModule)]
+    return not graphs or any(written_by(inner) for graph in graphs for inner in graph.nodes)
+
+
+def _writes_by_its_name(node: torch.fx.Node) -> bool:
     name = name_of(node)
     if getattr(node.target, "__module__", "") == operator.add.__module__:  # and_ and or_ write nothing
         return name in IN_PLACE or node.target is operator.setitem
@@ -92,12 +128,3 @@ def _is_told_to(node: torch.fx.Node) -> bool:
         return bool(inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get("inplace"))
     except (TypeError, ValueError):  # not written in Python
         return False
-
-
-def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """What a call that writes writes to."""
-    if name_of(node).startswith("_foreach_"):
-        return node.all_input_nodes
-    targets: list[torch.fx.Node] = []
-    torch.fx.map_arg(node.kwargs.get("out"), targets.append)
-    return targets or node.all_input_nodes[:1]

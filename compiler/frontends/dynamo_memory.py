@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .dynamo_calls import name_of, writes, written_by
+from .dynamo_calls import name_of, written_by
 from .dynamo_multihead import WRITTEN_OUT, in_mode_of
 
 # Views that a call changes its argument's own shape to.
@@ -29,7 +29,7 @@ class Memory:
         self.members: dict[Any, list[torch.fx.Node]] = {}
         for node in graph.nodes:
             self.members.setdefault(self.of(node), []).append(node)
-        self.written = {n: {self.of(target) for target in written_by(n)} for n in graph.nodes if writes(n)}
+        self.written = {n: {self.of(target) for target in targets} for n in graph.nodes if (targets := written_by(n))}
 
     def of(self, key: Any) -> Any:
         """The class of what a node gives, or of a storage."""
@@ -78,7 +78,7 @@ def follow_writes(graph: torch.fx.Graph) -> None:
         if not isinstance(value, torch.Tensor) or id(value) in held:
             continue
         lists = same.setdefault(id(value), [[]])
-        if lists[-1] and writes(node):
+        if lists[-1] and written_by(node):
             for before in lists[-1]:
                 before.replace_all_uses_with(node, lambda user, at=order[node]: order[user] > at)
             if node.op == "call_method" and node.target in SHAPE_WRITES:

@@ -190,7 +190,7 @@ def lower(program: ExportedProgram) -> Lowered:
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
     graph = program.graph_module.graph
-    _refuse_complex(graph)
+    _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
     torch_shapes.split_and_merge(graph)
@@ -265,8 +265,10 @@ def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
     return numbers
 
 
-def _refuse_complex(graph: torch.fx.Graph) -> None:
+def _refuse(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
+        if str(node.target).startswith("auto_functionalized"):
+            raise user_error(f"{node.args[0]}, a custom op that writes to its arguments, has no lowering; {WAY_OUT}")
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.is_complex():
             raise user_error(f"complex numbers are not supported, such as '{node.name}'; {WAY_OUT}")

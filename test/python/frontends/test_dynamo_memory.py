@@ -190,6 +190,67 @@ def scores_in_an_input(q, k, v, bias):
     return bias.softmax(-1) @ v
 
 
+@torch.library.custom_op("attn_opt_test::double", mutates_args={"x"})
+def double(x: torch.Tensor) -> None:
+    x.mul_(2)
+
+
+@torch.library.custom_op("attn_opt_test::double_others", mutates_args={"xs"})
+def double_others(x: torch.Tensor, xs: list[torch.Tensor]) -> torch.Tensor:
+    for other in xs:
+        other.mul_(2)
+    return x.clone()
+
+
+double_others.register_fake(lambda x, xs: torch.empty_like(x))
+
+
+def keys_by_a_custom_op(q, k, v, bias):
+    s = q @ k.mT
+    double(k)
+    return s.softmax(-1) @ v
+
+
+def values_by_a_custom_op(q, k, v, bias):
+    x = torch.relu(v)
+    s = q @ x.mT
+    other = double_others(q, [bias, x])
+    return s.softmax(-1) @ x, other
+
+
+def scores_by_a_custom_op(q, k, v, bias):
+    s = q @ k.mT
+    double(s)
+    return s.softmax(-1) @ v
+
+
+def keys_in_a_checkpoint(q, k, v, bias):
+    s = q @ k.mT
+    other = torch.utils.checkpoint.checkpoint(lambda x: x.mul_(2).relu(), k, use_reentrant=False)
+    return s.softmax(-1) @ v, other
+
+
+def mask_by_a_custom_op(q, k, v, bias):
+    mask = torch.ones(9, 9, dtype=q.dtype)
+    double(mask[:, 3:])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def around_custom_ops(q, k, v, bias):
+    double(q)
+    o = F.scaled_dot_product_attention(q, k, v)
+    double(o)
+    double(k)
+    return o
+
+
+@pytest.mark.parametrize("function", [mask_by_a_custom_op, around_custom_ops])
+def test_custom_ops_beside_attention(function):
+    counts = Counts()
+    check(function)
+    assert counts.kernels and not counts.left
+
+
 WRITTEN = "memory is written to between its matmuls"
 
 
@@ -203,6 +264,13 @@ WRITTEN = "memory is written to between its matmuls"
         (scores_added_to_another, WRITTEN),
         (scores_seen_elsewhere, "its scores or probabilities are used elsewhere too"),
         (scores_in_an_input, ""),
+        (keys_by_a_custom_op, WRITTEN),
+        (values_by_a_custom_op, WRITTEN),
+        (
+            scores_by_a_custom_op,
+            "attn_opt_test.double.default, a custom op that writes",
+        ),
+        (keys_in_a_checkpoint, WRITTEN),
     ],
 )
 def test_other_writes_are_left_alone(function, reason):
