@@ -104,6 +104,7 @@ class Plan:
         blocks, *parameters = operands
         if not blocks:
             return
+        _check_counts(name, blocks * threads, parameters)
         places: list[int | TensorMap] = []  # of each parameter
         for number, value, kind in zip(step.operands[1:], parameters, kinds, strict=True):
             if kind == TENSOR_MAP:
@@ -219,6 +220,19 @@ class Plan:
             driver().enter(self.device)
             status = self.launch(*fixed)
         driver().check("cuLaunchKernelEx", status)
+
+
+def _check_counts(name: str, threads: int, parameters: Sequence[Any]) -> None:
+    """Kernels count threads, and places along a dimension, in 32 bits: a CudaError where there are more."""
+    shapes = [p.shape for p in parameters if isinstance(p, Array)]
+    for shape in shapes:
+        if any(size >= 2**31 for size in shape):
+            raise CudaError(f"kernels count to 2^31 along a dimension, but an array has shape {shape}: split it")
+    if threads >= 2**32:
+        raise CudaError(
+            f"kernel {name} needs {threads} threads, but they are numbered to 2^32 only: split its arrays, of shapes "
+            f"{', '.join(map(str, shapes))}"
+        )
 
 
 def _roots(program: Program) -> dict[int, int]:

@@ -4,6 +4,7 @@ import graphs
 import ml_dtypes
 import numpy as np
 import pytest
+from attn_opt.compiler import compile
 from harness import crossed, kernel, relative_error
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -151,3 +152,11 @@ func.func @main(%x: {vector}) -> {matrix} {{
 }}""")
     (x,) = inputs("f32", shape)
     np.testing.assert_array_equal(run(x), x[..., None] * np.eye(shape[-1], dtype=np.float32))
+
+
+def test_large_heads_are_not_prefetched_line_by_line():
+    """There are as many prefetches in the code as a register tile asks for: here thousands."""
+    compiled = compile(graphs.unfused((), "?", "?", 16384, 1))
+    assert compiled.ir("target").count("memref.prefetch") < 100
+    Q, K, V = inputs("f32", (70, 16384), (40, 16384), (40, 1), scale=0.1)
+    assert relative_error(compiled(Q, K, V), reference(Q, K, V)) < TOLERANCE["f32"]

@@ -219,6 +219,29 @@ def test_wrong_arguments(gpu, library, change, message):
     assert not gpu.launches
 
 
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2**31, 1), r"kernels count to 2\^31 along a dimension, but an array has shape \(2147483648, 1\): split it"),
+        ((2**31 - 1, 3), r"kernel f_elements_0 needs 6442450944 threads, but they are numbered to 2\^32 only: split"),
+    ],
+)
+def test_more_elements_than_kernels_count(gpu, library, shape, message):
+    kind, same = "tensor<?x?xf16>", "affine_map<(i, j) -> (i, j)>"
+    text = f"""
+func.func @f(%a: {kind}) -> {kind} {{
+  %r = linalg.generic {{indexing_maps = [{same}], iterator_types = ["parallel", "parallel"]}} outs(%a : {kind}) {{
+  ^bb0(%x: f16):
+    %y = arith.negf %x : f16
+    linalg.yield %y : f16
+  }} -> {kind}
+  return %r : {kind}
+}}"""
+    argument = np.broadcast_to(np.zeros((), np.float16), shape).view(Tensor)
+    with pytest.raises(CompileError, match=message):
+        compile(text, target="nvidia", arch="sm_80")(argument)
+
+
 def test_another_device_than_the_current_one(gpu, library):
     kernel = compile(graph(), target="nvidia", arch="sm_80")
     kernel(*arguments(device=1))

@@ -138,6 +138,10 @@ def test_tiles_that_no_block_has_memory_for_are_refused():
     text = Attention(queries=512, keys=2048, head_size=256, element="f16").text()
     with pytest.raises(CompileError, match=r"needs \d+ bytes of shared memory, .* \d+ on sm_80: choose"):
         compile(text, target="nvidia", arch="sm_80", tile_sizes=[1, 1, 64, 0, 512])
+    for sizes in ({"head_size": 2**58, "value_size": 16}, {"queries": 2**58}):
+        text = Attention(**{"batch": 1, "heads": 1, "dynamic": True, "element": "f16"} | sizes).text()
+        with pytest.raises(CompileError, match=r"a dimension of a tile has \d+ elements: take smaller tiles"):
+            compile(text, target="nvidia", arch="sm_80", tile_sizes=[1, 1, 2**63 - 1, 0, 2**63 - 1])
 
 
 @pytest.mark.parametrize(

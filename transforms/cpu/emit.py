@@ -22,7 +22,7 @@ from .buffer_parts import size_of
 from .lane_comparisons import compared
 from .multiples import is_multiple
 from .operand_access import OperandAccess
-from .prefetch import APART, BURST, Stream
+from .prefetch import APART, BURST, MOST_LINES, Stream
 from .register_tile import Key, Offsets, RegisterTile
 from .scalar_body import BodyEvaluator
 from .schedule import Schedule
@@ -139,6 +139,8 @@ class Emitter:
             done = self.tile.spans[self.schedule.order[self.n_parallel - 1]].base
             for stream in self.streams:
                 step, total = self._share_of(stream)
+                if stream.share(step, total * bursts) > MOST_LINES:
+                    continue
                 first = arith.addi(arith.muli(done, build.index(bursts)), arith.muli(number, build.index(step)))
                 stream.emit(first, step, total * bursts)
 

@@ -34,6 +34,7 @@ from .scratch import FRAMES, VIEWS, element_bytes
 L2 = 2  # "locality" of memref.prefetch, which becomes prefetcht1
 BURST = 8  # lines that are asked for in a row, where they can be spread
 APART = 8  # iterations of a sum between them, at least: to enter a loop for fewer takes longer
+MOST_LINES = 512  # that a register tile asks for at once: more, of heads of thousands, is more code than it is worth
 TURNS = 2  # iterations that it takes to bring in what comes once in a task
 
 

@@ -20,6 +20,7 @@ from ..slices import mixed, slice_offsets, slice_sizes
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 ROW, COLUMN, BATCH = "row", "column", "batch"
+MOST = 2**31 - 1  # elements of a tile along a dimension: kernels count in 32 bits
 UNBOUNDED = "a dimension of a tile has no constant bound: tile it, or make the head sizes static"
 
 Node = tuple[Hashable, ...]
@@ -255,6 +256,9 @@ class Axes:
         extent = upper_bound(size)
         if extent is None:
             raise PassError(UNBOUNDED, self.forall)
+        if extent > MOST:
+            message = f"a dimension of a tile has {extent} elements: take smaller tiles (tile_sizes), or smaller heads"
+            raise PassError(message, self.forall)
         if axis.extent < extent:
             axis.extent = extent
         if not isinstance(axis.size, ir.Value):
