@@ -281,3 +281,9 @@ def test_environment_variables_are_typed(monkeypatch):
         env.get("THREADS")
     with pytest.raises(CompileError, match="ATTN_OPT_THREADS=many: expects an integer from 1 to"):
         compile(ADD, fuse=False)
+
+
+def test_arguments_are_given_in_order():
+    x = np.zeros(4, np.float32)
+    with pytest.raises(CompileError, match="has no argument 'foo': its arguments are given in order"):
+        compile(ADD)(x, foo=x)
