@@ -17,7 +17,7 @@ from . import cache, counts, explain
 from .diagnostics import file_error, user_error
 from .kernel_file import Compiled, Texts, packed, unpacked
 from .options import Options, default_threads
-from .runtime.signature import NotContiguous, Signature
+from .runtime.signature import NotContiguous, Signature, Slot, Traced
 from .strided import Bound, Variants
 
 
@@ -38,6 +38,13 @@ def load(path: str | os.PathLike[str]) -> Kernel:
         why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"{error}"
         raise CompileError(user_error(f"{path} holds no kernel that can be loaded: {why}").diagnostics) from None
     return Kernel.of(compiled, compiled.target, Options())
+
+
+def traced_call(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a kernel returns to JAX, where arguments are traced."""
+    from .frontends.jax_calls import traced_call
+
+    return traced_call(kernel, tuple(args), dict(kwargs))
 
 
 def _restored(data: bytes, threads: int | None) -> Kernel:
@@ -99,22 +106,37 @@ class Kernel:
     def name(self) -> str:
         return self.signature.name
 
-    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The result, or a tuple of them, as new numpy arrays. Arguments are numpy arrays or anything with DLPack.
 
         For the target nvidia, tensors of torch, CuPy or JAX on the GPU are used in place, and results are such
-        tensors; `out`: tensors of torch or CuPy that the results are written to.
+        tensors; `out`: tensors of torch or CuPy that the results are written to. What JAX traces, on the CPU, becomes a
+        callback (`frontends/jax_calls.py`).
         """
+        if named:
+            problem = f"'{self.name}' has no argument '{next(iter(named))}': its arguments are given in order"
+            raise CompileError(user_error(problem).diagnostics)
         if self._on_gpu is None:
             if out is not None:
                 raise CompileError(user_error("out is for the target nvidia; here results are new arrays").diagnostics)
-            results = self.run(self.bind(arguments))
+            try:
+                results = self.run(self.bind(arguments))
+            except Traced:
+                return traced_call(self, arguments, {})
         else:
             try:
                 results = self._on_gpu(arguments, out)
+            except Traced:
+                return traced_call(self, arguments, {})
             except DiagnosedError as error:
                 raise CompileError(error.diagnostics) from None
         return results[0] if len(results) == 1 else tuple(results)
+
+    def result_types(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Slot], Callable]:
+        """The types of the results of a call with such arguments, and how a call returns them."""
+        if all(slot.shape is not None for slot in self.signature.arguments):  # of scalars the values matter
+            self.bind(args)
+        return self.signature.results, lambda results: results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays that `run` takes, checked."""

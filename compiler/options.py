@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..transforms.limits import MOST_PARTS
 from . import env
 from .diagnostics import Listener, user_error
 
@@ -22,7 +23,7 @@ class Options:
     fuse: find and fuse attention, unless a transform script says what to do.
     tile_sizes: one per loop of the root, 0 = not tiled; by default chosen from the caches, or for the GPU.
     tile_interchange: the root's loops from outer to inner.
-    split_keys: into how many parts; 1 = not; 0 = where too few blocks would leave threads idle.
+    split_keys: into how many parts, at most 1024; 1 = not; 0 = where too few blocks would leave threads idle.
     autotune: measure schedules here and take the fastest; kept on disk for the next time (docs/benchmarks.md).
     listener: is told errors, warnings and remarks as they come.
 
@@ -59,8 +60,9 @@ class Options:
             is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
             if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
-        if not _is_count(self.split_keys):
-            raise user_error(f"split_keys must be 0 (by rule), 1 (never) or how many parts, but is {self.split_keys!r}")
+        if not _is_count(self.split_keys) or self.split_keys > MOST_PARTS:
+            kinds = f"0 (by rule), 1 (never) or how many parts, at most {MOST_PARTS}"
+            raise user_error(f"split_keys must be {kinds}, but is {self.split_keys!r}")
         if not _is_count(self.stages):
             raise user_error(f"stages must be 0 (by rule) or how many, but is {self.stages!r}")
         for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "autotune"):

@@ -7,6 +7,8 @@ import numpy as np
 from ..dialects.diagnostic import DiagnosedError
 from ..dialects.mlir import ir
 from .api import CompileError, Kernel
+from .kernel import traced_call
+from .runtime.signature import Traced
 
 
 class Program(Protocol):
@@ -35,6 +37,8 @@ class TracedKernel(Kernel):
             flat = self.program.flat(args, kwargs)
             results = self.run(self.bind(self.program.arguments(flat)))
             return self.returned(results, flat)
+        except Traced:
+            return traced_call(self, args, kwargs)
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
 

@@ -23,7 +23,7 @@ from .. import counts
 from ..api import CompileError, Options
 from ..diagnostics import user_error
 from .dynamo_kernel import AttentionCall
-from .dynamo_memory import follow_writes
+from .dynamo_memory import follow_writes, take_views_where_read
 from .dynamo_multihead import WRITTEN_OUT, write_out
 from .dynamo_regions import Region, find_regions, spell_sizes_out
 from .dynamo_vmap import transforms, write_out_maps
@@ -141,6 +141,7 @@ def _with_inductor(graph: torch.fx.GraphModule) -> Callable:
         part += is_call
         parts[node] = part
         part += is_call
+    take_views_where_read(graph.graph, parts)
     split = split_module(graph, graph, lambda node: parts[node], keep_original_order=True)
     for name, child in list(split.named_children()):
         if not any(isinstance(m, AttentionCall) for m in child.modules()):

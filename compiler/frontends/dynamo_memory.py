@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from .dynamo_calls import name_of, written_by
+from .dynamo_calls import VIEWS, name_of, written_by
 from .dynamo_multihead import WRITTEN_OUT, in_mode_of
 
 # Views that a call changes its argument's own shape to.
 SHAPE_WRITES = {f"{name}_" for name in ("unsqueeze", "squeeze", "transpose", "t", "swapaxes", "swapdims")}
+OTHER_SHAPES = {*SHAPE_WRITES, "resize_", "resize_as_", "set_"}
 OUTSIDE = "outside"  # inputs may share their memory with each other
 
 
@@ -51,12 +52,7 @@ def _sharing(node: torch.fx.Node) -> list[Any]:
         found += node.all_input_nodes[:1]
     else:  # nodes that were traced by us have storages of their own
         found += [n for n in node.all_input_nodes if (WRITTEN_OUT in n.meta) != (WRITTEN_OUT in node.meta)]
-    for value in torch.utils._pytree.tree_leaves(node.meta.get("example_value")):
-        try:
-            found += [value.untyped_storage()._cdata] if isinstance(value, torch.Tensor) else []
-        except NotImplementedError:  # of sparse tensors, and under torch.func
-            found.append(OUTSIDE)
-    return found
+    return [*found, *_storages(node.meta.get("example_value"))]
 
 
 def follow_writes(graph: torch.fx.Graph) -> None:
@@ -88,6 +84,62 @@ def follow_writes(graph: torch.fx.Graph) -> None:
     before_last = [nodes for lists in same.values() for nodes in lists[:-1]]
     for nodes in sorted(before_last, key=lambda nodes: order[nodes[0]]):
         _give_own_shape(nodes)
+
+
+def take_views_where_read(graph: torch.fx.Graph, parts: dict[torch.fx.Node, int]) -> None:
+    """Takes views of memory that is written to in each part of a graph that reads them: a part whose arguments lie in
+    the same memory, and that writes there and returns a view, is more than torch's AOT can do. `parts` has the parts'
+    numbers, in the order of the nodes.
+
+        part 0: w = o[:, 0]    part 1: a = attention(…)    part 2: w += a            →
+                               part 1: a = attention(…)    part 2: w = o[:, 0]; w += a
+    """
+    memory = Memory(graph)
+    written = set().union(*memory.written.values())
+    reshaped = {m for node, to in memory.written.items() if name_of(node) in OTHER_SHAPES for m in to}
+    views: list[torch.fx.Node] = []
+    first: dict[int, torch.fx.Node] = {}
+    for node in graph.nodes:
+        first.setdefault(parts[node], node)
+    for node in reversed(list(graph.nodes)):
+        if memory.of(node) not in written - reshaped or not _is_view(node):
+            continue
+        copies: dict[int, torch.fx.Node] = {}
+        views.append(node)
+        for user in list(node.users):
+            part = parts[user]
+            if user.op == "output" or part == parts[node]:
+                continue
+            if part not in copies:
+                with graph.inserting_before(first[part]):
+                    first[part] = copies[part] = graph.node_copy(node)
+                parts[copies[part]] = part
+            user.replace_input_with(node, copies[part])
+    for node in views:
+        if not node.users:
+            graph.erase_node(node)
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether it makes nothing but tensors in the memory of what it reads."""
+    made = _storages(node.meta.get("example_value"))
+    return (
+        name_of(node) in VIEWS
+        and bool(made)
+        and not written_by(node)
+        and made <= _storages([n.meta.get("example_value") for n in node.all_input_nodes])
+    )
+
+
+def _storages(values: Any) -> set[Any]:
+    """The memory of the tensors in `values`; OUTSIDE for what does not tell."""
+    found = set[Any]()
+    for value in torch.utils._pytree.tree_leaves(values):
+        try:
+            found |= {value.untyped_storage()._cdata} if isinstance(value, torch.Tensor) else set()
+        except NotImplementedError:  # of sparse tensors, and under torch.func
+            found.add(OUTSIDE)
+    return found
 
 
 def _give_own_shape(nodes: list[torch.fx.Node]) -> None:

@@ -8,7 +8,7 @@ fixed. Arrays that the function closes over (weights) are passed to the kernel a
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
+from ..runtime.signature import refuse_traced
 from ..traced_kernel import TracedKernel
 from .constants import pattern
 from .jax_loops import evaluate
@@ -111,9 +112,17 @@ class JaxKernel(TracedKernel):
     def returned(self, results: Sequence[np.ndarray], flat: Sequence[Any]) -> Any:
         return self.program.results(results, flat)
 
+    def result_types(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Callable]:
+        program: Any = self.program
+        slots, _ = super().result_types(program.arguments(program.flat(args, kwargs)), {})
+        types = zip(slots, program.outputs, strict=True)
+        typed = [jax.ShapeDtypeStruct(slot.shape or (), dtype) for slot, dtype in types]
+        return typed, lambda results: jax.tree.unflatten(program.out_structure, results)
+
 
 def _as_numpy(value: Any) -> Any:
     """A numpy array on the memory of a jax array (DLPack has no bfloat16 for numpy); others as they are."""
+    refuse_traced(value)
     if isinstance(value, jax.Array):
         try:
             return np.asarray(value)

@@ -7,7 +7,7 @@ out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from ...dialects.diagnostic import DiagnosedError, Diagnostic
 from .. import explain
 from ..api import CompileError, Kernel, Options, compile_module, make_options
 from ..diagnostics import file_error, user_error
-from ..runtime.signature import as_numpy
+from ..kernel import traced_call
+from ..runtime.signature import Slot, Traced, as_numpy
 from .lowering import first_line
 from .onnx_lowering import Lowered, lower
 
@@ -95,10 +96,16 @@ class OnnxKernel(Kernel):
         try:
             arguments = (*arguments, *self._ordered(len(arguments), named))
             kernel = self.fitting([as_numpy(a) for a in arguments]) if self.is_open else self
+            results = kernel.run(kernel.bind(arguments))
+        except Traced:
+            return traced_call(self, arguments, {})
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
-        results = kernel.run(kernel.bind(arguments))
         return results[0] if len(results) == 1 else tuple(results)
+
+    def result_types(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Slot], Callable]:
+        kernel = self.fitting([as_numpy(a) for a in args]) if self.is_open else self
+        return super(OnnxKernel, kernel).result_types(args, kwargs)
 
     def _ordered(self, count: int, named: dict[str, Any]) -> list[Any]:
         """The inputs given by name that follow on the first `count`, in their order."""

@@ -17,6 +17,7 @@ import numpy as np
 from . import dlpack
 from .cuda_driver import LEGACY_STREAM, CudaError, driver
 from .dlpack import contiguous_strides
+from .signature import refuse_traced
 
 BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "index": 8}
 BYTES |= {"f8E4M3FN": 1, "f8E5M2": 1}
@@ -218,6 +219,7 @@ class JaxArrays(EnteringArrays):
     """JAX's arrays, in place. JAX's work on them comes first, and results are ready for it when the kernel is done."""
 
     def is_array(self, value: Any) -> bool:
+        refuse_traced(value)
         return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == dlpack.CUDA
 
     def enter(self, value: Any) -> Array:

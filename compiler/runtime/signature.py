@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -286,6 +287,7 @@ def scalar(i: int, value: Any, slot: Slot) -> int | float:
     """Argument `i`, a number of Python's or numpy's, or an array of one element without dimensions, as one of Python's;
     a user's error where the slot's type does not have it."""
     number: Any = value
+    refuse_traced(value)
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         number = value.item()  # also of a tensor on a GPU, which it waits for
     if not isinstance(number, bool | int | float):
@@ -328,10 +330,21 @@ def of_torch(dtype: Any) -> np.dtype | None:
     return None if found is None else np.dtype(found)
 
 
+class Traced(Exception):
+    """An argument is no array, but what JAX traces, in jax.jit, vmap or scan."""
+
+
+def refuse_traced(value: Any) -> None:
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(value, jax.core.Tracer):
+        raise Traced
+
+
 def as_numpy(value: Any) -> np.ndarray:
     """A numpy array on the memory of `value`: an array, a tensor of any library with DLPack, a scalar."""
     if isinstance(value, np.ndarray):
         return value
+    refuse_traced(value)
     kind = type(value).__name__
     if hasattr(value, "detach"):  # torch's tensors that need gradients export nothing
         value = value.detach()

@@ -219,6 +219,7 @@ def test_wrong_arguments(arguments, message):
         (ADD, {"threads": 10**20}, r"threads must be a positive integer, at most \d+, but is 10+"),
         (ADD, {"arch": 80}, "arch must be a GPU's architecture, such as 'sm_90a', but is 80"),
         (ADD, {"split_keys": True}, r"split_keys must be 0 .* but is True"),
+        (ADD, {"split_keys": 10**9}, r"split_keys must be 0 .* at most 1024, but is 10+"),
         (ADD, {"stages": True}, r"stages must be 0 .* but is True"),
         (ADD, {"listener": 3}, "listener must be a function of a diagnostic, but is 3"),
         (3, {}, "expects MLIR text, a path or a module, but found int"),
@@ -280,3 +281,9 @@ def test_environment_variables_are_typed(monkeypatch):
         env.get("THREADS")
     with pytest.raises(CompileError, match="ATTN_OPT_THREADS=many: expects an integer from 1 to"):
         compile(ADD, fuse=False)
+
+
+def test_arguments_are_given_in_order():
+    x = np.zeros(4, np.float32)
+    with pytest.raises(CompileError, match="has no argument 'foo': its arguments are given in order"):
+        compile(ADD)(x, foo=x)

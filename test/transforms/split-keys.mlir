@@ -4,6 +4,7 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys="parts=12 together=8" --canonicalize | FileCheck %s --check-prefix=TOGETHER
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32 tile-interchange=2,1,0" --defer-division --split-keys=parts=4 --remarks 2>&1 | FileCheck %s --check-prefix=REFUSED
 // RUN: not attn-opt %s --split-keys=parts=-1 2>&1 | FileCheck %s --check-prefix=BAD
+// RUN: not attn-opt %s --split-keys=parts=1025 2>&1 | FileCheck %s --check-prefix=MANY
 
 // 13 tiles of keys are every fourth one's; the state of each part is kept.
 // CHECK-DAG: #[[KEY:.*]] = affine_map<(d0, d1) -> (d0 * 4 + d1 * 32)>
@@ -38,7 +39,8 @@
 // TOGETHER-NOT:       math.exp
 
 // REFUSED: remark: keys are not split over workers: output and statistics are not carried by one loop, over keys, in parallel ones
-// BAD: error: parts must be 0 or more and workers 1 or more, but are -1, 1
+// BAD: error: parts must be 0 to 1024 and workers 1 or more, but are -1, 1
+// MANY: error: parts must be 0 to 1024 and workers 1 or more, but are 1025, 1
 func.func @attention(%q: tensor<64x8xf32>, %k: tensor<8x416xf32>, %v: tensor<416x24xf32>) -> tensor<64x24xf32> {
   %zero = arith.constant 0.0 : f32
   %minus_inf = arith.constant 0xFF800000 : f32

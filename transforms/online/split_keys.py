@@ -10,6 +10,7 @@ from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import ir, scf
 from ..extents import known_sizes
 from ..graph import operands_with_captures
+from ..limits import MOST_PARTS
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import carried_init, copy_op, defining_op, ops_in
 from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
@@ -70,8 +71,9 @@ class SplitKeys(Pass):
     together: int = option("at most so many parts are read at once where they are merged", 2)
 
     def run(self, op: ir.Operation) -> None:
-        if self.parts < 0 or self.workers < 1:
-            raise PassError(f"parts must be 0 or more and workers 1 or more, but are {self.parts}, {self.workers}", op)
+        if not 0 <= self.parts <= MOST_PARTS or self.workers < 1:
+            problem = f"parts must be 0 to {MOST_PARTS} and workers 1 or more"
+            raise PassError(f"{problem}, but are {self.parts}, {self.workers}", op)
         if self.parts == 1 or (self.parts == 0 and self.workers == 1):
             return
         for softmax in ops_in(op, "linalg_ext.unnorm_softmax"):

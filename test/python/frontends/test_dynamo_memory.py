@@ -143,6 +143,31 @@ def test_otherwise_compiled(function, settings):
     assert counts.kernels and not counts.left
 
 
+def head_by_head(q, k, v, bias):
+    o = torch.zeros_like(q)
+    for i in range(3):
+        o[:, i] += F.scaled_dot_product_attention(q[:, i], k[:, i], v[:, i])
+    return o, o[0]
+
+
+def into_views_made_before(q, k, v, bias):
+    o = torch.zeros_like(q)
+    flat, heads = o.view(2, -1), o.unbind(1)
+    for i, head in enumerate(heads):
+        before = k[:, i]
+        head += F.scaled_dot_product_attention(q[:, i], k[:, i], v[:, i])
+        flat.mul_(1.5)
+        before[:, 0] += q[:, 1, i]
+    return o, heads[1]
+
+
+@pytest.mark.parametrize("function", [head_by_head, into_views_made_before])
+def test_written_piece_by_piece_with_inductor(function):
+    counts = Counts()
+    check(function, options={"rest": "inductor"})
+    assert counts.kernels == 3 and not counts.left
+
+
 def keys_written(q, k, v, bias):
     s = q @ k.mT
     k.add_(1)

@@ -1,0 +1,123 @@
+"""Kernels called while JAX traces: in jax.jit, jax.vmap, jax.lax.scan."""
+
+import functools
+
+import numpy as np
+import pytest
+from attn_opt.compiler import CompileError, compile
+
+jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
+jnp = jax.numpy
+
+S, D = 19, 8
+
+
+def attention(q, k, v):
+    return jax.nn.softmax(q @ k.T * 0.3, -1) @ v
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(np.float32)
+
+
+def qkv(*batch):
+    return [random(*batch, S, D, seed=i) for i in range(3)]
+
+
+def exact(q, k, v):
+    s = 0.3 * np.einsum("...qd,...kd->...qk", *(x.astype(np.float64) for x in (q, k)))
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True) @ v.astype(np.float64)
+
+
+@functools.cache
+def kernel():
+    return compile(attention, qkv())
+
+
+def close(found, expected):
+    assert np.abs(np.asarray(found) - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+def test_jit():
+    q, k, v = qkv()
+    found = jax.jit(lambda q, k, v: kernel()(q * 2, k, v) + 1)(q, k, v)
+    assert isinstance(found, jax.Array)
+    close(found, exact(2 * q, k, v) + 1)
+    close(jax.jit(kernel())(q, k, v), exact(q, k, v))
+
+
+def test_arguments_that_are_known():
+    q, k, v = qkv()
+    close(jax.jit(lambda q: kernel()(q, jnp.asarray(k), v))(q), exact(q, k, v))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_vmap(jit):
+    q, k, v = qkv(3)
+    mapped = jax.vmap(kernel(), in_axes=(0, None, 0))
+    close((jax.jit(mapped) if jit else mapped)(q, k[0], v), exact(q, np.stack([k[0]] * 3), v))
+    close(jax.vmap(jax.vmap(kernel()))(*(x[None] for x in (q, k, v))), exact(q, k, v)[None])
+
+
+def test_scan():
+    q, k, v = qkv()
+    found, _ = jax.lax.scan(lambda x, keys: (kernel()(x, keys, v), None), q, np.stack([k, k + 1]))
+    close(found, exact(exact(q, k, v), k + 1, v))
+
+
+def test_large_arrays():
+    q, k, v = (random(1 << 11, 64, seed=i) for i in range(3))
+    large = compile(attention, (q, k, v))
+    found = jax.jit(lambda q, k, v: large(large(q + 0, k + 0, v), k, v))(q, k, v)
+    close(found, exact(exact(q, k, v), k, v))
+
+
+def test_pytrees_and_types():
+    def several(arguments, *, scale):
+        o = attention(arguments["q"], arguments["k"], arguments["v"] * scale)
+        return {"o": o.astype(jnp.bfloat16), "most": (jnp.argmax(o, -1).astype(jnp.uint8),)}
+
+    q, k, v = qkv()
+    arguments = {"q": q, "k": k, "v": v}
+    compiled = compile(several, (arguments,), example_kwargs={"scale": np.float32(2)})
+    found = jax.jit(lambda a, s: compiled(a, scale=s))(arguments, np.float32(2))
+    expected = exact(q, k, 2 * v)
+    assert found["o"].dtype == jnp.bfloat16 and found["most"][0].dtype == jnp.uint8
+    assert np.abs(np.asarray(found["o"], np.float64) - expected).max() < 1e-2 * np.abs(expected).max()
+    np.testing.assert_array_equal(found["most"][0], expected.argmax(-1))
+
+
+def test_symbolic_sizes():
+    (s,) = jax.export.symbolic_shape("s")
+    open_kernel = compile(attention, [jax.ShapeDtypeStruct((s, D), jnp.float32)] * 3)
+    q, k, v = qkv()
+    close(jax.jit(open_kernel)(q, k, v), exact(q, k, v))
+
+
+DOUBLE = """func.func @double(%a: tensor<5xf32>) -> (tensor<5xf32>, tensor<5xi64>) {
+  %c = arith.constant dense<7> : tensor<5xi64>
+  %0 = linalg.add ins(%a, %a : tensor<5xf32>, tensor<5xf32>) outs(%a : tensor<5xf32>) -> tensor<5xf32>
+  return %0, %c : tensor<5xf32>, tensor<5xi64>
+}"""
+
+
+def test_kernels_of_mlir():
+    found, seven = jax.jit(compile(DOUBLE))(np.arange(5, dtype=np.float32))
+    np.testing.assert_array_equal(found, 2 * np.arange(5))
+    np.testing.assert_array_equal(seven, [7] * 5)
+
+
+def test_errors_that_teach():
+    q, k, v = qkv()
+    with pytest.raises(CompileError, match=r"argument 0 must be .* but is an array of shape"):
+        jax.jit(kernel())(q[:4], k, v)
+    with pytest.raises(CompileError, match="was traced for 3 arguments"):
+        jax.jit(kernel())(q, k)
+    with pytest.raises(CompileError, match="has no derivative: kernels have no backward pass"):
+        jax.grad(lambda q: kernel()(q, k, v).sum())(q)
+    open_sizes = compile(DOUBLE.replace("5xf32", "?xf32"))
+    with pytest.raises(CompileError, match="results of open sizes, and JAX must know them"):
+        jax.jit(open_sizes)(np.zeros(5, np.float32))
+    with pytest.raises(CompileError, match="a kernel for the target nvidia cannot be called while JAX traces"):
+        jax.jit(compile(attention, (q, k, v), target="nvidia"))(q, k, v)
