@@ -61,6 +61,14 @@ def error(graph: Attention, run, inputs: list) -> float:
     return relative_error(graph.canonical_output(np.asarray(found, np.float64)), output)
 
 
+def lowered(graph: Attention, vector_bytes: int) -> CpuKernel:
+    with CONTEXT:
+        module = parse_module(graph.text(), "test.mlir", CONTEXT)
+        signature = Signature.of(find_function(module))
+        pass_manager.run(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
+        return CpuKernel(module, signature)
+
+
 @pytest.mark.parametrize(("shape", "element"), crossed(SHAPES, ["f32", "bf16", "f16", "f64"]))
 def test_shapes(shape, element):
     graph = Attention(**{"queries": 1, **shape}, element=element)
@@ -72,15 +80,40 @@ def test_shapes(shape, element):
 @pytest.mark.parametrize("queries", [1, 4])
 def test_instruction_sets(element, vector_bytes, queries):
     graph = Attention(heads=8, heads_kv=2, queries=queries, keys=417, head_size=72, element=element)
-    with CONTEXT:
-        module = parse_module(graph.text(), "test.mlir", CONTEXT)
-        signature = Signature.of(find_function(module))
-        pass_manager.run(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
-        run = CpuKernel(module, signature)
-    assert error(graph, run, graph.inputs("trigonometric")) < TOLERANCE[element]
+    assert error(graph, lowered(graph, vector_bytes), graph.inputs("trigonometric")) < TOLERANCE[element]
 
 
-def test_long_sums():
+FEW_REGISTERS = [
+    {"heads": 3, "head_size": 128, "keys": 1037},  # one row, places and what is left over
+    {"heads": 8, "heads_kv": 2, "head_size": 128, "keys": 2048, "batch": 2},
+    {"heads": 14, "heads_kv": 2, "head_size": 80, "keys": 1411},
+    {"heads": 8, "heads_kv": 1, "head_size": 96, "value_size": 40, "keys": 777, "window": (-300, 0)},
+    {"heads": 8, "heads_kv": 2, "head_size": 128, "keys": 611, "lengths": (531, 66, 0), "batch": 3},
+    {"heads": 8, "heads_kv": 1, "head_size": 33, "keys": 999, "dynamic": True},
+    {
+        "heads": 7,
+        "heads_kv": 1,
+        "head_size": 64,
+        "keys": 700,
+        "dynamic": True,
+        "window": (-450, 0),
+        "bottom_right": True,
+    },
+    {"heads": 4, "heads_kv": 2, "head_size": 256, "keys": 330, "queries": 3, "softcap": 3.0, "lse": True},
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "element", "vector_bytes"), crossed(FEW_REGISTERS, ["f32", "bf16", "f16", "f64"], [32, 16])
+)
+def test_rows_of_distant_places(shape, element, vector_bytes):
+    """With 16 registers rows are read at several places of a tile in turn."""
+    graph = Attention(**{"queries": 1, **shape}, element=element)
+    assert error(graph, lowered(graph, vector_bytes), graph.inputs("normal")) < TOLERANCE[element]
+
+
+@pytest.mark.parametrize("vector_bytes", [0, 32])
+def test_long_sums(vector_bytes):
     """Sums over blocks of rows are added to what was there: one chain over 65536 keys would lose 1.3e-6."""
     graph = Attention(heads=4, heads_kv=1, queries=1, keys=1 << 16, head_size=128)
-    assert error(graph, compile(graph.text()), graph.inputs("uniform")) < 8e-7
+    assert error(graph, lowered(graph, vector_bytes), graph.inputs("uniform")) < 8e-7

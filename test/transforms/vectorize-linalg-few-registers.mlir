@@ -19,3 +19,44 @@ func.func @rows_in_turn(%a: memref<60x7xf32>, %b: memref<7x64xf32>, %c: memref<6
   }
   return
 }
+
+// Sums of four heads with the keys of two places: what the keys are multiplied by is loaded when it is needed. The lanes
+// of all eight are summed together; results are not neighbours.
+// CHECK-LABEL: func.func @places
+// CHECK: scf.for %[[N:.*]] = %c0 to %c32 step %c1
+// CHECK: scf.for
+// CHECK-NOT: memref.prefetch
+// CHECK: vector.load %arg1[%c0, %[[N]], %{{.*}}] : memref<2x32x128xf32>, vector<8xf32>
+// CHECK: math.fma
+// CHECK: vector.load %arg0[%c1,
+// CHECK-COUNT-8: memref.store {{.*}} : memref<4x2x32xf32>
+func.func @places(%q: memref<4x128xf32>, %keys: memref<2x32x128xf32>, %out: memref<4x2x32xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(h, n, d, p) -> (h, d)>, affine_map<(h, n, d, p) -> (p, n, d)>, affine_map<(h, n, d, p) -> (h, p, n)>], iterator_types = ["parallel", "parallel", "reduction", "parallel"]} ins(%q, %keys : memref<4x128xf32>, memref<2x32x128xf32>) outs(%out : memref<4x2x32xf32>) attrs = {places = 3 : i64} {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %z, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// A line of bf16 has 16 vectors of products: it is asked for 2 KB ahead, once.
+// CHECK-LABEL: func.func @narrow_places
+// CHECK: scf.for %[[N:.*]] = %c0 to %c32 step %c1
+// CHECK: scf.for
+// CHECK: vector.load %arg1[%c0, %[[N]], %{{.*}}] : memref<2x32x128xbf16>, vector<8xbf16>
+// CHECK-NEXT: %[[AHEAD:.*]] = arith.addi %[[N]], %c8
+// CHECK-NEXT: memref.prefetch %arg1[%c0, %[[AHEAD]], %{{.*}}]
+// CHECK: memref.prefetch %arg1[%c1, %[[AHEAD]], %{{.*}}]
+// CHECK-NOT: memref.prefetch
+// CHECK-COUNT-8: memref.store {{.*}} : memref<4x2x32xf32>
+func.func @narrow_places(%q: memref<4x128xf32>, %keys: memref<2x32x128xbf16>, %out: memref<4x2x32xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(h, n, d, p) -> (h, d)>, affine_map<(h, n, d, p) -> (p, n, d)>, affine_map<(h, n, d, p) -> (h, p, n)>], iterator_types = ["parallel", "parallel", "reduction", "parallel"]} ins(%q, %keys : memref<4x128xf32>, memref<2x32x128xbf16>) outs(%out : memref<4x2x32xf32>) attrs = {places = 3 : i64} {
+  ^bb0(%x: f32, %y: bf16, %z: f32):
+    %w = arith.extf %y : bf16 to f32
+    %p = arith.mulf %x, %w : f32
+    %s = arith.addf %z, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}

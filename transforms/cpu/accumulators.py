@@ -159,16 +159,19 @@ class Accumulators:
     # --- how they come together
 
     def _run(self, out: Operand) -> int | None:
-        """The loop along which the tile has a vector of elements of `out` that lie side by side; None without one."""
+        """The loop along which the tile has a vector of elements of `out` that lie side by side, or one of each place;
+        None without one."""
         loop = out.dims[-1] if out.dims else NO_LOOP
-        if loop == NO_LOOP or out.strides[-1] != 1:
+        if self.schedule.places in out.loops:
+            loop = self.schedule.places
+        elif loop == NO_LOOP or out.strides[-1] != 1:
             return None
         count = self.tile.count(loop)
         return loop if 2 <= count <= self.lanes and count & (count - 1) == 0 else None
 
     def _store_runs(self, out: Operand, run: int, firsts: list[dict[int, int]], values: dict[Key, ir.Value]) -> None:
-        """Combines the lanes of many elements together: neighbours, of which `firsts` are the first ones, come out as
-        one vector, as many runs of them at once as there are lanes for."""
+        """Combines the lanes of many elements together: neighbours, or one of each place, of which `firsts` are the
+        first ones, come out as one vector, as many runs of them at once as there are lanes for."""
         how = self.combiners[out.number]
         combine = functools.partial(_pairwise, how)
         count = self.tile.count(run)
@@ -181,6 +184,10 @@ class Accumulators:
             ]
             totals = sum_of_lanes(rows, combine)
             for number, first in enumerate(firsts[:runs]):
+                if run == self.schedule.places:
+                    for i in range(count):
+                        self._store_lane(out, totals, number * count + i, first | {run: i})
+                    continue
                 total = totals
                 if runs > 1:
                     kind = ir.VectorType.get([count], totals.type.element_type)
@@ -189,6 +196,14 @@ class Accumulators:
                     total = _exact(how, self._run_before(out, first, count), total)
                 self.access.store_run(out, total, first)
             firsts = firsts[runs:]
+
+    def _store_lane(self, out: Operand, totals: ir.Value, lane: int, at: dict[int, int]) -> None:
+        """Stores one of the results that came together."""
+        how = self.combiners[out.number]
+        total = vector.extract(totals, [], [lane])
+        if self.constants.get(out.number) != how.neutral:
+            total = _exact(how, self._initial(out, at), total)
+        self.access.store(out, total, at)
 
     def _run_before(self, out: Operand, first: dict[int, int], count: int) -> ir.Value:
         """What neighbouring elements start from."""

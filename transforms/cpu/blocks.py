@@ -21,7 +21,7 @@ class Block:
 def extent_at(op: Structured, loop: int, offset: ir.Value, bound: ir.Value, step: int) -> int | ir.Value:
     """min(step, size − offset), folded where `step` divides the size."""
     size = op.sizes[loop]
-    if size is not None and size % step == 0:
+    if step == 1 or (size is not None and size % step == 0):
         return step
     d0, s0 = ir.AffineExpr.get_dim(0), ir.AffineExpr.get_symbol(0)
     rest = ir.AffineMap.get(1, 1, [ir.AffineExpr.get_constant(step), s0 - d0])

@@ -184,8 +184,10 @@ class Emitter:
 
     def _is_late(self, operand: Operand) -> bool:
         """True for what is loaded right before its first use: vectors that are read ahead, as later ones are asked for
-        there, and elements that come by two, of which registers would not hold all."""
+        there, and what registers would not hold all of: elements that come by two, and where they are few, all that is
+        multiplied by such vectors, as no load passes a request."""
         is_ahead = operand.number in self.access.ahead or operand.number in self.schedule.by_two
+        is_ahead |= self.schedule.rows_in_turn and bool(self.access.ahead)
         return is_ahead and self.schedule.order[-1] in operand.loops
 
     # --- the body

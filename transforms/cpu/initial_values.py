@@ -50,11 +50,20 @@ def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> 
     if not all(_is_apart(v, root) for i, v in enumerate(op.operands) if i != out.number):
         return None
     for other in reversed(before):
-        if is_fill(other) and other.operands[1] == out.value:
+        if is_fill(other) and other.operands[1] == _whole(out.value):
             return other
         if not _leaves(other, root):
             return other if _is_update(other, out.value) and _no_one_writes(before, other) else None
     return None
+
+
+def _whole(value: ir.Value) -> ir.Value:
+    """The buffer of which `value` has all elements, in another shape."""
+    op = defining_op(value)
+    while op is not None and op.name == "memref.expand_shape":
+        value = op.operands[0]
+        op = defining_op(value)
+    return value
 
 
 def _is_update(op: ir.Operation, buffer: ir.Value) -> bool:

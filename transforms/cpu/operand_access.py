@@ -7,7 +7,7 @@ a square that is transposed in registers; what the lanes do not index is a scala
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, memref, vector
 from .broadcasts import alternating
-from .read_ahead import L1, block_ahead, rows_ahead
+from .read_ahead import L1, block_ahead, reaches_too_short, rows_ahead
 from .register_tile import Key, RegisterTile
 from .scalar_body import BodyEvaluator
 from .schedule import LINE, Schedule
@@ -29,6 +29,7 @@ class OperandAccess:
         self.buffers = {o.number: buffer(o) for o in op.operands}
         ahead = {o.number: rows_ahead(op, o) for o in op.operands if self._stride_kind(o) == "unit"}
         self.ahead = {number: place for number, place in ahead.items() if place is not None}
+        self.asked = {number for number in self.ahead if reaches_too_short(op.operands[number], schedule)}
         self.blocks = {o.number: rows for o in op.operands if (rows := block_ahead(op, schedule, o)) is not None}
 
     def load(self, operand: Operand, at: dict[int, int]) -> ir.Value:
@@ -150,7 +151,9 @@ class OperandAccess:
     def _ask_ahead(self, operand: Operand, at: dict[int, int]) -> None:
         """Asks for the lines that a streamed operand is read at later; where that is past its end it does no harm."""
         ahead = self.ahead.get(operand.number)
-        if ahead is None or at[self.v] % max(1, LINE // (self.lanes * (element_bytes(operand.element) or LINE))):
+        if ahead is None or operand.number not in self.asked:
+            return
+        if at[self.v] % max(1, LINE // (self.lanes * (element_bytes(operand.element) or LINE))):
             return  # a line that was asked for with the vector before
         subscripts = self.tile.subscripts(operand, at)
         here = subscripts[ahead.position]

@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .schedule import LIKELY_SIZE, LINE, Schedule, is_scratch, pays_to_copy
+from .schedule import LIKELY_SIZE, LINE, Schedule, is_scratch, pays_to_copy, places_of
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
 L1 = 3  # "locality" of memref.prefetch, which becomes prefetcht0: what is asked for is used once, and soon
 AHEAD = (8 << 10, 4 << 10)  # bytes: the second time for what was dropped the first time
+PLACES_AHEAD = (2 << 10,)  # of each place, where several are read in turn
+MANY_PRODUCTS = 16  # vectors of products with one line, beside which a core has few other lines under way
 BLOCKS_AHEAD = (16 << 10, 8 << 10)  # where rows of several heads stand side by side
 ROWS_BYTES = 8 << 10  # of such rows before the next ones are read, but AT_ONCE at least
 AT_ONCE = 4  # rows, by a register tile
@@ -46,11 +48,29 @@ def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
         position, count = block
         row = row_bytes(op, operand, position)
         return Ahead(position, tuple(max(count, distance // row) for distance in BLOCKS_AHEAD))
+    places = places_of(op)
+    if places in operand.loops:
+        position = operand.dims.index(places) + 1
+        row = row_bytes(op, operand, position)
+        return Ahead(position, tuple(max(1, distance // row) for distance in PLACES_AHEAD))
     wide = [i for i, d in enumerate(operand.dims) if d != NO_LOOP and (op.sizes[d] or LIKELY_SIZE) >= SHORT]
     if len(wide) < 2:
         return None
     row = row_bytes(op, operand, wide[0])
     return Ahead(wide[0], tuple(max(1, distance // row) for distance in AHEAD))
+
+
+def reaches_too_short(operand: Operand, schedule: Schedule) -> bool:
+    """True if the processor by itself has too few lines under way, so that they are asked for.
+
+    Along the rows of a few places it does well, unless so many multiply-adds wait for each line that they fill its
+    queues first: then requests help (here by a tenth), with fewer they take a quarter of the rate.
+    """
+    if schedule.places not in operand.loops:
+        return True
+    uses = math.prod(n for d, n in schedule.unroll.items() if d not in operand.loops)
+    vectors = LINE // (schedule.lanes * (element_bytes(operand.element) or LINE))
+    return uses * vectors >= MANY_PRODUCTS
 
 
 def block_ahead(op: Structured, schedule: Schedule, operand: Operand) -> tuple[int, int] | None:

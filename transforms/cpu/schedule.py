@@ -21,6 +21,7 @@ CHAINS = 4  # latency of an addition or a maximum
 ROWS_AT_ONCE = 4  # of sums along the lanes, at most: as many loads as products, beside what is asked for ahead
 LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
+PLACES = "places"  # on an op: the loop over places of memory of which a register tile has a row each (`stream-rows`)
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Target:
     registers: int  # vector registers
     permutes_apart: bool = False  # whether permutations take other pipes than multiply-adds do
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether a line of the cache is several vectors."""
+        return self.vector_bytes < LINE
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -40,7 +46,8 @@ class Schedule:
     read as square blocks and transposed in registers. `chains` partial results of each accumulator are computed in turn
     where a reduction loop, that of the lanes too, is unrolled: an operation need not wait for the one before. `by_two`
     tells the operands of which neighbours are loaded together and broadcast (`broadcasts.py`). `rows_in_turn`: the
-    registers do not hold the accumulators of a tile and all that is multiplied.
+    registers do not hold the accumulators of a tile and all that is multiplied. `places`: the loop over distant places
+    that a streamed operand is read at in turn, all of which are in the tile.
     """
 
     vector_loop: int  # NO_LOOP: scalars only
@@ -51,6 +58,7 @@ class Schedule:
     chains: int = 1
     by_two: frozenset[int] = frozenset()
     rows_in_turn: bool = False
+    places: int = NO_LOOP
 
 
 def lane_bytes(op: Structured) -> int:
@@ -87,7 +95,7 @@ def choose(op: Structured, target: Target) -> Schedule:
         return Schedule(NO_LOOP, 1, tuple(parallel + reductions), {})
     vectors = math.ceil(size_of(op, vector) / lanes)
     unroll: dict[int, int] = {}
-    chains, by_two, rows_in_turn = 1, frozenset[int](), False
+    chains, by_two, rows_in_turn, places = 1, frozenset[int](), False, places_of(op)
     if vector in parallel and reductions:
         reuse = _reuse_loop(op, vector, parallel)
         budget = target.registers * 3 // 4
@@ -103,7 +111,8 @@ def choose(op: Structured, target: Target) -> Schedule:
         else:
             is_converted = any(build.is_narrow(o.element) for o in op.operands if not o.is_output and vector in o.loops)
             loads = LOADS_OF_NARROW if is_converted else 1
-            unroll[vector], unroll[reuse] = _register_tile(vectors, size_of(op, reuse), budget, loads)
+            most = target.registers if target.is_narrow and _is_streamed(op) else 0
+            unroll[vector], unroll[reuse] = _register_tile(vectors, size_of(op, reuse), budget, loads, most)
             held = unroll[vector] * unroll[reuse] + unroll[vector] + unroll[reuse]
             rows_in_turn = held > target.registers
             if target.permutes_apart and lanes * BYTES == VECTOR_BYTES:
@@ -112,12 +121,17 @@ def choose(op: Structured, target: Target) -> Schedule:
         in_pairs = any(op.operands[number].dims[-1] == reductions[-1] for number in by_two)
         if reuse is not None and (in_pairs or _is_unrolled(op, reductions[-1])):
             unroll[reductions[-1]] = STEPS
+        if places in reductions:
+            unroll[places] = size_of(op, places)
+            rows_in_turn = True
         order = [d for d in parallel if d not in inner] + inner + reductions
     elif vector in reductions:
-        unroll = _dot_tile(op, parallel, target.registers // 2)
+        unroll = _dot_tile(op, parallel, target.registers // 2, places)
         inner = list(unroll)
         chains = 1 if unroll else min(CHAINS, vectors)
         unroll[vector] = max(chains, _vectors_of_a_line(op, vector, lanes))
+        held = sum(math.prod(unroll.get(d, 1) for d in o.loops) for o in op.operands if not o.is_output)
+        rows_in_turn = target.is_narrow and held + math.prod(unroll[d] for d in inner) > target.registers
         order = [d for d in parallel if d not in inner] + inner + [d for d in reductions if d != vector] + [vector]
     else:
         across = _transposed_loop(op, vector, lanes)
@@ -126,7 +140,7 @@ def choose(op: Structured, target: Target) -> Schedule:
             return Schedule(vector, lanes, tuple(order), {across: lanes}, across)
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
-    return Schedule(vector, lanes, tuple(order), unroll, chains=chains, by_two=by_two, rows_in_turn=rows_in_turn)
+    return Schedule(vector, lanes, tuple(order), unroll, NO_LOOP, chains, by_two, rows_in_turn, places)
 
 
 def _by_two(op: Structured, vector: int, unroll: dict[int, int], summed: int) -> frozenset[int]:
@@ -147,9 +161,19 @@ def _is_unrolled(op: Structured, summed: int) -> bool:
     """True if a sum is long enough to be unrolled, leaves no rest, and does not wait for memory: else it would only
     take longer to compile."""
     size = op.sizes[summed]
+    return size is not None and size >= 4 * STEPS and size % STEPS == 0 and not _is_streamed(op)
+
+
+def _is_streamed(op: Structured) -> bool:
+    """True if an input comes from memory and goes."""
     inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
-    is_streamed = any(_is_read_anew(op, o) and not pays_to_copy(op, o) for o in inputs)
-    return size is not None and size >= 4 * STEPS and size % STEPS == 0 and not is_streamed
+    return any(_is_read_anew(op, o) and not pays_to_copy(op, o) for o in inputs)
+
+
+def places_of(op: Structured) -> int:
+    """The loop over the places that a streamed operand is read at; NO_LOOP: it is read in order."""
+    attributes = op.op.attributes
+    return ir.IntegerAttr(attributes[PLACES]).value if PLACES in attributes else NO_LOOP
 
 
 def size_of(op: Structured, loop: int) -> int:
@@ -225,18 +249,19 @@ def _reuse_loop(op: Structured, vector: int, parallel: list[int]) -> int | None:
     return max(loops, key=lambda d: (size_of(op, d), d), default=None)
 
 
-def _dot_tile(op: Structured, parallel: list[int], accumulators: int) -> dict[int, int]:
+def _dot_tile(op: Structured, parallel: list[int], accumulators: int, places: int) -> dict[int, int]:
     """How many sums along the lanes run side by side, by loop, the outer one first.
 
     A vector of an input is used for all of an unrolled loop that the input lacks: by up to 4 of one loop, of 7 by 4
     and then by 3. The rest of the accumulators go to the loop along which the results are neighbours, whose lanes are
-    summed together.
+    summed together; or to the places that are read in turn.
     """
     wide = [d for d in parallel if size_of(op, d) > 1]
     if not wide:
         return {}
     out = op.outputs[0]
     run = out.dims[-1] if out.dims and out.dims[-1] in wide else wide[-1]
+    run = places if places in wide else run
     lacking = [o for o in op.operands if not o.is_output and not o.is_scalar and run in o.loops]
     others = [d for d in wide if d != run and any(d not in o.loops for o in lacking)]
     unroll: dict[int, int] = {}
@@ -256,15 +281,16 @@ def _vectors_of_a_line(op: Structured, loop: int, lanes: int) -> int:
     return count if (op.sizes[loop] or 1) % (lanes * count) == 0 else 1
 
 
-def _register_tile(vectors: int, rows: int, budget: int, loads: int) -> tuple[int, int]:
+def _register_tile(vectors: int, rows: int, budget: int, loads: int, most: int = 0) -> tuple[int, int]:
     """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible.
 
     `loads`: what it takes to have a vector of the input that rows share; their own elements are broadcast.
+    `most`: registers for these, elements that are broadcast, and accumulators, if they must not exceed them.
     """
     best, best_score = (1, 1), 0.0
     for nv in range(1, min(5, vectors) + 1):
         for mr in range(1, min(8 if nv > 1 else 16, rows) + 1):
-            if nv * mr + nv + 1 > budget + 4 or nv * mr > budget:
+            if nv * mr + nv + 1 > budget + 4 or nv * mr > budget or nv * mr + nv + mr > (most or math.inf):
                 continue
             # FMAs per load, and the share of the work that full tiles do.
             intensity = nv * mr / (loads * nv + mr)
