@@ -64,3 +64,20 @@ func.func @columns(%q: memref<64x64xf32>, %keys: memref<192x64xf32>, %s: memref<
   }
   return
 }
+
+// So does a sum of unknown length, and its rest one by one.
+// CHECK-LABEL: func.func @unknown_steps
+// CHECK-COUNT-48: math.fma
+// CHECK:     scf.yield
+// CHECK:     scf.for
+// CHECK-COUNT-12: math.fma
+// CHECK-NOT: math.fma
+func.func @unknown_steps(%a: memref<6x?xf32>, %b: memref<?x16xf32>, %c: memref<6x16xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : memref<6x?xf32>, memref<?x16xf32>) outs(%c : memref<6x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %z, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}

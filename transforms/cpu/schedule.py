@@ -148,10 +148,12 @@ def _by_two(op: Structured, vector: int, unroll: dict[int, int], summed: int) ->
 
 def _steps(op: Structured, summed: int, most: int, in_pairs: bool) -> int:
     """How many steps of a sum an iteration takes: one where it is short, leaves a rest, or waits for memory: more would
-    only take longer to compile."""
+    only take longer to compile. Of an unknown number, as in a cut tile, more steps than usual are still worth that."""
     size = op.sizes[summed]
     inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
     is_streamed = any(_is_read_anew(op, o) and not pays_to_copy(op, o) for o in inputs)
+    if size is None and most > STEPS and not is_streamed:
+        return most
     for steps in (most, STEPS) if size is not None and not is_streamed else ():
         if size >= 4 * steps and size % steps == 0:
             return steps
