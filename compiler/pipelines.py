@@ -156,6 +156,7 @@ def cpu(
         f"matrix-contractions{{{of_matrix}}}",
         f"pair-contractions{{{of_matrix}}}",
         f"pair-exponentials{{{of_matrix}}}",
+        f"spread-rows{{vector-bytes={vector_bytes}}}",  # before it: such rows need no packing
         f"pack-contractions{{vector-bytes={vector_bytes}}}",  # per task, so that its panels are in its cache
         f"trim-masked-tiles{{vector-bytes={vector_bytes}}}",  # after it: a part of a packed tile needs no packing
         f"share-scratch{{{of_matrix}}}",  # after it, which looks at who uses a tile's scratch

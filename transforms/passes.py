@@ -59,6 +59,7 @@ PASSES = (
     "cpu/matrix-contractions",
     "cpu/pair-contractions",
     "cpu/pair-exponentials",
+    "cpu/spread-rows",
     "cpu/pack-contractions",
     "cpu/trim-masked-tiles",
     "cpu/share-scratch",

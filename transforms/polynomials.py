@@ -114,15 +114,15 @@ class Numbers:
         return arith.select(arith.cmpf(getattr(arith.CmpFPredicate, predicate), a, b), then, otherwise)
 
 
-def _split(n: Numbers, x: ir.Value, per_unit: float) -> tuple[ir.Value, ir.Value]:
-    """k = round(x·per_unit), and 2^(k−1) from bits.
+def _split(n: Numbers, x: ir.Value, per_unit: float, more: int = -1) -> tuple[ir.Value, ir.Value]:
+    """k = round(x·per_unit), and 2^(k + more) from bits.
 
     Adding 1.5·2^mantissa rounds to an integer and leaves it in the low bits; the exponent's bias is added along.
     """
-    magic = n.number(1.5 * 2.0**n.mantissa + (n.bias - 1))
+    magic = n.number(1.5 * 2.0**n.mantissa + (n.bias + more))
     t = math.fma(x, n.number(per_unit), magic) if per_unit != 1.0 else arith.addf(x, magic)
-    half_power = n.as_number(arith.shli(n.as_bits(t), n.integer(n.mantissa)))
-    return arith.subf(t, magic), half_power
+    power = n.as_number(arith.shli(n.as_bits(t), n.integer(n.mantissa)))
+    return arith.subf(t, magic), power
 
 
 def _exponential(n: Numbers, x: ir.Value, limits: tuple[float, float], per_unit: float, reduce, series) -> ir.Value:
@@ -162,6 +162,14 @@ def exp2(n: Numbers, x: ir.Value) -> ir.Value:
         return n.polynomial(r, (1.0, float(np.log(2.0)), *_EXP2[n.width]))
 
     return _exponential(n, x, limits, 1.0, lambda v, k: arith.subf(v, k), series)
+
+
+def exp2_of_not_positive(n: Numbers, x: ir.Value) -> ir.Value:
+    """exp2 of what is known to be at most 0, but for rounding: it cannot overflow, and its power of two, at most 1, is
+    made as it is, not as two times its half."""
+    k, power = _split(n, x, 1.0, more=0)
+    y = arith.mulf(n.polynomial(arith.subf(x, k), (1.0, float(np.log(2.0)), *_EXP2[n.width])), power)
+    return n.select("OLT", x, n.number(LEAST_EXP2[n.width]), n.number(0.0), y)
 
 
 def expm1(n: Numbers, x: ir.Value) -> ir.Value:

@@ -30,14 +30,14 @@ LIMITS = {
 }
 
 
-def unary(op: str, kind: str):
+def unary(op: str, kind: str, attributes: str = ""):
     return kernel(f"""
 func.func @main(%x: tensor<?x{kind}>, %y: tensor<?x{kind}>) -> tensor<?x{kind}> {{
   %r = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
                         iterator_types = ["parallel"]}}
     ins(%x : tensor<?x{kind}>) outs(%y : tensor<?x{kind}>) {{
     ^bb0(%a: {kind}, %b: {kind}):
-      %z = {op} %a : {kind}
+      %z = {op} %a {attributes} : {kind}
       linalg.yield %z : {kind}
   }} -> tensor<?x{kind}>
   return %r : tensor<?x{kind}>
@@ -71,6 +71,19 @@ def test_limits(op, kind):
     x = np.array([a for a, _ in LIMITS[op]] + [np.nan], DTYPES[kind])
     expected = np.array([b for _, b in LIMITS[op]] + [np.nan], DTYPES[kind])
     np.testing.assert_array_equal(unary(op, kind)(x, x), expected)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_exp2_of_not_positive(kind):
+    """But for rounding: a little more than 0 is allowed."""
+    low = FUNCTIONS["math.exp2"][1 if kind == "f32" else 2][0]
+    x = np.concatenate([arguments(low, 0.01, DTYPES[kind]), np.linspace(low, 8, 999, dtype=DTYPES[kind])])
+    function = unary("math.exp2", kind, "{linalg_ext.not_positive}")
+    expected = np.exp2(x.astype(np.longdouble))
+    error = np.abs(function(x, x).astype(np.longdouble) - expected) / np.spacing(expected.astype(DTYPES[kind]))
+    assert error.max() <= 3
+    x = np.array([0.0, -0.0, -np.inf, -1e30, np.nan], DTYPES[kind])
+    np.testing.assert_array_equal(function(x, x), np.array([1.0, 1.0, 0.0, 0.0, np.nan], DTYPES[kind]))
 
 
 @pytest.mark.parametrize(

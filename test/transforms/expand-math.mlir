@@ -9,6 +9,19 @@ func.func @exp2(%x: vector<16xf32>) -> vector<16xf32> {
   return %y : vector<16xf32>
 }
 
+// Of what is at most 0 there is no overflow, and no half of a power.
+// CHECK-LABEL: func.func @exp2_of_not_positive
+// CHECK-NOT:   arith.cmpf ogt
+// CHECK:       arith.shli
+// CHECK-COUNT-6: math.fma
+// CHECK-NEXT:  arith.mulf
+// CHECK-NOT:   arith.mulf
+// CHECK:       arith.cmpf olt
+func.func @exp2_of_not_positive(%x: vector<8xf32>) -> vector<8xf32> {
+  %y = math.exp2 %x {linalg_ext.not_positive} : vector<8xf32>
+  return %y : vector<8xf32>
+}
+
 // CHECK-LABEL: func.func @half
 // CHECK: arith.extf %arg0 : f16 to f32
 // CHECK-NOT: math.exp

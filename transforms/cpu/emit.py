@@ -13,6 +13,7 @@ One mechanism serves contractions, element-wise ops and reductions:
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 from ...dialects import build
@@ -134,20 +135,41 @@ class Emitter:
         return size is not None and is_multiple(size, step)
 
     def _prefetch(self, number: ir.Value, bursts: int) -> None:
-        """A burst of this register tile's share, by where it stands in the innermost of the parallel loops."""
-        if self.streams and self.n_parallel:
-            done = self.tile.spans[self.schedule.order[self.n_parallel - 1]].base
-            for stream in self.streams:
-                step, total = self._share_of(stream)
-                if stream.share(step, total * bursts) > MOST_LINES:
-                    continue
-                first = arith.addi(arith.muli(done, build.index(bursts)), arith.muli(number, build.index(step)))
-                stream.emit(first, step, total * bursts)
+        """A burst of this register tile's share, by where it stands in the parallel loops."""
+        if not self.streams or not self.n_parallel:
+            return
+        *outer, last = self._shared_loops()
+        for stream in self.streams:
+            step, total = self._share_of(stream)
+            if stream.share(step, total * bursts) > MOST_LINES:
+                continue
+            size = self.op.sizes[last] or stream.rows
+            done = self.tile.spans[last].base
+            for d in reversed(outer):
+                row = arith.divui(self.tile.spans[d].base, build.index(self._step(d)))
+                done = arith.addi(done, arith.muli(row, build.index(size)))
+                size *= self._steps(d)
+            first = arith.addi(arith.muli(done, build.index(bursts)), arith.muli(number, build.index(step)))
+            stream.emit(first, step, total * bursts)
 
     def _share_of(self, stream: Stream) -> tuple[int, int]:
-        """How many iterations of the innermost of the parallel loops the register tile is, and of how many."""
-        d = self.schedule.order[self.n_parallel - 1]
-        return self.tile.count(d) * self.tile.width(d), self.op.sizes[d] or stream.rows
+        """How many iterations of the innermost of the parallel loops the register tile is, and of how many, over all
+        of these loops."""
+        *outer, last = self._shared_loops()
+        total = (self.op.sizes[last] or stream.rows) * math.prod(self._steps(d) for d in outer)
+        return self.tile.count(last) * self.tile.width(last), total
+
+    def _shared_loops(self) -> list[int]:
+        """The parallel loops whose iterations share what is prefetched: the innermost one, and outer ones that are
+        known to take several steps."""
+        *outer, last = self.schedule.order[: self.n_parallel]
+        return [*(d for d in outer if self.op.sizes[d] is not None and self._steps(d) > 1), last]
+
+    def _step(self, d: int) -> int:
+        return self.schedule.unroll.get(d, 1) * self.tile.width(d)
+
+    def _steps(self, d: int) -> int:
+        return -(-(self.op.sizes[d] or 1) // self._step(d))
 
     def _bound(self, d: int) -> int | ir.Value:
         return self.bounds[d] if self.op.sizes[d] is None else self.op.sizes[d]

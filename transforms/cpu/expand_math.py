@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...dialects import build
+from ...dialects.linalg_ext.softmax import NOT_POSITIVE
 from ...dialects.mlir import arith, ir, math
 from .. import polynomials
 from ..passes import Pass, option
@@ -62,6 +63,8 @@ class ExpandMath(Pass):
                 continue
             with ir.InsertionPoint(old), old.location:
                 numbers = Numbers(kind)
+                if old.name == "math.exp2" and NOT_POSITIVE in old.attributes:
+                    expansion = polynomials.exp2_of_not_positive
                 if not self.portable and old.name in WIDE_EXPANSIONS and avx512.has_exponentials(kind):
                     expansion = WIDE_EXPANSIONS[old.name]
                     rounded = _rounded_to(old)

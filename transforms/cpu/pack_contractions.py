@@ -12,7 +12,7 @@ from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
 from .blocks import Block, loop_nest, part_of, subview, with_operands
 from .initial_values import find_starts
-from .schedule import LIKELY_SIZE, LINE, Schedule, choose, pays_to_copy, size_of
+from .schedule import LIKELY_SIZE, LINE, Schedule, choose, is_scratch, pays_to_copy, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
 from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .target import host_target
@@ -64,7 +64,7 @@ class PackContractions(Pass):
                     new = self._copy(structured, copied)
                 generic.erase()
                 structured = Structured(new)
-            packing = _packing(structured, schedule)
+            packing = packed_operand(structured, schedule)
             if packing is not None:
                 generic = structured.op
                 with ir.InsertionPoint(generic), generic.location:
@@ -203,7 +203,7 @@ def _are_told(op: Structured, operand: Operand, loops: Iterable[int]) -> bool:
     return all(any(d in o.loops for o in others) for d in loops)
 
 
-def _packing(op: Structured, schedule: Schedule) -> Operand | None:
+def packed_operand(op: Structured, schedule: Schedule) -> Operand | None:
     """The operand to pack, if packing pays."""
     if len(op.outputs) != 1 or all(op.is_parallel(d) for d in range(op.n_loops)):
         return None
@@ -224,7 +224,15 @@ def _packing(op: Structured, schedule: Schedule) -> Operand | None:
     if packed.stride_kind(v) == "strided" or _packed_type(op, packed) != packed.element:
         return packed
     pitches = [packed.strides[packed.dims.index(d)] for d in summed]
-    return packed if any(p < 0 or p > 2 * width for p in pitches) else None
+    if all(0 < p <= 2 * width for p in pitches):
+        return None
+    apart = packed.strides[-2] * (element_bytes(packed.element) or 0) if len(packed.strides) > 1 else 0
+    return None if is_scratch(packed) and falls_on_all_sets(apart) else packed
+
+
+def falls_on_all_sets(apart: int) -> bool:
+    """True if rows that are so many bytes apart, an odd number of lines, fall on all sets of a cache in turn."""
+    return apart > 0 and apart % (2 * LINE) == LINE
 
 
 def _deepest(op: Structured, summed: list[int]) -> int:

@@ -15,6 +15,7 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
 USES_TO_PACK = 16  # of an element from which on it pays to copy it to where it is contiguous, in one loop
 ROWS_TO_PACK = 64  # the same, of what each iteration of a loop over tiles reads anew, or in several loops
+MANY_REGISTERS = 32
 ROWS_OF_LANES = 16  # a vector of f32: from so many rows on, in all dimensions, they are the lanes of a tile
 LOADS_OF_NARROW = 3  # loads in place of which narrow floats are loaded, and converted, or two rows of them joined
 CHAINS = 4  # latency of an addition or a maximum
@@ -22,6 +23,7 @@ ROWS_AT_ONCE = 4  # of sums along the lanes, at most: as many loads as products,
 LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
 PLACES = "places"  # on an op: the loop over places of memory of which a register tile has a row each (`stream-rows`)
+MORE_STEPS = 4  # the same of tiles with fewer products, beside which the loop's own instructions count for more
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,9 @@ def choose(op: Structured, target: Target) -> Schedule:
                 by_two = _by_two(op, vector, unroll, reductions[-1])
         inner = [vector] + ([reuse] if reuse is not None else [])
         in_pairs = any(op.operands[number].dims[-1] == reductions[-1] for number in by_two)
-        if reuse is not None and (in_pairs or _is_unrolled(op, reductions[-1])):
-            unroll[reductions[-1]] = STEPS
+        if reuse is not None:
+            steps = MORE_STEPS if target.registers < MANY_REGISTERS else STEPS
+            unroll[reductions[-1]] = _steps(op, reductions[-1], steps, in_pairs)
         if places in reductions:
             unroll[places] = size_of(op, places)
             rows_in_turn = True
@@ -157,11 +160,17 @@ def _by_two(op: Structured, vector: int, unroll: dict[int, int], summed: int) ->
     return frozenset(found)
 
 
-def _is_unrolled(op: Structured, summed: int) -> bool:
-    """True if a sum is long enough to be unrolled, leaves no rest, and does not wait for memory: else it would only
-    take longer to compile."""
+def _steps(op: Structured, summed: int, most: int, in_pairs: bool) -> int:
+    """How many steps of a sum an iteration takes: one where it is short, leaves a rest, or waits for memory: more would
+    only take longer to compile. Of an unknown number, as in a cut tile, more steps than usual are still worth that."""
     size = op.sizes[summed]
-    return size is not None and size >= 4 * STEPS and size % STEPS == 0 and not _is_streamed(op)
+    is_streamed = _is_streamed(op)
+    if size is None and most > STEPS and not is_streamed:
+        return most
+    for steps in (most, STEPS) if size is not None and not is_streamed else ():
+        if size >= 4 * steps and size % steps == 0:
+            return steps
+    return STEPS if in_pairs else 1
 
 
 def _is_streamed(op: Structured) -> bool:
