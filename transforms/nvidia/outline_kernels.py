@@ -85,11 +85,10 @@ class OutlineKernels(Pass):
                 self._outline(function, _loops(function))
 
     def _outline(self, function: ir.Operation, foralls: list[ir.Operation]) -> None:
-        module = kernel_module(function)
         name = ir.StringAttr(function.attributes["sym_name"]).value
         for number, forall in enumerate(foralls):
             _lift_views(forall)
-            _Outliner(forall, module, f"{name}_{number}", self).run()
+            _Outliner(forall, kernel_module(function), f"{name}_{number}", self).run()
         _erase_dead(function)
 
     def _outlined_with(self, way: Way, function: ir.Operation) -> tuple[ir.Operation, bool]:

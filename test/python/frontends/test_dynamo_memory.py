@@ -168,6 +168,32 @@ def test_written_piece_by_piece_with_inductor(function):
     assert counts.kernels == 3 and not counts.left
 
 
+def columns_written(q, k, v, bias):
+    s = q @ k.mT
+    s[..., 2:6] = bias[..., 1:5]
+    s[..., 4:8] *= 2
+    return s.softmax(-1) @ v
+
+
+def odd_columns_written(q, k, v, bias):
+    s = q @ k.mT
+    s[..., 1::3] = q[..., :3]
+    return s.softmax(-1) @ v
+
+
+def block_written(q, k, v, bias):
+    s = q @ k.mT
+    s[:, 1:, 2:4, 3:7] = 0.5
+    return s.softmax(-1) @ v
+
+
+@pytest.mark.parametrize("function", [columns_written, odd_columns_written, block_written])
+def test_parts_of_scores_written_are_left_with_a_word(function):
+    counts = Counts()
+    check(function)
+    assert counts.kernels or "no plain softmax was found between its matmuls" in counts.reasons
+
+
 def keys_written(q, k, v, bias):
     s = q @ k.mT
     k.add_(1)
