@@ -8,6 +8,9 @@ LLVM takes half of the time to compile, and of one task's function it needs noth
 calls (`outline-parallel`). Each becomes a module with an engine that compiles it and never runs it; `elf` puts the
 objects together. What is in which object depends on the module, not on how many threads there are.
 
+What is around tasks passes their arguments on. LLVM's passes take half of its time there, and make nothing faster: it
+goes to code generation as it is.
+
 The bindings hold the interpreter's lock while they compile. MLIR's C interface, which they are made of, does not.
 """
 
@@ -24,6 +27,7 @@ from ...dialects.mlir import c_interface, ir
 from ...transforms.rewriting import ops_in, ops_of
 
 LARGE = 1000  # ops, which take LLVM 60 ms and more; to make an engine for them takes 8
+FEW = 100  # values that are vectors, of a function: it copies or fills
 NOWHERE = 4096  # where an engine finds what is in another object: it compiles calls of it, and runs none
 
 
@@ -67,10 +71,14 @@ def _handle(module: ir.Module) -> _Handle:
 
 
 class _Part:
-    """A module of some of the functions: the one to ask for, its size in ops, and the functions that others have."""
+    """A module of some of the functions: the one to ask for, its size in ops, and the functions that others have.
 
-    def __init__(self, module: ir.Module, entry: str, size: int, elsewhere: Sequence[str] = ()):
+    `is_simple`: LLVM's passes are left out, its code generation is the same.
+    """
+
+    def __init__(self, module: ir.Module, entry: str, size: int, elsewhere: Sequence[str], is_simple: bool = False):
         self.module, self.entry, self.size, self.elsewhere = module, entry, size, elsewhere
+        self.is_simple = is_simple
         self.handle = _handle(module)
         self.image = b""
 
@@ -78,6 +86,7 @@ class _Part:
         """Makes the object file; none if that fails."""
         mlir = _mlir()
         libraries = (_Text * 1)(_Text.of(library or ""))
+        level = 0 if self.is_simple else level
         engine = mlir.mlirExecutionEngineCreate(self.handle, level, 1 if library else 0, libraries, True, False)
         if not engine.pointer:
             return
@@ -149,7 +158,32 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
             else:
                 op.clone()
     size = sum(sizes.values()) - sum(part.size for part in parts)
-    return [*parts, _Part(rest, entry, size, tasks)]
+    is_simple = all(_is_simple(op) for name, op in functions.items() if name not in tasks)
+    return [*parts, _Part(rest, entry, size, tasks, is_simple)]
+
+
+def _is_simple(function: ir.Operation) -> bool:
+    """Whether it has few vectors, and no loop over single numbers, of which LLVM would make one over vectors."""
+    blocks = list(function.regions[0].blocks)
+    vectors = 0
+    for block in blocks if len(blocks) > 1 else ():
+        kinds = [kind for op in ops_of(block) for kind in _numbers(op)]
+        found = sum(isinstance(kind, ir.VectorType) for kind in kinds)
+        if kinds and not found:
+            return False
+        vectors += found
+    return vectors <= FEW
+
+
+def _numbers(op: ir.Operation) -> list[ir.Type]:
+    """The types of what an op computes or stores: vectors, floats, and stored integers narrower than a size."""
+    kinds = [value.type for value in (op.operands[:1] if op.name == "llvm.store" else op.results)]
+    return [
+        kind
+        for kind in kinds
+        if isinstance(kind, ir.VectorType | ir.FloatType)
+        or (op.name == "llvm.store" and isinstance(kind, ir.IntegerType) and kind.width < 64)
+    ]
 
 
 def _is_internal(function: ir.Operation) -> bool:

@@ -4,9 +4,12 @@ import os
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile
+from attn_opt.compiler import compile, pass_manager
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import cpu, elf, object_files
+from attn_opt.dialects import make_context
+from attn_opt.dialects.mlir import ir
+from attn_opt.transforms.rewriting import ops_in
 
 GRAPH = Attention(heads=4, heads_kv=2, queries=70, keys=90, dynamic=True)  # three versions, tasks of 1300 ops and more
 
@@ -52,6 +55,49 @@ def test_parts_find_what_only_code_generation_calls(anew, monkeypatch, capfd, el
     inputs = graph.inputs()
     expected, _ = graph.reference(inputs)
     np.testing.assert_allclose(graph.canonical_output(kernel(*inputs)), expected, rtol=2e-2, atol=2e-2)
+
+
+LOOPS = """
+func.func @f(%a: memref<?xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %x = memref.load %a[%i] : memref<?xf32>
+    %y = arith.addf %x, %x : f32
+    memref.store %y, %a[%i] : memref<?xf32>
+  }
+  return
+}
+func.func @g(%a: memref<?xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  scf.for %i = %c0 to %n step %c8 {
+    %x = vector.load %a[%i] : memref<?xf32>, vector<8xf32>
+    vector.store %x, %a[%i] : memref<?xf32>, vector<8xf32>
+  }
+  return
+}
+func.func @h(%x: f32) -> f32 {
+  %y = arith.addf %x, %x : f32
+  return %y : f32
+}"""
+
+
+def test_loops_over_single_numbers_are_left_to_llvm():
+    with make_context() as context:
+        module = ir.Module.parse(LOOPS, context)
+        pass_manager.run(["convert-scf-to-cf", "convert-to-llvm"], module)
+        functions = ops_in(module.operation, "llvm.func")
+        assert [object_files._is_simple(function) for function in functions] == [False, True, True]
+
+
+def test_what_is_around_tasks_goes_without_passes(anew, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    parts = []
+    make = object_files._parts
+    monkeypatch.setattr(object_files, "_parts", lambda *of: parts.extend(make(*of)) or parts)
+    compile(GRAPH.text(), threads=1)
+    assert [part.is_simple for part in parts] == [False] * (len(parts) - 1) + [True]
 
 
 def test_objects_do_not_depend_on_the_number_of_threads(anew, monkeypatch):
