@@ -96,6 +96,7 @@ class Kernel:
         if target == "nvidia":
             runtime = compiled.runtime
             runtime.cubins = cache.code_folder
+            runtime.tile_sizes = tuple(options.tile_sizes)
             if not options.any_strides:
                 runtime.general = functools.partial(_general, compiled.texts, options)
         else:

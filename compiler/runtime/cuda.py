@@ -21,7 +21,7 @@ from typing import Any
 
 from ..diagnostics import user_error
 from .cuda_arrays import Array, Library, NumpyArrays, check_places, device_library
-from .cuda_driver import CudaError, driver
+from .cuda_driver import LITTLE, CudaError, driver
 from .cuda_plan import Misfit, Plan
 from .program import Program
 from .signature import Signature, scalar
@@ -61,6 +61,7 @@ class CudaKernel:
         self.image, self.signature = image, signature
         self.general: Callable[[], CudaKernel] | None = None
         self.cubins: Callable[[], pathlib.Path | None] = lambda: None
+        self.tile_sizes: Sequence[int] = ()  # if they were given
         slots = signature.arguments
         self._tensors = [i for i, slot in enumerate(slots) if slot.shape is not None]
         self._scalars = [(i, slot) for i, slot in enumerate(slots) if slot.shape is None]
@@ -216,8 +217,22 @@ class CudaKernel:
             found = ctypes.c_void_p()
             driver().call("cuModuleGetFunction", ctypes.byref(found), self._modules[device], name.encode())
             driver().call("cuFuncSetAttribute", found, SHARED_SIZE_ATTRIBUTE, shared)
+            if self.tile_sizes and name not in {known for _, known in self._functions}:
+                self._tell_of_spills(name, driver().spilled(found))
             self._functions[device, name] = found
         return self._functions[device, name]
+
+    def _tell_of_spills(self, name: str, spilled: int) -> None:
+        """Of tile sizes that are too large for registers, once for a kernel."""
+        if spilled <= LITTLE:
+            return
+        sizes = ",".join(map(str, self.tile_sizes))
+        warnings.warn(
+            f"'{name}': tile sizes {sizes} leave a thread too few registers: it keeps {spilled} bytes in memory, "
+            "which is slow; choose tiles of fewer rows or columns (tile_sizes), leave them to the rule, or have them "
+            "measured (autotune=True)",
+            stacklevel=9,
+        )
 
     def _load(self, device: int) -> ctypes.c_void_p:
         driver().enter(device)

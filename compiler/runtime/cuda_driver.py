@@ -24,6 +24,7 @@ LOG_BYTES = 1 << 14
 ELF = b"\x7fELF"
 NAME_BYTES = 128
 LOCAL_SIZE_ATTRIBUTE = 3  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+LITTLE = 64  # bytes that a thread may spill: a few numbers, outside of the loop over keys
 
 
 class CudaError(Exception):

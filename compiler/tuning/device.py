@@ -12,8 +12,6 @@ import numpy as np
 from ...transforms.host import cpu_name
 from ..diagnostics import user_error
 
-LITTLE = 64  # bytes that a thread may spill: a few numbers, outside of the loop over keys
-
 
 class Running(Protocol):
     """A kernel on arguments."""
@@ -45,10 +43,11 @@ class OnGpu:
     """`entered`: the arguments, on the device."""
 
     def __init__(self, kernel: Any, entered: Sequence[Any], library: Any):
-        from ..runtime.cuda_driver import driver
+        from ..runtime.cuda_driver import LITTLE, driver
         from ..runtime.cuda_plan import Plan
 
         self.driver, self.library, self.entered = driver(), library, entered
+        kernel._runtime.tile_sizes = ()  # that were chosen here: what spills is told of by `spilled`
         plan = kernel._runtime._plan(entered, (), library)
         if not isinstance(plan, Plan):
             raise user_error(str(plan))

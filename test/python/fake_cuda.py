@@ -43,6 +43,7 @@ class FakeLibrary:
         self.functions: list[str] = []
         self.current: int | None = None
         self.ptxas, self.shared = ptxas, shared
+        self.spilled = 0  # bytes of a thread, of each kernel
         self.refused: list[bytes] = []  # code that the driver does not take
         self.statuses: list[int] = []  # of the next launches, in place of 0
 
@@ -111,6 +112,10 @@ class FakeLibrary:
         """Stands for ptxas."""
         self.calls["ptxas"] += 1
         return b"\x7fELF" + ptx if self.ptxas else None
+
+    def _cuFuncGetAttribute(self, value: Any, attribute: int, function: Any) -> None:
+        assert attribute == cuda_driver.LOCAL_SIZE_ATTRIBUTE
+        value._obj.value = self.spilled
 
     def _cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> None:
         self.functions.append(name.decode())

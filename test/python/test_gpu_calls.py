@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -621,3 +622,24 @@ def test_more_shared_memory_than_there_is_is_an_error(monkeypatch, tmp_path):
         with pytest.raises(CompileError, match=r"attention_0 needs \d+ bytes of shared memory .* has 1000: .* tiles"):
             compile(graph(), target="nvidia", arch="sm_80")(*inputs)
         assert not fake.launches
+
+
+def test_tile_sizes_that_make_registers_spill_are_told_of_once(gpu, library):
+    """Those that were given: what the rule chooses is what it is."""
+    gpu.spilled = 65
+    text = Attention(heads=2, queries=300, keys=300, element="f16").text()
+    arguments = [tensor((1, 2, 300, 64)) for _ in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compile(text, target="nvidia", arch="sm_80", split_keys=1)(*arguments)
+    kernel = compile(text, target="nvidia", arch="sm_80", split_keys=1, tile_sizes=[1, 1, 128, 0, 32])
+    with pytest.warns(
+        UserWarning, match=r"tile sizes 1,1,128,0,32 leave .* 65 bytes .*autotune"
+    ) as told:
+        kernel(*arguments)
+    assert len(told) == 1 and told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel(*[tensor((1, 2, 300, 64)) for _ in range(3)])
+        gpu.spilled = 64
+        compile(text, target="nvidia", arch="sm_80", split_keys=1, tile_sizes=[1, 1, 64, 0, 32])(*arguments)
