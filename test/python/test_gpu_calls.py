@@ -633,9 +633,7 @@ def test_tile_sizes_that_make_registers_spill_are_told_of_once(gpu, library):
         warnings.simplefilter("error")
         compile(text, target="nvidia", arch="sm_80", split_keys=1)(*arguments)
     kernel = compile(text, target="nvidia", arch="sm_80", split_keys=1, tile_sizes=[1, 1, 128, 0, 32])
-    with pytest.warns(
-        UserWarning, match=r"tile sizes 1,1,128,0,32 leave .* 65 bytes .*autotune"
-    ) as told:
+    with pytest.warns(UserWarning, match=r"tile sizes 1,1,128,0,32 leave .* 65 bytes .*autotune") as told:
         kernel(*arguments)
     assert len(told) == 1 and told[0].filename == __file__
     with warnings.catch_warnings():
