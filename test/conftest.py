@@ -3,6 +3,7 @@ processes: they see none of the user's, and leave none. Tests of properties draw
 a change passes or fails by what it changed; `make fuzz` draws others."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import shutil
@@ -10,6 +11,7 @@ import signal
 import sys
 import tempfile
 
+import pytest
 from hypothesis import settings
 
 PREFIX = "attn-opt-test-"
@@ -35,3 +37,13 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["ATTN_OPT_CACHE_DIR"] = os.environ["TMPDIR"] = _folder.name
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # a request to end is an exit, which removes it
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+@pytest.fixture
+def stage_unaligned(monkeypatch):
+    """What `compile` makes is what ``nvidia{stage-unaligned=1}`` does: it has no option for that."""
+    from attn_opt.compiler import lowering, pipelines
+
+    for module, name in ((pipelines, "nvidia"), (lowering, "FuseAttention")):
+        monkeypatch.setattr(module, name, functools.partial(getattr(module, name), stage_unaligned=True))
+    monkeypatch.setenv("ATTN_OPT_CACHE", "0")

@@ -231,16 +231,16 @@ def planned(options: Options) -> list[Stage]:
     if not target:
         return plan(options.passes)
     from ...transforms.fuse_attention import FuseAttention
-    from ..pipelines import lower, machine_of
+    from ..pipelines import fusion_of, lower
 
     try:
-        machine, lowering = machine_of(target), lower(target)
+        fusion, lowering = fusion_of(target), lower(target)
     except ValueError as error:
         raise user_error(f"--lower-to={target}: {error}") from None
     found = []
     for stage in plan(options.passes):
         if isinstance(stage.ours, FuseAttention) and not stage.ours.machine:
-            stage = dataclasses.replace(stage, ours=dataclasses.replace(stage.ours, machine=machine))
+            stage = dataclasses.replace(stage, ours=dataclasses.replace(stage.ours, **fusion))
         found.append(stage)
     return [*found, *plan(lowering)]
 

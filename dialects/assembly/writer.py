@@ -9,6 +9,8 @@ from .value_types import ValueTypes
 _NO_SPACE_BEFORE = frozenset(",)]>")
 _NO_SPACE_AFTER = frozenset("([<")
 
+SEGMENTS = "operandSegmentSizes"
+
 
 @dataclasses.dataclass
 class _Generic:
@@ -150,6 +152,8 @@ class _Printer:
 
     def _dictionary(self) -> list[str]:
         rest = [(key, value) for key, value in self.op.attributes.items() if key not in self._named]
+        if [key for key, _ in rest] == [SEGMENTS] and not all(self.op.operands.values()):
+            return []  # operands that are left out are none
         return [_quoted(key) if value is None else f"{_quoted(key)} = {value}" for key, value in rest]
 
     def _types(self, element: Types) -> list[str]:

@@ -1,13 +1,14 @@
 """The dialect ``tile``; to add an op, write it in the file of its kind and import it here."""
 
 from .dialect import LAYOUTS, Tile, dims_of, layout_of, shared_buffer, with_layout
-from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, ScaleOp, StoreOp
+from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, RowShiftsOp, ScaleOp, StoreOp
 from .roles import (
     AnyOfWarpOp,
     AnyOp,
     ArrangeOp,
     ArriveOp,
     CopyBulkOp,
+    CopyRowsOp,
     InitBarriersOp,
     InitFlagsOp,
     MeetOp,
@@ -40,6 +41,7 @@ __all__ = [
     "CopyAsyncOp",
     "CopyBulkOp",
     "CopyPieceOp",
+    "CopyRowsOp",
     "Exp2Op",
     "FillExp2Op",
     "InitBarriersOp",
@@ -49,6 +51,7 @@ __all__ = [
     "PassTurnOp",
     "RaiseOp",
     "RaisedOp",
+    "RowShiftsOp",
     "ScaleOp",
     "SetRegistersOp",
     "SettleOp",

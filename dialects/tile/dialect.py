@@ -36,6 +36,7 @@ LAYOUTS = {
     "column": "n: registers, the elements of the columns that a thread has in a fragment",
     "spread": "n × k or k × n, computed: elements are made where they are stored to shared memory, 16 bytes a thread",
     "shared": "shared memory, rows of 128 bytes with their 16-byte pieces permuted, free of bank conflicts",
+    "skewed": "m × n: shared memory, each row as far from a multiple of 16 bytes as it is in memory",
     "paired": "n × k or k × n of 8 bits: as shared, k side by side, of 16 in the order 0 1 8 9 2 3 10 11 4 5 12 13 …",
 }
 

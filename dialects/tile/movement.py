@@ -1,4 +1,4 @@
-"""``tile.load``, ``tile.store``, ``tile.convert_layout``, ``tile.scale`` and ``tile.copy_piece``.
+"""``tile.load``, ``tile.store``, ``tile.row_shifts``, ``tile.convert_layout``, ``tile.scale`` and ``tile.copy_piece``.
 
     %t = tile.load(%m, %b, %i, %c0, %n, %c64) {dims = [1, 2]}
            : (memref<4x1000x64xf16, strided<[?, ?, 1]>>, …) -> tensor<128x64xf16>
@@ -69,6 +69,41 @@ class StoreOp(Tile.Operation, name="store"):
     indices = arguments_from(2)
 
 
+def verify_row_shifts(op: ir.OpView) -> None:
+    expect_arguments(op, 1)
+    expect_memory("the source", op.memory.type)
+    rank, found, dim, aligned = op.memory.type.rank, len(op.indices), op.dim.value, op.aligned.value
+    expect(found == rank, f"expects {rank} offsets, but found {found}")
+    expect(0 <= dim < rank - 1, f"expects dim to be one of {rank} dimensions, and not the last, but found {dim}")
+    expect(aligned in (1, 2, 4, 8), f"expects an alignment of 1, 2, 4 or 8 bytes, but found {aligned}")
+    kind = op.result.type
+    expect(
+        isinstance(kind, ir.RankedTensorType) and kind.rank == 1 and _is_shifts(kind, kind.shape[0]),
+        f"expects a tensor of i32 and layout row, but found {kind}",
+    )
+
+
+class RowShiftsOp(Tile.Operation, name="row_shifts", traits=[ext.Pure]):
+    """By how many bytes rows of a memref, along its dimension `dim`, begin behind a multiple of 16 bytes::
+
+        %s = tile.row_shifts (%m, %b, %i, %c0) {dim = 1 : i64, aligned = 2 : i64}
+            : (memref<4x1000x63xf16, strided<[?, ?, 1]>>, index, index, index) -> (tensor<64xi32, "row">)
+
+    They are known to be multiples of `aligned` bytes.
+    """
+
+    source: ext.Operand[Any]
+    places: Sequence[ext.Operand[Any]]
+    dim: ir.IntegerAttr
+    aligned: ir.IntegerAttr
+    result: ext.Result[Any]
+
+    assembly_format = "`(` $source `,` $places `)` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_row_shifts))
+    memory = argument(0)
+    indices = arguments_from(1)
+
+
 def verify_convert_layout(op: ir.OpView) -> None:
     expect_tile("the value", op.value.type)
     expect_tile("the result", op.result.type)
@@ -77,16 +112,33 @@ def verify_convert_layout(op: ir.OpView) -> None:
         value.shape == result.shape and value.element_type == result.element_type,
         f"expects value and result to differ in their layout alone, but found {value} and {result}",
     )
+    wanted, shifts = int(layout_of(value) == "skewed"), op.shifts
+    expect(
+        len(shifts) == wanted and all(_is_shifts(v.type, value.shape[0]) for v in shifts),
+        f"expects {wanted} tensors of i32 and layout row, one for each row, but found {[str(v.type) for v in shifts]}",
+    )
+
+
+def _is_shifts(kind: ir.Type, rows: int) -> bool:
+    known = isinstance(kind, ir.RankedTensorType) and str(kind.element_type) == "i32" and layout_of(kind) == "row"
+    return known and kind.shape == [rows]
 
 
 class ConvertLayoutOp(Tile.Operation, name="convert_layout", traits=[ext.Pure]):
-    """The same tile in another layout."""
+    """The same tile in another layout; from "skewed", by the shifts of its rows::
 
-    value: ext.Operand[Any]
+    %f = tile.convert_layout %t at %shifts
+        : (tensor<64x128xbf16, "skewed">, tensor<64xi32, "row">) -> (tensor<64x128xbf16, "fragment">)
+    """
+
+    source: ext.Operand[Any]
+    of_rows: Sequence[ext.Operand[Any]]
     result: ext.Result[Any]
 
-    assembly_format = "$value attr-dict `:` functional-type"
+    assembly_format = "$source ( `at` $of_rows^ )? attr-dict `:` functional-type"
     verify_invariants = staticmethod(verifier(verify_convert_layout))
+    value = argument(0)
+    shifts = arguments_from(1)
 
 
 def verify_scale(op: ir.OpView) -> None:

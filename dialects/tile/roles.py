@@ -10,6 +10,7 @@
     tile.copy_bulk(%map, %buffer, %ready, %n, %b, %i, %c0) {dims = [1, 2]}   # by one thread, all of a tile
 
     tile.arrange %t, %buffer[%stage] {inner = 0 : i64}                       # warps between both: 8-bit operands
+    tile.copy_rows(%m, %buffer, %ready, %n, %i, %c0, %rows, %columns) {dims = [0, 1]}   # … rows that are not aligned
 
     tile.wait_barrier %ready[%n] {behind = 0 : i64}
     …
@@ -27,7 +28,17 @@ from typing import Any
 
 from ..mlir import ext, ir
 from ..verification import expect, verifier, verify_declared
-from .dialect import Tile, argument, arguments_from, dims_of, expect_arguments, expect_memory, expect_tile, layout_of
+from .dialect import (
+    Tile,
+    argument,
+    arguments_from,
+    dims_of,
+    expect_accesses,
+    expect_arguments,
+    expect_memory,
+    expect_tile,
+    layout_of,
+)
 from .staging import staged_tile
 
 MAP_TYPE = "!nvgpu.tensormap.descriptor"
@@ -157,6 +168,39 @@ class CopyBulkOp(Tile.Operation, name="copy_bulk"):
     assembly_format = "`(` $source `,` $buffer `,` $barriers `,` $number `,` $places `)` attr-dict `:` functional-type"
     verify_invariants = staticmethod(verifier(verify_copy_bulk))
     map = argument(0)
+    staged = argument(1)
+    ready = argument(2)
+    use = argument(3)
+    indices = arguments_from(4)
+
+
+def verify_copy_rows(op: ir.OpView) -> None:
+    expect_arguments(op, 4)
+    expect_memory("the source", op.memory.type)
+    expect_memory("the buffer", op.staged.type)
+    expect_barriers("the barriers", op.ready.type)
+    expect_accesses(op, op.memory.type, staged_tile(op.staged.type, "skewed"))
+    rank, dims = op.memory.type.rank, dims_of(op)
+    fits = len(dims) == 2 and dims[1] == rank - 1 and 0 <= dims[0] < rank - 1
+    expect(fits, f"expects dims to name one of {rank} dimensions, then the last, but found {dims}")
+    rows = op.staged.type.shape[1]
+    expect(rows % 64 == 0, f"expects tiles of 64 rows, 128, …, but found {rows}")
+
+
+class CopyRowsOp(Tile.Operation, name="copy_rows"):
+    """A tile to a stage of a buffer, in the layout "skewed", 16 bytes a thread, by the warps of the last warpgroup but
+    its first; all their threads arrive at the barrier as their copies do. Indices: those of `tile.load`."""
+
+    source: ext.Operand[Any]
+    buffer: ext.Operand[Any]
+    barriers: ext.Operand[Any]
+    number: ext.Operand[Any]
+    places: Sequence[ext.Operand[Any]]
+    dims: ir.ArrayAttr
+
+    assembly_format = "`(` $source `,` $buffer `,` $barriers `,` $number `,` $places `)` attr-dict `:` functional-type"
+    verify_invariants = staticmethod(verifier(verify_copy_rows))
+    memory = argument(0)
     staged = argument(1)
     ready = argument(2)
     use = argument(3)

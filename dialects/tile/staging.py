@@ -110,7 +110,7 @@ def verify_view(op: ir.OpView) -> None:
     expect_memory("the buffer", op.buffer.type)
     expect_tile("the result", op.result.type)
     layout = layout_of(op.result.type)
-    expect(layout in ("shared", "paired"), f"expects a tile in shared memory, but found {op.result.type}")
+    expect(layout in ("shared", "paired", "skewed"), f"expects a tile in shared memory, but found {op.result.type}")
     wanted = staged_tile(op.buffer.type, layout or "shared")
     expect(wanted == op.result.type, f"expects the type of one stage, {wanted}, but found {op.result.type}")
 

@@ -244,6 +244,25 @@ def test_staged_operands_of_many_warpgroups(name, warpgroups, poisoned):
         np.testing.assert_array_equal(np.asarray(out).view(np.uint8), np.asarray(kernel(*inputs)).view(np.uint8))
 
 
+UNALIGNED = [name for name in CASES if "_unaligned" in name]
+SKEWED = ["bias_unaligned", "bias_unaligned_even", "bias_unaligned_and_mask", "mask_unaligned"]
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    ("name", "warpgroups"), [*((n, 0) for n in UNALIGNED), *((n, w) for n in SKEWED for w in (3, 4))]
+)
+def test_unaligned_rows_through_shared_memory(name, warpgroups, stage_unaligned, poisoned):
+    case = CASES[name]
+    tiles = [*[1] * len(case.batch), 64 * warpgroups, 0, 64] if warpgroups else []
+    kernel = compile(case.text(), target="nvidia", arch="sm_90a", tile_sizes=tiles)
+    for seed in (1, 2):
+        inputs, expected = inputs_of(case, seed)
+        out = kernel(*inputs)
+        assert checking.errors(out, expected)[1] < TOLERANCE[case.element]
+        np.testing.assert_array_equal(np.asarray(out).view(np.uint8), np.asarray(kernel(*inputs)).view(np.uint8))
+
+
 @pytest.mark.skipif(ptx.find_tool("ptxas") is None, reason="no ptxas")
 @pytest.mark.parametrize("values_transposed", [False, True])
 @pytest.mark.parametrize("head_size", [32, 64, 128])

@@ -23,7 +23,7 @@ DTYPES = {
     "i32": np.int32,
 }
 WORD = 0xFFFFFFFF
-IGNORED = (".reg", "fence.", "bar.warp.")
+IGNORED = (".reg", "fence.", "bar.warp.", "cp.async.mbarrier.")
 
 
 def dtype_of(value: ir.Value) -> type:
@@ -87,7 +87,11 @@ PLAIN = {
     "math.ctpop": unsigned(np.bitwise_count),
     "math.fma": lambda a, b, c: a.astype(np.longdouble) * b + c,
 }
-CASTS = ("arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf", "arith.extsi", "arith.trunci", "llvm.ptrtoint")
+CASTS = (
+    *(f"arith.{name}" for name in ("sitofp", "fptosi", "extf", "truncf", "extsi", "trunci")),
+    "llvm.ptrtoint",
+    "llvm.inttoptr",
+)
 
 
 def word(x):
@@ -149,15 +153,15 @@ class Memory:
     def __init__(self, data: np.ndarray, start: int = 0):
         self.bytes, self.start, self.written = data, start, np.zeros(data.size, int)
 
-    def places(self, addresses: np.ndarray, size: int) -> np.ndarray:
+    def places(self, addresses: np.ndarray, size: int, aligned: int = 0) -> np.ndarray:
         first = addresses.astype(np.int64) - self.start
-        assert np.all(addresses % size == 0), "not aligned"
+        assert np.all(addresses % (aligned or size) == 0), "not aligned"
         assert np.all((first >= 0) & (first <= self.bytes.size - size)), "outside of the array"
         return first[:, None] + np.arange(size)
 
-    def read(self, addresses: np.ndarray, width: int, count: int) -> np.ndarray:
+    def read(self, addresses: np.ndarray, width: int, count: int, aligned: int = 0) -> np.ndarray:
         """Numbers of `width` bytes, `count` from each address on."""
-        return self.bytes[self.places(addresses, width * count)].view(f"<u{width}").astype(np.int64)
+        return self.bytes[self.places(addresses, width * count, aligned)].view(f"<u{width}").astype(np.int64)
 
     def write(self, addresses: np.ndarray, numbers: np.ndarray, width: int) -> None:
         at = self.places(addresses, width * numbers.shape[1])
@@ -166,7 +170,8 @@ class Memory:
 
 
 class Threads:
-    """All threads of a grid, with `in_block` ones a block. `instructions`: more of PTX, that make floats of floats."""
+    """All threads of a grid, with `in_block` ones a block. `instructions`: more of PTX, that make floats of floats.
+    `empty_anywhere`: copies of no byte may be from any address."""
 
     def __init__(
         self,
@@ -174,12 +179,13 @@ class Threads:
         memories: Sequence[Memory] = (),
         in_block: int = 1 << 30,
         instructions: Mapping[str, Callable] = {},
+        empty_anywhere: bool = False,
     ):
         numbers = np.arange(count)
         self.ids = {"tid": numbers % in_block, "ctaid": numbers // in_block}
         self.lane, self.warp = numbers % 32, numbers // 32 * 32  # and the first thread of the warp
         self.all = np.ones(count, bool)
-        self.memories = memories
+        self.memories, self.empty_anywhere = memories, empty_anywhere
         self.instructions = {**INSTRUCTIONS, **instructions}
         self.values: dict[ir.Value, np.ndarray] = {}
 
@@ -282,6 +288,10 @@ class Threads:
         def get(name: str) -> np.ndarray:
             return known[name] if name in known else np.int64(int(name, 0))
 
+        def address(part: str) -> np.ndarray:
+            name, _, offset = part.partition("+")
+            return get(name) + int(offset or 0)
+
         def names(part: str) -> list[str]:
             return [name.strip() for name in part.strip("{}").split(",")]
 
@@ -292,12 +302,11 @@ class Threads:
                 known[parts[0]] = self.instructions[name](*(get(v) for part in parts[1:] for v in names(part)))
                 continue
             if name.startswith("cp.async."):
-                self.copy(*(get(part.strip("[]")) for part in parts), on)
+                self.copy(*(address(part.strip("[]")) for part in parts), on)
                 continue
             loads = name.startswith("ld")
-            place = parts[1 if loads else 0].strip("[]").partition("+")
             registers = names(parts[0 if loads else 1])
-            addresses = get(place[0]) + int(place[2] or 0)
+            addresses = address(parts[1 if loads else 0].strip("[]"))
             if name.startswith("ldmatrix"):
                 found = self.matrices(self.read(addresses, on, 2, 8), len(registers), ".trans" in name)
             elif name.startswith("stmatrix"):
@@ -306,12 +315,13 @@ class Threads:
                     rows = addresses[self.warp + 8 * number + self.lane // 4]
                     self.write(rows + 4 * (self.lane % 4), on, [get(register)], 4)
             else:
-                width = re.fullmatch(r"(?:ld|st)\.(?:global|shared)(?:\.nc)?(?:\.v\d)?\.[bu](\d+)", name)
+                width = re.fullmatch(r"(?:ld|st)\.(?:global|shared)(?:\.nc)?(?:\.v\d)?\.([bfu])(\d+)", name)
                 assert width, name
                 if loads:
-                    found = self.read(addresses, on, int(width[1]) // 8, len(registers))
+                    found = self.read(addresses, on, int(width[2]) // 8, len(registers))
                 else:
-                    self.write(addresses, on, list(map(get, registers)), int(width[1]) // 8)
+                    stored = [get(r).astype("f4").view("u4") if width[1] == "f" else get(r) for r in registers]
+                    self.write(addresses, on, stored, int(width[2]) // 8)
             if loads:
                 old = [known.get(register, 0) if is_guarded else 0 for register in registers]
                 known |= {r: np.where(on, new, o) for r, new, o in zip(registers, found.T, old, strict=True)}
@@ -320,10 +330,10 @@ class Threads:
             return [results]
         return [np.asarray(x).astype(dtype_of(value)) for x, value in zip(results, op.results, strict=True)]
 
-    def read(self, addresses: np.ndarray, on: np.ndarray, width: int, count: int) -> np.ndarray:
+    def read(self, addresses: np.ndarray, on: np.ndarray, width: int, count: int, aligned: int = 0) -> np.ndarray:
         found = np.zeros((on.size, count), np.int64)
         if on.any():
-            found[on] = self._memory(addresses[on]).read(addresses[on], width, count)
+            found[on] = self._memory(addresses[on]).read(addresses[on], width, count, aligned)
         return found
 
     def write(self, addresses: np.ndarray, on: np.ndarray, numbers: Sequence[np.ndarray], width: int) -> None:
@@ -338,8 +348,9 @@ class Threads:
         assert np.all((counts[on] >= 0) & (counts[on] <= size)), counts
         for count in np.unique(counts[on]):
             some = on & (counts == count)
-            read = self.read(addresses, some, 1, max(count, 1))
-            found[some, :count] = read[some, :count]
+            if count or not self.empty_anywhere:
+                read = self.read(addresses, some, 1, max(count, 1), aligned=1)
+                found[some, :count] = read[some, :count]
         self.write(to, on, list(found.T), 1)
 
     def _memory(self, addresses: np.ndarray) -> Memory:

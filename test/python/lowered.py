@@ -2,7 +2,7 @@
 
 from attn_opt.compiler import pass_manager
 from attn_opt.compiler.pass_manager import Hook
-from attn_opt.compiler.pipelines import STAGE_AFTER, lower, machine_of
+from attn_opt.compiler.pipelines import STAGE_AFTER, fusion_of, lower
 from attn_opt.compiler.recording import Snapshots
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
@@ -16,6 +16,6 @@ def stages(text: str, target: str) -> dict[str, str]:
     with make_context() as context:
         module = parse_module(text, "graph.mlir", context)
         versions = ["version-queries"] if target == "cpu" else []
-        items = ["raise-attention", *versions, FuseAttention(machine=machine_of(target)), *lower(target)]
+        items = ["raise-attention", *versions, FuseAttention(**fusion_of(target)), *lower(target)]
         pass_manager.run(items, module, hooks=hooks, verify=STAGE_AFTER)
     return found

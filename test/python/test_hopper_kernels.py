@@ -165,3 +165,16 @@ def test_heads_that_are_too_large_are_refused(heads, message):
     text = Attention(heads=heads, head_size=260, keys=300, element="f16").text()
     with pytest.raises(CompileError, match=message):
         compile(text, target="nvidia", arch="sm_90a", split_keys=1)
+
+
+@needs_ptxas
+@pytest.mark.parametrize("fields", [{}, {"element": "f16"}, {"head_size": 128}, {"keys": 1022}], ids=str)
+def test_rows_that_are_not_aligned_take_no_registers(fields, stage_unaligned):
+    """What copies them has 32 of them; addresses of all pieces, made before the loop around, would be spilled."""
+    sizes = {"batch": 2, "heads": 16, "queries": 1024, "keys": 1023, "head_size": 64, "element": "bf16"}
+    graph = Attention(**{**sizes, "bias": "bhqk", **fields})
+    text = compile(graph.text(), target="nvidia", **OPTIONS).ir("ptx")
+    assert "cp.async.mbarrier.arrive.noinc" in text and "ld.global" not in text
+    made = ptx.assemble(text, "sm_90a")
+    assert made is not None and made.spills <= 4, made.log
+    assert not [line for line in made.warnings if SERIALISED.search(line)], made.log

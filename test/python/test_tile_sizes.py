@@ -1,5 +1,7 @@
 """Tile sizes by what multiplies, the caches, and whether scores are masked."""
 
+import functools
+
 import pytest
 from attn_opt.compiler import pass_manager
 from attn_opt.compiler.graphs import Attention
@@ -97,6 +99,24 @@ def test_vectors(monkeypatch):
 )
 def test_hopper(fields, expected):
     found = chosen(choose_hopper_tile_sizes, **{"heads": 64, "queries": 4096, "keys": 4096, "element": "f16", **fields})
+    assert (found[2], found[4]) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, (256, 64)),
+        ({"head_size": 128}, (128, 112)),
+        ({"head_size": 128, "bias": "hqk", "batch": 2}, (128, 112)),  # two readers are too few for a copy
+        ({"head_size": 128, "bias": "qk"}, (128, 128)),  # copied before
+        ({"head_size": 128, "bias": "qk", "keys": 4096}, (128, 128)),
+        ({"bias": "", "mask": "bhqk"}, (128, 128)),
+    ],
+    ids=str,
+)
+def test_hopper_with_rows_that_come_unaligned(fields, expected):
+    sizes = {"batch": 1, "heads": 64, "queries": 4096, "keys": 4095, "head_size": 64, "element": "f16", "bias": "bhqk"}
+    found = chosen(functools.partial(choose_hopper_tile_sizes, stage_unaligned=True), **{**sizes, **fields})
     assert (found[2], found[4]) == expected
 
 

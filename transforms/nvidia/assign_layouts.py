@@ -162,7 +162,7 @@ class _Assigner:
                 view, kind = load.opview, with_layout(operand.type, direct)
                 operand = LoadOp(view.memory, view.indices, load.attributes["dims"], result=kind).result
                 if layout != direct:
-                    operand = ConvertLayoutOp(operand, result=with_layout(operand.type, layout)).result
+                    operand = ConvertLayoutOp(operand, [], result=with_layout(operand.type, layout)).result
         elif layout == "spread":
             self._spread(op, number)
             return
@@ -170,7 +170,7 @@ class _Assigner:
             raise PassError("the right operand of a matmul is computed from rows: not lowered for GPUs", op)
         else:
             with ir.InsertionPoint(op), op.location:
-                operand = ConvertLayoutOp(operand, result=with_layout(operand.type, layout)).result
+                operand = ConvertLayoutOp(operand, [], result=with_layout(operand.type, layout)).result
         op.operands[number] = operand
         if load is not None and load.name == "tile.load" and not list(load.results[0].uses):
             load.erase()

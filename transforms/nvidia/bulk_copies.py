@@ -8,6 +8,7 @@ it says to be valid ends where such an array does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
@@ -24,7 +25,7 @@ LARGEST_BOX = 256
 
 def is_staged(op: ir.Operation) -> bool:
     """Whether `op` loads a tile to shared memory."""
-    return op.name == "tile.load" and layout_of(op.results[0].type) in ("shared", "paired")
+    return op.name == "tile.load" and layout_of(op.results[0].type) in ("shared", "paired", "skewed")
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,27 @@ class BulkCopy:
         return sizes
 
 
-def bulk_copies(kernel: ir.Operation) -> dict[ir.Operation, BulkCopy] | None:
-    """All loads of a kernel to shared memory, as copies of the engine; None if one of them is none."""
-    found: dict[ir.Operation, BulkCopy] = {}
+@dataclass(frozen=True)
+class RowCopy:
+    """A load that threads do beside the engine, of rows that are not aligned ("skewed")."""
+
+    memory: ir.Value
+    dims: tuple[int, ...]
+    kind: ir.RankedTensorType
+
+
+Copy: TypeAlias = "BulkCopy | RowCopy"
+
+
+def bulk_copies(kernel: ir.Operation) -> dict[ir.Operation, Copy] | None:
+    """All loads of a kernel to shared memory, as copies of the engine, or of threads beside it; None if one of them is
+    neither."""
+    found: dict[ir.Operation, Copy] = {}
     if any(layout_of(op.results[0].type) == "shared" for op in ops_in(kernel, "tile.convert_layout")):
         return None  # computed by all threads
     for load in ops_in(kernel, "tile.load"):
         if is_staged(load):
-            copy = bulk_copy(load, kernel)
+            copy = copy_of(load, kernel)
             if copy is None:
                 return None
             found[load] = copy
@@ -99,6 +113,31 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
             return None
         ends[d] = end  # type: ignore[assignment]
     return BulkCopy(memory, tuple(dims), kind, tuple(ends))
+
+
+def copy_of(load: ir.Operation, kernel: ir.Operation) -> Copy | None:
+    """A load to shared memory as the copy that its layout asks for; None if that cannot do it."""
+    return (row_copy if layout_of(load.results[0].type) == "skewed" else bulk_copy)(load, kernel)
+
+
+def row_copy(load: ir.Operation, kernel: ir.Operation) -> RowCopy | None:
+    """A load to shared memory as one of rows that are not aligned; None if it is none."""
+    view, kind = load.opview, load.results[0].type
+    memory, dims = view.memory, dims_of(view)
+    rank, width = memory.type.rank, byte_width(kind.element_type)
+    fits = (
+        memory in kernel.regions[0].blocks[0].arguments
+        and rank >= 2
+        and has_dense_rows(memory.type)
+        and width <= 4
+        and kind.rank == 2
+        and dims[1] == rank - 1
+        and dims[0] not in (-1, rank - 1)
+        and divisor(view.indices[rank - 1]) * width % CHUNK == 0
+        and kind.shape[0] % 64 == 0
+        and is_read_by_threads(load)
+    )
+    return RowCopy(memory, tuple(dims), kind) if fits else None
 
 
 def _has_aligned_rows(memory: ir.Value, kernel: ir.Operation) -> bool:

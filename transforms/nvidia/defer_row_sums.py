@@ -116,14 +116,14 @@ def _defer(loop: ir.Operation, number: int, changed: list[tuple[ir.Operation, in
     body, kind = for_body(loop), loop.results[number].type
     part = with_layout(kind, PART)
     with ir.InsertionPoint(loop):
-        loop.operands[3 + number] = ConvertLayoutOp(for_inits(loop)[number], result=part).result
+        loop.operands[3 + number] = ConvertLayoutOp(for_inits(loop)[number], [], result=part).result
     for op, result in changed:
         op.results[result].set_type(part)
         _set_init(op, len(op.operands) - len(op.results) + result, part)
     body.arguments[1 + number].set_type(part)
     following = ops_of(loop.block)[ops_of(loop.block).index(loop) + 1]
     with ir.InsertionPoint(following):
-        whole = ConvertLayoutOp(loop.results[number], result=kind).result
+        whole = ConvertLayoutOp(loop.results[number], [], result=kind).result
     loop.results[number].set_type(part)
     loop.results[number].replace_all_uses_except(whole, [defining_op(whole)])
 

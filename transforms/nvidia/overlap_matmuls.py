@@ -231,7 +231,7 @@ def _is_staged_operand(op: ir.Operation) -> bool:
     return (
         op.name == "tile.convert_layout"
         and layout_of(op.results[0].type) == "fragment"
-        and layout_of(op.operands[0].type) == "shared"
+        and layout_of(op.operands[0].type) in ("shared", "skewed")
     )
 
 

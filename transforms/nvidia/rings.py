@@ -9,9 +9,9 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tile import InitBarriersOp, layout_of, shared_buffer
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
-from .bulk_copies import BulkCopy
+from .bulk_copies import BulkCopy, Copy
 from .memory import byte_width
-from .thread import Shared
+from .thread import Shared, Skewed
 
 
 @dataclass
@@ -38,8 +38,8 @@ class Ring:
     """What some loads of a tile go through: where copies of it land, and where it is read, which is the same but for
     tiles that are "paired"."""
 
-    copy: BulkCopy
-    map: ir.Value
+    copy: Copy
+    map: ir.Value | None  # of what the engine copies
     loads: list[ir.Operation] = field(default_factory=list)
     stages: int = 1
     landing: Stages | None = None
@@ -47,12 +47,18 @@ class Ring:
 
     @property
     def bytes(self) -> int:
-        shape, inner = self.copy.kind.shape, self.copy.inner
-        width = byte_width(self.copy.kind.element_type)
+        shape, width = self.copy.kind.shape, byte_width(self.copy.kind.element_type)
+        if not isinstance(self.copy, BulkCopy):
+            return self.stages * Skewed.bytes(shape[0], shape[1], width)
+        inner = self.copy.inner
         found = Shared.bytes(shape[1 - inner], shape[inner], width)
         if self.is_paired:
             found += Shared.bytes(shape[1 - self.summed], shape[self.summed], width)
         return self.stages * found
+
+    @property
+    def is_skewed(self) -> bool:
+        return not isinstance(self.copy, BulkCopy)
 
     @property
     def is_paired(self) -> bool:

@@ -10,7 +10,7 @@ from ...dialects.tile import EXP2_WORDS, SetRegistersOp, StartTurnsOp, WarpOp, l
 from ..passes import Pass, option, remark
 from ..rewriting import ops_in, ops_of
 from .architecture import HOPPER, architecture
-from .bulk_copies import BulkCopy, bulk_copies, is_read_by_threads
+from .bulk_copies import Copy, bulk_copies, is_read_by_threads
 from .overlap_matmuls import ASYNC
 from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
 from .rings import Ring, Stages, i64, is_right_operand
@@ -75,6 +75,8 @@ class SpecializeWarps(Pass):
           tile.arrange %v, %buffer[%n mod 2] {inner = 0}
           tile.arrive %ready[%n]
           tile.arrive %left[%n]
+
+    The same warps copy what the engine cannot, rows that are not aligned ("skewed").
     """
 
     stages: int = option("stages of buffers for right operands of matmuls (0: by the size of their tiles)", 0)
@@ -89,15 +91,15 @@ class SpecializeWarps(Pass):
 
 
 class _Specializer:
-    def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, BulkCopy], options):
+    def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, Copy], options):
         self.kernel, self.top, self.copies, self.options = kernel, top, copies, options
         self.block = kernel.regions[0].blocks[0]
 
     def run(self) -> None:
         warpgroups = _rows(self.kernel) // 64
-        maps = pass_tensor_maps(self.kernel, self.top, self.copies)
+        maps = pass_tensor_maps(self.kernel, self.top, self.copies.values())
         rings = self._rings(maps)
-        arranges = any(ring.is_paired for ring in rings)
+        arranges = any(ring.is_paired or ring.is_skewed for ring in rings)
         body = [o for o in ops_of(self.block)[:-1] if o.name not in SHARED_BY_ROLES]
         kept = ARRANGER_REGISTERS if arranges else PRODUCER_REGISTERS
         for meeting in ops_in(self.kernel, "tile.meet") if arranges else []:
@@ -134,11 +136,11 @@ class _Specializer:
         self.kernel.attributes[PRODUCERS] = i64(1)
         remark(self.kernel, f"{warpgroups} warpgroups compute, a warp beside them copies by the copy engine")
 
-    def _rings(self, maps: dict[BulkCopy, ir.Value]) -> list[Ring]:
-        rings: dict[BulkCopy, Ring] = {}
+    def _rings(self, maps: dict[Copy, ir.Value]) -> list[Ring]:
+        rings: dict[Copy, Ring] = {}
         room = SHARED_MEMORY - 4 * EXP2_WORDS * len(ops_in(self.kernel, "tile.fill_exp2"))
         for load, copy in self.copies.items():
-            ring = rings.setdefault(copy, Ring(copy, maps[copy]))
+            ring = rings.setdefault(copy, Ring(copy, maps.get(copy)))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or is_right_operand(load):
                 tile = ring.bytes // ring.stages
@@ -161,7 +163,8 @@ class _Specializer:
 
     def _allocate(self, ring: Ring, warpgroups: int) -> None:
         kind, warps = ring.copy.kind, 4 * warpgroups
-        ring.landing = Stages.make(ring.stages, kind, 1, ARRANGERS if ring.is_paired else warps)
+        writers = 32 * ARRANGERS if ring.is_skewed else 1
+        ring.landing = Stages.make(ring.stages, kind, writers, ARRANGERS if ring.is_paired else warps)
         ring.reading = Stages.make(ring.stages, kind, ARRANGERS, warps) if ring.is_paired else ring.landing
 
 

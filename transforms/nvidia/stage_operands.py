@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tile import ConvertLayoutOp, LoadOp, layout_of, with_layout
+from ...dialects.tile import ConvertLayoutOp, LoadOp, RowShiftsOp, dims_of, layout_of, with_layout
 from ..attention import is_contraction
-from ..passes import Pass, remark
+from ..passes import Pass, option, remark
 from ..rewriting import ops_in, ops_of
-from .bulk_copies import bulk_copies, bulk_copy
+from .axes import DYNAMIC
+from .bulk_copies import bulk_copies, copy_of
+from .memory import CHUNK, byte_width
 
 
 @dataclass(frozen=True)
@@ -27,32 +31,57 @@ class StageOperands(Pass):
     keys are, by the copy engine, a tile ahead (``specialize-warps``), and matrices of 8 × 8 come to their threads with
     one instruction. For kernels all of whose other loads to shared memory that engine does, and tiles that it can copy.
 
-    What it cannot copy (rows that are not aligned to 16 bytes) is loaded by each thread, but before the first matmul of
-    the iteration, under which the loads are on their way.
+    With `stage-unaligned` rows that are not aligned to 16 bytes are copied by threads, as they stand in memory but for
+    multiples of 16 bytes ("skewed"); those that compute find their elements by how far each row is shifted::
+
+        %h = tile.load(%bias, %i, %j, …) : … -> tensor<128x128xbf16, "skewed">
+        %s = tile.row_shifts(%bias, %i, 0) {dim = 0, aligned = 2} : … -> tensor<128xi32, "row">
+        %b = tile.convert_layout %h at %s : … -> tensor<128x128xbf16, "fragment">
+
+    What is not copied (also columns that begin anywhere, or stand apart) is loaded by each thread, but before the first
+    matmul of the iteration, under which the loads are on their way.
     """
 
+    stage_unaligned: bool = option("whether rows that are not aligned come through shared memory, too", False)
+
     def run(self, op: ir.Operation) -> None:
+        layouts = ["shared", *(["skewed"] if self.stage_unaligned else [])]
         for kernel in ops_in(op, "gpu.func"):
             if not bulk_copies(kernel):
                 continue
             for load in ops_in(kernel, "tile.load"):
                 if layout_of(load.results[0].type) == "fragment":
-                    _stage(load, kernel)
+                    _stage(load, kernel, layouts)
 
 
-def _stage(load: ir.Operation, kernel: ir.Operation) -> None:
-    view, kind = load.opview, load.results[0].type
-    with ir.InsertionPoint(load), load.location:
-        staged = LoadOp(view.memory, view.indices, load.attributes["dims"], result=with_layout(kind, "shared"))
-        converted = ConvertLayoutOp(staged.result, result=kind)
-    if bulk_copy(staged.operation, kernel) is None:
-        remark(load, "a tile that the copy engine cannot bring is loaded by each thread, element by element")
-        converted.operation.erase()
+def _stage(load: ir.Operation, kernel: ir.Operation, layouts: list[str]) -> None:
+    kind = load.results[0].type
+    for layout in layouts:
+        with ir.InsertionPoint(load), load.location:
+            view = load.opview
+            staged = LoadOp(view.memory, view.indices, load.attributes["dims"], result=with_layout(kind, layout))
+            if copy_of(staged.operation, kernel) is not None:
+                shifts = [_shifts(staged.operation)] if layout == "skewed" else []
+                converted = ConvertLayoutOp(staged.result, shifts, result=kind)
+                load.results[0].replace_all_uses_with(converted.result)
+                load.erase()
+                return
         staged.operation.erase()
-        _hoist(load)
-        return
-    load.results[0].replace_all_uses_with(converted.result)
-    load.erase()
+    remark(load, "a tile that the copy engine cannot bring is loaded by each thread, element by element")
+    _hoist(load)
+
+
+def _shifts(load: ir.Operation) -> ir.Value:
+    """How far rows of a tile are shifted: its columns begin at a multiple of 16 bytes, and tell nothing."""
+    view, kind = load.opview, load.results[0].type
+    memory, width = view.memory.type, byte_width(kind.element_type)
+    rank, last = memory.rank, memory.shape[-1]
+    aligned = width if last == DYNAMIC else math.gcd(CHUNK // 2, width * last)
+    offsets = [*view.indices[: rank - 1], build.index(0)]
+    rows = ir.RankedTensorType.get([kind.shape[0]], ir.IntegerType.get_signless(32), ir.StringAttr.get("row"))
+    integer = ir.IntegerType.get_signless(64)
+    dim, known = (ir.IntegerAttr.get(integer, n) for n in (dims_of(view)[0], aligned))
+    return RowShiftsOp(view.memory, offsets, dim, known, result=rows).result
 
 
 def _hoist(load: ir.Operation) -> None:

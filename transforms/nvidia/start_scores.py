@@ -175,7 +175,7 @@ def _bias(op: ir.Operation, sum_: ir.Operation, scores: ir.Value, matmul: ir.Ope
         convert is not None
         and convert.name == "tile.convert_layout"
         and convert.block == matmul.block
-        and layout_of(convert.operands[0].type) == "shared"
+        and layout_of(convert.operands[0].type) in ("shared", "skewed")
         and indexing_maps(op)[number] == indexing_maps(op)[-1]
         and single_use(convert.results[0])
     )

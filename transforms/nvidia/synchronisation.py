@@ -33,6 +33,7 @@ FLAG = 4
 RESERVED = 1024  # bytes of shared memory before a block's own
 MEETING = 15  # a named barrier
 ALL_WARPS = "tile.all_warps"  # of a meeting: also those of the last warpgroup that do not copy
+TOGETHER = "tile.together"  # of an arrival: what threads wrote may follow, which does not wait for one of the warp
 ARRANGERS = 3  # warps, beside the one that copies, that put 8-bit operands in order
 FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
 FIRST_OF_WARPGROUP = 8  # that of the first warpgroup alone
@@ -73,10 +74,11 @@ class Barriers:
             [self.at(use), parity],
         )
 
-    def arrive(self, use: ir.Value, thread: Thread) -> None:
-        """One arrival for the warp."""
+    def arrive(self, use: ir.Value, thread: Thread, together: bool = False) -> None:
+        """One arrival for the warp; `together`: after all that its threads have done."""
+        wait, barrier = "bar.warp.sync -1; " if together else "", f"[$0+{self.offset}]"
         asm(
-            f"{{ .reg .pred p; setp.eq.s32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, [$0+{self.offset}]; }}",
+            f"{{ .reg .pred p; {wait}setp.eq.s32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, {barrier}; }}",
             "r,r",
             [self.at(use), thread.lane],
         )

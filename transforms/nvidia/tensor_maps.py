@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import TensorMapOp, tensor_map_type
 from ..rewriting import ops_in
 from .axes import DYNAMIC
-from .bulk_copies import BulkCopy
+from .bulk_copies import BulkCopy, Copy
 from .persistent_blocks import relaunch
 
 FIRST_ARGUMENT = 6  # of a launch's operands, after the sizes of grid and block
 
 
-def pass_tensor_maps(
-    kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, BulkCopy]
-) -> dict[BulkCopy, ir.Value]:
-    """New arguments of `kernel`, a tensor map for each kind of copy; its launches make and pass them."""
-    wanted = list(dict.fromkeys(copies.values()))
+def pass_tensor_maps(kernel: ir.Operation, top: ir.Operation, copies: Iterable[Copy]) -> dict[Copy, ir.Value]:
+    """New arguments of `kernel`, a tensor map for each kind of copy by the engine; its launches make and pass them."""
+    wanted = [c for c in dict.fromkeys(copies) if isinstance(c, BulkCopy)]
     block = kernel.regions[0].blocks[0]
     places = {argument: i for i, argument in enumerate(block.arguments)}
     kinds = [tensor_map_type(c.kind.shape[1 - c.inner], c.line, c.kind.element_type) for c in wanted]
-    maps = {c: block.add_argument(kind, kernel.location) for c, kind in zip(wanted, kinds, strict=True)}
+    maps: dict[Copy, ir.Value] = {
+        c: block.add_argument(kind, kernel.location) for c, kind in zip(wanted, kinds, strict=True)
+    }
     types = [a.type for a in block.arguments]
     kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
     name = ir.StringAttr(kernel.attributes["sym_name"]).value

@@ -241,6 +241,39 @@ class Shared:
 
 
 @dataclass
+class Skewed:
+    """A tile in shared memory whose rows begin where they do in memory, but for multiples of 16 bytes: element (r, c)
+    is ``r·pitch + shift + c·width`` bytes behind the first one, the row's shift being 0 to 15. (Eight rows are in
+    different banks, but for what shifts differ.)"""
+
+    first: ir.Value
+    shape: tuple[int, ...]
+    width: int
+    stages: int = 1
+    stage: ir.Value | None = None
+
+    def at(self, stage: ir.Value) -> Skewed:
+        """The tile of a stage of the buffer whose first one this is."""
+        return replace(self, stage=stage if self.stages > 1 else None)
+
+    @staticmethod
+    def bytes(rows: int, columns: int, width: int) -> int:
+        return rows * (-(-columns * width // 16) + 1) * 16
+
+    @property
+    def size(self) -> int:
+        return self.bytes(self.shape[0], self.shape[1], self.width)
+
+    @property
+    def pitch(self) -> int:
+        return self.size // self.shape[0]
+
+    @property
+    def address(self) -> ir.Value:
+        return self.first if self.stage is None else add(self.first, mul(self.stage, self.size))
+
+
+@dataclass
 class Thread:
     """The thread's numbers, made once at the kernel's start."""
 

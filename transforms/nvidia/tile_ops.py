@@ -24,10 +24,12 @@ from .overlap_matmuls import ASYNC
 from .pieces import copy_piece
 from .scalars import emit_scalar
 from .scaling import scale
+from .skewed import copy_rows, load_skewed, row_shifts
 from .storing import store_registers
 from .synchronisation import (
     ALL_WARPS,
     ARRANGERS,
+    TOGETHER,
     Barriers,
     Flags,
     any_of_warp,
@@ -39,7 +41,21 @@ from .synchronisation import (
     start_turns,
     take_turn,
 )
-from .thread import Registers, Shared, Thread, asm, constant, create, i32, i64, pointer, register_type, rem, shuffled
+from .thread import (
+    Registers,
+    Shared,
+    Skewed,
+    Thread,
+    asm,
+    constant,
+    create,
+    i32,
+    i64,
+    pointer,
+    register_type,
+    rem,
+    shuffled,
+)
 from .values import Value, flat, has_dense_rows, is_zero, like, register_types
 
 
@@ -217,6 +233,11 @@ class Emitter:
         assert isinstance(base, Shared), "a buffer is shared memory"
         return base.at(stage)
 
+    def _skewed(self, buffer: ir.Value, stage: ir.Value) -> Skewed:
+        base = self.values[buffer]
+        assert isinstance(base, Skewed), "a buffer of rows that are not aligned"
+        return base.at(stage)
+
     def _copy(self, op: ir.Operation) -> list[Value]:
         view = op.opview
         stage, *indices = view.indices
@@ -264,6 +285,20 @@ class Emitter:
         copy_bulk(self.scalar(view.map), tile, ready, use, [self.scalar(v) for v in view.indices], self.thread)
         return []
 
+    def _copy_rows(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        ready, use = self._barriers(view.ready), self.scalar(view.use)
+        tile = self._skewed(view.staged, rem(use, ready.stages))
+        access = self._access(view.memory, view.indices, dims_of(view), tile.shape)
+        copy_rows(access, tile, ready, use, self.thread)
+        return []
+
+    def _row_shifts(self, op: ir.Operation) -> list[Value]:
+        view, memory = op.opview, self.values[op.operands[0]]
+        assert isinstance(memory, Memory), "memory is an argument"
+        offsets = [self.scalar(v) for v in view.indices]
+        return [row_shifts(memory, offsets, view.dim.value, op.results[0].type.shape[0], self.thread)]
+
     def _synchronise(self, op: ir.Operation) -> list[Value]:
         """What gives no value."""
         view, thread = op.opview, self.thread
@@ -285,7 +320,7 @@ class Emitter:
             tile = self.registers(op.operands[0])
             settle(tile.loaded or tile.values)
         elif op.name == "tile.arrive":
-            self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread)
+            self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread, TOGETHER in op.attributes)
         elif op.name == "tile.start_turns":
             start_turns(view.warpgroups.value, thread)
         elif op.name == "tile.take_turn":
@@ -295,11 +330,14 @@ class Emitter:
         return []
 
     def _view(self, op: ir.Operation) -> list[Value]:
-        return [self._stage(op.operands[0], self.scalar(op.operands[1]))]
+        stage = self.scalar(op.operands[1])
+        if layout_of(op.results[0].type) == "skewed":
+            return [self._skewed(op.operands[0], stage)]
+        return [self._stage(op.operands[0], stage)]
 
     def _load(self, op: ir.Operation) -> list[Value]:
         view, kind = op.opview, op.results[0].type
-        if layout_of(kind) == "shared":
+        if layout_of(kind) in ("shared", "skewed"):
             raise PassError("a load to shared memory is not scheduled: run stage-loads before", op)
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
         if layout_of(kind) == "spread":
@@ -341,6 +379,11 @@ class Emitter:
             return [whole_rows(self.registers(op.operands[0]))]
         if layout == "row_part":
             return [row_parts(self.registers(op.operands[0]), self.thread)]
+        if layout == "fragment" and isinstance(source, Skewed):
+            shifts = defining_op(op.operands[1])
+            aligned = shifts.opview.aligned.value if shifts is not None else source.width
+            at_once = all(len(u.owner.operation.operands) == 2 for u in op.results[0].uses)
+            return [load_skewed(source, kind, self.registers(op.operands[1]), aligned, at_once, self.thread)]
         if layout == "fragment" and isinstance(source, Shared):
             return [load_fragment(source, kind, self.thread)]
         if layout == "operand_a" and element == "f32":  # in place, as a fragment is
@@ -457,6 +500,8 @@ HANDLERS = {
     "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
     "tile.warp": lambda self, op: [self.thread.warp],
     "tile.copy_bulk": Emitter._copy_bulk,
+    "tile.copy_rows": Emitter._copy_rows,
+    "tile.row_shifts": Emitter._row_shifts,
     "tile.arrange": Emitter._arrange,
     "tile.scale": Emitter._scale,
     "tile.any_of_warp": lambda self, op: [any_of_warp(self.registers(op.operands[0]).values)],

@@ -27,9 +27,10 @@ Where a bias or mask of keys comes from memory, 128 queries, and as many keys as
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
 four bytes. 256 × 64 up to head dimension 64 for biases, with which matmuls start (``start-scores``), and for masks that
 many heads share; one that each has its own of comes too late for four warpgroups. Where the copy engine cannot bring it
-(``stage-operands``), 64 keys: what each thread loads by itself takes registers. Batch entries and heads that share the
-bias are the innermost loop of the grid, so that it comes from memory once for all of them. Where enough of them do,
-rows that are not aligned will be (``align-rows``).
+(``stage-operands``), 64 keys: what each thread loads by itself takes registers; but where it comes through shared
+memory nonetheless, the same tiles, of 112 keys from head dimension 65 on: rows take 16 bytes more. Batch entries and
+heads that share the bias are the innermost loop of the grid, so that it comes from memory once for all of them. Where
+enough of them do, rows that are not aligned will be (``align-rows``).
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 256, 64), (128, 192, 64), *HOPPER_TILES_BY
 CROWDED_HOPPER_TILES_BY_HEAD = ((ANY_HEAD, 128, 64),)
 MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 64))
 SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (ANY_HEAD, 128, 64))  # where larger ones would hold much that is dead
+SKEWED_HOPPER_TILES_BY_HEAD = ((64, 128, 128), (128, 128, 112), (ANY_HEAD, 128, 64))  # rows take 16 bytes more
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 _FUNCTIONS = ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "sqrt")
@@ -73,8 +75,8 @@ FILLED = 0.9  # of the multiprocessors
 MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
 
-def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
-    """The same, for an architecture with a copy engine."""
+def choose_hopper_tile_sizes(attention: Attention, stage_unaligned: bool = False) -> tuple[list[int], list[int]]:
+    """The same, for an architecture with a copy engine; `stage_unaligned`: see ``stage-operands``."""
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     extents = static_extents(attention.root)
@@ -86,13 +88,15 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         return _choose(attention, TILES_BY_HEAD)
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
-        staged = all(_is_staged(v, attention) for v in others)  # after align-rows
+        staged = all(_is_staged(v, attention, stage_unaligned) for v in others)  # after align-rows
         shared = _shared_loops(attention, extents)
         starts = all(isinstance(v.type.element_type, ir.FloatType) for v in others) and not _uses_functions(attention)
         shared_by_many = math.prod(extents[d] or 1 for d in shared) >= MANY
-        many = [MANY_WARPS_HOPPER_TILES_BY_HEAD] if starts or shared_by_many else []
         if staged:
-            sizes, order = _choose_first(attention, many, MOST_DEAD / 2)
+            engines = all(_is_engines(v, attention, stage_unaligned) for v in others)
+            small = SMALL_HOPPER_TILES_BY_HEAD if engines else SKEWED_HOPPER_TILES_BY_HEAD
+            many = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if starts or shared_by_many else []
+            sizes, order = _choose_first(attention, many, MOST_DEAD / 2, small=small)
         else:
             sizes, order = _choose(attention, CROWDED_HOPPER_TILES_BY_HEAD)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
@@ -118,6 +122,7 @@ def _choose_first(
     candidates: Sequence[Tiles],
     most_dead: float = MOST_DEAD,
     most_padding: float = MOST_PADDING,
+    small: Tiles = SMALL_HOPPER_TILES_BY_HEAD,
 ) -> tuple[list[int], list[int]]:
     """The first of the candidates of which not much would be padding of queries or, where four warpgroups would share a
     tile, masked, or leave multiprocessors without one; else small tiles."""
@@ -135,7 +140,7 @@ def _choose_first(
             few = few and known >= FILLED * MULTIPROCESSORS * SMALL_HOPPER_TILES_BY_HEAD[0][1]
         if not padded and not dead and not few:
             return _choose(attention, tiles)
-    return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
+    return _choose(attention, small)
 
 
 def _uses_functions(attention: Attention) -> bool:
@@ -188,20 +193,36 @@ def _shared_loops(attention: Attention, extents: Sequence[int | None]) -> list[i
     return [d for d in loops.batch + loops.m[:-1] if d not in used and extents[d] != 1]
 
 
-def _is_staged(value: ir.Value, attention: Attention) -> bool:
-    """Whether the copy engine can bring tiles of a tensor, of queries × keys, of narrow elements, whose rows are
-    aligned to 16 bytes, or will be; the last dimension is that of the keys, or of the queries."""
+def _is_staged(value: ir.Value, attention: Attention, unaligned: bool) -> bool:
+    """Whether tiles of a tensor, of queries × keys, of narrow elements, come through shared memory: by the copy engine,
+    if its rows are aligned to 16 bytes, or will be; if others do too, by threads beside it, where those are of keys."""
     kind = value.type
     if kind.rank < 2 or kind.element_type.width > 16:
         return False
     loops, extents = contraction_loops(attention.root), static_extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     wide = [extents[d] for d in (loops.m[-1:] + loops.k[-1:])]
+    fits = all(n in wide or (n == DYNAMIC and None in wide) for n in kind.shape[-2:])
+    return fits and (_is_engines(value, attention, unaligned) or (unaligned and _is_by_keys(value, attention)))
+
+
+def _is_engines(value: ir.Value, attention: Attention, unaligned: bool) -> bool:
+    """Whether rows of a tensor are aligned to 16 bytes, or will be."""
+    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
     own = next(dims for v, dims in _other_tensors(attention) if v == value)
-    shared = pays(kind, (extents[d] for d in loops.batch + loops.m[:-1] if d not in own))
-    return all(n in wide or (n == DYNAMIC and None in wide) for n in kind.shape[-2:]) and (
-        are_aligned(kind) or (shared and can_be_aligned(value))
-    )
+    counts = (extents[d] for d in loops.batch + loops.m[:-1] if d not in own)
+    shared = pays(value.type, counts, unaligned and _is_by_keys(value, attention))
+    return are_aligned(value.type) or (shared and can_be_aligned(value))
+
+
+def _is_by_keys(value: ir.Value, attention: Attention) -> bool:
+    """Whether keys stand side by side in a tensor that scores come together with."""
+    op, number = next((op, n) for op in _between(attention) for v, n in _inputs(op) if v == value)
+    if not is_structured(op):
+        return False
+    last = dim_position(indexing_maps(op)[number].results[-1])
+    return last == len(iterator_types(op)) - 1
 
 
 def _operands(attention: Attention) -> list[tuple[ir.Operation, int]]:

@@ -19,7 +19,7 @@ from .registers import REGISTERS, wgmma_registers
 from .specialize_warps import PRODUCERS
 from .spread import inner_dim
 from .synchronisation import Barriers, Flags
-from .thread import Shared, Thread, add, constant, create, i32, i64, pointer
+from .thread import Shared, Skewed, Thread, add, constant, create, i32, i64, pointer
 from .tile_ops import Emitter
 from .values import has_dense_rows, parameter_attributes, parameter_types
 
@@ -223,6 +223,10 @@ class _Kernel:
                 raise PassError(
                     f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
                 )
+            if any(use.owner.operation.name == "tile.copy_rows" for use in value.uses):
+                self.values[value] = Skewed(add(address, offset), tuple(shape), width, stages)
+                offset += -(-stages * Skewed.bytes(shape[0], shape[1], width) // ALIGNMENT) * ALIGNMENT
+                continue
             inner = self.inner.get(value, 1)
             self.values[value] = Shared(add(address, offset), tuple(shape), inner, width, stages)
             offset += -(-stages * Shared.bytes(shape[1 - inner], shape[inner], width) // ALIGNMENT) * ALIGNMENT

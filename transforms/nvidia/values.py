@@ -10,11 +10,11 @@ from ...dialects.tile import is_tensor_map, layout_of
 from .memory import GLOBAL, Memory
 from .spread import Spread
 from .synchronisation import Barriers, Flags
-from .thread import Registers, Shared, i32, i64, pointer, register_type
+from .thread import Registers, Shared, Skewed, i32, i64, pointer, register_type
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
-Value: TypeAlias = "Registers | Shared | Spread | Barriers | Flags | Memory | tuple[ir.Value, ...] | ir.Value"
+Value: TypeAlias = "Registers | Shared | Skewed | Spread | Barriers | Flags | Memory | tuple[ir.Value, ...] | ir.Value"
 
 MAP_BYTES = 128  # of a tensor map
 COPY = "tile.copy"  # of an op: it copies a tensor to rows that are aligned to 16 bytes

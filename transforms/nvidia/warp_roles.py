@@ -8,6 +8,7 @@ from ...dialects.tile import (
     ArrangeOp,
     ArriveOp,
     CopyBulkOp,
+    CopyRowsOp,
     PassTurnOp,
     SettleOp,
     TakeTurnOp,
@@ -22,6 +23,7 @@ from ..rewriting import Values, ancestors, copy_op, defining_op, for_body, for_i
 from .bulk_copies import is_staged
 from .overlap_matmuls import ASYNC
 from .rings import Count, Ring, i64, is_right_operand
+from .synchronisation import TOGETHER
 
 
 class Role:
@@ -175,6 +177,8 @@ class Producer(Role):
         return [v for v in values if not isinstance(v.type, ir.ShapedType)]
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
+        if ring.is_skewed:
+            return
         WaitBarrierOp(ring.landing.free, use, i64(1))
         offsets = [self.value(v) for v in op.opview.indices[: ring.copy.memory.type.rank]]
         CopyBulkOp(ring.map, ring.landing.buffer, ring.landing.ready, use, offsets, op.attributes["dims"])
@@ -193,12 +197,17 @@ class Producer(Role):
 
 
 class Arranger(Producer):
-    """The warps between that one and those that compute, for tiles that are "paired"."""
+    """The warps between that one and those that compute, for tiles that are "paired", or "skewed"."""
 
     def _waits_long(self, load: ir.Operation) -> bool:
         return False
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
+        if ring.is_skewed:
+            WaitBarrierOp(ring.landing.free, use, i64(1))
+            view = op.opview
+            places = [self.value(v) for v in view.indices]
+            CopyRowsOp(view.memory, ring.landing.buffer, ring.landing.ready, use, places, op.attributes["dims"])
         if not ring.is_paired:
             return
         source, target = ring.landing, ring.reading
@@ -278,7 +287,9 @@ class Consumer(Role):
         for ring, use, needed in self.releases.pop(place, []):
             if needed is not None:
                 SettleOp(self.values[needed])
-            ArriveOp(ring.reading.free, use)
+            arrival = ArriveOp(ring.reading.free, use)
+            if ring.is_skewed:
+                arrival.operation.attributes[TOGETHER] = ir.UnitAttr.get()
 
 
 def _row_of(tile: ir.Value) -> ir.Value | None:

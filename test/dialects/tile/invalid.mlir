@@ -25,7 +25,7 @@ func.func @element(%m: memref<4x8xf16>, %i: index) {
 // -----
 
 func.func @layout(%t: tensor<4x8xf16>) {
-  // expected-error @below {{expects the layout of the result to be one of fragment, operand_a, paired_a, row, row_part, column, spread, shared, paired, but found "frgment"}}
+  // expected-error @below {{expects the layout of the result to be one of fragment, operand_a, paired_a, row, row_part, column, spread, shared, skewed, paired, but found "frgment"}}
   %r = tile.convert_layout %t : (tensor<4x8xf16>) -> (tensor<4x8xf16, "frgment">)
   return
 }
@@ -156,4 +156,28 @@ func.func @share(%x: f32, %t: memref<8192xi32>) -> f32 {
   // expected-error @below {{expects a share from 1 to 8, but found 9}}
   %p = tile.exp2 (%x, %t) {bound = -1 : i64, share = 9 : i64} : (f32, memref<8192xi32>) -> (f32)
   return %p : f32
+}
+
+// -----
+
+func.func @shifts(%t: tensor<64x128xbf16, "skewed">) {
+  // expected-error @below {{expects 1 tensors of i32 and layout row, one for each row, but found []}}
+  %f = tile.convert_layout %t : (tensor<64x128xbf16, "skewed">) -> (tensor<64x128xbf16, "fragment">)
+  return
+}
+
+// -----
+
+func.func @shifts_of_columns(%m: memref<100x63xbf16, strided<[?, 1]>>, %i: index) {
+  // expected-error @below {{expects dim to be one of 2 dimensions, and not the last, but found 1}}
+  %s = tile.row_shifts (%m, %i, %i) {dim = 1 : i64, aligned = 2 : i64} : (memref<100x63xbf16, strided<[?, 1]>>, index, index) -> (tensor<64xi32, "row">)
+  return
+}
+
+// -----
+
+func.func @copy_rows(%m: memref<100x63xbf16, strided<[?, 1]>>, %b: memref<2x64x64xbf16, #gpu.address_space<workgroup>>, %r: memref<2xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @below {{expects dims to name one of 2 dimensions, then the last, but found [1, 0]}}
+  tile.copy_rows (%m, %b, %r, %i, %i, %i, %i, %i) {dims = [1, 0]} : (memref<100x63xbf16, strided<[?, 1]>>, memref<2x64x64xbf16, #gpu.address_space<workgroup>>, memref<2xi64, #gpu.address_space<workgroup>>, index, index, index, index, index) -> ()
+  return
 }

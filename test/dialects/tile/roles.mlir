@@ -44,6 +44,13 @@ func.func @arrange(%t: tensor<128x64xf8E4M3FN, "shared">, %b: memref<2x128x64xf8
   return
 }
 
+// CHECK-LABEL: func.func @rows
+func.func @rows(%m: memref<1000x63xf16, strided<[?, 1]>>, %b: !buffer, %ready: !barriers, %n: index) {
+  // CHECK: tile.copy_rows (%{{.*}}, %{{.*}}, %{{.*}}, %[[N:.*]], %[[N]], %[[N]], %[[N]], %[[N]]) {dims = [0, 1]
+  tile.copy_rows (%m, %b, %ready, %n, %n, %n, %n, %n) {dims = [0, 1]} : (memref<1000x63xf16, strided<[?, 1]>>, !buffer, !barriers, index, index, index, index, index) -> ()
+  return
+}
+
 // CHECK-LABEL: func.func @flags
 func.func @flags(%bad: tensor<128xi1, "row">, %flags: !flags, %n: index) -> (i1, i1) {
   // CHECK: tile.init_flags %[[F:.*]] :

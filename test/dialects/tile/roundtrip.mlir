@@ -26,6 +26,15 @@ func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %i: index, %b
   return
 }
 
+// CHECK-LABEL: func.func @skewed
+func.func @skewed(%m: memref<4x1000x63xf16, strided<[?, ?, 1]>>, %i: index, %t: tensor<128x64xf16, "skewed">) {
+  // CHECK: %[[S:.*]] = tile.row_shifts (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {aligned = 2 : i64, dim = 1 : i64{{.*}}} : {{.*}} -> (tensor<128xi32, "row">)
+  %s = tile.row_shifts (%m, %i, %i, %i) {dim = 1 : i64, aligned = 2 : i64} : (memref<4x1000x63xf16, strided<[?, ?, 1]>>, index, index, index) -> (tensor<128xi32, "row">)
+  // CHECK: tile.convert_layout %{{.*}} at %[[S]]{{.*}} : (tensor<128x64xf16, "skewed">, tensor<128xi32, "row">) -> (tensor<128x64xf16, "fragment">)
+  %f = tile.convert_layout %t at %s : (tensor<128x64xf16, "skewed">, tensor<128xi32, "row">) -> (tensor<128x64xf16, "fragment">)
+  return
+}
+
 // CHECK-LABEL: func.func @piece
 func.func @piece(%m: memref<?x33xf16, strided<[?, 1]>>, %p: memref<?x40xf16>, %i: index) {
   // CHECK: tile.copy_piece (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {aligned = 2 : i64{{.*}}} : (memref<?x33xf16, strided<[?, 1]>>, memref<?x40xf16>, index, index, index, index, index) -> ()
