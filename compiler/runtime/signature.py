@@ -335,8 +335,8 @@ class Traced(Exception):
 
 
 def refuse_traced(value: Any) -> None:
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(value, jax.core.Tracer):
+    core = sys.modules.get("jax.core")
+    if core is not None and isinstance(value, core.Tracer):
         raise Traced
 
 
