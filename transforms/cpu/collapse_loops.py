@@ -10,7 +10,7 @@ from ..linear import DYNAMIC
 from ..passes import Pass
 from ..rewriting import ops_in
 from .scratch import has_identity_layout
-from .structured import NO_LOOP, Operand, Structured, Unsupported
+from .structured import NO_LOOP, Operand, Structured, structured_of
 
 Collapsed: TypeAlias = dict[tuple[ir.Value, int], ir.Value]  # by the buffer, and which dimension joins the one before
 
@@ -40,12 +40,9 @@ class CollapseLoops(Pass):
 
 
 def _collapse_once(generic: ir.Operation, known: Collapsed) -> ir.Operation | None:
-    try:
-        op = Structured(generic)
-    except Unsupported:
-        return None
-    pair = _pair(op)
-    return None if pair is None else _collapse(op, *pair, known)
+    op = structured_of(generic)
+    pair = None if op is None else _pair(op)
+    return None if op is None or pair is None else _collapse(op, *pair, known)
 
 
 def _pair(op: Structured) -> tuple[int, int] | None:

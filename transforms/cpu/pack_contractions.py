@@ -14,7 +14,7 @@ from .blocks import Block, loop_nest, part_of, subview, with_operands
 from .initial_values import find_starts
 from .schedule import LIKELY_SIZE, LINE, Schedule, choose, is_scratch, pays_to_copy, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
-from .structured import NO_LOOP, Operand, Structured, Unsupported
+from .structured import NO_LOOP, Operand, Structured, structured_of
 from .target import host_target
 
 COPIED = 256  # the most rows, and columns, of a copied block
@@ -52,9 +52,8 @@ class PackContractions(Pass):
         target = host_target(self.vector_bytes)
         self._shared.clear()
         for generic in ops_in(op, "linalg.generic"):
-            try:
-                structured = Structured(generic)
-            except Unsupported:
+            structured = structured_of(generic)
+            if structured is None:
                 continue
             schedule = choose(structured, target)
             starts = find_starts(structured).values()

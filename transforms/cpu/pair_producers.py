@@ -15,7 +15,7 @@ from ..copying import copy_body
 from ..rewriting import ops_in
 from .blocks import subview
 from .loop_indices import renumber
-from .structured import Operand, Structured, Unsupported
+from .structured import Operand, Structured, structured_of
 
 
 def find_producer(value: ir.Value, position: int, reader: ir.Operation) -> Structured | None:
@@ -30,12 +30,9 @@ def find_producer(value: ir.Value, position: int, reader: ir.Operation) -> Struc
     others = [use.owner.operation for use in value.uses if use.owner.operation != reader]
     if len(others) != 1 or others[0].name != "linalg.generic" or others[0].block != reader.block:
         return None
-    try:
-        op = Structured(others[0])
-    except Unsupported:
-        return None
-    out = next((o for o in op.outputs if o.value == value), None)
-    if out is None or out.is_read or not isinstance(out.element, ir.BF16Type):
+    op = structured_of(others[0])
+    out = None if op is None else next((o for o in op.outputs if o.value == value), None)
+    if op is None or out is None or out.is_read or not isinstance(out.element, ir.BF16Type):
         return None
     loop = out.dims[position]
     for operand in op.operands:

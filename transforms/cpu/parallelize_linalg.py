@@ -9,7 +9,7 @@ from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
 from .blocks import Block, extent_at, part_of, with_operands
-from .structured import Structured, Unsupported
+from .structured import Structured, structured_of
 
 MIDDLING = 1024  # what a dynamic size is taken to be
 ROWS = 64  # the least rows of a contraction in a task
@@ -39,11 +39,8 @@ class ParallelizeLinalg(Pass):
                 continue
             if generic.results:
                 continue
-            try:
-                structured = Structured(generic)
-            except Unsupported:
-                continue
-            if not any(o.name == "linalg.index" for o in structured.body_ops):
+            structured = structured_of(generic)
+            if structured is not None and not any(o.name == "linalg.index" for o in structured.body_ops):
                 self._split(structured)
 
     def _split(self, op: Structured) -> None:

@@ -22,8 +22,8 @@ CHAINS = 4  # latency of an addition or a maximum
 ROWS_AT_ONCE = 4  # of sums along the lanes, at most: as many loads as products, beside what is asked for ahead
 LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
-PLACES = "places"  # on an op: the loop over places of memory of which a register tile has a row each (`stream-rows`)
 MORE_STEPS = 4  # the same of tiles with fewer products, beside which the loop's own instructions count for more
+PLACES = "places"  # on an op: the loop over places of memory of which a register tile has a row each (`stream-rows`)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from .blocks import subview
 from .pack_contractions import falls_on_all_sets, packed_operand
 from .schedule import LINE, choose, is_scratch
 from .scratch import ALIGNMENT, element_bytes
-from .structured import NO_LOOP, Structured, Unsupported
+from .structured import NO_LOOP, structured_of
 from .target import host_target
 
 
@@ -40,9 +40,8 @@ class SpreadRows(Pass):
     def run(self, op: ir.Operation) -> None:
         target = host_target(self.vector_bytes)
         for generic in ops_in(op, "linalg.generic"):
-            try:
-                structured = Structured(generic)
-            except Unsupported:
+            structured = structured_of(generic)
+            if structured is None:
                 continue
             schedule = choose(structured, target)
             operand = packed_operand(structured, schedule)

@@ -131,3 +131,11 @@ class Structured:
 
     def element_types(self) -> list[ir.Type]:
         return [o.element for o in self.operands] + [r.type for o in self.body_ops for r in o.results]
+
+
+def structured_of(generic: ir.Operation) -> Structured | None:
+    """None where it is Unsupported."""
+    try:
+        return Structured(generic)
+    except Unsupported:
+        return None
