@@ -6,14 +6,17 @@
 #o = affine_map<(h, d, n) -> (h, d)>
 
 // A register tile has 64 of 128 columns: 16 rows of 512 bytes at a time, so that the second half of them is in the cache.
+// They add up to sums of their own: what was there before would be one of as many terms as there are blocks.
 // CHECK-LABEL: func.func @blocks
+// CHECK:       %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<4x128xf32>
+// CHECK:       linalg.generic {{.*}} ins(%cst : f32) outs(%[[SUMS]] : memref<4x128xf32>)
 // CHECK:       scf.for %[[N:.*]] = %c0 to %c256 step %c16
 // CHECK:         %[[P:.*]] = memref.subview %arg0[0, %[[N]]] [4, 16] [1, 1]
 // CHECK:         %[[V:.*]] = memref.subview %arg1[%[[N]], 0] [16, 128] [1, 1]
-// CHECK:         linalg.generic {{.*}} ins(%[[P]], %[[V]] : {{.*}}) outs(%arg2 : memref<4x128xf32>)
+// CHECK:         linalg.generic {{.*}} ins(%[[P]], %[[V]] : {{.*}}) outs(%[[SUMS]] : memref<4x128xf32>)
+// CHECK:       linalg.generic {{.*}} ins(%[[SUMS]] : memref<4x128xf32>) outs(%arg2 : memref<4x128xf32>)
 // CHECK-NOT:   linalg.generic
-// With vectors of half a line a register tile has one row from each of four places, and goes along it. What it adds to
-// is a buffer of its own: sums of four rows are many.
+// With vectors of half a line a register tile has one row from each of four places, and goes along it.
 // NARROW-LABEL: func.func @blocks
 // NARROW:       %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<4x128xf32>
 // NARROW:       %[[P:.*]] = memref.expand_shape %arg0 {{.*}} : memref<4x256xf32> into memref<4x4x64xf32>

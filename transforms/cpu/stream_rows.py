@@ -28,9 +28,11 @@ class StreamRows(Pass):
 
         linalg.generic {O[m, n] += P[m, k]·V[k, n]} ins(%p, %v : memref<4x256xf32>, memref<256x128xf32>) outs(%o)
     becomes
+        linalg.fill(%sums, 0)
         scf.for %k = %c0 to %c256 step %c16 {
-          linalg.generic {O[m, n] += P[m, k]·V[k, n]} ins(%p[0, %k], %v[%k, 0] : memref<4x16xf32>, memref<16x128xf32>)
+          linalg.generic {sums[m, n] += P[m, k]·V[k, n]} ins(%p[0, %k], %v[%k, 0] : memref<4x16xf32>, memref<16x128xf32>)
         }
+        linalg.generic {O[m, n] += sums[m, n]}
 
     A register tile has 64 of the 128 columns: without blocks the first half of all rows would be read, then the second
     one. Memory is read fastest in the order of its addresses; the second half of a block comes from the L1 cache.
@@ -90,27 +92,27 @@ def _in_blocks(generic: ir.Operation, target: Target) -> None:
     found = None if structured is None else _streamed(structured, choose(structured, target))
     if structured is None or found is None:
         return
-    has_places = PLACES in generic.attributes
     with ir.InsertionPoint(generic), generic.location:
-        sums = _sums(structured) if has_places else {}
+        sums = _sums(structured, found[0])
         with loop_nest(structured, [found]) as blocks:
             values = [sums.get(o.number, part_of(o, blocks)) for o in structured.operands]
             new = with_operands(structured, values, indexing_maps(structured.op))
-            if has_places:
+            if PLACES in generic.attributes:
                 new.attributes[PLACES] = generic.attributes[PLACES]
         for number, part in sums.items():
             _combine(structured, structured.operands[number], part)
     generic.erase()
 
 
-def _sums(op: Structured) -> dict[int, ir.Value]:
-    """Scratch for what blocks add to, by the numbers of outputs: blocks of a few rows are many, and what was there
+def _sums(op: Structured, rows: int) -> dict[int, ir.Value]:
+    """Scratch for what blocks of the loop `rows` add to, by the numbers of outputs: blocks are many, and what was there
     before would be one of as many terms. A sum of sums rounds less."""
     frame = next(a for a in ancestors(op.op) if a.name in FRAMES)
     found = {}
     for out in op.outputs:
         how, kind = combiner(op, out), out.value.type
-        if how is not None and kind.has_static_shape and register_type(out.element) == out.element:
+        is_sum = how is not None and rows not in out.loops and register_type(out.element) == out.element
+        if how is not None and is_sum and kind.has_static_shape:
             found[out.number] = in_frame(frame, kind.shape, out.element)
             neutral = build.constant(out.element, how.neutral)
             _elementwise([neutral], found[out.number], lambda x, _: x)
