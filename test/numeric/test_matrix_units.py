@@ -62,6 +62,29 @@ def test_attention(unit, element, changes):
     check(dataclasses.replace(PLAIN, element=element, **changes), unit)
 
 
+@pytest.mark.parametrize(("unit", "element"), WAYS)
+@pytest.mark.parametrize("layout", ["bhsd", "bsdh"])
+def test_infinities(unit, element, layout):
+    """Of −∞ in a key its score, of ∞ in a value its column, and no NaN: neither 0·∞ nor ∞ − ∞ stand among the parts."""
+    skip_without(unit)
+    graph = dataclasses.replace(PLAIN, element=element, input_layout=layout, value_size=40)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, 2, n, d)) for n, d in ((70, 48), (150, 48), (150, 40)))
+    q[..., 0] = np.abs(q[..., 0]) + 1
+    k[:, :, 2::3, 0] = -np.inf
+    v[:, 0, 0, 7], v[:, 1, 0, 11] = np.inf, -np.inf
+    if layout == "bsdh":
+        q, k, v = (np.ascontiguousarray(x.transpose(0, 2, 3, 1)) for x in (q, k, v))
+    inputs = [x.astype(y.dtype) for x, y in zip((q, k, v), graph.inputs(), strict=True)]
+    found = graph.canonical_output(np.asarray(compiled_for(unit, graph.text())(*inputs))).astype(np.float64)
+    with np.errstate(all="ignore"):
+        exact, _ = graph.reference(inputs)
+    infinite = np.isinf(exact)
+    assert infinite.sum() == 2 * graph.queries
+    np.testing.assert_array_equal(found[infinite], exact[infinite])
+    assert relative_error(found[~infinite], exact[~infinite]) < TOLERANCE[element]
+
+
 @settings(deadline=None, max_examples=8)
 @given(
     way=st.sampled_from(WAYS),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, memref, scf, vector
+from ...dialects.mlir import arith, ir, math, memref, scf, vector
 from .shuffles import transpose
 
 ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
@@ -38,11 +38,14 @@ def split(value: ir.Value, kind: ir.Type) -> list[ir.Value]:
         return [arith.extf(build.like(value.type, kind), value)]
     number = value if isinstance(element, ir.F32Type) else arith.extf(build.like(value.type, ir.F32Type.get()), value)
     bits = arith.bitcast(build.like(value.type, ir.IntegerType.get_signless(32)), number)
-    upper = arith.bitcast(number.type, arith.andi(bits, build.constant(bits.type, -(1 << 16))))
+    kept = build.constant(bits.type, -(1 << 16))
+    if not isinstance(element, ir.F32Type):
+        # Infinity is 1 + ∞, with its sign: a product of parts is then infinite or, of the upper ones, finite with the
+        # same sign, so that no sum of them is ∞ − ∞ or has 0·∞ in it. Without bit 30 infinity is 1.
+        is_infinite = arith.cmpf(arith.CmpFPredicate.OEQ, math.absf(number), build.constant(number.type, float("inf")))
+        kept = arith.select(is_infinite, build.constant(bits.type, -(1 << 16) & ~(1 << 30)), kept)
+    upper = arith.bitcast(number.type, arith.andi(bits, kept))
     rest = arith.subf(number, upper)
-    if not isinstance(element, ir.F32Type):  # infinity has no rest
-        is_all = arith.cmpf(arith.CmpFPredicate.OEQ, number, upper)
-        rest = arith.select(is_all, build.constant(number.type, 0.0), rest)
     return [_upper_half(upper), _upper_half(rest)]
 
 
