@@ -85,6 +85,7 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
         return []
     try:
         return [
+            pipelines.TO_LINALG,
             "raise-attention",
             *(["version-queries"] if target == "cpu" and not tiling else []),
             FuseAttention(

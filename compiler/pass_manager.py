@@ -22,6 +22,12 @@ from .diagnostics import Bug, Listener, captured_stderr, diagnostic, listening, 
 from .pass_options import make_pass, options_text, suggestion
 from .pipeline_text import Nest, Step, parse_items
 
+NOT_BUFFERIZED = (
+    "what computes with tensors is to be linalg, arith or math here; of tosa, "
+    '--pass-pipeline="builtin.module(func.func(tosa-to-linalg-named,tosa-to-linalg,tosa-to-tensor,tosa-to-arith))" '
+    "makes that"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
@@ -181,6 +187,8 @@ def run(
                 if errors and "unable to schedule pass" in errors[-1].message and not stage.anchors:
                     text = f'--pass-pipeline="builtin.module(func.func({stage.name}))"'
                     tell(diagnostic("note", f"write {text} if it is a pass on functions", None))
+                if errors and "op was not bufferized" in errors[-1].message:
+                    tell(diagnostic("note", NOT_BUFFERIZED, None))
                 if not errors:
                     tell(diagnostic("error", f"pass '{stage.name}' failed", operation.location))
                 raise PassFailure(errors) from None

@@ -26,6 +26,9 @@ STAGE_AFTER = {
     "tiles-to-nvvm": "nvvm",
 }
 
+TO_LINALG = (
+    "convert-elementwise-to-linalg"  # ops of arith and math on tensors; before raise-attention, to be seen by it
+)
 STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
@@ -53,6 +56,7 @@ def online(
 
 
 ONLINE = [
+    TO_LINALG,  # where nothing was to be fused, or a script said what
     "convert-linalg-softmax",  # what raise-attention found no attention around
     # The online level. diag first: as a matrix it would cost a matmul.
     "fold-diag",
@@ -169,6 +173,7 @@ def cpu(
         "guard-divisions",  # after all that makes vectors, whose lanes over the end of a row hold zeros
         "loop-invariant-code-motion",
         f"expand-float8{{{'tables=no' if 0 < vector_bytes < 64 else ''}}}",  # tells expand-math what is rounded
+        "math-expand-ops{ops=clampf}",
         "expand-math",  # after hoisting: a function of a row is computed once per row
         f"expand-bf16{{vector-bytes={vector_bytes}}}",
         "canonicalize",

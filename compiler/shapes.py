@@ -20,6 +20,8 @@ from .runtime.signature import Bound, Dimensions
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
+ELEMENTWISE = ("arith.", "math.")  # dialects whose ops take tensors of one shape, and scalars
+
 # A dimension of a tensor, or the value of an `index`.
 Node = tuple[ir.Value, int]
 
@@ -111,7 +113,7 @@ def _unify_block(block: ir.Block, classes: _Classes) -> None:
         if is_structured(op):
             _unify_structured(op, classes)
             continue
-        rule = _RULES.get(op.name)
+        rule = _same_shapes if op.name.startswith(ELEMENTWISE) else _RULES.get(op.name)
         if rule is not None:
             rule(op, classes)
         for region in op.regions:
@@ -133,7 +135,7 @@ def _unify_structured(op: ir.Operation, classes: _Classes) -> None:
 
 
 def _same_shapes(op: ir.Operation, classes: _Classes) -> None:
-    classes.unify_shapes([*op.operands, *op.results])
+    classes.unify_shapes(v for v in (*op.operands, *op.results) if isinstance(v.type, ir.RankedTensorType))
 
 
 def _sizes(value: ir.Value, static: Iterable[int], dynamic: Iterable[ir.Value], classes: _Classes) -> None:

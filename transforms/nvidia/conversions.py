@@ -6,7 +6,20 @@ from ...dialects.float8 import FORMATS
 from ...dialects.mlir import ir
 from ..float8_codes import code_of
 from ..polynomials import Numbers
-from .thread import EIGHT_BITS, EQ, byte_width, compare, constant, create, f32, i1, i64, register_type, select
+from .thread import (
+    EIGHT_BITS,
+    EQ,
+    byte_width,
+    compare,
+    constant,
+    create,
+    f32,
+    i1,
+    i64,
+    register_type,
+    select,
+    stored_type,
+)
 
 
 def from_word(word: ir.Value, element: ir.Type) -> ir.Value:
@@ -29,7 +42,9 @@ def to_register(value: ir.Value, element: ir.Type) -> ir.Value:
     if isinstance(element, ir.Float8E5M2Type):
         return _from_e5m2(value)
     target = register_type(element)
-    return value if value.type == target else create("arith.extf", target, value)
+    if value.type == target:
+        return value
+    return create("arith.trunci" if isinstance(element, ir.IndexType) else "arith.extf", target, value)
 
 
 def _from_e4m3(bits: ir.Value) -> ir.Value:
@@ -59,9 +74,11 @@ def eight_bits(value: ir.Value, element: ir.Type) -> ir.Value:
 
 def to_memory(value: ir.Value, element: ir.Type) -> ir.Value:
     """What a register holds as it stands in memory."""
-    stored = ir.IntegerType.get_signless(8) if byte_width(element) == 1 else element
+    stored = stored_type(element)
     if isinstance(element, EIGHT_BITS):
         return create("arith.trunci", stored, eight_bits(value, element))
     if stored == value.type:
         return value
-    return create("arith.truncf" if isinstance(stored, ir.FloatType) else "arith.extui", stored, value)
+    if isinstance(stored, ir.FloatType):
+        return create("arith.truncf", stored, value)
+    return create("arith.extsi" if isinstance(element, ir.IndexType) else "arith.extui", stored, value)

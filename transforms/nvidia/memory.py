@@ -26,6 +26,7 @@ from .thread import (
     places,
     pointer,
     select,
+    stored_type,
     wide,
 )
 
@@ -90,7 +91,7 @@ class Memory:
     @property
     def stored(self) -> ir.Type:
         """The element type as it stands in memory."""
-        return ir.IntegerType.get_signless(8) if self.bytes == 1 else self.element
+        return stored_type(self.element)
 
     def address(self, element: ir.Value) -> ir.Value:
         return create(

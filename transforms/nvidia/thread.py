@@ -27,7 +27,7 @@ def i32() -> ir.Type:
 
 def byte_width(element: ir.Type) -> int:
     """How many bytes an element takes in memory."""
-    return max(element.width // 8, 1)
+    return max(getattr(element, "width", 64) // 8, 1)  # an index has no width
 
 
 def i64() -> ir.Type:
@@ -55,6 +55,13 @@ def register_type(kind: ir.Type) -> ir.Type:
     if isinstance(kind, NARROW):
         return f32()
     return i32() if isinstance(kind, ir.IndexType) else kind
+
+
+def stored_type(kind: ir.Type) -> ir.Type:
+    """What a scalar is in memory: a flag or a float of 8 bits is a byte, an index is i64."""
+    if isinstance(kind, ir.IndexType):
+        return i64()
+    return ir.IntegerType.get_signless(8) if byte_width(kind) == 1 else kind
 
 
 def create(name: str, kind: ir.Type, /, *operands: ir.Value, **attributes: ir.Attribute) -> ir.Value:

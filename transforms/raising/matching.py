@@ -17,6 +17,7 @@ from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 
 MAX_SPLITS = 24
+ON_TENSORS = ("arith.", "math.")  # dialects whose ops on tensors are not looked into
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,10 @@ def _match_operands(
             if rounding is not None:
                 rounding.check(softmax)
             return softmax, scores, queries, keys, rounding
+    for node in seen:
+        op = defining_op(node.payload[0]) if node.kind == "element" and varies(node, k) else None
+        if op is not None and op.name.startswith(ON_TENSORS):
+            raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
     return None
 
 
