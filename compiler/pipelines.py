@@ -26,9 +26,7 @@ STAGE_AFTER = {
     "tiles-to-nvvm": "nvvm",
 }
 
-TO_LINALG = (
-    "convert-elementwise-to-linalg"  # ops of arith and math on tensors; before raise-attention, to be seen by it
-)
+TO_LINALG = "convert-elementwise-to-linalg"  # of arith and math on tensors; raise-attention knows linalg alone
 STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
