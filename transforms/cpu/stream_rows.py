@@ -30,7 +30,7 @@ class StreamRows(Pass):
     becomes
         linalg.fill(%sums, 0)
         scf.for %k = %c0 to %c256 step %c16 {
-          linalg.generic {sums[m, n] += P[m, k]·V[k, n]} ins(%p[0, %k], %v[%k, 0] : memref<4x16xf32>, memref<16x128xf32>)
+          linalg.generic {sums[m, n] += P[m, k]·V[k, n]} ins(%p[0, %k], %v[%k, 0] : memref<4x16xf32>, …) outs(%sums)
         }
         linalg.generic {O[m, n] += sums[m, n]}
 
