@@ -47,13 +47,15 @@ class _Joining:
         tensor_, indices = given.scores.element.payload
         whole = [Index.of(self.key) if self._leads(i) else self._without(i) for i in indices]
         stand_in = self.make.element(tensor_, tuple(whole))  # what is computed anew, and never read
-        scores = self.make.rewritten(
-            given.softmax.scores, lambda n: stand_in if n is given.scores.element else self._replaced(n)
-        )
+
+        def rewritten(e: Expr) -> Expr:
+            return self.make.rewritten(e, lambda n: stand_in if n is given.scores.element else self._replaced(n))
+
+        weights = tuple(rewritten(w) for w in given.softmax.weights)
         return dataclasses.replace(
             given,
             k=(self.key,),
-            softmax=dataclasses.replace(given.softmax, scores=scores),
+            softmax=dataclasses.replace(given.softmax, scores=rewritten(given.softmax.scores), weights=weights),
             scores=dataclasses.replace(given.scores, element=stand_in),
             keys=self._operand(given.keys),
             values=self._operand(given.values),

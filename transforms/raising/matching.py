@@ -11,7 +11,7 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, SplitNeeded, Var
-from .quotients import Keys, NearMiss, Quotient, quotient, varies
+from .quotients import Keys, NearMiss, Quotient, quotient, summed, varies
 from .rounding import Rounding, split_rounding
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
@@ -153,6 +153,7 @@ def _match_operands(
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
     softmaxes = [n for n in inside if n.kind == "element" and _is_softmax(defining_op(n.payload[0]))]
     if not softmaxes and not q.den and not any(n.name in ("math.exp", "math.exp2") for n in inside):
+        _require_no_matmul(tracer, q, k)
         return None
     seen = [n for f in q.num for n in f.nodes()]
     for element in softmaxes:
@@ -161,22 +162,50 @@ def _match_operands(
     for scores, queries, keys in _contractions(tracer, seen, k):
         dependent = dependents(scores.reduction.op)
 
-        def is_statistic(e: Expr, dependent=dependent) -> bool:
-            return not varies(e, k) and any(
-                n.kind == "element" and (op := defining_op(n.payload[0])) is not None and op in dependent
+        def is_computed(e: Expr, scores=scores, dependent=dependent) -> bool:
+            return any(
+                n.kind == "element" and n is not scores.element and defining_op(n.payload[0]) in dependent
                 for n in e.nodes()
             )
 
-        softmax = match_softmax(tracer, q, k, is_statistic)
+        softmax = match_softmax(tracer, q, k, is_computed)
         if softmax is not None and scores.element in set(softmax.scores.nodes()):
             if rounding is not None:
                 rounding.check(softmax)
             return softmax, scores, queries, keys, rounding
+    _require_factors(tracer, q, k)
     for node in seen:
         op = defining_op(node.payload[0]) if node.kind == "element" and varies(node, k) else None
         if op is not None and op.name.startswith(ON_TENSORS):
             raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
     return None
+
+
+def _require_factors(tracer: Tracer, q: Quotient, k: Keys) -> None:
+    """NearMiss if something else than factors is done to a softmax along `k`."""
+    for factor in q.num:
+        if factor.kind == "op" and any(_is_normalised(tracer, n, k) for n in factor.nodes()):
+            rest = "; (p + w)·v is p·v + w·v" if factor.name in ("arith.addf", "arith.subf") else ""
+            name = "arith.select" if factor.name == "arith.uitofp" else factor.name  # see quotients.py
+            raise NearMiss(f"its result goes through '{name}', and only factors may come in between{rest}")
+    _require_no_matmul(tracer, q, k)
+
+
+def _require_no_matmul(tracer: Tracer, q: Quotient, k: Keys) -> None:
+    """NearMiss if a softmax along `k` goes through a matmul first, as talking heads do."""
+    for factor in q.num:
+        product = contraction_at(tracer, factor) if factor.kind == "element" and varies(factor, k) else None
+        for e in (product.lhs, product.rhs) if product is not None else ():
+            if any(_is_normalised(tracer, n, k) for n in tracer.expand(e).nodes()):
+                raise NearMiss("its result goes through another matmul in between")
+
+
+def _is_normalised(tracer: Tracer, node: Expr, k: Keys) -> bool:
+    """Whether it is a softmax along `k`, or a sum of exponentials divides there."""
+    if node.kind == "element" and _is_softmax(op := defining_op(node.payload[0])):
+        return not node.payload[1][ir.IntegerAttr(op.attributes["dimension"]).value].vars.isdisjoint(k)
+    body = summed(tracer, node.args[1], k) if node.name == "arith.divf" else None
+    return body is not None and any(n.name in ("math.exp", "math.exp2") for n in body.nodes())
 
 
 def _is_softmax(op: ir.Operation | None) -> bool:

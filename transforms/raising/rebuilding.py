@@ -3,7 +3,7 @@
 %s   = linalg.generic  // Q·Kᵀ over [batch…, m, k, d]: products summed
 %x   = linalg.generic  // what stands between: element-wise, in f32 for narrow floats
 %p:4 = linalg_ext.softmax dimension(…) ins(%x) outs(…, %minus_inf, %zero, …)
-%pc  = linalg.generic  // the cast to the second matmul's type, if there is one, or to 8 bits, with a scale
+%pc  = linalg.generic  // the cast to the second matmul's type, if there is one, or to 8 bits, with a scale; weights
 %o   = linalg.generic  // P·V over [batch…, m, n, k]
 """
 
@@ -94,7 +94,8 @@ class _Rebuilder:
         self._check(rows, queries, keys, values)
 
         scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
-        x = self.emit.hoisted(scores, *self._pair(queries, keys))
+        x = masks_outside(self.make, self._of_scores(match.softmax.scores, scores))
+        x = self.emit.hoisted(x, *self._pair(queries, keys))
         dims = [*rows, self.k]
         if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
             x_value = x.payload[0]
@@ -103,20 +104,24 @@ class _Rebuilder:
         softmax = self._softmax(x_value, rows)
         self.rows, self.maximum, self.sum = rows, softmax.new_max, softmax.new_accum
         self._keep_share()
-        p = self._rounded(softmax.result, dims)
+        weights = [self._of_scores(w, scores) for w in match.softmax.weights]
+        p = self._rounded(softmax.result, dims, [self.emit.hoisted(w, *self._pair(queries, keys)) for w in weights])
         output, root = self._output(p, dims, values)
         output = self._finished(output, value_factors)
         return self._shaped(output, self.out_groups, self.match.result.type), root
 
-    def _rounded(self, p: ir.Value, dims: Sequence[Var]) -> ir.Value:
-        """The probabilities as the second matmul has them; of 8 bits, with the factors that they are rounded with."""
+    def _rounded(self, p: ir.Value, dims: Sequence[Var], weights: Sequence[Expr]) -> ir.Value:
+        """The probabilities as the second matmul has them, with weights; of 8 bits, with the factors that they are
+        rounded with."""
         rounding = self.match.rounding
-        if rounding is None:
-            return build.convert_elements(p, self.match.probabilities.payload[0].type.element_type)
+        element = rounding.element if rounding is not None else self.match.probabilities.payload[0].type.element_type
+        factors = [*weights, *(rounding.factors if rounding is not None else ())]
+        if not factors and rounding is None:
+            return build.convert_elements(p, element)
         scaled = self.make.element(p, tuple(Index.of(v) for v in dims))
-        for factor in rounding.factors:
+        for factor in factors:
             scaled = self.make.mul(scaled, factor)
-        return self.emit.elementwise(scaled, dims, rounding.element)
+        return self.emit.elementwise(scaled, dims, element)
 
     def _choose(self, operand: Operand, role: str) -> tuple[Access, tuple[Expr, ...]]:
         """The tensor to read, and the factors that it lacks."""
@@ -140,7 +145,7 @@ class _Rebuilder:
     def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
         match = self.match
         known = {*rows, self.k}
-        if not all(e.vars <= known for e in (match.softmax.scores, *match.softmax.beside)):
+        if not all(e.vars <= known for e in (match.softmax.scores, *match.softmax.beside, *match.softmax.weights)):
             raise Unreadable("the scores have a dimension that the output lacks")
         if not {*queries.vars, *keys.vars} <= {*known, *match.scores.loops}:
             raise Unreadable("queries or keys have a dimension that the scores lack")
@@ -159,7 +164,7 @@ class _Rebuilder:
         return frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
 
     def _scores(self, rows: list[Var], queries: Access, keys: Access, factors: Sequence[Expr]) -> Expr:
-        """Emits the first matmul; returns the softmax's argument in terms of it."""
+        """Emits the first matmul; returns the scores in terms of it."""
         match = self.match
         q, q_vars = self.emit.load(queries)
         k, k_vars = self.emit.load(keys)
@@ -168,9 +173,11 @@ class _Rebuilder:
         scaled = self.make.element(s, tuple(Index.of(v) for v in dims))
         for factor in factors:
             scaled = self.make.mul(scaled, self.tracer.expand(factor))
-        scaled = self.make.add(self.tracer.expand(match.scores.init), scaled)
-        x = self.make.rewritten(match.softmax.scores, lambda n: scaled if n is match.scores.element else None)
-        return masks_outside(self.make, x)
+        return self.make.add(self.tracer.expand(match.scores.init), scaled)
+
+    def _of_scores(self, expr: Expr, scores: Expr) -> Expr:
+        """`expr` in terms of the scores that were emitted."""
+        return self.make.rewritten(expr, lambda n: scores if n is self.match.scores.element else None)
 
     def _contract(
         self,

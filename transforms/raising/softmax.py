@@ -23,30 +23,41 @@ from .tracing import MAXIMA, Tracer
 
 @dataclass(frozen=True)
 class Softmax:
-    """softmax(`scores`) along a variable, times Π `num` / Π `den`, which are the same along it.
+    """softmax(`scores`) along a variable, times Π `num` / Π `den`, which are the same along it, times Π `weights`.
 
     `beside` are further scores of each row whose exponentials are in the sum, but that meet no values: sinks.
+    `weights` vary along it, and do not depend on what is computed from scores but element by element: a dropout's mask.
     """
 
     scores: Expr
     num: tuple[Expr, ...]
     den: tuple[Expr, ...]
     beside: tuple[Expr, ...] = ()
+    weights: tuple[Expr, ...] = ()
 
 
-def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[Expr], bool]) -> Softmax | None:
+def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool]) -> Softmax | None:
     """The softmax along `k` that the quotient is; None if nothing speaks for one; NearMiss if something does.
 
-    `is_statistic` tells what is computed from whole rows of scores.
+    `is_computed` tells what is computed from scores, not element by element.
     """
+
+    def is_statistic(e: Expr) -> bool:
+        return not varies(e, k) and is_computed(e)
+
+    one = tracer.make.const(1.0)
+    dividing = [d for d in q.den if varies(d, k) and not is_computed(d)]
+    inverse = [tracer.make.op("arith.divf", (one, d)) for d in dividing]
+    q = Quotient(q.num, [d for d in q.den if d not in dividing])
     along = [f for f in q.num if varies(f, k)]
     num = [f for f in q.num if not varies(f, k)]
     ready = _existing_softmax(tracer, along, k)
     if ready is not None:
-        if len(along) > 1:
-            raise NearMiss("its result is multiplied by something that varies along the keys (an active dropout?)")
+        element, scores = ready
+        weights = [*_without(along, [element]), *inverse]
         _require_free(q.den, k)
-        return _finished(tracer, ready, num, q.den, k, is_statistic)
+        _require_given(weights, is_computed)
+        return replace(_finished(tracer, scores, num, q.den, k, is_statistic), weights=tuple(weights))
     exponentials = [f for f in along if f.name in ("math.exp", "math.exp2")]
     if not exponentials:
         if along and any(summed(tracer, divisor, k) is not None for divisor in q.den):
@@ -60,9 +71,11 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[
             inner_along = [f for f in inner.num if varies(f, k)]
             if any(varies(f, k) for f in inner.den):
                 continue
-            if _same(inner_along, along):
-                scores = logarithm(tracer, along, k, is_statistic)
-                if plain is not divisor and not _is_shifted_by_maximum(tracer, along, scores, k):
+            if _includes(along, inner_along) and any(f in exponentials for f in inner_along):
+                weights = [*_without(along, inner_along), *inverse]
+                _require_given(weights, is_computed)
+                scores = logarithm(tracer, inner_along, k, is_statistic)
+                if plain is not divisor and not _is_shifted_by_maximum(tracer, inner_along, scores, k):
                     raise NearMiss(
                         "its sum is bounded from below, and its exponentials are not shifted by their maximum"
                     )
@@ -74,12 +87,9 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[
                 den += more
                 _require_free(den, k)
                 found = _finished(tracer, scores, num, den, k, is_statistic)
-                return replace(found, beside=sinks(tracer, along, beside, is_statistic))
-            missed = missed or (
-                "its result is multiplied by something that varies along the keys (an active dropout?)"
-                if all(f in along for f in inner_along)
-                else "its exponentials are divided by a sum of something else"
-            )
+                others = sinks(tracer, inner_along, beside, is_statistic)
+                return replace(found, beside=others, weights=tuple(weights))
+            missed = missed or "its exponentials are divided by a sum of something else"
     if missed:
         raise NearMiss(missed)
     _require_free(q.den, k)
@@ -88,13 +98,20 @@ def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_statistic: Callable[[
     raise NearMiss("its exponentials are not divided by their plain sum along the keys")
 
 
+def _require_given(weights: list[Expr], is_computed: Callable[[Expr], bool]) -> None:
+    if any(is_computed(f) for f in weights):
+        raise NearMiss(
+            "its result is multiplied by something that varies along the keys and is computed from the scores"
+        )
+
+
 def _require_free(den: list[Expr], k: Keys) -> None:
     if any(varies(d, k) for d in den):
         raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
 
 
-def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> Expr | None:
-    """What linalg.softmax or linalg_ext.softmax with fresh statistics is applied to."""
+def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> tuple[Expr, Expr] | None:
+    """The element of linalg.softmax, or of linalg_ext.softmax with fresh statistics, and what it is applied to."""
     for factor in along:
         op = defining_op(factor.payload[0]) if factor.kind == "element" else None
         if op is None or op.name not in ("linalg.softmax", "linalg_ext.softmax"):
@@ -106,7 +123,7 @@ def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> Expr | None
         elsewhere = any(v in i.vars for v in k for d, i in enumerate(indices) if d != dimension)
         if indices[dimension] != combined(k) or elsewhere:
             raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
-        return tracer.expand(tracer.make.element(op.operands[0], indices))
+        return factor, tracer.expand(tracer.make.element(op.operands[0], indices))
     return None
 
 
@@ -150,8 +167,17 @@ def _is_shifted_by_maximum(tracer: Tracer, factors: list[Expr], scores: Expr, k:
     return body is not None and (body is scores or body is unshifted(tracer, body, k, lambda e: False))
 
 
-def _same(a: list[Expr], b: list[Expr]) -> bool:
-    return sorted(e.serial for e in a) == sorted(e.serial for e in b)
+def _includes(all_: list[Expr], some: list[Expr]) -> bool:
+    """Whether `some` are among them, each as often."""
+    return len(_without(all_, some)) == len(all_) - len(some)
+
+
+def _without(all_: list[Expr], some: list[Expr]) -> list[Expr]:
+    rest = list(all_)
+    for e in some:
+        if e in rest:
+            rest.remove(e)
+    return rest
 
 
 def logarithm(tracer: Tracer, factors: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:

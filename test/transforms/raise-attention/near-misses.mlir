@@ -16,19 +16,59 @@ func.func @wrong_axis(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4
 
 // -----
 
-// The probabilities are multiplied by a mask of their own shape after they were normalised.
-func.func @dropout(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>, %keep: tensor<6x10xf32>) -> tensor<6x4xf32> {
+// Something is added to the probabilities.
+func.func @added(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>, %w: tensor<6x10xf32>) -> tensor<6x4xf32> {
   %zero = arith.constant 0.0 : f32
   %e_s = tensor.empty() : tensor<6x10xf32>
   %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
   %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
   %p = linalg.softmax dimension(1) ins(%s : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
-  %d = linalg.mul ins(%p, %keep : tensor<6x10xf32>, tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %d = linalg.add ins(%p, %w : tensor<6x10xf32>, tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
   %e_o = tensor.empty() : tensor<6x4xf32>
   %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
-  // expected-remark @+1 {{but its result is multiplied by something that varies along the keys (an active dropout?)}}
+  // expected-remark @+1 {{but its result goes through 'arith.addf', and only factors may come in between; (p + w)·v is p·v + w·v}}
   %o = linalg.matmul ins(%d, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
+}
+
+// -----
+
+// The probabilities are multiplied by each other.
+func.func @squared(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %d = linalg.mul ins(%p, %p : tensor<6x10xf32>, tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  // expected-remark @+1 {{but its result is multiplied by something that varies along the keys and is computed from the scores}}
+  %o = linalg.matmul ins(%d, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
+
+// -----
+
+// Two heads mix their probabilities.
+func.func @talking_heads(%s: tensor<2x6x10xf32>, %mix: tensor<2x2xf32>, %v: tensor<2x10x4xf32>) -> tensor<2x6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<2x6x10xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<2x6x10xf32>) -> tensor<2x6x10xf32>
+  %p = linalg.softmax dimension(2) ins(%s : tensor<2x6x10xf32>) outs(%e_s : tensor<2x6x10xf32>) -> tensor<2x6x10xf32>
+  %mixed = linalg.generic {indexing_maps = [affine_map<(g, q, k, h) -> (g, h)>, affine_map<(g, q, k, h) -> (h, q, k)>,
+      affine_map<(g, q, k, h) -> (g, q, k)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%mix, %p : tensor<2x2xf32>, tensor<2x6x10xf32>) outs(%z_s : tensor<2x6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x6x10xf32>
+  %e_o = tensor.empty() : tensor<2x6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  // expected-remark @+1 {{but its result goes through another matmul in between}}
+  %o = linalg.batch_matmul ins(%mixed, %v : tensor<2x6x10xf32>, tensor<2x10x4xf32>) outs(%z_o : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  return %o : tensor<2x6x4xf32>
 }
 
 // -----
