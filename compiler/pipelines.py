@@ -181,7 +181,7 @@ def cpu(
         "outline-parallel",
         *(["single-iterations", "convert-scf-to-openmp", "dynamic-schedule"] if parallel else []),
         "lower-pair-views",
-        *(["expand-tiles"] if has_tiles(unit) and not can_multiply_tiles(unit) else []),
+        *(["stream-tiles" if can_multiply_tiles(unit) else "expand-tiles"] if has_tiles(unit) else []),
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
         "convert-vector-to-scf",
         "expand-strided-metadata",

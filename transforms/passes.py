@@ -75,6 +75,7 @@ PASSES = (
     "cpu/dynamic-schedule",
     "cpu/lower-pair-views",
     "cpu/expand-tiles",
+    "cpu/stream-tiles",
     "cpu/shift-divisions",
     "cpu/keep-rolled",
     "cpu/limit-features",

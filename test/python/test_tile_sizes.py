@@ -48,8 +48,22 @@ def test_pairs(monkeypatch, fields, expected):
     assert sizes(monkeypatch, "dot", **{"element": "bf16", **fields}) == expected
 
 
-def test_tiles_of_a_matrix_unit(monkeypatch):
-    assert sizes(monkeypatch, "amx-bf16", element="bf16", window=(None, 0)) == [1, 1, 32, 0, 256]
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"head_size": 64}, [1, 1, 32, 0, 128]),
+        ({"head_size": 128}, [1, 1, 32, 0, 256]),  # as twice as many keys as columns of the output
+        ({"head_size": 256}, [1, 1, 32, 0, 128]),  # with keys and values, half of L2
+        ({"head_size": 40}, [1, 1, 32, 0, 256]),  # the output's last tile of columns is copied
+        ({"head_size": 64, "window": (None, 0)}, [1, 1, 32, 0, 64]),
+        ({"head_size": 128, "mask": "qk"}, [1, 1, 32, 0, 64]),
+        ({"head_size": 128, "alibi": True}, [1, 1, 32, 0, 256]),
+        ({"head_size": 128, "element": "f16"}, [1, 1, 32, 0, 64]),  # in two parts
+    ],
+    ids=str,
+)
+def test_tiles_of_a_matrix_unit(monkeypatch, fields, expected):
+    assert sizes(monkeypatch, "amx-bf16", **{"element": "bf16", **fields}) == expected
 
 
 def test_vectors(monkeypatch):

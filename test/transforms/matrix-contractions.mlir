@@ -51,7 +51,8 @@ func.func @scores(%q: memref<32x32xbf16>, %k: memref<64x32xbf16>) -> memref<32x6
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// Tasks that read the same B: it is packed before their loop. Its pairs are interleaved rows.
+// Tasks that read the same B: it is packed before their loop. Its pairs are interleaved rows. A task reads a tile of
+// it once.
 // CHECK-LABEL: func.func @values
 // NONE-LABEL:  func.func @values
 // CHECK:       %[[PANEL:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x4x16x32xbf16>
@@ -59,7 +60,7 @@ func.func @scores(%q: memref<32x32xbf16>, %k: memref<64x32xbf16>) -> memref<32x6
 // CHECK:       vector.store %{{.*}}, %[[PANEL]]
 // CHECK:       scf.parallel
 // CHECK-NOT:     vector.interleave
-// TILES:         x86.amx.tile_load %[[PANEL]]
+// TILES:         x86.amx.tile_load %[[PANEL]]{{.*}} {streamed}
 // CHECK:       memref.dealloc %[[PANEL]]
 func.func @values(%p: memref<64x128xbf16>, %v: memref<128x32xbf16>, %o: memref<64x32xf32>) {
   %c0 = arith.constant 0 : index

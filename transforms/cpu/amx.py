@@ -10,6 +10,7 @@ from collections.abc import Callable
 from ...dialects import build
 from ...dialects.mlir import arith, ir, x86
 from .block_sums import PRODUCTS, Block
+from .stream_tiles import STREAMED
 from .tile_panels import DEPTH, PAIRS, ROWS, for_each, if_else, plus
 
 STEPS = 8  # tiles of k, of all parts, that are unrolled
@@ -72,7 +73,10 @@ class Tiles:
 
         def column(j: int, part: int) -> ir.Value:
             at = block.panel.subscripts(plus(n_tile, j), k_tile, part)
-            return x86.amx_tile_load(self.pairs, block.panel.value, at, stride=build.index(DEPTH))
+            tile = x86.amx_tile_load(self.pairs, block.panel.value, at, stride=build.index(DEPTH))
+            if block.streamed:
+                tile.owner.attributes[STREAMED] = ir.UnitAttr.get()
+            return tile
 
         def loaded(make: Callable[[int, int], ir.Value], count: int, part: int) -> list[ir.Value]:
             return [make(i, part) for i in range(count)]

@@ -62,3 +62,4 @@ class Block:
     k: Extent
     place: Callable[[Extent, int], Place]
     from_zero: bool
+    streamed: bool = False  # no other block reads its part of the panel

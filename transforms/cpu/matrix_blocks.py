@@ -175,7 +175,8 @@ class BlockedProduct:
             rest = None
             if not (isinstance(k, int) and k % DEPTH == 0):
                 rest = in_frame(frame, [1, m, DEPTH], self.kind)
-                pack_rows(a, m, k, rest, _over(k, DEPTH))
+                with hoisted(a.value, (m, k), frame):
+                    pack_rows(a, m, k, rest, _over(k, DEPTH))
             source: Rows = RowsInPlace(a, a.row_stride(), rest)
         else:
             rows = in_frame(frame, [most[2] // DEPTH * self.parts, most[0], DEPTH], self.kind)
@@ -189,6 +190,7 @@ class BlockedProduct:
     def _blocks(self, a: Rows, panel: Panel, c: Matrix, extents: Sequence[Extent], frame: ir.Operation) -> None:
         m, n, k = extents
         stride = c.row_stride()
+        is_once = isinstance(m, int) and m <= BLOCK  # that a tile of the panel is read
 
         def column(n0: ir.Value, width: int, is_cut: bool) -> None:
             def row(m0: ir.Value, height: int, is_cut_too: bool) -> None:
@@ -199,7 +201,7 @@ class BlockedProduct:
                 def place(i: Extent, j: int) -> Place:
                     return c.value, c.subscripts(arith.addi(m0, build.as_index(i)), plus(n0, j)), stride
 
-                self.unit(Block(a, panel, self.parts, (m0, n0), height, width, k, place, self.from_zero))
+                self.unit(Block(a, panel, self.parts, (m0, n0), height, width, k, place, self.from_zero, is_once))
 
             _over_blocks(m, row)
 

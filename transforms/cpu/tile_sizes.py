@@ -17,8 +17,11 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - where few queries are expected, but their number is not known (`version-queries`): as many of them, at least one, as
   are 4 or 16 rows with the heads of a group, so that the number of rows is known; of keys as where there are many;
 - where a matrix unit multiplies (`cpu/matrix_unit.py`): 32 queries, two tiles of rows, and keys so that the scores of
-  these in f32 and the probabilities in 16 bits fill the L1 data cache; 128 queries, with as many keys, where a head's
-  keys and values fill the L2 cache, beyond which they cost more to read than scores;
+  these in f32 and the probabilities, of 16 bits or in two parts of these, fill half of the L1 data cache, in which
+  queries and output stay, too; all of it, where numbers have one part, for up to twice as many keys as an output has
+  columns, as the output is rescaled, read and written once per tile of keys; 64 keys at most under a mask, as what
+  tiles have beyond its edge is computed in vain; 128 queries, with as many keys, where a head's keys and values fill
+  the L2 cache, beyond which they cost more to read than scores;
 - where pairs are multiplied (AVX512-BF16): 64 queries and 64 keys, with which scores, probabilities and what they are
   made of stay in the L1 cache; 128 keys of larger heads, whose keys and values, in 16 bits, would leave it anyway, but
   not under a mask, as what tiles have beyond its edge is computed in vain;
@@ -37,8 +40,9 @@ from ..attention import Attention, contraction_loops
 from ..extents import extent_of, static_extents
 from ..host import cache_bytes, matrix_unit
 from ..rewriting import defining_op
-from .matrix_unit import MIN_ROWS, has_tiles, multiplies
+from .matrix_unit import MIN_ROWS, has_tiles, is_native, multiplies
 from .schedule import ROWS_TO_PACK
+from .tile_panels import ROWS
 
 FEW_QUERIES = "few_queries"  # on a root: the number of queries is not known, but small; how many rows a tile has
 MAX_ROWS_OF_HEAD = 16  # of those that stand side by side: with more, a tile of scores for all of them leaves the cache
@@ -47,7 +51,7 @@ FEW_ROWS = 4  # that cost little more than one, beside reading keys and values
 QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
 STREAMED_KEYS, STREAMED_TILES = 1024, 16
 MATRIX_QUERIES, LONG_QUERIES = 32, 128
-PAIRED_KEYS = 128
+PAIRED_KEYS, MASKED_KEYS = 128, 64
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -70,7 +74,7 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     )
     is_matrix, in_pairs = multiplied and has_tiles(unit), multiplied and unit == "dot"
     head_sizes = _head_sizes(attention, extents)
-    masked = not is_matrix and _is_masked(attention)
+    masked = _is_masked(attention)
     wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes)) if is_matrix else QUERIES
     queries = fill_rows(sizes, extents, loops.m, wanted)
     side_by_side = _heads_in_row(attention) if queries < MAX_ROWS_OF_HEAD and not multiplied else None
@@ -80,13 +84,22 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
         queries *= heads
     width = max(4, _bytes(root.operands[2]))
     keys = MAX_KEYS
+    parts = 1 if is_native(unit, root.operands[1].type.element_type) else 2
+    columns = _product_of(extents, loops.n)
+    wide = columns * (8 if columns % ROWS else 2)  # keys; cut tiles of columns are copied, too
     if in_pairs:
         is_large = 2 * PAIRED_KEYS * head_sizes > cache_bytes(1)
         keys = PAIRED_KEYS if is_large and not masked else PAIRED_KEYS // 2
+    elif is_matrix and masked:
+        keys = MASKED_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        if is_matrix or in_pairs:
-            scores = min(queries, MATRIX_QUERIES if is_matrix else queries) * keys * (width + 2)
+        if is_matrix:
+            scores = min(queries, MATRIX_QUERIES) * keys * (width + 2 * parts)
+            if parts > 1 or keys > wide:
+                scores *= 2
+        elif in_pairs:
+            scores = queries * keys * (width + 2)
         else:
             scores = queries * keys * 2 * width
         if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
@@ -167,13 +180,12 @@ def _head_sizes(attention: Attention, extents: list[int | None]) -> int:
     """Dqk + Dv, 64 for each that is dynamic."""
     root, scores = contraction_loops(attention.root), contraction_loops(attention.scores)
     of_scores = static_extents(attention.scores)
-    values = 1
-    for d in root.n if root else []:
-        values *= extents[d] or 64
-    keys = 1
-    for d in scores.k if scores else []:
-        keys *= of_scores[d] or 64
-    return keys + values
+    return _product_of(of_scores, scores.k if scores else []) + _product_of(extents, root.n if root else [])
+
+
+def _product_of(extents: list[int | None], loops: list[int]) -> int:
+    """How many iterations of the loops, 64 of each that is dynamic."""
+    return math.prod(extents[d] or 64 for d in loops)
 
 
 def _bytes(value: ir.Value) -> int:
