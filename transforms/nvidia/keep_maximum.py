@@ -18,6 +18,7 @@ from .first_maximum import shift, unmask
 from .running_maximum import (
     Update,
     first_update,
+    has_weights,
     outermost,
     probability_types,
     rescaling,
@@ -77,8 +78,9 @@ class KeepMaximum(Pass):
 
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m; the maximum only keeps numbers in range. Each probability is at
     most their sum l: where that is below the limit, none has overflowed; where it is large enough, rounding the
-    smallest ones has changed little. For loops whose first iteration stands before them (``overlap-matmuls``), and
-    results that are the same for every m (``shifted_maximum.py``), as a log-sum-exp, m + log l, is.
+    smallest ones has changed little. Neither would follow if probabilities had weights. For loops whose first iteration
+    stands before them (``overlap-matmuls``), and results that are the same for every m (``shifted_maximum.py``), as a
+    log-sum-exp, m + log l, is.
 
     Numbers of 8 bits have less room. There sums become infinite where what a thread adds up of a row of a tile, in some
     parts, is not below the largest number::
@@ -124,7 +126,9 @@ class _Plan:
         (element,) = elements
         of_sum = list(body.arguments).index(sums[0]) - 1
         total = outermost(loop.results[of_sum])
-        if element not in RANGES or not same_for_every_maximum(loop, update, number, of_sum):
+        if element not in RANGES or has_weights(loop):
+            return None
+        if not same_for_every_maximum(loop, update, number, of_sum):
             return None
         if RANGES[element].limit is not None and _tile_sum(loop, of_sum) is None:
             return None

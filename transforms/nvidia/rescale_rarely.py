@@ -13,6 +13,7 @@ from .bulk_copies import bulk_copies
 from .running_maximum import (
     Update,
     first_update,
+    has_weights,
     is_lowest,
     probability_types,
     rescaling,
@@ -40,7 +41,8 @@ class RescaleRarely(Pass):
 
     softmax(x) = exp(x − m) / Σ exp(x − m) for every m. Exponentials are at most 2⁸ then: f16 holds them, and they are
     as exact as smaller ones. (FlashAttention-4 has this.) For results that are the same for every m
-    (``shifted_maximum.py``), in kernels whose loads the copy engine does.
+    (``shifted_maximum.py``), in kernels whose loads the copy engine does; not where exponentials have weights, whose
+    products f16 might not hold.
 
     Where they are rounded to 8 bits, the maximum of each tile is first made smaller by some powers of 2, so that more
     of the exponentials are normal numbers: between 2⁻⁶ and 448 (e4m3), or 2⁻¹⁴ and 57344 (e5m2).
@@ -72,7 +74,7 @@ class RescaleRarely(Pass):
 def _update(loop: ir.Operation) -> tuple[Update, int] | None:
     """What brings the maximum that a loop carries up to date, and which of its results that is."""
     for update, number in running_maxima(loop):
-        if rescaling(update) is not None:
+        if rescaling(update) is not None and not has_weights(loop):
             carried = list(for_body(loop).arguments)[1:]
             sums = [carried.index(v) for v in update.sums.values() if v in carried]
             same = len(sums) == 1 and same_for_every_maximum(loop, update, number, sums[0])

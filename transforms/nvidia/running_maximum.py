@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...dialects import build
+from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import with_layout
 from ..attention import is_contraction
@@ -14,6 +15,7 @@ from ..rewriting import defining_op, for_body, ops_of
 from .mask_padding import MAXIMA, scaled
 from .registers import adds
 
+PASSING = ("arith.extf", "arith.truncf", "tile.convert_layout", "tile.wait_matmuls", "linalg.copy")
 EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent
 
 
@@ -107,6 +109,35 @@ def is_lowest(value: ir.Value) -> bool:
 def probability_types(body: ir.Block) -> set[str]:
     """The element types of the left operands of matmuls in a loop's body that add to what it carries."""
     return {str(op.operands[0].type.element_type) for op in ops_of(body) if is_contraction(op) and adds(op)}
+
+
+def has_weights(loop: ir.Operation) -> bool:
+    """Whether a matmul in the loop's body multiplies exponentials with weights, as of a dropout: these products may be
+    too large or too small for their type where the sum of the exponentials is not."""
+    lefts = [op.operands[0] for op in ops_of(for_body(loop)) if is_contraction(op)]
+    return any(_weighs(left, loop, False, set()) for left in lefts)
+
+
+def _weighs(value: ir.Value, loop: ir.Operation, by_other: bool, seen: set[ir.Value]) -> bool:
+    """Whether `value` is computed from an exponential by more than casts and constant factors, or, if that is known
+    already (`by_other`), from one at all."""
+    if value in seen:
+        return False
+    seen.add(value)
+    op = defining_op(value)
+    if op is None:
+        outer = value.owner.owner.operation
+        if outer == loop and value.arg_number > 0:  # of the iteration before
+            return _weighs(ops_of(for_body(loop))[-1].operands[value.arg_number - 1], loop, by_other, seen)
+        return outer.name == "linalg.generic" and _weighs(outer.operands[value.arg_number], loop, by_other, seen)
+    if op.name in EXPONENTIALS:
+        return by_other
+    if op.name == "linalg.generic":
+        yielded = ops_of(op.regions[0].blocks[0])[-1].operands[list(op.results).index(value)]
+        return not is_contraction(op) and _weighs(yielded, loop, by_other, seen)
+    varying = [v for v in op.operands if constant_value(v) is None]
+    is_factor = op.name in PASSING or (op.name == "arith.mulf" and len(varying) == 1)
+    return any(_weighs(v, loop, by_other or not is_factor, seen) for v in varying)
 
 
 def rows_that(value: ir.Value, check: Callable[[ir.Value], ir.Value]) -> ir.Value:

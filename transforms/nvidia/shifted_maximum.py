@@ -26,9 +26,8 @@ from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
 from ..rewriting import ancestors, defining_op, ops_in, ops_of
 from .constants import is_constant_tensor, splat_of
-from .running_maximum import Update
+from .running_maximum import PASSING, Update
 
-PASSING = ("arith.extf", "arith.truncf", "tile.convert_layout", "tile.wait_matmuls", "linalg.copy")
 LOGARITHMS = {"math.log": math.log(2), "math.log2": 1.0}
 EXPONENTIALS = {"math.exp": 1 / math.log(2), "math.exp2": 1.0}
 NEGLIGIBLE = 1e-6  # of constants in f32, relative
