@@ -152,8 +152,8 @@ def test_half_precision_is_computed_in_single():
     expected = e / e.sum(-1, keepdims=True) @ v
     found = kernel(*inputs)
     assert found.dtype == np.float16
-    # Half a unit in the last place, and the rounding of float32 before it.
-    assert np.all(np.abs(found - expected) <= np.spacing(np.abs(found)).astype(np.float64) * 0.51)
+    # Half a unit in the last place, and what was off before it: 2⁻²⁴ in f32, 2⁻¹⁵ where AMX multiplies f16 as two bf16.
+    assert np.all(np.abs(found - expected) <= np.spacing(np.abs(found)).astype(np.float64) * 0.6)
 
 
 def test_functions_of_the_model_are_inlined():
