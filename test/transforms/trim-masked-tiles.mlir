@@ -13,16 +13,16 @@
 // CHECK:           %[[HIGH:.*]] = affine.min
 // CHECK:           memref.subview %[[KEYS]][0, 0] [%[[HIGH]], 8]
 // CHECK:           %[[S:.*]] = memref.subview %{{.*}}[0, %[[I]]] [%[[HIGH]], 16] [1, 1] : memref<32x32xf32> to memref<?x16xf32
-// CHECK:           linalg.generic {{.*}} outs(%[[S]] :
+// CHECK:           linalg.generic {{.*}} outs(%[[S]] : {{.*}} attrs = {part} {
 // CHECK:         scf.for %[[I2:.*]] = %c0 to %c32 step %c16 {
 // CHECK:           %[[S2:.*]] = memref.subview %{{.*}}[0, %[[I2]]] [%{{.*}}, 16]
 // CHECK:           %[[M:.*]] = memref.subview %[[MAX]][%[[I2]]] [16]
-// CHECK:           linalg.generic {{.*}} outs(%[[S2]], %[[M]] :
+// CHECK:           linalg.generic {{.*}} outs(%[[S2]], %[[M]] : {{.*}}>) {
 // CHECK:             %[[INDEX:.*]] = linalg.index 1
 // CHECK-NEXT:        arith.addi %[[INDEX]], %[[I2]]
 // CHECK:           linalg.generic {{.*}} ins(%[[M]] : {{.*}}) outs(%[[S2]] :
 // CHECK:         scf.for %[[I3:.*]] = %c0 to %c32 step %c16 {
-// CHECK:           linalg.generic {{.*}} outs(%{{.*}} : memref<8x16xf32
+// CHECK:           linalg.generic {{.*}} outs(%{{.*}} : memref<8x16xf32{{.*}} attrs = {part} {
 // CHECK-NOT:   linalg.generic
 // CHECK:       return
 #nm = affine_map<(n, m) -> (n, m)>

@@ -431,6 +431,34 @@ func.func @keys_are_broadcast(%q: memref<128x16xf32>, %all: memref<1024x128xf32>
 
 // -----
 
+#q = affine_map<(n, r, k) -> (k, r)>
+#k = affine_map<(n, r, k) -> (n, k)>
+#s = affine_map<(n, r, k) -> (n, r)>
+
+// The same of a part of a tile's rows (`trim-masked-tiles`): the keys are in the cache, and two steps make an iteration.
+// CHECK-LABEL: func.func @part_of_a_tile
+// CHECK:         scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c2 iter_args
+// CHECK-NOT:       memref.prefetch %{{.*}} locality<3>
+// CHECK:         return
+func.func @part_of_a_tile(%q: memref<128x16xf32>, %all: memref<1024x128xf32>, %x: memref<256x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c256 = arith.constant 256 : index
+  %c1024 = arith.constant 1024 : index
+  scf.for %i = %c0 to %c1024 step %c256 {
+    %keys = memref.subview %all[%i, 0] [256, 128] [1, 1] : memref<1024x128xf32> to memref<256x128xf32, strided<[128, 1], offset: ?>>
+    linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"], part}
+        ins(%q, %keys : memref<128x16xf32>, memref<256x128xf32, strided<[128, 1], offset: ?>>) outs(%x : memref<256x16xf32>) {
+    ^bb0(%u: f32, %v: f32, %w: f32):
+      %0 = arith.mulf %u, %v : f32
+      %1 = arith.addf %w, %0 : f32
+      linalg.yield %1 : f32
+    }
+  }
+  return
+}
+
+// -----
+
 #s = affine_map<(k, r) -> (k, r)>
 
 // Positions of a window are compared in 32 bits, as i − j, which two comparisons have in common; where the tile starts is

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .schedule import LIKELY_SIZE, LINE, Schedule, is_scratch, pays_to_copy, places_of
+from .schedule import LIKELY_SIZE, LINE, PART, Schedule, is_scratch, pays_to_copy, places_of
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
@@ -36,7 +36,9 @@ class Ahead:
 
 def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
     """How a streamed operand is read ahead; None for others."""
-    if operand.is_output or operand.is_scalar or pays_to_copy(op, operand) or is_scratch(operand):
+    if PART in op.op.attributes or operand.is_output or operand.is_scalar:
+        return None
+    if pays_to_copy(op, operand) or is_scratch(operand):
         return None
     if not operand.dims or all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
         return None

@@ -24,6 +24,7 @@ LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
 MORE_STEPS = 4  # the same of tiles with fewer products, beside which the loop's own instructions count for more
 PLACES = "places"  # on an op: the loop over places of memory of which a register tile has a row each (`stream-rows`)
+PART = "part"  # on an op: it computes some rows of a tile, of which others read the same keys (`trim-masked-tiles`)
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,8 @@ def _steps(op: Structured, summed: int, most: int, in_pairs: bool) -> int:
 
 def _is_streamed(op: Structured) -> bool:
     """True if an input comes from memory and goes."""
+    if PART in op.op.attributes:
+        return False
     inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
     return any(_is_read_anew(op, o) and not pays_to_copy(op, o) for o in inputs)
 

@@ -19,6 +19,7 @@ from .blocks import subview
 from .dead_values import LOW, Known, yielded
 from .initial_values import ALLOCATIONS, is_arithmetic, origin_of
 from .loop_indices import renumber
+from .schedule import PART
 from .scratch import VIEWS
 from .target import host_target
 from .tile_axes import Axis, TileAxes
@@ -49,7 +50,8 @@ class TrimMaskedTiles(Pass):
     10/16 of its square. All ops of the tile have to treat a masked score as what is not there (dead_values.py), and
     rows apart from each other; the tile's scores and probabilities must be used by no one else. Keys may stand in
     pairs (`pair-contractions`), of which a range has half as many. What has no rows, such as a copy of the values in
-    another type, stays as it is, between the loops.
+    another type, stays as it is, between the loops. Contractions get the attribute `part`: to `vectorize-linalg` a few
+    rows look like decoding, whose keys come from memory, but the first part leaves the keys in the cache.
     """
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
@@ -245,6 +247,8 @@ class _Tile:
             copy = op.clone().operation
             for number, operand in enumerate(op.operands):
                 copy.operands[number] = parts.get(operand, operand)
+            if len(op.opview.inputs) == 2:
+                copy.attributes[PART] = ir.UnitAttr.get()
             _move_indices(copy, self.axes.loops[op], starts)
 
 
