@@ -28,6 +28,13 @@ ELEMENTWISE = {
     *("tanh", "exp", "exp2", "log", "sqrt", "pow", "remainder", "mod", "__and__", "__or__", "__invert__", "relu"),
 }
 IN_PLACE = {"iadd", "isub", "imul", "itruediv", "iand", "ior", "ixor", "ifloordiv"}
+# Calls that write to some arguments where another one is given, and true: neither names nor schemas tell.
+STATISTICS = ("running_mean", "running_var")
+QUIET_WRITES = {
+    **dict.fromkeys(("embedding", "embedding_bag"), ("max_norm", ("weight",))),
+    **dict.fromkeys(("batch_norm", "native_batch_norm", "cudnn_batch_norm"), ("training", STATISTICS)),
+    "instance_norm": ("use_input_stats", STATISTICS),
+}
 DIVISIONS = {"div", "truediv", "mul", "div_", "itruediv", "mul_", "imul"}  # mul is by a reciprocal
 MAX_PATH = 80
 
@@ -79,6 +86,8 @@ def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
         return []
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         return node.all_input_nodes if _may_write_inside(node) else []
+    if name_of(node) in QUIET_WRITES:
+        return _written_quietly(node)
     if isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):  # custom ones say it nowhere else
         return _written_by_schema(node)
     if not _writes_by_its_name(node):
@@ -88,6 +97,23 @@ def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
     targets: list[torch.fx.Node] = []
     torch.fx.map_arg(node.kwargs.get("out"), targets.append)
     return targets or node.all_input_nodes[:1]
+
+
+def _written_quietly(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """What a call of QUIET_WRITES writes to; all that it reads, if its arguments are not known."""
+    condition, names = QUIET_WRITES[name_of(node)]
+    packet = getattr(torch.ops.aten, name_of(node), None)
+    if inspect.isfunction(node.target):
+        given = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+        arguments: dict[str, Any] = given.arguments
+    elif packet is not None:
+        positions = [argument.name for argument in getattr(packet, packet.overloads()[0])._schema.arguments]
+        arguments = {**dict(zip(positions, node.args, strict=False)), **node.kwargs}
+    else:
+        return node.all_input_nodes
+    if not arguments.get(condition, condition == "use_input_stats"):  # its default is True
+        return []
+    return [n for name in names if isinstance(n := arguments.get(name), torch.fx.Node)]
 
 
 def _written_by_schema(node: torch.fx.Node) -> list[torch.fx.Node]:

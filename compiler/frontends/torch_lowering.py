@@ -127,9 +127,12 @@ def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
 def index_put(
     x: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
 ) -> Any:
-    """aten.index_put along one dimension; others are left as they are."""
+    """aten.index_put along one dimension, or of one value where a mask says; others are left as they are."""
     given = [d for d, index in enumerate(indices) if index is not None]
     index = indices[given[0]] if len(given) == 1 else None
+    if index is not None and index.dtype == torch.bool and values.numel() == 1 and not accumulate:
+        after = x.dim() - given[0] - index.dim()
+        return torch.where(index.reshape(*index.shape, *([1] * after)), values.reshape([]), x)
     if index is None or index.dim() != 1 or index.dtype == torch.bool or accumulate:
         return NotImplemented
     shape = [index.size(0) if d == given[0] else size for d, size in enumerate(x.shape)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
@@ -18,6 +19,7 @@ from .tracing import Tracer, extents
 
 MAX_SPLITS = 24
 ON_TENSORS = ("arith.", "math.")  # dialects whose ops on tensors are not looked into
+HIDING = ("tensor.insert_slice", "tensor.concat", "tensor.pad", "tensor.scatter", "tensor.gather", "scf.")  # neither
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,8 @@ def _match_operands(
                 rounding.check(softmax)
             return softmax, scores, queries, keys, rounding
     _require_factors(tracer, q, k)
-    for node in seen:
-        op = defining_op(node.payload[0]) if node.kind == "element" and varies(node, k) else None
-        if op is not None and op.name.startswith(ON_TENSORS):
-            raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
+    if softmaxes or any(_is_sum_of_exponentials(tracer, d, k) for d in q.den):
+        _require_visible(seen, k)
     return None
 
 
@@ -204,8 +204,25 @@ def _is_normalised(tracer: Tracer, node: Expr, k: Keys) -> bool:
     """Whether it is a softmax along `k`, or a sum of exponentials divides there."""
     if node.kind == "element" and _is_softmax(op := defining_op(node.payload[0])):
         return not node.payload[1][ir.IntegerAttr(op.attributes["dimension"]).value].vars.isdisjoint(k)
-    body = summed(tracer, node.args[1], k) if node.name == "arith.divf" else None
+    return node.name == "arith.divf" and _is_sum_of_exponentials(tracer, node.args[1], k)
+
+
+def _is_sum_of_exponentials(tracer: Tracer, divisor: Expr, k: Keys) -> bool:
+    body = summed(tracer, divisor, k)
     return body is not None and any(n.name in ("math.exp", "math.exp2") for n in body.nodes())
+
+
+def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
+    """NearMiss if something that is not looked into gives what a softmax is of."""
+    for node in seen:
+        op = defining_op(node.payload[0]) if node.kind == "element" and varies(node, k) else None
+        if op is None:
+            continue
+        if op.name.startswith(ON_TENSORS):
+            raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
+        if op.name.startswith(HIDING):
+            way = "; a select by index or mask would not" if op.name == "tensor.insert_slice" else ""
+            raise NearMiss(f"'{op.name}' hides what it is of{way}")
 
 
 def _is_softmax(op: ir.Operation | None) -> bool:

@@ -8,13 +8,14 @@ read in place of the last one: `Tracer.aliases` keeps them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...dialects.build import constant_value, is_float8
-from ...dialects.mlir import ir
+from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moved_operand
 from ...dialects.tiling.tensor_ops import reassociation
 from ..reshapes import RESHAPES
@@ -108,6 +109,8 @@ class Tracer:
             return self.captured(op.operands[0])
         if tensor in self.parts:  # what made it may have other loops
             return None
+        if op.name == "tensor.insert_slice":
+            return self._inserted(op, indices)
         if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op):
             return None
         number = tensor_result_number(tensor)
@@ -232,6 +235,38 @@ class Tracer:
             start += size
         return None
 
+    def _inserted(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
+        """A choice by index between the source and what it is inserted into, where the source is a slice of that, or
+        the same along the dimensions of which it is a part: nothing is read where it has no elements::
+
+            %s1 = tensor.insert_slice %x into %s[0, 3] [5, 4] [1, 1]  // select(j ≥ 3 and j < 7, x[i, j − 3], s[i, j])
+        """
+        source, target = op.operands[0], op.operands[1]
+        sizes, offsets, steps = (list(op.attributes[f"static_{name}"]) for name in ("sizes", "offsets", "strides"))
+        if len(extents(source)) != len(sizes) or DYNAMIC in (*offsets, *sizes) or any(s != 1 for s in steps):
+            return None
+        make, flag, kind = self.make, ir.IntegerType.get_signless(1), ir.IndexType.get()
+        conditions: list[Expr] = []
+
+        def require(predicate: arith.CmpIPredicate, index: Index, bound: int) -> None:
+            compared = (make.index(index), make.const(bound, kind))
+            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(predicate))
+            conditions.append(make.op("arith.cmpi", compared, flag, (("predicate", number),)))
+
+        for index, offset, size, whole in zip(indices, offsets, sizes, extents(target), strict=True):
+            if offset > 0:
+                require(arith.CmpIPredicate.sge, index, offset)
+            if offset + size != whole:
+                require(arith.CmpIPredicate.slt, index, offset + size)
+        moved = [index.plus(Index((), -offset)) for index, offset in zip(indices, offsets, strict=True)]
+        inserted = make.element(source, tuple(moved))
+        if not all(_is_inside(n) for n in self.expand(inserted).nodes() if n.kind == "element"):
+            return None
+        if not conditions:
+            return inserted
+        both = functools.reduce(lambda a, b: make.op("arith.andi", (a, b), flag), conditions)
+        return make.op("arith.select", (both, inserted, make.element(target, indices)), inserted.type)
+
     def _constant(self, op: ir.Operation, indices: tuple[Index, ...], type_) -> Expr | None:
         value = op.attributes["value"]
         if not isinstance(value, ir.DenseElementsAttr):
@@ -246,6 +281,19 @@ class Tracer:
         if len(wide) != 1 or not np.array_equal(numbers.ravel(), np.arange(numbers.size)):
             return None
         return self.make.op("arith.index_cast", (self.make.index(indices[wide[0]]),), type_)
+
+
+def _is_inside(element: Expr) -> bool:
+    """Whether all of its indices, whatever the variables are, are of its tensor."""
+    tensor, indices = element.payload
+    for index, size in zip(indices, extents(tensor), strict=True):
+        lowest, highest = index.bounds()
+        if index.single is not None and not index.constant:
+            if index.single.extent != size:
+                return False
+        elif lowest < 0 or highest is None or size is None or highest >= size:
+            return False
+    return True
 
 
 class Body:

@@ -180,9 +180,30 @@ def in_place(q, k, v):
     return F.softmax(s, -1) @ v
 
 
+def written_slices(q, k, v):
+    s = q @ k.mT
+    s[..., 2:7] = -1e4
+    s[:, :, 1:3] *= 0.5
+    s[..., -3:] += torch.arange(3.0).sum()
+    return s.softmax(-1) @ v
+
+
+def written_by_a_mask(q, k, v):
+    s = q @ k.mT
+    s[s < -2] = -math.inf
+    return s.softmax(-1) @ v
+
+
+def weighted(q, k, v):
+    return ((q @ k.mT).softmax(-1) * torch.arange(k.shape[-2]).cos()) @ v
+
+
 @pytest.mark.parametrize(
     "function",
-    [stable, reciprocal, einsums, softcap_and_window, alibi, gauss, by_lse, in_place],
+    [
+        *(stable, reciprocal, einsums, softcap_and_window, alibi, gauss, by_lse, in_place),
+        *(written_slices, written_by_a_mask, weighted),
+    ],
     ids=lambda f: f.__name__,
 )
 def test_written_by_hand(function):
