@@ -40,6 +40,7 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
     with module.context, module.operation.location, counting() as counter, recorder:
         hooks: list[pass_manager.Hook] = [recorder, Snapshots(pipelines.STAGE_AFTER, texts), counter]
         fusion = _fusion(module, target, options)
+        levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
         runtime: Any
         if target == "nvidia":
             from .runtime import nvidia
@@ -53,7 +54,7 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
                 keep_maximum=options.keep_maximum,
                 stages=options.stages,
             )
-            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener)
+            pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
             image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
             recorder.timed(CODE, time.perf_counter() - start)
@@ -63,7 +64,6 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
             from .runtime import cpu
 
             passes = [*fusion, *pipelines.cpu(parts=options.split_keys, threads=options.workers)]
-            levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
             pass_manager.run(passes, module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature)

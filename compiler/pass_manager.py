@@ -10,6 +10,7 @@ own, so that verification, printing, timing and dumping happen in one place, bet
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Container, Iterator, Sequence
 from typing import TypeAlias
@@ -77,14 +78,24 @@ def plan(items: Sequence[Item]) -> list[Stage]:
     """The stages of a pipeline on a module. Raises DiagnosedError for an unknown pass or a wrong option."""
     stages: list[Stage] = []
     for item in items:
-        for parsed in parse_items(item) if isinstance(item, str) else (item,):
-            if isinstance(parsed, Stage):
-                stages.append(parsed)
-            elif isinstance(parsed, Nest) and parsed.anchor in ("builtin.module", "any"):
-                stages += _plan(parsed.items, ())
-            else:
-                stages += _plan((parsed,), ())
+        if isinstance(item, Stage):
+            stages.append(item)
+        elif isinstance(item, str):
+            stages += _of_text(item)
+        else:
+            stages += _of_item(item)
     return stages
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_text(text: str) -> tuple[Stage, ...]:
+    """The stages of a pipeline's text, which each kernel asks for again: making them takes as long as 20 passes do."""
+    return tuple(stage for item in parse_items(text) for stage in _of_item(item))
+
+
+def _of_item(item: Pass | Step | Nest) -> list[Stage]:
+    is_all = isinstance(item, Nest) and item.anchor in ("builtin.module", "any")
+    return _plan(item.items if is_all else (item,), ())  # type: ignore[union-attr]
 
 
 def _plan(items: Sequence[Pass | Step | Nest], anchors: tuple[str, ...]) -> list[Stage]:

@@ -118,16 +118,19 @@ def take_if_free(operands: list[Any], i: int) -> np.ndarray | None:
     return None
 
 
-def round_in_place(values: list[Any], i: int, kind: ir.Type) -> None:
-    """Rounds the floats `values[i]` to the declared type `kind`, in their own memory where that is free."""
-    if not is_float(kind) or storage_dtype(kind) == np.float64:
-        return
-    if np.size(values[i]) < LARGE or 0 in values[i].strides:
-        values[i] = np.asarray(values[i]).astype(storage_dtype(kind)).astype(np.float64)[()]
+def is_rounded(kind: ir.Type) -> bool:
+    """True if not each float64 is one of `kind`'s elements, which are floats."""
+    return is_float(kind) and storage_dtype(kind) != np.float64
+
+
+def round_in_place(values: list[Any], i: int, dtype: np.dtype) -> None:
+    """Rounds the floats `values[i]` to `dtype`, in their own memory where that is free."""
+    if getattr(values[i], "size", 1) < LARGE or 0 in values[i].strides:
+        values[i] = np.asarray(values[i]).astype(dtype).astype(np.float64)[()]
         return
     array = take(values, i)
     for block in array if array.ndim > 1 else [array]:
-        np.copyto(block, block.astype(storage_dtype(kind)))
+        np.copyto(block, block.astype(dtype))
     values[i] = array
 
 

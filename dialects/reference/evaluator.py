@@ -83,7 +83,8 @@ def _argument(i: int, argument: Any, kind: ir.Type, function: ir.OpView) -> Any:
 
 @dataclasses.dataclass(slots=True)
 class Step:
-    """An op of a block: `operands` and `results` are slots; `dying` die before the op runs, `dead` after it."""
+    """An op of a block: `operands` and `results` are slots; `dying` die before the op runs, `dead` after it; `rounded`
+    are results that are rounded, and to what: an op may run a million times, and to ask for its types takes longer."""
 
     op: ir.OpView
     meaning: Meaning
@@ -91,6 +92,7 @@ class Step:
     results: list[int]
     dying: list[int]
     dead: list[int]
+    rounded: list[tuple[int, np.dtype]]
 
 
 class Frame:
@@ -160,9 +162,13 @@ class Frame:
         dying = [s for s in dict.fromkeys(operands) if s in local and s not in live and s not in inner]
         live.update(operands, inner)
         try:
-            return Step(op, meaning(op, self), operands, results, dying, dead)
+            return Step(op, meaning(op, self), operands, results, dying, dead, self._rounded(op))
         except TypeError as error:
             raise EvaluationError(f"'{op.operation.name}': {error}", op) from error
+
+    def _rounded(self, op: ir.OpView) -> list[tuple[int, np.dtype]]:
+        kinds = [result.type for result in op.operation.results] if self.round_values else []
+        return [(i, arrays.storage_dtype(kind)) for i, kind in enumerate(kinds) if arrays.is_rounded(kind)]
 
     def _execute(self, step: Step) -> None:
         values = self.values
@@ -173,10 +179,10 @@ class Frame:
             results = step.meaning(operands)
         except (TypeError, ValueError, IndexError, ArithmeticError, MemoryError) as error:
             raise EvaluationError(f"'{step.op.operation.name}' cannot be evaluated: {error}", step.op) from error
-        if self.round_values:
+        if step.rounded:
             results = list(results)
-            for i, result in enumerate(step.op.operation.results):
-                arrays.round_in_place(results, i, result.type)
+            for i, dtype in step.rounded:
+                arrays.round_in_place(results, i, dtype)
         for i, s in enumerate(step.results):
             values[s] = results[i]
         for s in step.dead:

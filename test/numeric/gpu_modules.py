@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 import numpy as np
-from attn_opt.compiler import pass_manager, pipelines
+from attn_opt.compiler import pipelines
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
@@ -17,6 +17,7 @@ from attn_opt.dialects.tile import dims_of
 from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.nvidia.architecture import HOPPER
 from attn_opt.transforms.rewriting import ops_in
+from harness import run_passes
 
 # The pass before which modules are run: with a copy engine what follows is who does it, and when.
 ENGINE, GENERAL = "assign-layouts", "lower-affine"
@@ -389,6 +390,6 @@ def run_module(
         passes = ["raise-attention", f"fuse-attention{{machine={machine}{sizes}}}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
         last = last or (ENGINE if machine == HOPPER else GENERAL)
-        pass_manager.run(passes[: names.index(last)], module)
+        run_passes(passes[: names.index(last)], module)
         Launches.kernels = []
         return evaluate(module, inputs)

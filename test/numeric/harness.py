@@ -1,20 +1,28 @@
 """Compiles MLIR text for the CPU as it stands, and runs it."""
 
-import itertools
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from attn_opt.compiler import pass_manager
-from attn_opt.compiler.pipelines import cpu
+from attn_opt.compiler.pipelines import STAGE_AFTER, cpu
 from attn_opt.compiler.runtime.cpu import CpuKernel
 from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
+from crossed import crossed as crossed
 
 CONTEXT = make_context()
+
+
+def run_passes(items: Sequence[pass_manager.Item], module: Any) -> None:
+    """Runs a pipeline. The module is verified as `compile` does it, after each level, and at the end; when fuzzing
+    after each pass, which takes a third of the time."""
+    fuzzing = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
+    pass_manager.run(items, module, verify=True if fuzzing else STAGE_AFTER)
+    assert module.operation.verify()
 
 
 def kernel(text: str, **options: Any) -> CpuKernel:
@@ -22,21 +30,8 @@ def kernel(text: str, **options: Any) -> CpuKernel:
     with CONTEXT:
         module = parse_module(text, "test.mlir", CONTEXT)
         signature = Signature.of(find_function(module))
-        pass_manager.run(cpu(**options), module)
+        run_passes(cpu(**options), module)
         return CpuKernel(module, signature)
-
-
-def crossed(first: Sequence, *others: Sequence) -> list:
-    """Parameters: all combinations. Each of `first` with one of the others, in turn, is quick; the rest is slow."""
-    found = []
-    for at in itertools.product(*(range(len(values)) for values in (first, *others))):
-        turn, is_quick = at[0], True
-        for values, i in zip(others, at[1:], strict=True):
-            is_quick &= turn % len(values) == i
-            turn //= len(values)
-        values = [axis[i] for axis, i in zip((first, *others), at, strict=True)]
-        found.append(pytest.param(*values, id="-".join(map(str, values)), marks=() if is_quick else pytest.mark.slow))
-    return found
 
 
 def relative_error(found: Any, expected: np.ndarray) -> float:

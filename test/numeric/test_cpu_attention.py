@@ -31,15 +31,15 @@ def inputs(kind, *shapes, scale=1.0, seed=0):
     return [(rng.standard_normal(s) * scale).astype(DTYPES[kind]) for s in shapes]
 
 
-@pytest.mark.parametrize("kind", list(DTYPES))
 @pytest.mark.parametrize(
-    ("schedule", "op"),
+    ("schedule", "kind", "op"),
     crossed(
         [("qk"[i % 2], shape, TILES[i % 3]) for i, shape in enumerate([*SHAPES, *SHAPES[:3]])],
+        list(DTYPES),
         ["softmax", "unnorm_softmax"],
     ),
 )
-def test_fused(kind, schedule, op):
+def test_fused(schedule, kind, op):
     outer, shape, tiles = schedule
     q, k, d, dv = shape
     Q, K, V = inputs(kind, (q, d), (d, k), (k, dv))

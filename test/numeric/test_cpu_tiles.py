@@ -4,14 +4,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attention_graph import Attention
-from attn_opt.compiler import pass_manager
 from attn_opt.compiler.pipelines import cpu
 from attn_opt.compiler.runtime.cpu import CpuKernel
 from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
 from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, crossed, relative_error
+from harness import CONTEXT, crossed, relative_error, run_passes
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 TOLERANCE = {"f32": 1e-5, "f64": 1e-12, "f16": 2e-3, "bf16": 1e-2}
@@ -21,7 +20,7 @@ def compiled(text: str, **options) -> CpuKernel:
     with CONTEXT:
         module = parse_module(text, "test.mlir", CONTEXT)
         signature = Signature.of(find_function(module))
-        pass_manager.run(["raise-attention", FuseAttention(), *cpu(**options)], module)
+        run_passes(["raise-attention", FuseAttention(), *cpu(**options)], module)
         return CpuKernel(module, signature)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile, pass_manager
+from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.pipelines import cpu
 from attn_opt.compiler.runtime.cpu import CpuKernel
@@ -10,7 +10,7 @@ from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
 from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, crossed, relative_error
+from harness import CONTEXT, crossed, relative_error, run_passes
 
 TOLERANCE = {"f32": 3e-6, "f64": 1e-13, "bf16": 1.5e-2, "f16": 2e-3}
 SHAPES = [
@@ -65,7 +65,7 @@ def lowered(graph: Attention, vector_bytes: int) -> CpuKernel:
     with CONTEXT:
         module = parse_module(graph.text(), "test.mlir", CONTEXT)
         signature = Signature.of(find_function(module))
-        pass_manager.run(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
+        run_passes(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
         return CpuKernel(module, signature)
 
 
@@ -75,9 +75,10 @@ def test_shapes(shape, element):
     assert error(graph, compile(graph.text()), graph.inputs("normal")) < TOLERANCE[element]
 
 
-@pytest.mark.parametrize("vector_bytes", [16, 32])  # other tests have what the host has
-@pytest.mark.parametrize("element", ["f32", "f16", "f64", "bf16"])
-@pytest.mark.parametrize("queries", [1, 4])
+# Other tests have vectors as the host has them.
+@pytest.mark.parametrize(
+    ("element", "vector_bytes", "queries"), crossed(["f32", "f16", "f64", "bf16"], [16, 32], [1, 4])
+)
 def test_instruction_sets(element, vector_bytes, queries):
     graph = Attention(heads=8, heads_kv=2, queries=queries, keys=417, head_size=72, element=element)
     assert error(graph, lowered(graph, vector_bytes), graph.inputs("trigonometric")) < TOLERANCE[element]

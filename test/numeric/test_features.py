@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile, pass_manager
+from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import ELEMENTS, FLOAT8, Attention
 from attn_opt.compiler.pipelines import cpu
 from attn_opt.compiler.runtime import signature
@@ -13,7 +13,7 @@ from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
 from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, crossed
+from harness import CONTEXT, crossed, run_passes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +142,7 @@ def test_instruction_sets(kind, vector_bytes):
     with CONTEXT:
         module = parse_module(graph.text(), "test.mlir", CONTEXT)
         types = Signature.of(find_function(module))
-        pass_manager.run(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
+        run_passes(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
         kernel = CpuKernel(module, types)
     inputs = graph.inputs("uniform", 1, SPANS)
     results = kernel(*inputs)
@@ -150,9 +150,8 @@ def test_instruction_sets(kind, vector_bytes):
     assert max(errors(graph, results, inputs)) < TOLERANCES[graph.element]
 
 
-@pytest.mark.parametrize("window", [(None, None), (None, 0), (-200, 3)], ids=str)
-@pytest.mark.parametrize("element", ["bf16", "f16"])
-def test_whole_and_cut_tiles_of_one_kernel(element, window):
+@pytest.mark.parametrize(("window", "element"), crossed([(None, None), (None, 0), (-200, 3)], ["bf16", "f16"]))
+def test_whole_and_cut_tiles_of_one_kernel(window, element):
     """A kernel for any number of keys has code for whole tiles, and for the last one: one key, two, all but one."""
     graph = Attention(element=element, heads=2, head_size=32, window=window, bottom_right=True, dynamic=True)
     kernel = compile(graph.text())

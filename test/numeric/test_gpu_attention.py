@@ -496,7 +496,12 @@ def test_split_keys(name, parts, arch, request):
     assert np.abs(found - output).max() / np.abs(output).max() < TOLERANCE[graph.element]
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+def quick(names: list[str]) -> list:
+    """All of them where there is a GPU; without one, where they are only compiled, the most part is slow."""
+    return [n if have_gpu() or i % 3 == 0 else pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(names)]
+
+
+@pytest.mark.parametrize("name", quick(list(GRAPHS)))
 def test_graphs(name, request):
     graph = GRAPHS[name]
     kernel = compile(graph.text(), target="nvidia", arch=None if have_gpu() else "sm_90a", split_keys=1)

@@ -8,7 +8,7 @@ from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime.cpu import CpuKernel
 from attn_opt.transforms import host
 from attn_opt.transforms.cpu import tile_sizes
-from harness import relative_error
+from harness import crossed, relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cpu_tiles import compiled
@@ -45,19 +45,18 @@ def made_up(graph: Attention, spread: float = 1.0) -> list[np.ndarray]:
     return [(spread * rng.standard_normal(x.shape)).astype(x.dtype) for x in graph.inputs()]
 
 
-@pytest.mark.parametrize(("unit", "element"), WAYS)
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"keys": 320, "queries": 64, "head_size": 64},  # whole tiles only
-        {"queries": 33, "head_size": 17, "value_size": 23, "bias": "qk", "softcap": 10.0},
-        {"queries": 150, "window": (None, 0), "values_transposed": True},
-        {"heads": 4, "heads_kv": 2, "input_layout": "bshd", "output_layout": "bshd"},
-        {"input_layout": "bsdh", "keys": 1},  # neither keys nor head are contiguous
-    ],
-    ids=str,
-)
-def test_attention(unit, element, changes):
+CHANGES = [
+    {"keys": 320, "queries": 64, "head_size": 64},  # whole tiles only
+    {"queries": 33, "head_size": 17, "value_size": 23, "bias": "qk", "softcap": 10.0},
+    {"queries": 150, "window": (None, 0), "values_transposed": True},
+    {"heads": 4, "heads_kv": 2, "input_layout": "bshd", "output_layout": "bshd"},
+    {"input_layout": "bsdh", "keys": 1},  # neither keys nor head are contiguous
+]
+
+
+@pytest.mark.parametrize(("changes", "way"), crossed(CHANGES, WAYS))
+def test_attention(changes, way):
+    unit, element = way
     skip_without(unit)
     check(dataclasses.replace(PLAIN, element=element, **changes), unit)
 
@@ -107,10 +106,10 @@ def test_large_head(unit, element):
     check(dataclasses.replace(PLAIN, element=element, head_size=512), unit)
 
 
-@pytest.mark.parametrize(("unit", "element"), WAYS)
-@pytest.mark.parametrize("layout", ["bhsd", "bsdh"])
-def test_dynamic(unit, element, layout):
+@pytest.mark.parametrize(("way", "layout"), crossed(WAYS, ["bhsd", "bsdh"]))
+def test_dynamic(way, layout):
     """One kernel for all sizes; of bsdh, elements are copied one by one."""
+    unit, element = way
     skip_without(unit)
     plain = dataclasses.replace(PLAIN, element=element, input_layout=layout)
     run = compiled_for(unit, dataclasses.replace(plain, dynamic=True).text())

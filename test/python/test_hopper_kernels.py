@@ -12,6 +12,7 @@ from attn_opt.compiler.precompile import Job, precompile
 from attn_opt.compiler.runtime import ptx
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
+from crossed import crossed
 
 CASES = read_cases(pathlib.Path(__file__).parents[2] / "bench" / "gpu_cases.txt", ["--target", "nvidia"])
 MAXIMA = {"": {}, ", online": {"keep_maximum": False}}  # which softmax, by what a test's name ends with
@@ -98,11 +99,12 @@ def test_the_maximum_is_kept_or_online():
     assert "tile.raise" in kept and "tile.raise" not in online
 
 
-@pytest.mark.parametrize("window", [(None, None), (None, 0)], ids=["full", "causal"])
-@pytest.mark.parametrize(("queries", "keys"), [(64, 512), (128, 512), (1, 300)])
-@pytest.mark.parametrize("head_size", [64, 256])
-def test_a_tile_alone_is_computed_again_too(head_size, queries, keys, window):
+@pytest.mark.parametrize(
+    ("sizes", "head_size", "window"), crossed([(64, 512), (128, 512), (1, 300)], [64, 256], [(None, None), (None, 0)])
+)
+def test_a_tile_alone_is_computed_again_too(sizes, head_size, window):
     """In a grid of one block, whose number no op reads, the warp that copies still hears of it by a flag."""
+    queries, keys = sizes
     case = Attention(batch=1, heads=1, queries=queries, keys=keys, head_size=head_size, element="f16", window=window)
     kernel = compile(case.text(), target="nvidia", arch="sm_90a", split_keys=1)
     scheduled = kernel.ir("scheduled")

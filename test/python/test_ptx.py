@@ -14,6 +14,7 @@ from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import ptx
 from attn_opt.compiler.runtime.llvm_text import readable_literals
 from attn_opt.transforms.nvidia.architecture import architecture
+from crossed import crossed
 from lowered import stages
 
 ATTENTION = """
@@ -121,10 +122,11 @@ def test_gpus_with_faster_matmuls_of_their_own():
     assert ".target sm_90\n" in code
 
 
-@pytest.mark.parametrize("element", ["f16", "f32"])
-@pytest.mark.parametrize("head_size", [20, 64, 128, 256])
-@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_120"])
-def test_shared_memory_suffices(arch, head_size, element):
+ARCHS = ["sm_80", "sm_86", "sm_120"]
+
+
+@pytest.mark.parametrize(("head_size", "arch", "element"), crossed([20, 64, 128, 256], ARCHS, ["f16", "f32"]))
+def test_shared_memory_suffices(head_size, arch, element):
     graph = Attention(heads=2, queries=130, keys=200, head_size=head_size, element=element, window=(None, 0))
     text = stages(graph.text(), f"nvidia{{arch={arch} parts=1}}")["llvm"]
     (used,) = re.findall(r"dynamic_shared_memory_size %c(\d+)_i32", text)
