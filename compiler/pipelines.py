@@ -115,8 +115,8 @@ def cpu(
     workers = TASKS_PER_THREAD * threads if threads > 1 and parallel else 1
     return [
         "check-sizes",
-        *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=not has_tiles(unit)),
-        f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
+        *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
+        "peel-tails",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
         "slice-fills",
@@ -128,7 +128,7 @@ def cpu(
         "linalg-generalize-named-ops",
         "fold-transposes",
         f"widen-tiles{{{of_matrix}}}",
-        f"pad-tiles{{{of_matrix}}}",
+        "pad-tiles",
         f"lanes-innermost{{{of_matrix}}}",
         "canonicalize",
         "cse",

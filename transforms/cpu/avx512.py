@@ -73,16 +73,16 @@ def exp2(n: Numbers, x: ir.Value) -> ir.Value:
     return _exp2(n, x, _EXP2[n.width])
 
 
-def rough_exp2(n: Numbers, x: ir.Value, kind: ir.Type, is_flushed: bool = False) -> ir.Value:
-    """For f32 that is rounded to the narrow `kind`. `is_flushed`: by an instruction that takes subnormals for 0."""
-    return _exp2(n, x, _ROUGH_EXP2["f16" if isinstance(kind, ir.F16Type) else "bf16"], is_flushed)
+def rough_exp2(n: Numbers, x: ir.Value, kind: ir.Type) -> ir.Value:
+    """For f32 that is rounded to the narrow `kind`."""
+    return _exp2(n, x, _ROUGH_EXP2["f16" if isinstance(kind, ir.F16Type) else "bf16"])
 
 
-def _exp2(n: Numbers, x: ir.Value, coefficients: tuple[float, ...], is_flushed: bool = False) -> ir.Value:
+def _exp2(n: Numbers, x: ir.Value, coefficients: tuple[float, ...]) -> ir.Value:
+    """What would be subnormal is 0 before it comes about: Intel's `vscalef` takes 200 cycles for a vector with a
+    finite result below the least normal number; LLVM makes the choice its mask."""
     rest = _call(n, "reduce", x, immediate=ROUND_DOWN)
     y = _call(n, "scalef", n.polynomial(rest, (1.0, *coefficients)), x)
-    if is_flushed:
-        return y
     return n.select("OLT", x, n.number(LEAST_EXP2[n.width]), n.number(0.0), y)
 
 

@@ -69,9 +69,7 @@ class ExpandMath(Pass):
                     expansion = WIDE_EXPANSIONS[old.name]
                     rounded = _rounded_to(old)
                     if old.name == "math.exp2" and rounded is not None:
-                        packed = any(is_pack(use.owner.operation) for use in old.results[0].uses)
-                        flushed = packed or build.is_float8(rounded)
-                        expansion = functools.partial(avx512.rough_exp2, kind=rounded, is_flushed=flushed)
+                        expansion = functools.partial(avx512.rough_exp2, kind=rounded)
                 new = numbers.narrow(expansion(numbers, numbers.widen(old.operands[0])))
             old.results[0].replace_all_uses_with(new)
             old.erase()

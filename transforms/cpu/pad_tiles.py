@@ -6,13 +6,11 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..extents import known_sizes
-from ..host import matrix_unit
 from ..linear import upper_bound
-from ..passes import Pass, option
+from ..passes import Pass
 from ..rewriting import is_inside, ops_in
 from ..slices import extract, insert, slice_parts
 from .dimension_classes import Dim, DimensionClasses
-from .matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit
 from .shared_rows import cut_rows
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values
 
@@ -31,17 +29,12 @@ class PadTiles(Pass):
         %s = linalg.generic … ins(%p, %k : tensor<64x64xf32>, …) outs(%e : tensor<64x128xf32>)
 
     The rows are what all matmuls of the loop read the same keys and values for: no row has to do with another one.
-    Where `lanes-innermost` makes lanes of them, vectors need no masks; few of them (decoding) are a register tile.
-    Tiles of a matrix unit (AMX) are cut off in scratch instead.
+    Where `lanes-innermost` makes lanes of them, vectors need no masks; few of them (decoding) are a register tile; a
+    matrix unit (AMX) loads whole tiles where they stand.
     """
 
-    matrix: str = option(MATRIX_OPTION, "")
-
     def run(self, op: ir.Operation) -> None:
-        unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.forall"):
-            if has_tiles(unit) and is_for_matrix_unit(loop, unit):
-                continue
             classes = DimensionClasses(loop)
             rows = cut_rows(classes)
             if rows is not None:

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ..host import matrix_unit
 from ..online.cut_tiles import cut_sizes, is_of_narrow, take_off_last
-from ..passes import Pass, option
+from ..passes import Pass
 from ..rewriting import ops_in
-from .matrix_unit import MATRIX_OPTION, has_tiles
 
 
 @dataclass(frozen=True)
@@ -27,14 +25,10 @@ class PeelTails(Pass):
     All tiles but one have sizes that are seen to be constant: no edge has to be looked for, and rows make pairs. For
     f16 and bf16 alone, whose operands are copied and paired, is that worth the time to compile a second body. Where
     only a call tells whether a tile is cut, a loop under a mask of indices is left: of loops that a mask makes of one,
-    `split-masked-tiles` has peeled it. Tiles of a matrix unit (AMX) make the distinction by themselves.
+    `split-masked-tiles` has peeled it.
     """
 
-    matrix: str = option(MATRIX_OPTION, "")
-
     def run(self, op: ir.Operation) -> None:
-        if has_tiles(matrix_unit(self.matrix)):
-            return
         for loop in ops_in(op, "scf.for"):
             if is_of_narrow(loop):
                 _peel(loop)
