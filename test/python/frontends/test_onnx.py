@@ -152,8 +152,8 @@ def test_half_precision_is_computed_in_single():
     expected = e / e.sum(-1, keepdims=True) @ v
     found = kernel(*inputs)
     assert found.dtype == np.float16
-    # Half a unit in the last place, and before it what f32 is off by, or two parts of bf16, as which AMX multiplies f16:
-    # 2⁻¹⁶ of scores and values. In half precision scores alone would be off by 2⁻⁷.
+    # Half a unit in the last place, and before it what f32 is off by, or two parts of bf16, as which AMX multiplies
+    # f16: 2⁻¹⁶ of scores and values. In half precision scores alone would be off by 2⁻⁷.
     units = np.spacing(np.abs(found)).astype(np.float64)
     assert np.all(np.abs(found - expected) <= 0.51 * units + 2.0**-15 * np.abs(v).max())
 
