@@ -5,8 +5,8 @@
                                                     of the sum of each of 16 columns side by side (VNNI)
 
 What the unit multiplies has one part, and so have floats of 8 bits, which become bf16. Else a number is the sum of two
-parts of bf16: of f16 its upper 8 significant bits and the other 3, exactly, both in the range of bf16; of f32 they keep
-16 bits. The tiles of the parts follow one another.
+parts of bf16: of f16 its upper 8 significant bits and the other 3, exactly, both in the range of bf16 (an infinite one
+is 2^111); of f32 they keep 16 bits. The tiles of the parts follow one another.
 
 An operand is read along whichever of its dimensions is contiguous: pairs that stand side by side move as 32 bits and
 are transposed in registers, others are interleaved.
@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, memref, scf, vector
+from ...dialects.mlir import arith, ir, math, memref, scf, vector
 from .shuffles import transpose
 
 ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
+LARGEST_F16 = 65504.0
+INFINITE = 2.0**111  # stands for an infinite f16 in parts: times the largest one it is still a number of f32
 Extent: TypeAlias = int | ir.Value
 
 
@@ -37,12 +39,12 @@ def split(value: ir.Value, kind: ir.Type) -> list[ir.Value]:
     if build.is_float8(element):
         return [arith.extf(build.like(value.type, kind), value)]
     number = value if isinstance(element, ir.F32Type) else arith.extf(build.like(value.type, ir.F32Type.get()), value)
+    if not isinstance(element, ir.F32Type):  # infinity times a part that is 0 would be no number
+        is_infinite = arith.cmpf(arith.CmpFPredicate.OGT, math.absf(number), build.constant(number.type, LARGEST_F16))
+        number = arith.select(is_infinite, math.copysign(build.constant(number.type, INFINITE), number), number)
     bits = arith.bitcast(build.like(value.type, ir.IntegerType.get_signless(32)), number)
     upper = arith.bitcast(number.type, arith.andi(bits, build.constant(bits.type, -(1 << 16))))
     rest = arith.subf(number, upper)
-    if not isinstance(element, ir.F32Type):  # infinity has no rest
-        is_all = arith.cmpf(arith.CmpFPredicate.OEQ, number, upper)
-        rest = arith.select(is_all, build.constant(number.type, 0.0), rest)
     return [_upper_half(upper), _upper_half(rest)]
 
 
