@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
+from ..host import cache_bytes
 from ..linear import upper_bound
 from ..rewriting import ancestors
 from . import amx
@@ -38,6 +39,7 @@ from .tile_panels import (
 )
 
 BLOCK = 2 * ROWS
+NARROW, WIDE = 2, 4  # bytes of a factor, of a sum
 LARGEST = {"m": 64, "n": 512, "k": 512}  # of a part that is packed at once
 
 
@@ -185,12 +187,20 @@ class BlockedProduct:
             source = PackedRows(rows, self.parts)
         self._blocks(source, panel, c, (m, n, k), frame)
 
+    def _is_streamed(self, extents: Sequence[Extent]) -> bool:
+        """True if each tile of the panel is read once, and A and C may stay in the L1 cache, of which they fill half at
+        most: what an op before or after them has to do with is there, too."""
+        m, n, k = (extent if isinstance(extent, int) else None for extent in extents)
+        if m is None or n is None or k is None or m > BLOCK:
+            return False
+        return m * k * self.parts * NARROW + m * n * WIDE <= cache_bytes(1) // 2
+
     # --- blocks of sums
 
     def _blocks(self, a: Rows, panel: Panel, c: Matrix, extents: Sequence[Extent], frame: ir.Operation) -> None:
         m, n, k = extents
         stride = c.row_stride()
-        is_once = isinstance(m, int) and m <= BLOCK  # that a tile of the panel is read
+        is_streamed = self._is_streamed(extents)
 
         def column(n0: ir.Value, width: int, is_cut: bool) -> None:
             def row(m0: ir.Value, height: int, is_cut_too: bool) -> None:
@@ -201,7 +211,7 @@ class BlockedProduct:
                 def place(i: Extent, j: int) -> Place:
                     return c.value, c.subscripts(arith.addi(m0, build.as_index(i)), plus(n0, j)), stride
 
-                self.unit(Block(a, panel, self.parts, (m0, n0), height, width, k, place, self.from_zero, is_once))
+                self.unit(Block(a, panel, self.parts, (m0, n0), height, width, k, place, self.from_zero, is_streamed))
 
             _over_blocks(m, row)
 

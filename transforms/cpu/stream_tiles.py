@@ -23,7 +23,7 @@ class StreamTiles(Pass):
         %b = builtin.unrealized_conversion_cast %t : !llvm.x86_amx to !x86.amx.tile<16x32xbf16>
 
     `matrix-contractions` marks them. Keys and values go by once per block of queries, from the L2 cache, and would push
-    scores and probabilities out of L1. MLIR has no op for the instruction.
+    scores and probabilities out of L1, if these fit into it. MLIR has no op for the instruction.
     """
 
     def run(self, op: ir.Operation) -> None:

@@ -20,8 +20,8 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
   these in f32 and the probabilities, of 16 bits or in two parts of these, fill half of the L1 data cache, in which
   queries and output stay, too; all of it, where numbers have one part, for up to twice as many keys as an output has
   columns, as the output is rescaled, read and written once per tile of keys; 64 keys at most under a mask, as what
-  tiles have beyond its edge is computed in vain; 128 queries, with as many keys, where a head's keys and values fill
-  the L2 cache, beyond which they cost more to read than scores;
+  tiles have beyond its edge is computed in vain; without one 128 queries, and keys whose scores for 32 of these fill
+  L1, where a head's keys and values fill the L2 cache, beyond which they cost more to read than scores;
 - where pairs are multiplied (AVX512-BF16): 64 queries and 64 keys, with which scores, probabilities and what they are
   made of stay in the L1 cache; 128 keys of larger heads, whose keys and values, in 16 bits, would leave it anyway, but
   not under a mask, as what tiles have beyond its edge is computed in vain;
@@ -75,7 +75,8 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
     is_matrix, in_pairs = multiplied and has_tiles(unit), multiplied and unit == "dot"
     head_sizes = _head_sizes(attention, extents)
     masked = _is_masked(attention)
-    wanted = min(rows, _matrix_queries(extents[loops.k[-1]], head_sizes)) if is_matrix else QUERIES
+    wanted = min(rows, MATRIX_QUERIES if masked else _matrix_queries(extents[loops.k[-1]], head_sizes))
+    wanted = wanted if is_matrix else QUERIES
     queries = fill_rows(sizes, extents, loops.m, wanted)
     side_by_side = _heads_in_row(attention) if queries < MAX_ROWS_OF_HEAD and not multiplied else None
     if side_by_side is not None:
@@ -94,8 +95,10 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
         keys = MASKED_KEYS
     while keys > MIN_KEYS:
         elements = keys * head_sizes + queries * head_sizes + queries * keys
-        if is_matrix:
-            scores = min(queries, MATRIX_QUERIES) * keys * (width + 2 * parts)
+        if is_matrix and queries > MATRIX_QUERIES:
+            scores = MATRIX_QUERIES * keys * (width + 2)
+        elif is_matrix:
+            scores = queries * keys * (width + 2 * parts)
             if parts > 1 or keys > wide:
                 scores *= 2
         elif in_pairs:
