@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from attn_opt.transforms.cpu.avx512 import FEATURES
+from attn_opt.transforms.host import host_features
 from harness import kernel
 
 DTYPES = {"f32": np.float32, "f64": np.float64}
@@ -71,6 +73,25 @@ def test_limits(op, kind):
     x = np.array([a for a, _ in LIMITS[op]] + [np.nan], DTYPES[kind])
     expected = np.array([b for _, b in LIMITS[op]] + [np.nan], DTYPES[kind])
     np.testing.assert_array_equal(unary(op, kind)(x, x), expected)
+
+
+@pytest.mark.skipif(not host_features() >= FEATURES, reason="this machine has no AVX-512")
+def test_tanh_from_tables():
+    """In each interval, and next to its ends; what is beyond the last one is 1."""
+    ends = np.concatenate([np.arange(0, 4, 1 / 16), np.arange(4, 12, 1 / 4)])
+    near = (ends[:, None] + np.linspace(-1e-5, 1e-5, 65)).ravel()
+    x = np.concatenate([near, -near, np.linspace(-12, 12, 400_000), np.geomspace(1e-35, 1, 50_000)]).astype(np.float32)
+    expected = np.tanh(x.astype(np.longdouble))
+    found = unary("math.tanh", "f32")(x, x)
+    error = np.abs(found.astype(np.longdouble) - expected) / np.spacing(np.abs(expected).astype(np.float32))
+    assert error.max() <= 1.5
+    assert np.abs(found).max() <= 1
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 10.0, -1e30, 1e-40] * 4, np.float32)
+    right = np.array([0.0, -0.0, 1.0, -1.0, np.nan, 1.0, -1.0] * 4, np.float32)
+    found = unary("math.tanh", "f32")(special, special).reshape(4, 8)
+    np.testing.assert_array_equal(found[:, :7].ravel(), right)
+    np.testing.assert_allclose(found[:, 7], 1e-40, rtol=1e-4)
+    assert np.signbit(found[0, 1])
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])

@@ -6,15 +6,14 @@ the subnormal numbers becomes 0: to multiply by these takes a hundred times as l
 
     exp2(x) = p(x − ⌊x⌋)·2^⌊x⌋
     exp(x)  = p(r)·2^n,  n = round(x·log2(e)), r = x − n·ln2 in two parts, at most 1/2 (where n is infinite, r is NaN)
-    tanh(x) = e/(e + 2),  e = 2^(2·log2(e)·|x|) − 1; f32
+    tanh(x) = pᵢ(|x| − cᵢ) with the sign of x; f32, see `tanh_tables`
 """
-
-import numpy as np
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, math
 from .. import polynomials
 from ..polynomials import EXP, LEAST_EXP, LEAST_EXP2, Numbers, ln2_parts
+from . import tanh_tables
 from .target import host_features
 
 WIDTH = 512
@@ -48,15 +47,6 @@ _ROUGH_EXP2 = {
     "bf16": (0.6951168179512024, 0.22764495015144348, 0.07706708461046219),
     "f16": (0.6930448412895203, 0.2412802129983902, 0.0522424653172493, 0.013426689431071281),
 }
-# (2ˣ − 1)/x on [0, 1) with the least maximal relative error: 1e-8.
-_EXP2_MINUS_1 = (
-    0.6931471824645996,
-    0.2402271330356598,
-    0.055496565997600555,
-    0.00965065136551857,
-    0.0012710057199001312,
-    0.00020745579968206584,
-)
 ROUND_DOWN, CURRENT_ROUNDING = 1, 4
 SMALLER_MAGNITUDE = 6  # of two; the sign is that of the one that is taken
 
@@ -97,17 +87,7 @@ def exp(n: Numbers, x: ir.Value) -> ir.Value:
 
 
 def tanh(n: Numbers, x: ir.Value) -> ir.Value:
-    """e / (e + 2) with e = exp(2·|x|) − 1, which is 2ᵏ·(2ʳ − 1) + (2ᵏ − 1), and exact next to 0; f32."""
-    if n.width != 32:
-        return polynomials.tanh(n, x)
-    y = arith.mulf(math.absf(x), n.number(2.0 / np.log(2.0)))
-    limit = n.number(30.0)  # beyond, 1 is the nearest
-    y = n.select("OGT", y, limit, limit, y)
-    rest = _call(n, "reduce", y, immediate=ROUND_DOWN)
-    power = _call(n, "scalef", n.number(1.0), y)
-    q = arith.mulf(rest, n.polynomial(rest, _EXP2_MINUS_1))
-    e = math.fma(power, q, arith.subf(power, n.number(1.0)))
-    return math.copysign(arith.divf(e, arith.addf(e, n.number(2.0))), x)
+    return tanh_tables.tanh(n, x) if n.width == 32 else polynomials.tanh(n, x)
 
 
 def _call(n: Numbers, name: str, *operands: ir.Value, immediate: int | None = None) -> ir.Value:

@@ -34,6 +34,7 @@ class Target:
     vector_bytes: int  # 64, 32 or 16
     registers: int  # vector registers
     permutes_apart: bool = False  # whether permutations take other pipes than multiply-adds do
+    loads_count: bool = False  # whether loads cost time beside half as many of them as there are multiply-adds
 
     @property
     def is_narrow(self) -> bool:
@@ -115,7 +116,9 @@ def choose(op: Structured, target: Target) -> Schedule:
             is_converted = any(build.is_narrow(o.element) for o in op.operands if not o.is_output and vector in o.loops)
             loads = LOADS_OF_NARROW if is_converted else 1
             most = target.registers if target.is_narrow and _is_streamed(op) else 0
-            unroll[vector], unroll[reuse] = _register_tile(vectors, size_of(op, reuse), budget, loads, most)
+            is_known = op.sizes[reuse] is not None  # of others a rest is computed row by row
+            is_large = target.loads_count and is_known and not is_converted and not _is_streamed(op)
+            unroll[vector], unroll[reuse] = _register_tile(vectors, size_of(op, reuse), budget, loads, most, is_large)
             held = unroll[vector] * unroll[reuse] + unroll[vector] + unroll[reuse]
             rows_in_turn = held > target.registers
             if target.permutes_apart and lanes * BYTES == VECTOR_BYTES:
@@ -293,22 +296,26 @@ def _vectors_of_a_line(op: Structured, loop: int, lanes: int) -> int:
     return count if (op.sizes[loop] or 1) % (lanes * count) == 0 else 1
 
 
-def _register_tile(vectors: int, rows: int, budget: int, loads: int, most: int = 0) -> tuple[int, int]:
+def _register_tile(
+    vectors: int, rows: int, budget: int, loads: int, most: int = 0, is_large: bool = False
+) -> tuple[int, int]:
     """Vectors × rows of accumulators: as square as registers allow, and dividing the sizes if possible.
 
     `loads`: what it takes to have a vector of the input that rows share; their own elements are broadcast.
     `most`: registers for these, elements that are broadcast, and accumulators, if they must not exceed them.
+    `is_large`: fewer loads are faster, however few there are: 6 × 4 of 32 registers, with one element at a time.
     """
+    held, enough = (budget + 5, math.inf) if is_large else (budget + 4, 2.0)
     best, best_score = (1, 1), 0.0
     for nv in range(1, min(5, vectors) + 1):
         for mr in range(1, min(8 if nv > 1 else 16, rows) + 1):
-            if nv * mr + nv + 1 > budget + 4 or nv * mr > budget or nv * mr + nv + mr > (most or math.inf):
+            if nv * mr + nv + 1 > held or nv * mr > budget or nv * mr + nv + mr > (most or math.inf):
                 continue
             # FMAs per load, and the share of the work that full tiles do.
             intensity = nv * mr / (loads * nv + mr)
             fill = (vectors // nv * nv) / vectors * (rows // mr * mr) / rows
             hidden = min(1.0, nv * mr / 10)  # latency × throughput of the FMA units
-            score = min(intensity, 2.0) ** 0.5 * (0.3 + 0.7 * fill) * hidden
+            score = min(intensity, enough) ** 0.5 * (0.3 + 0.7 * fill) * hidden
             if score > best_score + 1e-9:
                 best, best_score = (nv, mr), score
     return best

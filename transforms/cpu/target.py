@@ -8,15 +8,19 @@ VECTOR_BYTES = (0, 16, 32, 64)  # 0: what the host has
 # No other CPU than AMD's has sse4a, and on none of those do permutations take the pipes that multiply; what permutes
 # vectors of 64 bytes is an instruction of AVX-512.
 PERMUTES_APART = {"sse4a", "avx512f"}
+# On all others with AVX-512, loads slow multiply-adds of 64 bytes down (docs/cpu.md, "Intel Xeon: f32").
+LOADS_COUNT, LOADS_APART = "avx512f", "sse4a"
 
 
 def host_target(vector_bytes: int = 0, permutes_apart: str = "") -> Target:
-    """The widest vectors that the host has, or those of `vector_bytes`; `permutes_apart`: yes, no, or as there."""
+    """The widest vectors that the host has, or those of `vector_bytes`, of which loads are taken to cost nothing;
+    `permutes_apart`: yes, no, or as there."""
     if vector_bytes not in VECTOR_BYTES:
         raise PassError(f"vector-bytes is {vector_bytes}, but must be one of {', '.join(map(str, VECTOR_BYTES))}")
     features = host_features()
+    loads_count = not vector_bytes and LOADS_COUNT in features and LOADS_APART not in features
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
     many = vector_bytes == 64 or "asimd" in features  # 32 registers
     apart = permutes_apart == "yes" if permutes_apart else features >= PERMUTES_APART
-    return Target(vector_bytes, 32 if many else 16, apart)
+    return Target(vector_bytes, 32 if many else 16, apart, loads_count)
