@@ -229,6 +229,8 @@ def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
             continue
         if op.name.startswith(ON_TENSORS):
             raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
+        if node.type != REAL and is_structured(op) and "reduction" in iterator_types(op) and len(op.operands) == 3:
+            raise NearMiss("its scores are summed as integers; convert queries and keys to floats before")
         if op.name.startswith(HIDING):
             way = WAYS_OUT.get(op.name, "")
             raise NearMiss(f"'{op.name}' hides what it is of{way}")
