@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..dialects import build
 from ..dialects.linalg_ext import SoftmaxOp
 from ..dialects.mlir import ir
-from .passes import Pass
+from .passes import Pass, PassError
 from .rewriting import ops_in
 
 
@@ -28,6 +28,8 @@ class ConvertLinalgSoftmax(Pass):
 
 def _convert(old: ir.Operation) -> None:
     x, output = old.operands
+    if not isinstance(x.type.element_type, ir.FloatType):
+        raise PassError(f"softmax is of floats here, but found {x.type}: convert its operand (arith.sitofp)", old)
     dimension = ir.IntegerAttr(old.attributes["dimension"])
     element = build.compute_type(x.type.element_type)
     rows = [size for d, size in enumerate(build.mixed_sizes(x)) if d != dimension.value]

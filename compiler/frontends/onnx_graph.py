@@ -22,6 +22,7 @@ from . import onnx_contrib
 from .lowering import first_line
 from .onnx_float8 import in_steps
 from .onnx_functions import inlined
+from .onnx_matmuls import in_four_dimensions
 from .onnx_precision import in_single_precision
 from .onnx_sizes import Sizes
 
@@ -66,7 +67,8 @@ def prepared(
         if not _Folding(copy).run():
             break
         copy = _inferred(copy)
-    return _inferred(in_single_precision(copy))
+    copy = _inferred(in_single_precision(copy))
+    return _inferred(copy) if in_four_dimensions(copy) else copy
 
 
 def _updated(model: ModelProto) -> ModelProto:

@@ -19,7 +19,16 @@ from .tracing import Tracer, extents
 
 MAX_SPLITS = 24
 ON_TENSORS = ("arith.", "math.")  # dialects whose ops on tensors are not looked into
-HIDING = ("tensor.insert_slice", "tensor.concat", "tensor.pad", "tensor.scatter", "tensor.gather", "scf.")  # neither
+HIDING = (
+    "tensor.insert_slice",
+    "tensor.concat",
+    "tensor.pad",
+    "tensor.scatter",
+    "tensor.gather",
+    "scf.",
+    "func.call",
+)  # neither
+WAYS_OUT = {"tensor.insert_slice": "; a select by index or mask would not", "func.call": "; --inline before shows it"}
 
 
 @dataclass(frozen=True)
@@ -220,8 +229,10 @@ def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
             continue
         if op.name.startswith(ON_TENSORS):
             raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
+        if node.type != REAL and is_structured(op) and "reduction" in iterator_types(op) and len(op.operands) == 3:
+            raise NearMiss("its scores are summed as integers; convert queries and keys to floats before")
         if op.name.startswith(HIDING):
-            way = "; a select by index or mask would not" if op.name == "tensor.insert_slice" else ""
+            way = WAYS_OUT.get(op.name, "")
             raise NearMiss(f"'{op.name}' hides what it is of{way}")
 
 

@@ -322,6 +322,10 @@ def sinks(q, k, v, sink):
     return output_of(softmax(s)[..., :-1], v)
 
 
+def dropped(q, k, v, m):
+    return output_of(softmax(scores_of(q, k)) * m / 0.7, v)
+
+
 VARIANTS = {
     **dict.fromkeys(
         (
@@ -337,7 +341,16 @@ VARIANTS = {
         qkv(),
     ),
     **dict.fromkeys(
-        (divided_by_guarded_sum, softmax_where, sums_where, multiplied_mask, added_mask, multiplied_probabilities), MASK
+        (
+            divided_by_guarded_sum,
+            softmax_where,
+            sums_where,
+            multiplied_mask,
+            added_mask,
+            multiplied_probabilities,
+            dropped,
+        ),
+        MASK,
     ),
     einsum_into_projection: (*qkv(), random(N, H, 12)),
     segments: (*qkv(), np.arange(T)[None].repeat(B, 0) // 8, np.arange(S)[None].repeat(B, 0) // 8 % 3),
@@ -365,8 +378,8 @@ def sum_of_others(q, k, v):
     return output_of(jnp.exp(s) / jnp.exp(2 * s).sum(-1, keepdims=True), v)
 
 
-def dropped(q, k, v, m):
-    return output_of(softmax(scores_of(q, k)) * m / 0.7, v)
+def added_to(q, k, v, m):
+    return output_of(softmax(scores_of(q, k)) + m, v)
 
 
 def returned_too(q, k, v):
@@ -381,7 +394,7 @@ def over_heads(q, k, v):
 REFUSED = {
     sum_with_a_floor: (qkv(), "its sum is bounded from below, and its exponentials are not shifted by their maximum"),
     sum_of_others: (qkv(), "its exponentials are divided by a sum of something else"),
-    dropped: (MASK, "multiplied by something that varies along the keys"),
+    added_to: (MASK, "its result goes through 'arith.addf'"),
     returned_too: (qkv(), "needs its scores or probabilities as a whole too"),
     over_heads: (qkv(), "normalised along another dimension"),
 }

@@ -380,3 +380,42 @@ def test_failures_of_upstream_name_the_node():
     text = "g (float[3, 4] x) => (float[5, 4] y) { b = Exp(x) p = Constant<value_ints = [1, 0, 1, 0]>() "
     with pytest.raises(CompileError, match=r"^y: error: no lowering to linalg: "):
         compile(model(text + 'y = Pad<mode = "wrap">(b, p) }', 19))
+
+
+HEADS_IN_BATCHES = """<ir_version: 9, opset_import: ["" : 17]>
+g (float[b,s,4,8] q, float[b,t,4,8] k, float[b,t,4,8] v) => (float[n,s,8] o) {
+    four = Constant<value = int64[1] {4}>()
+    rest = Constant<value = int64[2] {-1, 8}>()
+    sizes = Shape<start = 0, end = 1>(q)
+    n = Mul(sizes, four)
+    shape = Concat<axis = 0>(n, rest)
+    qh = Transpose<perm = [0, 2, 1, 3]>(q)
+    kh = Transpose<perm = [0, 2, 1, 3]>(k)
+    vh = Transpose<perm = [0, 2, 1, 3]>(v)
+    q3 = Reshape(qh, shape)
+    k3 = Reshape(kh, shape)
+    v3 = Reshape(vh, shape)
+    kt = Transpose<perm = [0, 2, 1]>(k3)
+    s0 = MatMul(q3, kt)
+    p = Softmax<axis = -1>(s0)
+    o = MatMul(p, v3)
+}"""
+
+
+@pytest.mark.parametrize("layout", ["heads", "batches"])
+def test_open_batches_of_three_dimensions(layout):
+    """As BLOOM's export has them: batches and heads as one dimension, whose size is computed, or a plain batch."""
+    text = HEADS_IN_BATCHES
+    if layout == "batches":
+        first, last = text.index("four ="), text.index("kt =")
+        text = text[:first] + text[last:].replace("k3", "k").replace("q3", "q").replace("v3", "v")
+        text = text.replace(",4,8]", ",8]").replace("float[n,", "float[b,")
+    kernel = compile(onnx.parser.parse_model(text), threads=1)
+    for b, s, t in ((2, 5, 7), (1, 3, 4)):
+        shapes = [(b, n, *((4, 8) if layout == "heads" else (8,))) for n in (s, t, t)]
+        inputs = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+        q, k, v = (x.astype(np.float64) for x in inputs)
+        if layout == "heads":
+            q, k, v = (x.swapaxes(1, 2).reshape(b * 4, -1, 8) for x in (q, k, v))
+        expected = softmax(q @ k.swapaxes(-1, -2)) @ v
+        assert_close(kernel(*inputs), [expected.astype(np.float32)])

@@ -167,3 +167,48 @@ func.func @written(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf3
   %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
+
+// -----
+
+// A function that is called is not looked into.
+func.func private @halved(tensor<6x10xf32>) -> tensor<6x10xf32>
+
+func.func @called(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %x = func.call @halved(%s) : (tensor<6x10xf32>) -> tensor<6x10xf32>
+  %p = linalg.softmax dimension(1) ins(%x : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  // expected-remark @+1 {{but 'func.call' hides what it is of; --inline before shows it}}
+  %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+
+// Scores of integers.
+func.func @integers(%q: tensor<6x8xi8>, %k: tensor<8x10xi8>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0 : i32
+  %e_s = tensor.empty() : tensor<6x10xi32>
+  %z_s = linalg.fill ins(%none : i32) outs(%e_s : tensor<6x10xi32>) -> tensor<6x10xi32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xi8>, tensor<8x10xi8>) outs(%z_s : tensor<6x10xi32>) -> tensor<6x10xi32>
+  %e_x = tensor.empty() : tensor<6x10xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<6x10xi32>) outs(%e_x : tensor<6x10xf32>) {
+  ^bb0(%a: i32, %b: f32):
+    %0 = arith.sitofp %a : i32 to f32
+    linalg.yield %0 : f32
+  } -> tensor<6x10xf32>
+  %p = linalg.softmax dimension(1) ins(%x : tensor<6x10xf32>) outs(%e_x : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  // expected-remark @+1 {{but its scores are summed as integers; convert queries and keys to floats before}}
+  %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
