@@ -35,6 +35,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     _remove_left()
     _folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-")
     os.environ["ATTN_OPT_CACHE_DIR"] = os.environ["TMPDIR"] = _folder.name
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # compiling our sources is a third of what a tool's process takes
+        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_folder.name, "bytecode")
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # a request to end is an exit, which removes it
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 

@@ -151,6 +151,13 @@ def erase_if_unused(op: ir.Operation | None) -> None:
         op.erase()
 
 
+def erase_dead(block: ir.Block) -> None:
+    """Erases what a block computes of tensors and numbers and nothing uses."""
+    for op in reversed(ops_of(block)):
+        if op.name.startswith(("tensor.", "linalg.", "arith.")):
+            erase_if_unused(op)
+
+
 def inside_branches(op: ir.Operation) -> list[ir.Block]:
     """The block of `op`, and those around that a branch that it is in stands in, the nearest first."""
     found = [op.block]

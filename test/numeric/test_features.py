@@ -28,9 +28,9 @@ VIEWS = st.none() | st.permutations(range(4))
 
 
 @st.composite
-def attentions(draw):
+def attentions(draw, elements=tuple(ELEMENTS)):
     fields = {
-        "element": draw(st.sampled_from(ELEMENTS)),
+        "element": draw(st.sampled_from(elements)),
         "heads_kv": draw(st.integers(1, 3)),
         "queries": draw(SIZES),
         "keys": draw(SIZES),
@@ -93,17 +93,11 @@ def check(graph, views, seed):
     assert max(errors(graph, results, inputs)) < TOLERANCES[graph.element]
 
 
-def combinations(count):
-    def decorate(test):
-        given_all = given(attentions(), st.tuples(*[VIEWS] * 5), st.integers(0, 99))
-        kinds = settings(
-            max_examples=count,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        return kinds(given_all(test))
+def drawing(count):
+    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
 
-    return decorate
+
+MORE = {"views": st.tuples(*[VIEWS] * 5), "seed": st.integers(0, 99)}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -113,15 +107,18 @@ def _small_arrays_too():
     signature.SMALL = old
 
 
-@combinations(8)
+@drawing(8)
+@given(graph=attentions(), **MORE)
 def test_some_combinations(graph, views, seed):
     check(graph, views, seed)
 
 
 @pytest.mark.slow
-@combinations(150)
-def test_combinations(graph, views, seed):
-    check(graph, views, seed)
+@pytest.mark.parametrize("element", ELEMENTS)
+@drawing(25)
+@given(data=st.data(), **MORE)
+def test_combinations(element, data, views, seed):
+    check(data.draw(attentions((element,))), views, seed)
 
 
 REPRESENTATIVE = [

@@ -264,8 +264,7 @@ def test_unaligned_rows_through_shared_memory(name, warpgroups, stage_unaligned,
 
 
 @pytest.mark.skipif(ptx.find_tool("ptxas") is None, reason="no ptxas")
-@pytest.mark.parametrize("values_transposed", [False, True])
-@pytest.mark.parametrize("head_size", [32, 64, 128])
+@pytest.mark.parametrize(("head_size", "values_transposed"), crossed([32, 64, 128], [False, True]))
 def test_matmuls_of_8_bits(head_size, values_transposed):
     """Of what each thread has throughout, some words are kept in memory that is its own; no matmul is serialised."""
     case = Attention(4096, 4096, head_size, head_size, batch=(64,), element="f8E4M3FN", out="f16")

@@ -8,6 +8,7 @@ import pytest
 from attention_graph import Attention
 from attn_opt.compiler import compile
 from attn_opt.compiler.runtime import cuda_driver, ptx
+from harness import crossed
 
 M, K, D = 70, 100, 32
 I, J = np.indices((M, K))
@@ -138,8 +139,7 @@ def text(functions) -> str:
     return graph.text().replace("%y = arith.mulf %x, %half : f32", "\n".join(body))
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(("group", "arch"), crossed(list(GROUPS), ["sm_90a", "sm_80"]))
 def test_against_float64(group, arch):
     functions = list(GROUPS[group].values())
     kernel = compile(text(functions), target="nvidia", arch=arch, tile_sizes=[1, 64, 0, 16], split_keys=1)
@@ -167,7 +167,7 @@ def test_against_float64(group, arch):
     assert not wrong
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_90a", marks=pytest.mark.slow), "sm_80"])
 def test_every_op_on_every_type_compiles(arch):
     """LLVM ends the process where it has no code for an op."""
     one, two = "%v{n} = {op} %v{m} : {kind}", "%v{n} = {op} %v{m}, %s{kind} : {kind}"

@@ -299,6 +299,7 @@ def test_a_request_to_end_leaves_nothing(number, tmp_path):
         while not any(tmp_path.iterdir()):
             assert tool.poll() is None
             time.sleep(0.01)
+        time.sleep(0.1)  # who made the folder knows of it by now
         (os.kill if number == signal.SIGTERM else os.killpg)(tool.pid, number)  # the terminal's goes to all of them
         assert tool.wait(timeout=60) == 128 + number
         assert not list(tmp_path.iterdir())

@@ -1,6 +1,5 @@
 """Kernels of the benchmark table as ptxas makes them: none spills registers, no matmul is serialised."""
 
-import concurrent.futures
 import pathlib
 import re
 
@@ -8,7 +7,6 @@ import pytest
 from attn_opt.compiler import CompileError, compile, pass_manager, pipelines
 from attn_opt.compiler.bench.cases import read_cases
 from attn_opt.compiler.graphs import Attention
-from attn_opt.compiler.precompile import Job, precompile
 from attn_opt.compiler.runtime import ptx
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
@@ -22,31 +20,13 @@ SERIALISED = re.compile(r"\bC75\d\d\b")
 needs_ptxas = pytest.mark.skipif(ptx.find_tool("ptxas") is None, reason="no ptxas")
 
 
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    """The PTX of each, and what ptxas makes of it, by name: two at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ATTN_OPT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("ATTN_OPT_CACHE", "1")
-        texts = {
-            name + end: (options.cases[0][1].text(), {**OPTIONS, **others})
-            for name, options, _ in CASES
-            for end, others in MAXIMA.items()
-        }
-        failures = precompile([Job(text, "nvidia", options) for text, options in texts.values()], processes=2)
-        assert not any(failures), failures
-        found = {name: compile(text, target="nvidia", **options).ir("ptx") for name, (text, options) in texts.items()}
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        made = pool.map(lambda text: ptx.assemble(text, "sm_90a"), found.values())
-        return {name: (text, one) for (name, text), one in zip(found.items(), made, strict=True)}
-
-
 @needs_ptxas
 @pytest.mark.slow
 @pytest.mark.parametrize("end", MAXIMA)
-@pytest.mark.parametrize(("name", "known"), [(name, known) for name, _, known in CASES])
-def test_nothing_is_spilled_or_serialised(kernels, name, end, known):
-    text, made = kernels[name + end]
+@pytest.mark.parametrize(("name", "options", "known"), CASES, ids=[name for name, _, _ in CASES])
+def test_nothing_is_spilled_or_serialised(name, options, known, end):
+    text = compile(options.cases[0][1].text(), target="nvidia", **OPTIONS, **MAXIMA[end]).ir("ptx")
+    made = ptx.assemble(text, "sm_90a")
     if known:  # as the table says: a smaller number is to be written there
         most = int(known.removeprefix("spills "))
         assert made.spills <= most and (end or made.spills >= most * 3 // 4), made.log

@@ -46,7 +46,7 @@ GRAPHS = [
 ]
 
 
-@pytest.mark.parametrize("kind", GRAPHS, ids=str)
+@pytest.mark.parametrize("kind", [*GRAPHS[:2], *(pytest.param(g, marks=pytest.mark.slow) for g in GRAPHS[2:])], ids=str)
 def test_views(kind):
     graph = dataclasses.replace(BASE, **kind)
     kernel = compile(graph.text())

@@ -6,6 +6,7 @@ a square that is transposed in registers; what the lanes do not index is a scala
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, memref, vector
+from ..linear import DYNAMIC
 from .broadcasts import alternating
 from .read_ahead import L1, block_ahead, reaches_too_short, rows_ahead
 from .register_tile import Key, RegisterTile
@@ -14,8 +15,6 @@ from .schedule import LINE, Schedule
 from .scratch import element_bytes
 from .shuffles import transpose
 from .structured import NO_LOOP, Operand, Structured
-
-DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 class OperandAccess:

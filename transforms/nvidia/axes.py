@@ -12,13 +12,12 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import contraction_loops, is_contraction
-from ..linear import upper_bound
+from ..linear import DYNAMIC, upper_bound
 from ..passes import PassError
 from ..reshapes import RESHAPES, source_dims
 from ..rewriting import defining_op, for_body, for_inits, is_inside, is_made_inside, ops_of
 from ..slices import mixed, slice_offsets, slice_sizes
 
-DYNAMIC = ir.ShapedType.get_dynamic_size()
 ROW, COLUMN, BATCH = "row", "column", "batch"
 MOST = 2**31 - 1  # elements of a tile along a dimension: kernels count in 32 bits
 UNBOUNDED = "a dimension of a tile has no constant bound: tile it, or make the head sizes static"

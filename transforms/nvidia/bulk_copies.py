@@ -19,7 +19,6 @@ from .memory import CHUNK, are_aligned, byte_width
 from .thread import EIGHT_BITS, line_bytes
 from .values import ALIGNED, has_dense_rows
 
-DYNAMIC = ir.ShapedType.get_dynamic_size()
 LARGEST_BOX = 256
 
 

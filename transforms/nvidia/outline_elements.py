@@ -10,7 +10,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position
 from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn
-from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of
 from ..slices import slice_offsets
 from .axes import DYNAMIC, is_first
 from .constants import constant_memory, is_constant_tensor, splat_constant
@@ -76,7 +76,7 @@ class OutlineElements(Pass):
             for number, group in enumerate(_groups(parts)):
                 _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
             if left:
-                _erase_dead(function)
+                erase_dead(function.regions[0].blocks[0])
 
 
 def _is_left(op: ir.Operation) -> bool:
@@ -85,12 +85,6 @@ def _is_left(op: ir.Operation) -> bool:
     if len(op.results) == 1 and TileBody.splat(op.results[0]) is not None:  # others see what it is filled with
         return any(use.owner.operation.name != "linalg.generic" for use in op.results[0].uses)
     return True
-
-
-def _erase_dead(function: ir.Operation) -> None:
-    for op in reversed(ops_of(function.regions[0].blocks[0])):
-        if op.name.startswith(("tensor.", "linalg.", "arith.")) and not any(list(v.uses) for v in op.results):
-            op.erase()
 
 
 def _groups(parts: list[_Part]) -> list[list[_Part]]:

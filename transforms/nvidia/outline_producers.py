@@ -10,7 +10,7 @@ from ..extents import known_sizes
 from ..graph import ancestor_in
 from ..passes import Pass, option, remark
 from ..reshapes import VIEWS
-from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, is_inside, ops_in, ops_of
 from .axes import DYNAMIC
 from .lanes import NotInLanes
 from .launching import (
@@ -77,7 +77,7 @@ class OutlineProducers(Pass):
                         )
                         number += kernel.run(wanted)
             if number:
-                _erase_dead(function)
+                erase_dead(function.regions[0].blocks[0])
 
 
 def _producers(forall: ir.Operation) -> list[ir.Value]:
@@ -103,12 +103,6 @@ def _is_computed(value: ir.Value, forall: ir.Operation) -> bool:
 
 def _is_known(kind: ir.RankedTensorType) -> bool:
     return str(kind.element_type) in COPIED and kind.rank > 0 and kind.shape[-1] != DYNAMIC
-
-
-def _erase_dead(function: ir.Operation) -> None:
-    for op in reversed(ops_of(function.regions[0].blocks[0])):
-        if op.name.startswith(("tensor.", "linalg.", "arith.")) and not any(list(v.uses) for v in op.results):
-            op.erase()
 
 
 class _Kernel(KernelArguments):

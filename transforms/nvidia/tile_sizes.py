@@ -42,6 +42,7 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import Attention, contraction_loops
 from ..extents import extent_of, static_extents
+from ..linear import DYNAMIC
 from ..rewriting import defining_op, ops_in
 from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
 from .architecture import MULTIPROCESSORS
@@ -62,7 +63,6 @@ MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 
 SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (ANY_HEAD, 128, 64))  # where larger ones would hold much that is dead
 SKEWED_HOPPER_TILES_BY_HEAD = ((64, 128, 128), (128, 128, 112), (ANY_HEAD, 128, 64))  # rows take 16 bytes more
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
-DYNAMIC = ir.ShapedType.get_dynamic_size()
 _FUNCTIONS = ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "sqrt")
 FUNCTIONS = ["math." + name for name in _FUNCTIONS]
 FEW_QUERIES = 64

@@ -7,12 +7,11 @@ from typing import TypeAlias
 
 from ...dialects.mlir import ir
 from ...dialects.tile import is_tensor_map, layout_of
+from ..linear import DYNAMIC
 from .memory import GLOBAL, Memory
 from .spread import Spread
 from .synchronisation import Barriers, Flags
 from .thread import Registers, Shared, Skewed, i32, i64, pointer, register_type
-
-DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 Value: TypeAlias = "Registers | Shared | Skewed | Spread | Barriers | Flags | Memory | tuple[ir.Value, ...] | ir.Value"
 

@@ -18,12 +18,12 @@ from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moved_operand
 from ...dialects.tiling.tensor_ops import reassociation
+from ..linear import DYNAMIC
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
 from .expressions import REAL, ROUND, Expr, Expressions, scalar_type
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize, mixed_radix
 
-DYNAMIC = ir.ShapedType.get_dynamic_size()
 MAX_DEPTH = 200  # of element-wise ops in a row; beyond it a tensor is read, not looked into
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.generic")  # that one, where it yields an operand
 SUMS = {"arith.addf": "sum", "arith.andi": "all", "arith.ori": "any"}
