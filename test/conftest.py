@@ -8,7 +8,6 @@ import os
 import pathlib
 import shutil
 import signal
-import sys
 import tempfile
 
 import pytest
@@ -37,8 +36,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["ATTN_OPT_CACHE_DIR"] = os.environ["TMPDIR"] = _folder.name
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # compiling our sources is a third of what a tool's process takes
         os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(_folder.name, "bytecode")
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # a request to end is an exit, which removes it
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    # A request to end is an interrupt, after which the folder is removed; an exit would be a failure of the test that
+    # runs, and the next one would follow.
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture
