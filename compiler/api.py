@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -48,10 +49,15 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
     also `dynamic_shapes` as torch.export takes them). An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
     `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against
     the function's arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what
-    to do.
+    to do. Warns of what looks like attention and is left unfused, unless `listener` is told.
     """
     with COMPILING:
-        return _compile(source, example_args, target, options)
+        kernel = _compile(source, example_args, target, options)
+    if options.get("listener") is None:
+        for entry in explain.left(kernel.record):
+            reason = explain.reason_left(entry["message"])
+            warnings.warn(f"attn_opt: attention is not fused at {explain.at(entry)}: {reason}", stacklevel=2)
+    return kernel
 
 
 def _compile(source: Any, example_args: Sequence[Any] | None, target: str, options: dict[str, Any]) -> Kernel:

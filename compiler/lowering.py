@@ -1,15 +1,17 @@
 """Takes a module through all levels, to what its target's runtime loads."""
 
+import dataclasses
 import time
 from typing import Any
 
 from ..dialects.assembly import print_module
 from ..dialects.diagnostic import Diagnostic, places_of
 from ..dialects.mlir import ir
-from ..transforms.fuse_attention import FuseAttention
+from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
 from ..transforms.nvidia.architecture import HOPPER
 from ..transforms.passes import PassError
 from . import pass_manager, pipelines
+from .counts import LEFT
 from .diagnostics import user_error
 from .explain import anchored
 from .kernel_file import Compiled, Texts
@@ -31,6 +33,9 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
     said: list[Diagnostic] = []
 
     def tell(found: Diagnostic) -> None:
+        if found.message.startswith(NO_ATTENTION):  # what came next to one tells why
+            why = [dataclasses.replace(d, severity="note") for d in said if d.message.startswith(LEFT)]
+            found = dataclasses.replace(found, notes=(*found.notes, *why))
         said.append(found)
         if options.listener is not None:
             options.listener(found)

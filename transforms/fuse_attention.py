@@ -22,6 +22,7 @@ from .tiling_remarks import TilingRemark
 Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
 STOP, PARALLEL = "__stop__", "__byteir_parallel__"
 WHOLE = ("tensor.reshape",)  # no tile of what they give is made of a tile
+NO_ATTENTION = "no attention was found"  # how the warning begins
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class FuseAttention(Pass):
                 )
             warn(
                 op,
-                "no attention was found: no op is marked {__root__}, and there is no matmul -> softmax -> matmul (of "
+                f"{NO_ATTENTION}: no op is marked {{__root__}}, and there is no matmul -> softmax -> matmul (of "
                 "linalg_ext.softmax: other forms become that by raise-attention)",
             )
             return

@@ -41,6 +41,17 @@ def attn_run(*arguments, stdin=""):
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
+def test_why_nothing_was_fused(tmp_path):
+    """The reason is a note of the warning, at the matmul in which the softmax was expected."""
+    near_misses = (ROOT / "test" / "transforms" / "raise-attention" / "near-misses.mlir").read_text()
+    (tmp_path / "near.mlir").write_text(near_misses.split("// -----")[0])
+    done = attn_run(tmp_path / "near.mlir")
+    assert done.returncode == 0
+    assert re.search(
+        r"warning: no attention was found.*\n.*near.mlir:\d+:\d+: note: not raised to attention: ", done.stderr
+    )
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.mlir")), ids=lambda path: path.stem)
 def test_examples_run_and_pass(example):
     done = as_process(example)
