@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import gc
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -53,10 +52,8 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
     """
     with COMPILING:
         kernel = _compile(source, example_args, target, options)
-    if options.get("listener") is None:
-        for entry in explain.left(kernel.record):
-            reason = explain.reason_left(entry["message"])
-            warnings.warn(f"attn_opt: attention is not fused at {explain.at(entry)}: {reason}", stacklevel=2)
+    if options.get("listener") is None and isinstance(kernel, Kernel):  # else it is compiled at its first call
+        kernel.warn_of_left(stacklevel=3)
     return kernel
 
 

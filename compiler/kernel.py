@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -221,6 +222,13 @@ class Kernel:
         those of that text.
         """
         return explain.explanation(self.record, self.name, self.target)
+
+    def warn_of_left(self, stacklevel: int) -> None:
+        """Warns of each attention that was found and not fused, as of what the caller at that level did."""
+        for entry in explain.left(self.record):
+            reason = explain.reason_left(entry["message"])
+            text = f"attn_opt: attention is not fused at {explain.at(entry)}: {reason}"
+            warnings.warn(text, stacklevel=stacklevel)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.signature.arguments))

@@ -47,7 +47,10 @@ class ShapesKernel:
             key = tuple(leaf.shape for leaf in jax.tree.leaves(given))
             if key not in self.kernels:
                 program = trace(self.source, *given)
-                self.kernels[key] = JaxKernel(compile_module(program.module, self.target, self.options), program)
+                kernel = JaxKernel(compile_module(program.module, self.target, self.options), program)
+                self.kernels[key] = kernel
+                if self.options.listener is None:
+                    kernel.warn_of_left(stacklevel=4)
             return self.kernels[key]
         except DiagnosedError as error:
             raise CompileError(error.diagnostics) from None
