@@ -11,9 +11,8 @@ from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
 from ..transforms.nvidia.architecture import HOPPER
 from ..transforms.passes import PassError
 from . import pass_manager, pipelines
-from .counts import LEFT
 from .diagnostics import user_error
-from .explain import anchored
+from .explain import anchored, reason_left
 from .kernel_file import Compiled, Texts
 from .options import Options
 from .recording import Recorder, Snapshots, counting
@@ -34,7 +33,7 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
 
     def tell(found: Diagnostic) -> None:
         if found.message.startswith(NO_ATTENTION):  # what came next to one tells why
-            why = [dataclasses.replace(d, severity="note") for d in said if d.message.startswith(LEFT)]
+            why = [dataclasses.replace(d, severity="note") for d in said if reason_left(d.message) is not None]
             found = dataclasses.replace(found, notes=(*found.notes, *why))
         said.append(found)
         if options.listener is not None:

@@ -15,9 +15,9 @@ from ..dialects.assembly import print_module
 from ..dialects.diagnostic import NOWHERE, Diagnostic, place_of
 from ..dialects.mlir import ir
 from ..transforms import passes
-from .counts import LEFT, NOTHING, count, count_left
+from .counts import NOTHING, count, count_left
 from .diagnostics import Listener
-from .explain import Record
+from .explain import Record, reason_left
 from .pass_manager import Hook, Stage, Timing
 
 
@@ -103,11 +103,10 @@ def counting() -> Iterator[Counting]:
     hook = Counting()
 
     def listen(report: passes.Report) -> None:
-        for prefix in LEFT:
-            if report.message.startswith(prefix):
-                reason = report.message.removeprefix(prefix)
-                hook.tally["reasons"].append(reason)
-                count_left(reason)
+        reason = reason_left(report.message)
+        if reason is not None:
+            hook.tally["reasons"].append(reason)
+            count_left(reason)
 
     with passes.listening(listen):
         yield hook

@@ -73,8 +73,10 @@ class RescaleRarely(Pass):
 
 def _update(loop: ir.Operation) -> tuple[Update, int] | None:
     """What brings the maximum that a loop carries up to date, and which of its results that is."""
+    if has_weights(loop):
+        return None
     for update, number in running_maxima(loop):
-        if rescaling(update) is not None and not has_weights(loop):
+        if rescaling(update) is not None:
             carried = list(for_body(loop).arguments)[1:]
             sums = [carried.index(v) for v in update.sums.values() if v in carried]
             same = len(sums) == 1 and same_for_every_maximum(loop, update, number, sums[0])
