@@ -215,7 +215,6 @@ def nvidia(
     copy_engine: bool = True,
     keep_maximum: bool = True,
     stages: int = STAGES,
-    stage_unaligned: bool = False,
 ) -> list[str]:
     """For NVIDIA GPUs: kernels in the LLVM dialect, and the host's part around their launches.
 
@@ -223,11 +222,10 @@ def nvidia(
     `any_strides`: kernels that take arrays of any strides, at any address of an element.
     `copy_engine`: on sm_90a, a warp that copies and warpgroups that compute; then `keep_maximum`: tiles of keys after
     the first do without a maximum, and few tiles are computed twice; `stages`: tiles of keys, and as many of values,
-    that shared memory holds; `stage_unaligned`: biases and masks whose rows are not aligned come through it, too.
+    that shared memory holds.
     """
     of = architecture(arch)
     copy_engine = copy_engine and of.is_hopper and not any_strides
-    unaligned = f"{{stage-unaligned={int(stage_unaligned)}}}"  # what is copied before depends on it, too
     return [
         "check-sizes",
         "round-probabilities",
@@ -242,7 +240,7 @@ def nvidia(
         "cse",  # one value for each size: the axes of tiles are told apart by them
         "pieces-to-elements",
         "fuse-elements{all=1}",  # after them: each op that is left becomes a kernel
-        *([f"align-rows{unaligned}"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
+        *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",
         *(["outline-pads"] if copy_engine else []),
@@ -256,7 +254,7 @@ def nvidia(
         "cse",
         *(
             [
-                f"stage-operands{unaligned}",
+                "stage-operands",
                 "start-scores",
                 "split-scales",
                 "mask-padding",
@@ -303,7 +301,7 @@ def fusion_of(target: str) -> dict[str, Any]:
     """What `fuse-attention` is to know of a target as `lower` takes it: its options by name."""
     name, options = _parsed(target)
     known = {k: v for k, v in options.items() if k in ("arch", "copy_engine", "any_strides")}
-    return {"machine": machine(name, **known), "stage_unaligned": options.get("stage_unaligned", False)}
+    return {"machine": machine(name, **known)}
 
 
 def nvidia_host() -> list[str]:

@@ -3,14 +3,12 @@ processes: they see none of the user's, and leave none. Tests of properties draw
 a change passes or fails by what it changed; `make fuzz` draws others."""
 
 import contextlib
-import functools
 import os
 import pathlib
 import shutil
 import signal
 import tempfile
 
-import pytest
 from hypothesis import settings
 
 PREFIX = "attn-opt-test-"
@@ -40,13 +38,3 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     # runs, and the next one would follow.
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-
-@pytest.fixture
-def stage_unaligned(monkeypatch):
-    """What `compile` makes is what ``nvidia{stage-unaligned=1}`` does: it has no option for that."""
-    from attn_opt.compiler import lowering, pipelines
-
-    for module, name in ((pipelines, "nvidia"), (lowering, "FuseAttention")):
-        monkeypatch.setattr(module, name, functools.partial(getattr(module, name), stage_unaligned=True))
-    monkeypatch.setenv("ATTN_OPT_CACHE", "0")

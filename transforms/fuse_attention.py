@@ -55,11 +55,10 @@ class FuseAttention(Pass):
         "--lower-to says, else cpu)",
         "",
     )
-    stage_unaligned: bool = option("whether rows of biases that are not aligned come through shared memory", False)
 
     def run(self, op: ir.Operation) -> None:
         machine = self.machine or "cpu"
-        choice = _choice(machine, self.stage_unaligned, op)
+        choice = _choice(machine, op)
         marked = marked_ops(op, ROOT)
         everywhere = find_attention(op)
         found = [attention_at(root) for root in marked] if marked else [a for a in everywhere if not _is_empty(a)]
@@ -113,7 +112,7 @@ def _is_empty(attention: Attention) -> bool:
     return any(0 in v.type.shape for v in (*attention.scores.operands, *attention.root.operands))
 
 
-def _choice(machine: str, stage_unaligned: bool, op: ir.Operation) -> Choice:
+def _choice(machine: str, op: ir.Operation) -> Choice:
     """The rule by which tile sizes are chosen for a machine."""
     if machine == "cpu":
         return choose_tile_sizes
@@ -124,7 +123,7 @@ def _choice(machine: str, stage_unaligned: bool, op: ir.Operation) -> Choice:
     except ValueError as error:
         raise PassError(f"machine: {error}; or cpu", op) from None
     if gpu.is_hopper:
-        return lambda attention: choose_hopper_tile_sizes(attention, stage_unaligned)
+        return choose_hopper_tile_sizes
     return lambda attention: choose_gpu_tile_sizes(attention, gpu.shared_memory)
 
 

@@ -99,6 +99,7 @@ CASES = {
     "bias_copied_dynamic": Attention(200, 301, 64, 64, bias="mk", bias_element="bf16", scale=0.125, dynamic=True),
     "bias_unaligned": Attention(200, 301, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
     "bias_unaligned_even": Attention(200, 302, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, causal=True),
+    "bias_unaligned_causal": Attention(300, 301, 64, 64, bias="bmk", bias_element="bf16", scale=0.125, causal=True),
     "bias_unaligned_to_8": Attention(333, 308, 128, 128, element="f16", bias="mk", bias_element="f16", scale=0.1),
     "bias_unaligned_f32": Attention(130, 307, 64, 64, bias="bmk", scale=0.125, softcap=20.0),
     "bias_unaligned_few_keys": Attention(300, 33, 64, 64, bias="bmk", bias_element="bf16", scale=0.125),
@@ -227,6 +228,7 @@ def test_against_float64(name, arch, poisoned):
 
 
 STAGED = ["bias_staged", "bias_staged_causal", "bias_and_mask", "bias_transposed", "mask_staged"]
+STAGED += ["bias_unaligned", "bias_unaligned_even", "bias_unaligned_and_mask", "mask_unaligned"]
 
 
 @needs_gpu
@@ -236,25 +238,6 @@ def test_staged_operands_of_many_warpgroups(name, warpgroups, poisoned):
     """Their threads have too few registers to hold a tile's bias, which stays in shared memory for longer."""
     case = CASES[name]
     tiles = [*[1] * len(case.batch), 64 * warpgroups, 0, 64]
-    kernel = compile(case.text(), target="nvidia", arch="sm_90a", tile_sizes=tiles)
-    for seed in (1, 2):
-        inputs, expected = inputs_of(case, seed)
-        out = kernel(*inputs)
-        assert checking.errors(out, expected)[1] < TOLERANCE[case.element]
-        np.testing.assert_array_equal(np.asarray(out).view(np.uint8), np.asarray(kernel(*inputs)).view(np.uint8))
-
-
-UNALIGNED = [name for name in CASES if "_unaligned" in name]
-SKEWED = ["bias_unaligned", "bias_unaligned_even", "bias_unaligned_and_mask", "mask_unaligned"]
-
-
-@needs_gpu
-@pytest.mark.parametrize(
-    ("name", "warpgroups"), [*((n, 0) for n in UNALIGNED), *((n, w) for n in SKEWED for w in (3, 4))]
-)
-def test_unaligned_rows_through_shared_memory(name, warpgroups, stage_unaligned, poisoned):
-    case = CASES[name]
-    tiles = [*[1] * len(case.batch), 64 * warpgroups, 0, 64] if warpgroups else []
     kernel = compile(case.text(), target="nvidia", arch="sm_90a", tile_sizes=tiles)
     for seed in (1, 2):
         inputs, expected = inputs_of(case, seed)

@@ -12,12 +12,10 @@ KERNEL = """
 module attributes {{gpu.container_module}} {{
   gpu.module @kernels {{
     gpu.func @skewed(%m: {memory}, %out: memref<{shape}xf32, strided<[{columns}, 1]>>, %h: index, %i: index,
-                     %j16: index, %rows: index, %columns: index)
+                     %j: index, %rows: index, %columns: index)
         kernel attributes {{tile.producers = 1 : i64}} {{
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
-      %per = arith.constant {per} : index
-      %j = arith.muli %j16, %per : index
       %warps = arith.constant {warps} : index
       %height = arith.constant {height} : index
       %width = arith.constant {columns} : index
@@ -33,7 +31,7 @@ module attributes {{gpu.container_module}} {{
       %computes = arith.cmpi ult, %w, %warps : index
       scf.if %computes {{
         %t = tile.view %buffer[%c1] : ({buffer}, index) -> (tensor<{shape}x{element}, "skewed">)
-        %s = tile.row_shifts (%m, %h, %i, %c0) {{dim = 1 : i64, aligned = {aligned} : i64}}
+        %s = tile.row_shifts (%m, %h, %i, {shifting}) {{dim = 1 : i64, aligned = {aligned} : i64}}
           : ({memory}, index, index, index) -> (tensor<{height}xi32, "row">)
         %f = tile.convert_layout %t at %s
           : (tensor<{shape}x{element}, "skewed">, tensor<{height}xi32, "row">)
@@ -83,7 +81,8 @@ SOURCE, TARGET = 1 << 20, 1 << 30  # where arrays stand; shared memory begins at
 
 def run(element, height, columns, size, at, rows, valid, stride, start, aligned, at_once=False):
     """A tile of a memory of heads × rows × `size`, whose rows are `stride` elements apart and whose address is `start`
-    bytes behind a multiple of 16; its place, and how much of it is valid."""
+    bytes behind a multiple of 16; its place, and how much of it is valid. Columns that begin at a multiple of 16 bytes
+    do not change by how much rows are shifted."""
     width, (head, first, column) = BYTES[element], at
     shape = f"{height}x{columns}"
     names = {"element": element, "shape": shape, "columns": columns, "height": height}
@@ -91,7 +90,7 @@ def run(element, height, columns, size, at, rows, valid, stride, start, aligned,
         **names,
         memory=f"memref<?x?x{size or '?'}x{element}, strided<[?, ?, 1]>>",
         buffer=f"memref<2x{shape}x{element}, #gpu.address_space<workgroup>>",
-        per=16 // width,
+        shifting="%j" if column * width % 16 else "%c0",
         warps=height // 16,
         aligned=aligned,
         use=use_of(element, shape, columns, at_once),
@@ -114,7 +113,7 @@ def run(element, height, columns, size, at, rows, valid, stride, start, aligned,
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         sizes = [head + 1, first + rows, *([] if f"x{size}x" in text else [size])]
-        arguments = [SOURCE + start, *sizes, per_head, stride, TARGET, columns, head, first, column * width // 16]
+        arguments = [SOURCE + start, *sizes, per_head, stride, TARGET, columns, head, first, column]
         threads = Threads(height * 2 + 128, [shared, source, target], empty_anywhere=True)
         threads.call(function, [*arguments, rows, valid])
     found = target.bytes.view("<f4").reshape(height, columns)
@@ -125,13 +124,19 @@ def run(element, height, columns, size, at, rows, valid, stride, start, aligned,
 @pytest.mark.parametrize("at_once", [False, True], ids=["kept", "at once"])
 @pytest.mark.parametrize(("height", "columns"), [(64, 64), (128, 128), (192, 64), (64, 208)])
 @pytest.mark.parametrize("element", BYTES)
-def test_elements_come_to_their_threads(element, height, columns, at_once):
+def test_elements_come_to_their_threads(element, height, columns, at_once, from_column=0):
     width = BYTES[element]
     per = 16 // width
     for size, first, cut, start in ((2 * columns + 5, 3, 0, 0), (2 * columns + 6, 0, 1, width), (columns + 3, 2, 9, 0)):
-        column = (size - columns - 1) // per * per
+        column = (size - columns - 1) // per * per + from_column
         at, rows, valid = (1, first, column), height - cut, size - column
         run(element, height, columns, size, at, rows, valid, size, start, width, at_once)
+
+
+@pytest.mark.parametrize("from_column", [1, 2, 5])
+@pytest.mark.parametrize("element", BYTES)
+def test_columns_begin_anywhere(element, from_column):
+    test_elements_come_to_their_threads(element, 64, 64, False, from_column)
 
 
 @pytest.mark.parametrize("valid", [1, 7, 32, 63])

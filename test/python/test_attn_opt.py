@@ -148,14 +148,6 @@ def test_tile_sizes_are_those_of_the_target(arguments, machine):
     assert stage.ours.machine == machine
 
 
-def test_whether_unaligned_rows_are_staged_is_told_to_all_who_ask():
-    told = [
-        s.name for s in planned("--fuse-attention", "--lower-to=nvidia{stage-unaligned=1}") if "unaligned" in s.text
-    ]
-    assert told == ["fuse-attention", "align-rows", "stage-operands"]
-    assert not any("unaligned=true" in s.text for s in planned("--fuse-attention", "--lower-to=nvidia"))
-
-
 def test_a_broken_pipe_is_silent(file):
     command = [sys.executable, "-m", "attn_opt.compiler.tools.attn_opt", file]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

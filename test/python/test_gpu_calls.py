@@ -566,27 +566,11 @@ def part(whole, row):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     ("other", "copied"),
-    [({"mask": "bhqk"}, True), ({"bias": "bqk"}, True), ({"bias": "bhqk"}, False)],  # a byte, two bytes an element
-    ids=str,
-)
-def test_rows_that_are_not_aligned_are_copied_where_enough_heads_share_them(other, copied, dynamic):
-    sizes = {"batch": 2, "heads": 4, "queries": 100, "keys": 301, "head_size": 64, "element": "f16", "dynamic": dynamic}
-    graph = Attention(**sizes, **other)
-    with fake_driver() as fake:
-        kernel = compile(graph.text(), target="nvidia", arch="sm_90a", split_keys=1)
-        kernel(*graph.inputs())
-        assert [launch.kernel for launch in fake.launches] == ["attention_pad_0"] * copied + ["attention_0"]
-        assert ("tile.aligned" in kernel.ir("tiles")) == copied
-        assert ("tile.load" not in kernel.ir("scheduled")) == copied, "the copy engine brings it, too"
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize(
-    ("other", "copied"),
     [({"mask": "bhqk"}, False), ({"mask": "bqk"}, True), ({"bias": "bqk"}, True), ({"bias": "bhqk"}, False)],
     ids=str,
 )
-def test_others_come_through_shared_memory_on_request(other, copied, dynamic, stage_unaligned):
+def test_rows_that_are_not_aligned_are_copied_where_enough_heads_share_them(other, copied, dynamic):
+    """Others come through shared memory as they are."""
     sizes = {"batch": 2, "heads": 4, "queries": 100, "keys": 301, "head_size": 64, "element": "f16", "dynamic": dynamic}
     graph = Attention(**sizes, **other)
     with fake_driver() as fake:

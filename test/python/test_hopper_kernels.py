@@ -151,7 +151,7 @@ def test_heads_that_are_too_large_are_refused(heads, message):
 
 @needs_ptxas
 @pytest.mark.parametrize("fields", [{}, {"element": "f16"}, {"head_size": 128}, {"keys": 1022}], ids=str)
-def test_rows_that_are_not_aligned_take_no_registers(fields, stage_unaligned):
+def test_rows_that_are_not_aligned_take_no_registers(fields):
     """What copies them has 32 of them; addresses of all pieces, made before the loop around, would be spilled."""
     sizes = {"batch": 2, "heads": 16, "queries": 1024, "keys": 1023, "head_size": 64, "element": "bf16"}
     graph = Attention(**{**sizes, "bias": "bhqk", **fields})

@@ -1,5 +1,4 @@
 // RUN: attn-opt %s --stage-operands --split-input-file | FileCheck %s
-// RUN: attn-opt %s --stage-operands="stage-unaligned=1" --split-input-file | FileCheck %s --check-prefix=SKEWED
 
 // A bias of queries × keys comes through shared memory, as the keys do.
 
@@ -48,20 +47,18 @@ gpu.module @kernels {
 
 // -----
 
-// Rows that are not aligned to 16 bytes are left to the threads, and tiles that begin at any column. On request such
-// rows stand in shared memory as in memory.
+// Tiles of rows that are not aligned to 16 bytes, or that begin at any column, stand in shared memory as in memory; how
+// far a row is shifted depends on the column where that may be anywhere.
 
 // CHECK-LABEL: gpu.func @unaligned
-// CHECK:         tile.load {{.*}}1023xbf16{{.*}} -> (tensor<64x64xbf16, "fragment">)
-// CHECK:         tile.load {{.*}}1024xbf16{{.*}} -> (tensor<64x64xbf16, "fragment">)
-// CHECK-NOT:     tile.convert_layout
-
-// SKEWED-LABEL: gpu.func @unaligned
-// SKEWED:         %[[STAGED:.*]] = tile.load {{.*}}1023xbf16{{.*}} -> (tensor<64x64xbf16, "skewed">)
-// SKEWED:         %[[SHIFTS:.*]] = tile.row_shifts (%{{.*}}, %{{.*}}, %c0{{.*}}) {aligned = 2 : i64, dim = 0 : i64{{.*}} -> (tensor<64xi32, "row">)
-// SKEWED:         tile.convert_layout %[[STAGED]] at %[[SHIFTS]]{{.*}} -> (tensor<64x64xbf16, "fragment">)
-// SKEWED:         tile.load {{.*}}1024xbf16{{.*}} -> (tensor<64x64xbf16, "fragment">)
-// SKEWED-NOT:     tile.convert_layout
+// CHECK-SAME:      %[[BIAS:[^:]*]]: memref<?x1023xbf16
+// CHECK-SAME:      %[[OTHER:[^:]*]]: memref<?x1024xbf16{{.*}}>, %[[I:[^:]*]]: index, %[[J:[^:]*]]: index
+// CHECK:         %[[STAGED:.*]] = tile.load (%[[BIAS]], %[[I]], %c64{{.*}} -> (tensor<64x64xbf16, "skewed">)
+// CHECK:         %[[SHIFTS:.*]] = tile.row_shifts (%[[BIAS]], %[[I]], %c0{{.*}}) {aligned = 2 : i64, dim = 0 : i64{{.*}} -> (tensor<64xi32, "row">)
+// CHECK:         tile.convert_layout %[[STAGED]] at %[[SHIFTS]]{{.*}} -> (tensor<64x64xbf16, "fragment">)
+// CHECK:         %[[STAGED:.*]] = tile.load (%[[OTHER]], %[[I]], %[[J]]{{.*}} -> (tensor<64x64xbf16, "skewed">)
+// CHECK:         %[[SHIFTS:.*]] = tile.row_shifts (%[[OTHER]], %[[I]], %[[J]]) {aligned = 2 : i64, dim = 0 : i64{{.*}} -> (tensor<64xi32, "row">)
+// CHECK:         tile.convert_layout %[[STAGED]] at %[[SHIFTS]]{{.*}} -> (tensor<64x64xbf16, "fragment">)
 
 gpu.module @kernels {
   gpu.func @unaligned(%k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1023xbf16, strided<[?, 1]>>,

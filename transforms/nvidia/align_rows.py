@@ -11,7 +11,7 @@ from ...dialects.mlir import arith, ir, tensor
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..linear import divisor
-from ..passes import Pass, option, remark
+from ..passes import Pass, remark
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
 from ..slices import slice_offsets, slice_sizes
@@ -48,13 +48,11 @@ class AlignRows(Pass):
     columns too must begin at multiples of 16 bytes, or the instruction is illegal.)
     """
 
-    stage_unaligned: bool = option("whether rows that are left as they are come through shared memory, too", False)
-
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
             for forall in ops_of(function.regions[0].blocks[0]):
                 if forall.name == "scf.forall":
-                    _align(forall, self.stage_unaligned)
+                    _align(forall)
 
 
 def can_be_aligned(value: ir.Value) -> bool:
@@ -117,13 +115,13 @@ def operand_pays(value: ir.Value, queries: int | None) -> bool:
     return queries is None or queries > (FEW_QUERIES if pieces else FEW_ROWS)
 
 
-def _align(forall: ir.Operation, stage_unaligned: bool) -> None:
+def _align(forall: ir.Operation) -> None:
     operands = _operands(forall)
     if not operands:
         return
     wanted = [op for op in operands if not are_aligned(op.operands[0].type)]
     reads = ops_in(forall, "tensor.extract_slice")
-    wanted += [op for op in reads if op not in operands and _is_wanted(op, forall, stage_unaligned)]
+    wanted += [op for op in reads if op not in operands and _is_wanted(op, forall)]
     copies: dict[ir.Value, ir.Value] = {}
     for read in wanted:
         source = read.operands[0]
@@ -194,14 +192,14 @@ def _is_a_tile(read: ir.Operation) -> bool:
     return sizes[-1] != 1 and sum(s != 1 for s in sizes) == 2
 
 
-def _is_wanted(read: ir.Operation, forall: ir.Operation, stage_unaligned: bool) -> bool:
+def _is_wanted(read: ir.Operation, forall: ir.Operation) -> bool:
     """Whether what scores come together with is copied."""
     source = read.operands[0]
     if are_aligned(source.type) or not _is_older(source, forall) or not can_be_aligned(source):
         return False
     if not _is_a_tile(read) or not _begins_aligned(read) or TileBody.splat(source) is not None:
         return False
-    return _is_shared(read, forall, stage_unaligned and _is_by_keys(read))
+    return _is_shared(read, forall, _is_by_keys(read))
 
 
 def _is_shared(read: ir.Operation, forall: ir.Operation, by_keys: bool) -> bool:

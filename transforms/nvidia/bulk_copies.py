@@ -132,7 +132,6 @@ def row_copy(load: ir.Operation, kernel: ir.Operation) -> RowCopy | None:
         and kind.rank == 2
         and dims[1] == rank - 1
         and dims[0] not in (-1, rank - 1)
-        and divisor(view.indices[rank - 1]) * width % CHUNK == 0
         and kind.shape[0] % 64 == 0
         and is_read_by_threads(load)
     )

@@ -163,8 +163,10 @@ class _Specializer:
 
     def _allocate(self, ring: Ring, warpgroups: int) -> None:
         kind, warps = ring.copy.kind, 4 * warpgroups
-        writers = 32 * ARRANGERS if ring.is_skewed else 1
-        ring.landing = Stages.make(ring.stages, kind, writers, ARRANGERS if ring.is_paired else warps)
+        if ring.is_skewed:  # each thread for itself
+            ring.landing = ring.reading = Stages.make(ring.stages, kind, 32 * ARRANGERS, 32 * warps)
+            return
+        ring.landing = Stages.make(ring.stages, kind, 1, ARRANGERS if ring.is_paired else warps)
         ring.reading = Stages.make(ring.stages, kind, ARRANGERS, warps) if ring.is_paired else ring.landing
 
 

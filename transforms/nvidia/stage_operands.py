@@ -9,7 +9,8 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, LoadOp, RowShiftsOp, dims_of, layout_of, with_layout
 from ..attention import is_contraction
-from ..passes import Pass, option, remark
+from ..linear import divisor
+from ..passes import Pass, remark
 from ..rewriting import ops_in, ops_of
 from .axes import DYNAMIC
 from .bulk_copies import bulk_copies, copy_of
@@ -31,32 +32,30 @@ class StageOperands(Pass):
     keys are, by the copy engine, a tile ahead (``specialize-warps``), and matrices of 8 × 8 come to their threads with
     one instruction. For kernels all of whose other loads to shared memory that engine does, and tiles that it can copy.
 
-    With `stage-unaligned` rows that are not aligned to 16 bytes are copied by threads, as they stand in memory but for
-    multiples of 16 bytes ("skewed"); those that compute find their elements by how far each row is shifted::
+    Rows that are not aligned to 16 bytes, or columns that begin anywhere, are copied by threads beside the engine, as
+    they stand in memory but for multiples of 16 bytes ("skewed"); those that compute find their elements by how far
+    each row is shifted::
 
         %h = tile.load(%bias, %i, %j, …) : … -> tensor<128x128xbf16, "skewed">
         %s = tile.row_shifts(%bias, %i, 0) {dim = 0, aligned = 2} : … -> tensor<128xi32, "row">
         %b = tile.convert_layout %h at %s : … -> tensor<128x128xbf16, "fragment">
 
-    What is not copied (also columns that begin anywhere, or stand apart) is loaded by each thread, but before the first
-    matmul of the iteration, under which the loads are on their way.
+    What is not copied (keys that stand apart) is loaded by each thread, but before the first matmul of the iteration,
+    under which the loads are on their way.
     """
 
-    stage_unaligned: bool = option("whether rows that are not aligned come through shared memory, too", False)
-
     def run(self, op: ir.Operation) -> None:
-        layouts = ["shared", *(["skewed"] if self.stage_unaligned else [])]
         for kernel in ops_in(op, "gpu.func"):
             if not bulk_copies(kernel):
                 continue
             for load in ops_in(kernel, "tile.load"):
                 if layout_of(load.results[0].type) == "fragment":
-                    _stage(load, kernel, layouts)
+                    _stage(load, kernel)
 
 
-def _stage(load: ir.Operation, kernel: ir.Operation, layouts: list[str]) -> None:
+def _stage(load: ir.Operation, kernel: ir.Operation) -> None:
     kind = load.results[0].type
-    for layout in layouts:
+    for layout in ("shared", "skewed"):
         with ir.InsertionPoint(load), load.location:
             view = load.opview
             staged = LoadOp(view.memory, view.indices, load.attributes["dims"], result=with_layout(kind, layout))
@@ -72,12 +71,15 @@ def _stage(load: ir.Operation, kernel: ir.Operation, layouts: list[str]) -> None
 
 
 def _shifts(load: ir.Operation) -> ir.Value:
-    """How far rows of a tile are shifted: its columns begin at a multiple of 16 bytes, and tell nothing."""
+    """How far rows of a tile are shifted: columns that begin at a multiple of 16 bytes, as in most loops, do not tell."""
     view, kind = load.opview, load.results[0].type
     memory, width = view.memory.type, byte_width(kind.element_type)
     rank, last = memory.rank, memory.shape[-1]
-    aligned = width if last == DYNAMIC else math.gcd(CHUNK // 2, width * last)
-    offsets = [*view.indices[: rank - 1], build.index(0)]
+    column = view.indices[rank - 1]
+    if width * divisor(column) % CHUNK == 0:
+        column = build.index(0)
+    aligned = width if last == DYNAMIC else math.gcd(CHUNK // 2, width * last, width * divisor(column))
+    offsets = [*view.indices[: rank - 1], column]
     rows = ir.RankedTensorType.get([kind.shape[0]], ir.IntegerType.get_signless(32), ir.StringAttr.get("row"))
     integer = ir.IntegerType.get_signless(64)
     dim, known = (ir.IntegerAttr.get(integer, n) for n in (dims_of(view)[0], aligned))

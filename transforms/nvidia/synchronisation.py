@@ -33,7 +33,7 @@ FLAG = 4
 RESERVED = 1024  # bytes of shared memory before a block's own
 MEETING = 15  # a named barrier
 ALL_WARPS = "tile.all_warps"  # of a meeting: also those of the last warpgroup that do not copy
-TOGETHER = "tile.together"  # of an arrival: what threads wrote may follow, which does not wait for one of the warp
+EACH_THREAD = "tile.each_thread"  # of an arrival: all threads of a warp arrive, not one for the others
 ARRANGERS = 3  # warps, beside the one that copies, that put 8-bit operands in order
 FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
 FIRST_OF_WARPGROUP = 8  # that of the first warpgroup alone
@@ -74,14 +74,13 @@ class Barriers:
             [self.at(use), parity],
         )
 
-    def arrive(self, use: ir.Value, thread: Thread, together: bool = False) -> None:
-        """One arrival for the warp; `together`: after all that its threads have done."""
-        wait, barrier = "bar.warp.sync -1; " if together else "", f"[$0+{self.offset}]"
-        asm(
-            f"{{ .reg .pred p; {wait}setp.eq.s32 p, $1, 0; @p mbarrier.arrive.shared::cta.b64 _, {barrier}; }}",
-            "r,r",
-            [self.at(use), thread.lane],
-        )
+    def arrive(self, use: ir.Value, thread: Thread, each: bool = False) -> None:
+        """One arrival for the warp; `each`: one of each of its threads, after what that thread has done."""
+        arrival = f"mbarrier.arrive.shared::cta.b64 _, [$0+{self.offset}];"
+        if each:
+            asm(arrival, "r", [self.at(use)])
+        else:
+            asm(f"{{ .reg .pred p; setp.eq.s32 p, $1, 0; @p {arrival} }}", "r,r", [self.at(use), thread.lane])
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from .storing import store_registers
 from .synchronisation import (
     ALL_WARPS,
     ARRANGERS,
-    TOGETHER,
+    EACH_THREAD,
     Barriers,
     Flags,
     any_of_warp,
@@ -320,7 +320,7 @@ class Emitter:
             tile = self.registers(op.operands[0])
             settle(tile.loaded or tile.values)
         elif op.name == "tile.arrive":
-            self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread, TOGETHER in op.attributes)
+            self._barriers(op.operands[0]).arrive(self.scalar(op.operands[1]), thread, EACH_THREAD in op.attributes)
         elif op.name == "tile.start_turns":
             start_turns(view.warpgroups.value, thread)
         elif op.name == "tile.take_turn":

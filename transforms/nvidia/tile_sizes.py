@@ -75,8 +75,8 @@ FILLED = 0.9  # of the multiprocessors
 MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
 
-def choose_hopper_tile_sizes(attention: Attention, stage_unaligned: bool = False) -> tuple[list[int], list[int]]:
-    """The same, for an architecture with a copy engine; `stage_unaligned`: see ``stage-operands``."""
+def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
+    """The same, for an architecture with a copy engine."""
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     extents = static_extents(attention.root)
@@ -88,12 +88,12 @@ def choose_hopper_tile_sizes(attention: Attention, stage_unaligned: bool = False
         return _choose(attention, TILES_BY_HEAD)
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
-        staged = all(_is_staged(v, attention, stage_unaligned) for v in others)  # after align-rows
+        staged = all(_is_staged(v, attention) for v in others)  # after align-rows
         shared = _shared_loops(attention, extents)
         starts = all(isinstance(v.type.element_type, ir.FloatType) for v in others) and not _uses_functions(attention)
         shared_by_many = math.prod(extents[d] or 1 for d in shared) >= MANY
         if staged:
-            engines = all(_is_engines(v, attention, stage_unaligned) for v in others)
+            engines = all(_is_engines(v, attention) for v in others)
             small = SMALL_HOPPER_TILES_BY_HEAD if engines else SKEWED_HOPPER_TILES_BY_HEAD
             many = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if starts or shared_by_many else []
             sizes, order = _choose_first(attention, many, MOST_DEAD / 2, small=small)
@@ -193,7 +193,7 @@ def _shared_loops(attention: Attention, extents: Sequence[int | None]) -> list[i
     return [d for d in loops.batch + loops.m[:-1] if d not in used and extents[d] != 1]
 
 
-def _is_staged(value: ir.Value, attention: Attention, unaligned: bool) -> bool:
+def _is_staged(value: ir.Value, attention: Attention) -> bool:
     """Whether tiles of a tensor, of queries × keys, of narrow elements, come through shared memory: by the copy engine,
     if its rows are aligned to 16 bytes, or will be; if others do too, by threads beside it, where those are of keys."""
     kind = value.type
@@ -203,16 +203,16 @@ def _is_staged(value: ir.Value, attention: Attention, unaligned: bool) -> bool:
     assert loops is not None, "an attention's matmuls are contractions"
     wide = [extents[d] for d in (loops.m[-1:] + loops.k[-1:])]
     fits = all(n in wide or (n == DYNAMIC and None in wide) for n in kind.shape[-2:])
-    return fits and (_is_engines(value, attention, unaligned) or (unaligned and _is_by_keys(value, attention)))
+    return fits and (_is_engines(value, attention) or _is_by_keys(value, attention))
 
 
-def _is_engines(value: ir.Value, attention: Attention, unaligned: bool) -> bool:
+def _is_engines(value: ir.Value, attention: Attention) -> bool:
     """Whether rows of a tensor are aligned to 16 bytes, or will be."""
     loops, extents = contraction_loops(attention.root), static_extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     own = next(dims for v, dims in _other_tensors(attention) if v == value)
     counts = (extents[d] for d in loops.batch + loops.m[:-1] if d not in own)
-    shared = pays(value.type, counts, unaligned and _is_by_keys(value, attention))
+    shared = pays(value.type, counts, _is_by_keys(value, attention))
     return are_aligned(value.type) or (shared and can_be_aligned(value))
 
 

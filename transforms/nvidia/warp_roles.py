@@ -23,7 +23,7 @@ from ..rewriting import Values, ancestors, copy_op, defining_op, for_body, for_i
 from .bulk_copies import is_staged
 from .overlap_matmuls import ASYNC
 from .rings import Count, Ring, i64, is_right_operand
-from .synchronisation import TOGETHER
+from .synchronisation import EACH_THREAD
 
 
 class Role:
@@ -289,7 +289,7 @@ class Consumer(Role):
                 SettleOp(self.values[needed])
             arrival = ArriveOp(ring.reading.free, use)
             if ring.is_skewed:
-                arrival.operation.attributes[TOGETHER] = ir.UnitAttr.get()
+                arrival.operation.attributes[EACH_THREAD] = ir.UnitAttr.get()
 
 
 def _row_of(tile: ir.Value) -> ir.Value | None:
