@@ -71,7 +71,7 @@ def _stage(load: ir.Operation, kernel: ir.Operation) -> None:
 
 
 def _shifts(load: ir.Operation) -> ir.Value:
-    """How far rows of a tile are shifted: columns that begin at a multiple of 16 bytes, as in most loops, do not tell."""
+    """How far rows of a tile are shifted: columns that begin at a multiple of 16 bytes, as mostly, do not tell."""
     view, kind = load.opview, load.results[0].type
     memory, width = view.memory.type, byte_width(kind.element_type)
     rank, last = memory.rank, memory.shape[-1]
