@@ -65,11 +65,40 @@ def _follows(before: ir.Operation, loop: ir.Operation) -> bool:
     (_, upper, step), (lower, _, own_step) = list(before.operands)[:3], list(loop.operands)[:3]
     users = [u.owner.operation for r in before.results for u in r.uses]
     return (
-        upper == lower
+        _is_end(upper, lower, before.operands[0])
         and step == own_step
         and list(before.results) == for_inits(loop)
         and all(user == loop for user in users)
     )
+
+
+def _is_end(upper: ir.Value, end: ir.Value, start: ir.Value) -> bool:
+    """Whether a loop from `start` to `upper` is known to end where another one begins: an upper bound may say again
+    that it is not below the lower one."""
+    if upper == end:
+        return True
+    op = defining_op(upper)
+    return op is not None and _is_plain(op, "affine.max") and {*op.operands} == {start, end} and _is_least(start, end)
+
+
+def _is_least(least: ir.Value, value: ir.Value) -> bool:
+    """Whether it is known that `value` is not below `least`."""
+    op = defining_op(value)
+    if value == least:
+        return True
+    if op is None:
+        return False
+    found = [_is_least(least, v) for v in op.operands]
+    return (_is_plain(op, "affine.max") and any(found)) or (_is_plain(op, "affine.min") and all(found))
+
+
+def _is_plain(op: ir.Operation, name: str) -> bool:
+    """Whether `op` is a minimum or maximum (`name`) of its operands as they are."""
+    if op.name != name:
+        return False
+    found = ir.AffineMapAttr(op.attributes["map"]).value
+    symbols = [ir.AffineSymbolExpr.get(i) for i in range(found.n_symbols)]
+    return found.n_dims == 0 and all(e in symbols for e in found.results) and len(found.results) == len(symbols)
 
 
 @dataclass
