@@ -271,8 +271,10 @@ def nvidia(
                 f"persistent-blocks{{multiprocessors={multiprocessors}}}",
                 "canonicalize",
                 "cse",
+                "mask-probabilities",
                 "tabulate-exponentials",
                 f"specialize-warps{{stages={stages}}}",
+                "row-sums-by-matmul",  # after it: which operands are in shared memory, and how, is settled
             ]
             if copy_engine
             else [*(["overlap-matmuls{engine=0}"] if of.is_hopper else []), "defer-row-sums"]

@@ -128,6 +128,11 @@ def map_array(maps: Iterable[ir.AffineMap]) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
 
 
+def iterator_array(iterators: Iterable[str]) -> ir.ArrayAttr:
+    """The attribute `iterator_types`."""
+    return ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{i}>") for i in iterators])
+
+
 def generic(
     ins: Sequence[ir.Value],
     outs: Sequence[ir.Value],
@@ -137,8 +142,7 @@ def generic(
 ) -> list[ir.Value]:
     """A linalg.generic; `body` gets a scalar per operand and returns a scalar, or a list of them, one per result."""
     results = [o.type for o in outs if isinstance(o.type, ir.RankedTensorType)]
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{i}>") for i in iterators])
-    op = linalg.GenericOp(results, ins, outs, map_array(maps), kinds)
+    op = linalg.GenericOp(results, ins, outs, map_array(maps), iterator_array(iterators))
     operands = [*ins, *outs]
     block = op.regions[0].blocks.append(*[element_of(v.type) for v in operands])
     with ir.InsertionPoint(block):

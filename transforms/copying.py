@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..dialects import build
+from ..dialects.build import PARALLEL
 from ..dialects.mlir import ir, linalg, tensor
-from ..dialects.tiling.structured import indexing_maps
-from .rewriting import Values, copy_op, defining_op, ops_of
+from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from .rewriting import Values, copy_op, defining_op, erase_if_unused, ops_of
 
 
 def copy_scalar_body(
@@ -108,6 +109,33 @@ def without_inputs(generic: ir.Operation, numbers: Sequence[int]) -> ir.Operatio
         block.erase_argument(i)
     block.append_to(new.regions[0])
     for old, value in zip(generic.results, new.results, strict=True):
+        old.replace_all_uses_with(value)
+    generic.erase()
+    return new
+
+
+def without_result(generic: ir.Operation, number: int) -> ir.Operation:
+    """Puts a linalg.generic in the place of `generic` that lacks a result which no one reads."""
+    first = len(generic.operands) - len(generic.results)
+    maps, operands = indexing_maps(generic), list(generic.operands)
+    del maps[first + number], operands[first + number]
+    left = {dim_position(e) for m in maps[first:] for e in m.results}
+    iterators = [PARALLEL if loop in left else kind for loop, kind in enumerate(iterator_types(generic))]
+    kinds = [r.type for i, r in enumerate(generic.results) if i != number]
+    with ir.InsertionPoint(generic), generic.location:
+        new = linalg.GenericOp(
+            kinds, operands[:first], operands[first:], build.map_array(maps), build.iterator_array(iterators)
+        ).operation
+    block = generic.regions[0].blocks[0]
+    end = ops_of(block)[-1]
+    yielded = list(end.operands)
+    with ir.InsertionPoint(end), end.location:
+        linalg.YieldOp([v for i, v in enumerate(yielded) if i != number])
+    end.erase()
+    erase_if_unused(defining_op(yielded[number]))
+    block.erase_argument(first + number)
+    block.append_to(new.regions[0])
+    for old, value in zip((r for i, r in enumerate(generic.results) if i != number), new.results, strict=True):
         old.replace_all_uses_with(value)
     generic.erase()
     return new

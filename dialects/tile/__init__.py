@@ -26,14 +26,30 @@ from .roles import (
     tensor_map_type,
 )
 from .staging import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp, WaitCopiesOp, WaitMatmulsOp, staged_tile
-from .tables import EXP2_WORDS, SHARES, Exp2Op, FillExp2Op
+from .tables import (
+    EXP2_WORDS,
+    ONE_COLUMNS,
+    ONE_ROWS,
+    ONES,
+    SHARES,
+    AppendOnesOp,
+    Exp2Op,
+    FillExp2Op,
+    FillOnesOp,
+    SplitSumsOp,
+    with_sums,
+)
 
 __all__ = [
     "EXP2_WORDS",
     "LAYOUTS",
+    "ONES",
+    "ONE_COLUMNS",
+    "ONE_ROWS",
     "SHARES",
     "AnyOfWarpOp",
     "AnyOp",
+    "AppendOnesOp",
     "ArrangeOp",
     "ArriveOp",
     "CommitCopiesOp",
@@ -44,6 +60,7 @@ __all__ = [
     "CopyRowsOp",
     "Exp2Op",
     "FillExp2Op",
+    "FillOnesOp",
     "InitBarriersOp",
     "InitFlagsOp",
     "LoadOp",
@@ -55,6 +72,7 @@ __all__ = [
     "ScaleOp",
     "SetRegistersOp",
     "SettleOp",
+    "SplitSumsOp",
     "StartTurnsOp",
     "StoreOp",
     "StoreSharedOp",
@@ -73,4 +91,5 @@ __all__ = [
     "staged_tile",
     "tensor_map_type",
     "with_layout",
+    "with_sums",
 ]

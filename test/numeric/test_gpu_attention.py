@@ -400,6 +400,12 @@ GRAPHS = {
     "lengths": Graph(batch=3, heads=2, queries=70, keys=90, element="f16", lengths=(5, 90, 0)),
     "one_length": Graph(batch=2, heads=2, queries=1, keys=300, element="bf16", lengths=(77, 300)),
     "dynamic": Graph(batch=2, heads=2, queries=120, keys=200, element="f16", dynamic=True, window=(None, 5)),
+    "softcap_window": Graph(batch=2, heads=2, queries=700, keys=704, element="bf16", softcap=30.0, window=(-300, 0)),
+    "softcap_open": Graph(
+        batch=2, heads=3, queries=500, keys=501, element="f16", softcap=30.0, window=(None, 1), dynamic=True
+    ),
+    "softcap_wide": Graph(heads=3, queries=500, keys=501, head_size=96, element="f16", softcap=30.0, window=(None, 1)),
+    "window_wide": Graph(heads=3, queries=900, keys=905, head_size=128, element="bf16", window=(-200, 30)),
     "packed": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="3hd", input_layout="bshd"),
     "packed_by_head": Graph(batch=2, heads=2, queries=90, keys=90, element="f16", packed="h3d", input_layout="bshd"),
     "packed_by_head_of_one": Graph(  # element a head: no dimension of the memory

@@ -12,11 +12,13 @@ from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.build import constant_value
 from attn_opt.dialects.reference.evaluator import Frame
 from attn_opt.dialects.reference.interface import rule
+from attn_opt.dialects.tile import ONES
 from attn_opt.transforms.rewriting import defining_op, ops_in
 from gpu_modules import Block
 from harness import crossed, run_passes
 
 NEXT = "specialize-warps"  # the pass before which kernels are run: what follows is who does it, and when
+BEHIND = ["row-sums-by-matmul"]  # passes behind it that change what is computed
 MULTIPROCESSORS = 2  # few: blocks go from tile to tile
 
 
@@ -44,6 +46,25 @@ def fill_exp2(op, frame):
 @rule("tile.exp2")
 def exp2(op, frame):
     return lambda operands: [np.exp2(operands[0])]
+
+
+@rule("tile.fill_ones")
+def fill_ones(op, frame):
+    return lambda operands: []
+
+
+@rule("tile.append_ones")
+def append_ones(op, frame):
+    def run(operands):
+        tile = operands[0]
+        return [np.concatenate([tile, np.ones((len(tile), ONES))], axis=1)]
+
+    return run
+
+
+@rule("tile.split_sums")
+def split_sums(op, frame):
+    return lambda operands: [operands[0][:, :-ONES], operands[0][:, -1]]
 
 
 @rule("tile.raise")
@@ -87,7 +108,7 @@ def lowered(graph, **options):
         options = {"parts": 1, "multiprocessors": MULTIPROCESSORS, **options}
         passes = ["raise-attention", "fuse-attention{machine=sm_90a}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
-        run_passes(passes[: names.index(NEXT)], module)
+        run_passes(passes[: names.index(NEXT)] + BEHIND, module)
     return module
 
 
@@ -124,6 +145,10 @@ CASES = {
     "causal": {"window": (None, 0)},
     "window": {"window": (-100, 0)},
     "softcap": {"softcap": 30.0},
+    "softcap, causal": {"softcap": 30.0, "window": (None, 0)},
+    "softcap, padding, bf16": {"softcap": 30.0, "queries": 200, "keys": 333, "element": "bf16", "window": (None, 133)},
+    "softcap, window": {"softcap": 30.0, "window": (-100, 0)},
+    "softcap, d 128": {"softcap": 30.0, "head_size": 128, "window": (None, 0)},
     "alibi": {"alibi": True},
     "d 32": {"head_size": 32, "queries": 300},
     "d 128": {"head_size": 128},
@@ -191,3 +216,20 @@ def test_scores_far_from_0(case, level):
     found = run(graph, inputs)
     expected, _ = graph.reference(inputs)
     assert np.linalg.norm(found - expected) <= 3e-3 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "keep_maximum", "expected"),
+    [
+        ({"softcap": 30.0}, True, True),
+        ({"softcap": 30.0, "window": (None, 0)}, True, True),
+        ({"softcap": 30.0}, False, False),  # sums are rescaled
+        ({"softcap": 30.0, "head_size": 128}, True, False),  # a table for few, and two times 64 columns
+        ({}, True, False),
+    ],
+)
+def test_row_sums_by_matmul(options, keep_maximum, expected):
+    sizes = {"batch": 1, "heads": 1, "queries": 256, "keys": 512, "head_size": 64, "element": "f16"}
+    module = lowered(Attention(**{**sizes, **options}), keep_maximum=keep_maximum)
+    with module.context:
+        assert bool(ops_in(module.operation, "tile.append_ones")) == expected

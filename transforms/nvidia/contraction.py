@@ -20,6 +20,7 @@ MOST_COLUMNS = 256  # of wgmma
 NAMES_OF_8_BITS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}  # of wgmma's, too, and what PTX calls them
 STEP = 32  # bytes of k that an instruction takes
 SWIZZLES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by the bytes of a row in shared memory
+LEADING = 1 << 16  # where a descriptor's leading offset begins
 BLOCKS_AT_ONCE = 4  # of eight columns, each a chain of products
 
 
@@ -83,12 +84,21 @@ def _descriptor(b: Shared, k_major: bool) -> ir.Value:
     """The lower half of the matrix descriptor of a tile whose rows are swizzled: 8 of them are a unit, the next is 8
     rows on. That of another stage is a sum: addresses in shared memory have 18 bits.
 
-    K-major: the leading offset is not used. Else it is the distance of the next 64 columns.
+    K-major: the leading offset is not used. Else it is the distance of the next 64 columns, such as those of ones.
     """
-    leading = 1 if k_major else b.outer_size * 8
     place = create("arith.shrui", i32(), b.first, constant(i32(), 4))
-    first = create("arith.ori", i32(), place, constant(i32(), leading << 16))
-    return first if b.stage is None else add(first, mul(b.stage, b.size // 16))
+    if b.ones is not None:
+        leading = create("arith.subi", i32(), create("arith.shrui", i32(), b.ones, constant(i32(), 4)), place)
+        first = add(place, mul(leading, LEADING))
+    else:
+        first = create("arith.ori", i32(), place, constant(i32(), (1 if k_major else b.outer_size * 8) * LEADING))
+    return first if b.stage is None else add(first, mul(b.stage, _moved(b, b.size // 16)))
+
+
+def _moved(b: Shared, units: int) -> int:
+    """What to add to a descriptor for a place so many units of 16 bytes on: all that a tile has moves, but for its
+    ones, which come nearer."""
+    return units if b.ones is None else units - units * LEADING
 
 
 def _form(b: Shared) -> int:
@@ -103,9 +113,9 @@ def _rows_descriptor(a: Shared, thread: Thread) -> ir.Value:
 
 
 def _descriptor_step(b: Shared, step: int, k_major: bool) -> int:
-    """How far so many steps of k are, in units of 16 bytes."""
+    """What to add to a descriptor for so many steps of k."""
     if not k_major:
-        return step * 16 * 8
+        return _moved(b, step * 16 * 8)
     of_line = b.line // STEP
     return ((step // of_line) * b.outer_size * b.line + (step % of_line) * STEP) // 16
 

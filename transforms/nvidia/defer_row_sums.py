@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, layout_of, with_layout
 from ...dialects.tiling.structured import iterator_types
-from ..attention import is_contraction
 from ..passes import Pass, remark
 from ..rewriting import defining_op, for_body, for_inits, ops_in, ops_of
-from .values import is_zero
+from .row_sums import combined, is_row_sum
 
 PART = "row_part"
 
@@ -55,7 +54,7 @@ def _linear_sum(loop: ir.Operation, number: int) -> list[tuple[ir.Operation, int
     total = defining_op(yielded)
     if layout_of(carried.type) != "row" or not _is_rows(total) or not _used_once(carried) or not _used_once(yielded):
         return None
-    terms = _combined(total, list(total.results).index(yielded), "arith.addf")
+    terms = combined(total, list(total.results).index(yielded), "arith.addf")
     if terms is None:
         return None
     changed = [(total, list(total.results).index(yielded))]
@@ -63,13 +62,13 @@ def _linear_sum(loop: ir.Operation, number: int) -> list[tuple[ir.Operation, int
         if other is None or term is None:
             continue
         reduced, scaled = defining_op(other), defining_op(term)
-        if reduced is None or not _is_row_sum(reduced, other) or not _used_once(other):
+        if reduced is None or not is_row_sum(reduced, other) or not _used_once(other):
             continue
         if term == carried:
             return [*changed, (reduced, list(reduced.results).index(other))]
         if not _is_rows(scaled) or not _used_once(term) or scaled.block != body:
             continue
-        factors = _combined(scaled, list(scaled.results).index(term), "arith.mulf")
+        factors = combined(scaled, list(scaled.results).index(term), "arith.mulf")
         if factors is not None and [v for v in factors if v is not None].count(carried) == 1:
             mine = (scaled, list(scaled.results).index(term))
             return [*changed, mine, (reduced, list(reduced.results).index(other))]
@@ -88,28 +87,6 @@ def _is_rows(op: ir.Operation | None) -> bool:
         and iterator_types(op) == ["parallel"]
         and all(layout_of(v.type) == "row" for v in (*op.operands, *op.results) if isinstance(v.type, ir.ShapedType))
     )
-
-
-def _combined(op: ir.Operation, result: int, name: str) -> tuple[ir.Value | None, ir.Value | None] | None:
-    """What a result of `op` is the sum or product of: tiles that `op` takes; None for a value made within."""
-    block = op.regions[0].blocks[0]
-    made = defining_op(ops_of(block)[-1].operands[result])
-    if made is None or made.name != name or made.block != block:
-        return None
-    arguments = [v if v.owner == block else None for v in made.operands]
-    first, second = (None if v is None else op.operands[v.arg_number] for v in arguments)
-    return first, second
-
-
-def _is_row_sum(op: ir.Operation, value: ir.Value) -> bool:
-    """Whether `value` is the sum of the elements of each row, from 0 on."""
-    if op.name != "linalg.generic" or is_contraction(op) or iterator_types(op) != ["parallel", "reduction"]:
-        return False
-    block, number = op.regions[0].blocks[0], list(op.results).index(value)
-    init = defining_op(op.operands[len(op.operands) - len(op.results) + number])
-    combiner = defining_op(ops_of(block)[-1].operands[number])
-    zero = init is not None and init.name == "arith.constant" and is_zero(init)
-    return layout_of(value.type) == "row" and zero and combiner is not None and combiner.name == "arith.addf"
 
 
 def _defer(loop: ir.Operation, number: int, changed: list[tuple[ir.Operation, int]]) -> None:

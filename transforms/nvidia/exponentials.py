@@ -21,6 +21,7 @@ import math
 from ...dialects.mlir import arith, ir
 from ...dialects.mlir import math as mlir_math
 from ...dialects.tile import EXP2_WORDS
+from .tables import fill_words
 from .thread import Thread, add, asm, constant, create, div, f32, i32, mul
 
 LANES = 32
@@ -35,11 +36,8 @@ FIRST = 1 + (TOP + BIAS) / ENTRIES
 
 def fill(address: ir.Value, thread: Thread) -> None:
     """Writes the table: what makes the bits of 2^x of (bits(t) << 8), which is (x + 127) · 2²³ + 2³¹."""
-    bounds = [thread.number, constant(i32(), EXP2_WORDS), constant(i32(), thread.threads)]
-    loop = ir.Operation.create("scf.for", [], bounds, regions=1)
-    block = loop.regions[0].blocks.append(i32(), arg_locs=[loop.location])
-    with ir.InsertionPoint(block):
-        number = block.arguments[0]
+
+    def word(number: ir.Value) -> ir.Value:
         entry = div(number, LANES)
         at = arith.mulf(arith.sitofp(f32(), entry), constant(f32(), 1 / ENTRIES))
         (power,) = asm("ex2.approx.ftz.f32 $0, $1;", "=f,f", [at], [f32()], effects=False)
@@ -48,8 +46,9 @@ def fill(address: ir.Value, thread: Thread) -> None:
         scaled, below = (1 + math.log(2) * half) * MANTISSA, (1 + half) * MANTISSA
         above_one = mlir_math.fma(power, constant(f32(), scaled), constant(f32(), -below))
         line = create("arith.subi", i32(), arith.fptosi(i32(), above_one), mul(entry, MANTISSA // ENTRIES))
-        asm("st.shared.b32 [$0], $1;", "r,r", [add(address, mul(number, 4)), add(line, constant(i32(), -(1 << 31)))])
-        ir.Operation.create("scf.yield", [], [])
+        return add(line, constant(i32(), -(1 << 31)))
+
+    fill_words(address, EXP2_WORDS, word, thread)
 
 
 def row_part(row: ir.Value | None, bound: float | None) -> ir.Value:

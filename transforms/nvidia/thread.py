@@ -181,6 +181,7 @@ class Shared:
     Element (o, i), o along the other dimension, of 2 bytes is at
     ``(i / 64)·outer·128 + o·128 + (((i mod 64) / 8) ^ (o mod 8))·16 + 2·(i mod 8)``; `width`: its bytes, 1, 2 or 4.
     Few elements of one byte have shorter rows (`line_bytes`), of which as many take part as make up 128 bytes.
+    `ones`: where columns of ones are that belong to the tile, behind it in memory.
     """
 
     first: ir.Value
@@ -189,6 +190,7 @@ class Shared:
     width: int = 2
     stages: int = 1
     stage: ir.Value | None = None
+    ones: ir.Value | None = None
 
     def at(self, stage: ir.Value) -> Shared:
         """The tile of a stage of the buffer whose first one this is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
@@ -13,7 +14,7 @@ from ..attention import contraction_loops, is_contraction
 from ..linear import divisor
 from ..passes import PassError
 from ..rewriting import defining_op, for_body, ops_in, ops_of
-from . import contraction, exponentials, spread
+from . import contraction, exponentials, spread, tables
 from .arranging import arrange
 from .async_copies import copy_to_shared
 from .axes import DYNAMIC
@@ -47,6 +48,7 @@ from .thread import (
     Skewed,
     Thread,
     asm,
+    at,
     constant,
     create,
     i32,
@@ -268,6 +270,21 @@ class Emitter:
         arrange(source, target, ARRANGERS, self.thread)
         return []
 
+    def _append_ones(self, op: ir.Operation) -> list[Value]:
+        tile, ones = (self.values[v] for v in op.operands)
+        assert isinstance(tile, Shared) and isinstance(ones, Shared), "what gets columns of ones is shared memory"
+        return [replace(tile, ones=ones.first)]
+
+    def _split_sums(self, op: ir.Operation) -> list[Value]:
+        """All columns of sums are the same: each thread has its rows' sums."""
+        tile, (rest, sums) = self.registers(op.operands[0]), (r.type for r in op.results)
+        own = Registers.count(rest)
+        rows = [tile.values[own + at("fragment", row, 0)] for row in (0, 1)]
+        return [
+            Registers("fragment", tuple(rest.shape), tile.values[:own]),
+            Registers("row", tuple(sums.shape), rows),
+        ]
+
     def _barriers(self, value: ir.Value) -> Barriers:
         found = self.values[value]
         assert isinstance(found, Barriers), "barriers are shared memory"
@@ -312,6 +329,10 @@ class Emitter:
             self._flags(op.operands[0]).init(thread)
         elif op.name == "tile.fill_exp2":
             exponentials.fill(self._flags(op.operands[0]).address, thread)
+        elif op.name == "tile.fill_ones":
+            ones = self.values[op.operands[0]]
+            assert isinstance(ones, Shared), "ones are a tile"
+            tables.fill_ones(ones, str(op.operands[0].type.element_type), thread)
         elif op.name == "tile.raise":
             self._flags(op.operands[1]).raise_(self.scalar(op.operands[2]), self.registers(op.operands[0]).values)
         elif op.name == "tile.meet":
@@ -504,6 +525,8 @@ HANDLERS = {
     "tile.row_shifts": Emitter._row_shifts,
     "tile.arrange": Emitter._arrange,
     "tile.scale": Emitter._scale,
+    "tile.append_ones": Emitter._append_ones,
+    "tile.split_sums": Emitter._split_sums,
     "tile.any_of_warp": lambda self, op: [any_of_warp(self.registers(op.operands[0]).values)],
     "tile.raised": lambda self, op: [self._flags(op.operands[0]).raised(self.scalar(op.operands[1]))],
     **dict.fromkeys(
@@ -515,6 +538,7 @@ HANDLERS = {
             "tile.settle",
             "tile.init_flags",
             "tile.fill_exp2",
+            "tile.fill_ones",
             "tile.raise",
             "tile.meet",
             "tile.start_turns",

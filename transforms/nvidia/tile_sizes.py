@@ -13,15 +13,14 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries; a fourth one
 with 64 keys, 256 queries: where what stands between the matmuls takes longer than they do. That is up to head dimension
-32; up to 64 where scores go through a function such as tanh (and up to 128, three with 64 keys), or under a mask by
-position alone, of enough queries that little of the tiles on the diagonal is dead. 256 queries also where more than a
-little of 192 would be padding; 128 where all larger ones hold much that is padding or masked, or tiles of 256 would be
-fewer than multiprocessors, or tiles of 192 while of 128 there are nearly enough, and under a window, both edges of
-which cut tiles. Where head dimensions exceed 128, shared memory holds two stages of 80 keys; 64 are better under a mask
-by position, whose tiles end where those of queries do. All that where rows are aligned to 16 bytes, or will be
-(``align-rows``), and more than 64 queries are known or possible. Values of 8 bits, of which each tile is summed by
-itself, leave no registers for a fourth warpgroup from head dimension 33 on, and have other tiles beyond 128
-(``widen-operands``).
+32; up to 64 where scores go through a function such as tanh, or under a mask by position alone, of enough queries that
+little of the tiles on the diagonal is dead. 256 queries also where more than a little of 192 would be padding; 128
+where all larger ones hold much that is padding or masked, or tiles of 256 would be fewer than multiprocessors, or tiles
+of 192 while of 128 there are nearly enough, and under a window, both edges of which cut tiles. Where head dimensions
+exceed 128, shared memory holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where
+those of queries do. All that where rows are aligned to 16 bytes, or will be (``align-rows``), and more than 64 queries
+are known or possible. Values of 8 bits, of which each tile is summed by itself, leave no registers for a fourth
+warpgroup from head dimension 33 on, and have other tiles beyond 128 (``widen-operands``).
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
@@ -57,7 +56,7 @@ ANY_HEAD = 1 << 63  # more than a dimension can have
 TILES_BY_HEAD = ((128, 64, 64), (ANY_HEAD, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (ANY_HEAD, 64, 16))  # of f32: by what shared memory holds
 HOPPER_TILES_BY_HEAD = ((32, 256, 64), (64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 80))
-FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 256, 64), (128, 192, 64), *HOPPER_TILES_BY_HEAD[3:])
+FUNCTION_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *HOPPER_TILES_BY_HEAD[2:])
 CROWDED_HOPPER_TILES_BY_HEAD = ((ANY_HEAD, 128, 64),)
 MASKED_HOPPER_TILES_BY_HEAD = ((64, 192, 128), (128, 128, 128), (ANY_HEAD, 128, 64))
 SMALL_HOPPER_TILES_BY_HEAD = ((128, 128, 128), (ANY_HEAD, 128, 64))  # where larger ones would hold much that is dead

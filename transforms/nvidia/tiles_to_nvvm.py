@@ -202,7 +202,7 @@ class _Kernel:
         mask = constant(i32(), -ALIGNMENT)
         address = create("arith.andi", i32(), add(address, ALIGNMENT - 1), mask)
         offset, small = 0, None
-        buffers.sort(key=lambda op: op.results[0].type.rank == 1)  # barriers last: buffers are aligned
+        buffers.sort(key=_order)
         for op in buffers:
             value = op.results[0]
             kind = ir.MemRefType(value.type)
@@ -252,6 +252,12 @@ class _Kernel:
                 }
                 ir.Operation.create("gpu.launch_func", [], operands, attributes)
             launch.erase()
+
+
+def _order(buffer: ir.Operation) -> tuple[bool, bool]:
+    """Barriers come last, since tiles are aligned, and ones behind all tiles that they may belong to."""
+    users = [use.owner.operation.name for use in buffer.results[0].uses]
+    return buffer.results[0].type.rank == 1, "tile.fill_ones" in users
 
 
 def _is_read_by_threads(buffer: ir.Value) -> bool:

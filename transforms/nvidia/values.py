@@ -79,3 +79,9 @@ def like(models: Sequence[Value], values: list[ir.Value]) -> list[Value]:
 def is_zero(op: ir.Operation) -> bool:
     splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
     return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == 0.0
+
+
+def zeros(kind: ir.RankedTensorType) -> ir.Value:
+    """A tile of zeros, at the insertion point."""
+    splat = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0))
+    return ir.Operation.create("arith.constant", [kind], [], {"value": splat}).result

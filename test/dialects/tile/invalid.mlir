@@ -160,6 +160,46 @@ func.func @share(%x: f32, %t: memref<8192xi32>) -> f32 {
 
 // -----
 
+func.func @ones(%n: memref<1x8x64xf16>) {
+  // expected-error @below {{expects the ones to be a memref<1x16x64> of f16 or bf16, but found memref<1x8x64xf16>}}
+  tile.fill_ones %n : (memref<1x8x64xf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @append_to(%v: tensor<64x128xf16, "shared">, %n: memref<1x16x64xf16>) {
+  // expected-error @below {{expects a tile of 64 columns of f16, but found tensor<64x128xf16, "shared">}}
+  %w = tile.append_ones (%v, %n) : (tensor<64x128xf16, "shared">, memref<1x16x64xf16>) -> (tensor<64x136xf16, "shared">)
+  return
+}
+
+// -----
+
+func.func @append(%v: tensor<64x64xf16, "shared">, %n: memref<1x16x64xf16>) {
+  // expected-error @below {{expects a result of type tensor<64x72xf16, "shared">, but found tensor<64x64xf16, "shared">}}
+  %w = tile.append_ones (%v, %n) : (tensor<64x64xf16, "shared">, memref<1x16x64xf16>) -> (tensor<64x64xf16, "shared">)
+  return
+}
+
+// -----
+
+func.func @split(%o: tensor<128x72xf32, "fragment">) {
+  // expected-error @below {{expects a first result with 8 columns less than tensor<128x72xf32, "fragment">, but found tensor<128x72xf32, "fragment">}}
+  %r, %l = tile.split_sums %o : (tensor<128x72xf32, "fragment">) -> (tensor<128x72xf32, "fragment">, tensor<128xf32, "row">)
+  return
+}
+
+// -----
+
+func.func @split_rows(%o: tensor<128x72xf32, "fragment">) {
+  // expected-error @below {{expects a second result of type tensor<128xf32, "row">, but found tensor<64xf32, "row">}}
+  %r, %l = tile.split_sums %o : (tensor<128x72xf32, "fragment">) -> (tensor<128x64xf32, "fragment">, tensor<64xf32, "row">)
+  return
+}
+
+// -----
+
 func.func @shifts(%t: tensor<64x128xbf16, "skewed">) {
   // expected-error @below {{expects 1 tensors of i32 and layout row, one for each row, but found []}}
   %f = tile.convert_layout %t : (tensor<64x128xbf16, "skewed">) -> (tensor<64x128xbf16, "fragment">)

@@ -68,6 +68,17 @@ func.func @flags(%bad: tensor<128xi1, "row">, %flags: !flags, %n: index) -> (i1,
   return %any, %raised : i1, i1
 }
 
+// CHECK-LABEL: func.func @sums
+func.func @sums(%v: tensor<64x64xbf16, "shared">, %o: tensor<128x72xf32, "fragment">, %n: memref<1x16x64xbf16, #gpu.address_space<workgroup>>) -> tensor<128xf32, "row"> {
+  // CHECK: tile.fill_ones %[[N:.*]] :
+  tile.fill_ones %n : (memref<1x16x64xbf16, #gpu.address_space<workgroup>>) -> ()
+  // CHECK: tile.append_ones (%{{.*}}, %[[N]]) : {{.*}} -> (tensor<64x72xbf16, "shared">)
+  %w = tile.append_ones (%v, %n) : (tensor<64x64xbf16, "shared">, memref<1x16x64xbf16, #gpu.address_space<workgroup>>) -> (tensor<64x72xbf16, "shared">)
+  // CHECK: %{{.*}}:2 = tile.split_sums %{{.*}} : (tensor<128x72xf32, "fragment">) -> (tensor<128x64xf32, "fragment">, tensor<128xf32, "row">)
+  %r, %l = tile.split_sums %o : (tensor<128x72xf32, "fragment">) -> (tensor<128x64xf32, "fragment">, tensor<128xf32, "row">)
+  return %l : tensor<128xf32, "row">
+}
+
 // CHECK-LABEL: func.func @table
 func.func @table(%x: f32, %t: memref<8192xi32, #gpu.address_space<workgroup>>) -> f32 {
   // CHECK: tile.fill_exp2 %[[T:.*]] :
