@@ -32,6 +32,7 @@ from .dynamo_calls import (
     tensor_operands,
 )
 from .dynamo_memory import Memory
+from .dynamo_sizes import combination, dimensions
 
 
 @dataclass
@@ -44,10 +45,10 @@ class Region:
 
     @property
     def inputs(self) -> list[torch.fx.Node]:
-        """What it reads from outside, but for numbers that are sizes of it."""
+        """What it reads from outside, but for numbers that its sizes tell."""
         read = self._read()
-        sizes = _sizes(read)
-        return [node for node in read if node not in sizes]
+        told = _told_by_sizes(read)
+        return [node for node in read if node not in told]
 
     def _read(self) -> list[torch.fx.Node]:
         """What its nodes read from outside. A region before it that has been taken out is a node then."""
@@ -61,8 +62,9 @@ class Region:
         for node in self.inputs:
             copies[node] = part.placeholder(node.name)
             copies[node].meta = dict(node.meta)
-        for node, (tensor, dimension) in _sizes(self._read()).items():
-            copies[node] = part.call_method("size", (copies[tensor], dimension))
+        for node, parts in _told_by_sizes(self._read()).items():
+            sizes = {place: part.call_method("size", (copies[place[0]], place[1])) for place, _ in parts if place}
+            copies[node] = _sum(part, [(sizes.get(place), factor) for place, factor in parts])
             copies[node].meta = dict(node.meta)
         for node in self.nodes:
             copies[node] = part.node_copy(node, lambda n: copies[n])
@@ -70,15 +72,31 @@ class Region:
         return torch.fx.GraphModule(graph, part)
 
 
-def _sizes(read: list[torch.fx.Node]) -> dict[torch.fx.Node, tuple[torch.fx.Node, int]]:
-    """Which of the symbolic numbers that are read are sizes of which tensor that is read."""
+Place = tuple[torch.fx.Node, int]  # a tensor and a dimension of it
+
+
+def _told_by_sizes(read: list[torch.fx.Node]) -> dict[torch.fx.Node, list[tuple[Place | None, int]]]:
+    """Which of the symbolic numbers that are read are sums of sizes of tensors that are read, such as the length of a
+    cache before a token is added to it: the sizes, and None for a number, each with what it is multiplied by."""
     values = {node: node.meta.get("example_value") for node in read}
-    known: dict[Any, tuple[torch.fx.Node, int]] = {}
+    known = dimensions(values.items())
+    found = {}
     for node, value in values.items():
-        for d, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
-            if not isinstance(size, int):
-                known.setdefault(size.node.expr, (node, d))
-    return {n: known[v.node.expr] for n, v in values.items() if isinstance(v, torch.SymInt) and v.node.expr in known}
+        factors = combination(value.node.expr, list(known)) if isinstance(value, torch.SymInt) else None
+        if factors and any(factors[:-1]):
+            found[node] = [(place, f) for place, f in zip([*known.values(), None], factors, strict=True) if f]
+    return found
+
+
+def _sum(part: torch.fx.Graph, parts: list[tuple[torch.fx.Node | None, int]]) -> torch.fx.Node:
+    """The sum of products of sizes and numbers; None is 1. Sizes come before the number."""
+    total: Any = None
+    for size, factor in parts:
+        product: Any = factor if size is None else size
+        if size is not None and factor != 1:
+            product = part.call_function(operator.mul, (size, factor))
+        total = product if total is None else part.call_function(operator.add, (total, product))
+    return total
 
 
 def spell_sizes_out(graph: torch.fx.Graph) -> None:

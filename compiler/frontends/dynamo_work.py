@@ -8,6 +8,7 @@ import sympy
 import torch
 
 from .dynamo_calls import ATTENTIONS, is_matmul, name_of
+from .dynamo_sizes import combination, dimensions
 
 UNKNOWN = 10**18
 INTEGER_FUNCTIONS = {"FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod}  # of torch
@@ -18,14 +19,22 @@ def flops(part: torch.fx.GraphModule) -> Callable[[Sequence[Any]], int]:
     total: Any = sympy.Integer(0)
     for node in part.graph.nodes:
         total += _of(node)
-    at = _symbols(part)
-    free = sorted(total.free_symbols, key=str)
-    if not free or not set(free) <= at.keys() or not _functions(total) <= INTEGER_FUNCTIONS.keys():
-        fixed = UNKNOWN if free else int(total)
+    values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
+    places: dict[Any, tuple[int, int | None]] = {
+        **{value.node.expr: (i, None) for i, value in enumerate(values) if isinstance(value, torch.SymInt)},
+        **dimensions(enumerate(values)),
+    }
+    told = {symbol: combination(symbol, list(places)) for symbol in total.free_symbols}
+    if not told or not all(told.values()) or not _functions(total) <= INTEGER_FUNCTIONS.keys():
+        fixed = UNKNOWN if told else int(total)
         return lambda inputs: fixed
-    formula = sympy.lambdify(free, total, modules=[INTEGER_FUNCTIONS, "math"])
-    places = [at[symbol] for symbol in free]
-    return lambda inputs: formula(*[inputs[i] if d is None else inputs[i].shape[d] for i, d in places])
+    sizes = dict(zip(sympy.symbols(f"size:{len(places)}"), places.values(), strict=True))
+    written = {symbol: sum(map(operator.mul, factors or (), (*sizes, 1))) for symbol, factors in told.items()}
+    total = total.subs(written)
+    read = sorted(total.free_symbols, key=str)
+    formula = sympy.lambdify(read, total, modules=[INTEGER_FUNCTIONS, "math"])
+    sources = [sizes[size] for size in read]
+    return lambda inputs: formula(*[inputs[i] if d is None else inputs[i].shape[d] for i, d in sources])
 
 
 def _functions(expr: Any) -> set[str]:
@@ -63,17 +72,3 @@ def _size(size: Any) -> Any:
 
 def _hint(size: Any) -> int:
     return size if isinstance(size, int) else int(getattr(size.node, "hint", None) or 1)
-
-
-def _symbols(part: torch.fx.GraphModule) -> dict[Any, tuple[int, int | None]]:
-    """Where each symbol is a size of an input, as (input, dimension), or an input itself, as (input, None)."""
-    found: dict[Any, tuple[int, int | None]] = {}
-    for i, node in enumerate(part.graph.find_nodes(op="placeholder")):
-        value = node.meta.get("example_value")
-        if isinstance(value, torch.SymInt):
-            found.setdefault(value.node.expr, (i, None))
-        elif isinstance(value, torch.Tensor):
-            for d, size in enumerate(value.shape):
-                if not isinstance(size, int):
-                    found.setdefault(size.node.expr, (i, d))
-    return found

@@ -13,10 +13,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import attn_opt.compiler.frontends.dynamo as dynamo  # noqa: E402
+import sympy  # noqa: E402
 import torch.func as func  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import stats  # noqa: E402
 from attn_opt.compiler.frontends import dynamo_kernel  # noqa: E402
+from attn_opt.compiler.frontends.dynamo_sizes import combination  # noqa: E402
 from attn_opt.compiler.runtime.cpu import CpuKernel  # noqa: E402
 from models import MODELS, Decoder  # noqa: E402
 from test_torch import close, tensors, wide  # noqa: E402
@@ -381,6 +383,38 @@ def test_sizes_that_are_symbols():
         x, mask = tensors((b * n, 24), (b, 1, n, n))
         close(fast(x, mask), attention(x.double(), mask.double()))
     assert (counts.kernels, counts.left) == (1, 0)
+
+
+def test_numbers_that_sizes_tell():
+    """A causal mask made of the length that a cache had before: one kernel for all lengths."""
+
+    def step(x, keys, values):
+        past, new = keys.shape[2], x.shape[2]
+        keys, values = torch.cat((keys, x + 1), 2), torch.cat((values, x - 1), 2)
+        seen = torch.arange(past + new) <= (torch.arange(new) + past)[:, None]
+        return F.scaled_dot_product_attention(x, keys, values, attn_mask=seen)
+
+    fast, counts = compiled(step), Counts()
+    for past, new in ((5, 3), (8, 4), (12, 2), (40, 5), (77, 6)):
+        args = tensors((2, 3, new, 8), *[(2, 3, past, 8)] * 2)
+        close(fast(*args), step(*map(wide, args)))
+    assert counts.kernels == 2, "one for the first sizes and one for all others"
+
+
+@pytest.mark.parametrize(
+    "wanted, known, expected",
+    [
+        ("s", ["s"], [1, 0]),
+        ("s", ["t", "s + 1"], [0, 1, -1]),
+        ("s", ["s + t", "t"], [1, -1, 0]),
+        ("2*s*t - 3", ["s", "s*t + 1"], [0, 2, -5]),
+        ("s", ["2*s"], None),
+        ("s", ["t"], None),
+        ("s", [], None),
+    ],
+)
+def test_sizes_by_other_sizes(wanted, known, expected):
+    assert combination(sympy.sympify(wanted), [sympy.sympify(one) for one in known]) == expected
 
 
 def test_threads_are_torchs():
