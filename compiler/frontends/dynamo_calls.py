@@ -73,6 +73,17 @@ def tensor_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
     return [n for n in node.all_input_nodes if isinstance(n.meta.get("example_value"), torch.Tensor)]
 
 
+def is_operand(number: torch.fx.Node) -> bool:
+    """Whether a number is only ever combined with tensors' elements: then a tensor without dimensions does as well."""
+
+    def combines(user: torch.fx.Node) -> bool:
+        sides = len(user.args) == 2 or name_of(user) in ("where", "masked_fill")
+        ranks = [n.meta["example_value"].dim() for n in tensor_operands(user)]
+        return name_of(user) in ELEMENTWISE and sides and not user.kwargs and max(ranks, default=0) > 0
+
+    return isinstance(number.meta.get("example_value"), torch.SymInt) and all(map(combines, number.users))
+
+
 def elements(tensor: Any) -> int:
     total = 1
     for size in tensor.shape:

@@ -17,6 +17,7 @@ from ...transforms.raise_attention import RaiseAttention
 from .. import counts
 from ..api import CompileError, Options
 from ..diagnostics import user_error
+from .dynamo_calls import is_operand
 from .dynamo_work import flops
 from .torch import TorchKernel, as_torch, trace
 
@@ -44,7 +45,10 @@ class AttentionCall(torch.nn.Module):
         self.inverse = _inverse(self.order)
         self.structure = (structure(part), self.order, target, repr(options))
         # Sizes that dynamo has made symbols get one kernel for all their values.
-        self.values = [node.meta.get("example_value") for node in part.graph.find_nodes(op="placeholder")]
+        placeholders = part.graph.find_nodes(op="placeholder")
+        self.values = [node.meta.get("example_value") for node in placeholders]
+        # Other numbers, such as the position of a token, would need one for each value, if they were no tensors.
+        self.numbers = [i for i, node in enumerate(placeholders) if is_operand(node)] if target == "cpu" else []
         self.symbols = [_dynamic_dims(value) for value in self.values]
         self.dynamic = self.symbols  # those that kernels are compiled for any value of
         self.first: list[Any] | None = None  # the inputs' shapes when the symbols turned out to have no lowering
@@ -60,18 +64,21 @@ class AttentionCall(torch.nn.Module):
                 counts.count_left(f"its {work} operations are fewer than min_flops, which is {self.least}")
                 self.told = True
             return self.part(*inputs)
-        kernel = self.kernel(inputs)
+        arguments = inputs
+        if self.numbers:
+            arguments = tuple(torch.tensor(v) if i in self.numbers else v for i, v in enumerate(inputs))
+        kernel = self.kernel(arguments)
         if kernel is None:
             return self.part(*inputs)
         try:
-            arrays = kernel.bind(kernel.program.arguments(inputs))
+            arrays = kernel.bind(kernel.program.arguments(arguments))
             (result,) = kernel.run(arrays, 1 if work < FLOPS_TO_SHARE else None)
         except DiagnosedError as error:
             if not any(self.dynamic):
                 raise CompileError(error.diagnostics) from None
             # Sizes that were equal at the first call, and were taken to be so always.
             with compile_lock:
-                self._fix_sizes(inputs)
+                self._fix_sizes(arguments)
             return self.forward(*inputs)
         return as_torch(result).permute(self.inverse)
 

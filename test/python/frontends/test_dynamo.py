@@ -401,6 +401,23 @@ def test_numbers_that_sizes_tell():
     assert counts.kernels == 2, "one for the first sizes and one for all others"
 
 
+@pytest.mark.parametrize("window", [5, 1000])
+def test_numbers_that_no_size_tells(window):
+    """A window over a cache that is no longer than it: the positions in the mask are the same kernel's arguments."""
+
+    def step(q, keys, values, position, first):
+        rows, columns = position + torch.arange(q.shape[2])[:, None], torch.arange(keys.shape[2]) + first
+        seen = (columns <= rows) & (rows - window < columns)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=seen)
+
+    fast, counts = compiled(step), Counts()
+    for position in (9, 10, 11, 25, 400):
+        args = tensors((2, 3, 2, 8), (2, 3, 12, 8), (2, 3, 12, 8))
+        where = (position, max(position - 10, 0))
+        close(fast(*args, *where), step(*map(wide, args), *where))
+    assert counts.kernels <= 3 and counts.left == 0, "two for numbers that dynamo takes as they are, one for all others"
+
+
 @pytest.mark.parametrize(
     "wanted, known, expected",
     [
