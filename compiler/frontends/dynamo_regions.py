@@ -35,6 +35,9 @@ from .dynamo_memory import Memory
 from .dynamo_sizes import combination, dimensions
 
 
+TOO_LONG = f"more than {MAX_PATH} calls stand between its matmuls"
+
+
 @dataclass
 class Region:
     """Some nodes of a graph in their order; all but `output` are used inside only, or computed again inside."""
@@ -64,7 +67,7 @@ class Region:
             copies[node].meta = dict(node.meta)
         for node, parts in _told_by_sizes(self._read()).items():
             sizes = {place: part.call_method("size", (copies[place[0]], place[1])) for place, _ in parts if place}
-            copies[node] = _sum(part, [(sizes.get(place), factor) for place, factor in parts])
+            copies[node] = _sum(part, [(sizes[place] if place else None, factor) for place, factor in parts])
             copies[node].meta = dict(node.meta)
         for node in self.nodes:
             copies[node] = part.node_copy(node, lambda n: copies[n])
@@ -172,8 +175,6 @@ def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
             outside = outside or isinstance(node.meta.get("example_value"), torch.Tensor)
             continue
         order.append(node)
-        if len(order) > MAX_PATH:
-            return set(), ""
         if is_matmul(node) or name_of(node) in LAYERS:
             continue
         for producer in node.all_input_nodes:
@@ -185,9 +186,11 @@ def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
     if operand in matmuls:
         return set(), ""
     reaching = _between(matmuls, found - {n for n in found if name_of(n) in LAYERS})
+    if len(reaching) > MAX_PATH:
+        return set(), TOO_LONG if any(name_of(n) in SOFTMAXES for n in reaching) else ""
     if operand in reaching and any(is_exponential(n) for n in reaching):
         return reaching, ""
-    return set(), _why_no_scores(operand, found, outside)
+    return set(), _why_no_scores(operand, found, outside) if len(found) <= MAX_PATH else ""
 
 
 def _why_no_scores(operand: torch.fx.Node, found: set[torch.fx.Node], outside: bool) -> str:

@@ -369,6 +369,36 @@ def test_masks_that_need_the_shape_of_the_scores():
     assert (counts.kernels, counts.left) == (1, 0)
 
 
+def test_a_bias_that_takes_many_calls():
+    """A relative bias whose buckets are computed in a hundred calls (LayoutLM's): they are none between the matmuls."""
+
+    def attention(q, k, table, boxes):
+        buckets = boxes[:, None, :] - boxes[:, :, None]
+        for i in range(100):
+            buckets = torch.where(buckets == i + 50, i, buckets)
+        bias = table[buckets.clamp(0, 30)].permute(0, 3, 1, 2)
+        return (q @ k.mT + bias).softmax(-1) @ k
+
+    q, k, table = tensors((2, 3, 9, 8), (2, 3, 9, 8), (31, 3))
+    boxes = torch.randint(0, 100, (2, 9))
+    counts = Counts()
+    close(compiled(attention)(q, k, table, boxes), attention(*map(wide, (q, k, table)), boxes))
+    assert (counts.kernels, counts.left) == (1, 0)
+
+
+def test_too_many_calls_between_the_matmuls():
+    def attention(q, k):
+        s = q @ k.mT
+        for i in range(100):
+            s = s + i / 100
+        return s.softmax(-1) @ k
+
+    q, k = tensors((2, 3, 9, 8), (2, 3, 9, 8))
+    counts = Counts()
+    close(compiled(attention)(q, k), attention(q.double(), k.double()))
+    assert counts.reasons == ["more than 80 calls stand between its matmuls"]
+
+
 def test_sizes_that_are_symbols():
     """A view to sizes that come as a tuple, and as numbers from the mask: one kernel for all."""
 
