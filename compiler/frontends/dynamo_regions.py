@@ -34,7 +34,6 @@ from .dynamo_calls import (
 from .dynamo_memory import Memory
 from .dynamo_sizes import combination, dimensions
 
-
 TOO_LONG = f"more than {MAX_PATH} calls stand between its matmuls"
 
 
