@@ -77,6 +77,10 @@ def is_operand(number: torch.fx.Node) -> bool:
     """Whether a number is only ever combined with tensors' elements: then a tensor without dimensions does as well."""
 
     def combines(user: torch.fx.Node) -> bool:
+        if name_of(user) == "flex_attention":  # what its modifications capture comes last
+            held: list[torch.fx.Node] = []
+            torch.fx.map_arg((user.args[:-2], user.kwargs), held.append)
+            return number not in held
         sides = len(user.args) == 2 or name_of(user) in ("where", "masked_fill")
         ranks = [n.meta["example_value"].dim() for n in tensor_operands(user)]
         return name_of(user) in ELEMENTWISE and sides and not user.kwargs and max(ranks, default=0) > 0

@@ -22,7 +22,7 @@ from attn_opt.compiler.frontends.dynamo_sizes import combination  # noqa: E402
 from attn_opt.compiler.runtime.cpu import CpuKernel  # noqa: E402
 from models import MODELS, Decoder  # noqa: E402
 from test_torch import close, tensors, wide  # noqa: E402
-from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:flex_attention called")
 
@@ -195,6 +195,27 @@ def test_flex_attention(kind):
         scores = scores - (i[:, None] - i).abs()
     close(found, scores.softmax(-1) @ q.double())
     assert counts.kernels == 1
+
+
+def test_numbers_that_flex_attention_captures():
+    """The position of a token, in a mask_mod: one kernel for all."""
+
+    def step(q, keys, values, position):
+        def seen(b, h, row, column):
+            return column <= row + position
+
+        blocks = create_block_mask(seen, None, None, q.shape[2], keys.shape[2], device="cpu", BLOCK_SIZE=128)
+        return flex_attention(q, keys, values, block_mask=blocks)
+
+    def reference(q, keys, values, position):
+        seen = torch.arange(keys.shape[2]) <= torch.arange(q.shape[2])[:, None] + position
+        return F.scaled_dot_product_attention(*map(wide, (q, keys, values)), attn_mask=seen)
+
+    fast, counts = compiled(step), Counts()
+    for position in (3, 4, 5, 9):
+        args = tensors((2, 3, 2, 16), (2, 3, 12, 16), (2, 3, 12, 16))
+        close(fast(*args, position), reference(*args, position))
+    assert (counts.kernels, counts.left) == (2, 0), "one for the number that dynamo takes as it is, one for all others"
 
 
 def test_gradients_stay_with_torch():
