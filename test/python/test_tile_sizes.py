@@ -86,7 +86,7 @@ def test_vectors(monkeypatch):
         ({"head_size": 64, "softcap": 30.0}, (256, 64)),
         ({"head_size": 64, "softcap": 30.0, "heads": 4}, (128, 128)),  # 64 tiles of 256 for 132 multiprocessors
         ({"head_size": 64, "softcap": 30.0, "window": (None, 0)}, (256, 64)),
-        ({"head_size": 128, "softcap": 30.0}, (192, 64)),
+        ({"head_size": 128, "softcap": 30.0}, (128, 128)),
         ({"head_size": 64, "bias": "qk"}, (256, 64)),
         ({"head_size": 64, "bias": "qk", "heads": 4}, (128, 128)),  # 64 tiles of 256 for 132 multiprocessors
         ({"head_size": 64, "bias": "bhqk"}, (256, 64)),
