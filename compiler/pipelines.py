@@ -43,12 +43,14 @@ def online(
 ) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`, `together`: see `split-keys`. `few_rows`: see it, and `split-masked-tiles`, `whole_tiles` too.
+    `parts`, `workers`, `together`: see `split-keys`. `few_rows`: see it, `split-masked-tiles` and
+    `mark-few-rows`; `whole_tiles`: `split-masked-tiles`.
     `from_data`: loop bounds may come from data.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} together={together}}}",
         "split-masked-tiles": f"{{from-data={int(from_data)} few-rows={few_rows} whole-tiles={int(whole_tiles)}}}",
+        "mark-few-rows": f"{{rows={few_rows}}}",
     }
     return [name + options.get(name, "") for name in ONLINE]
 
@@ -70,6 +72,7 @@ ONLINE = [
     "exp-to-exp2",
     "split-keys",  # after them: what it copies, and what it merges, is what the loop carries then
     "split-masked-tiles",  # after all that looks at the body, of which it makes copies
+    "mark-few-rows",  # the last that knows rows of scores by their softmax
     # Ops of ours into linalg.
     "decompose-linalg-ext",
     "canonicalize",
@@ -152,7 +155,7 @@ def cpu(
         # Vectors.
         "linalg-generalize-named-ops",  # what bufferization made
         "copies-to-linalg",
-        "scf-forall-to-parallel",
+        "forall-to-parallel",
         "parallelize-linalg",
         "collapse-loops",
         f"matrix-contractions{{{of_matrix}}}",
@@ -188,6 +191,7 @@ def cpu(
         "shift-divisions",  # what of affine ops it takes to do so; the others are lower-affine's
         "lower-affine",
         "keep-rolled",  # before loops are branches, one of which carries what it says
+        "rotate-loops",  # after it: its annotations go along
         "convert-scf-to-cf",
         "convert-math-to-llvm",
         "convert-math-to-libm",  # per element of a vector, what has neither a polynomial nor an instruction

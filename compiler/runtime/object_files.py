@@ -8,8 +8,8 @@ LLVM takes half of the time to compile, and of one task's function it needs noth
 calls (`outline-parallel`). Each becomes a module with an engine that compiles it and never runs it; `elf` puts the
 objects together. What is in which object depends on the module, not on how many threads there are.
 
-What is around tasks passes their arguments on. LLVM's passes take half of its time there, and make nothing faster: it
-goes to code generation as it is.
+What is around tasks passes their arguments on, and tasks of few rows (decoding) wait for keys and values. LLVM's passes
+take half of its time there, and make nothing faster: both go to code generation as they are.
 
 The bindings hold the interpreter's lock while they compile. MLIR's C interface, which they are made of, does not.
 """
@@ -19,11 +19,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import threading
 from collections.abc import Sequence
 
 from ...dialects.mlir import c_interface, ir
+from ...transforms.online.mark_few_rows import FEW_ROWS
 from ...transforms.rewriting import ops_in, ops_of
 
 LARGE = 1000  # ops, which take LLVM 60 ms and more; to make an engine for them takes 8
@@ -100,12 +102,12 @@ class _Part:
 
 
 def object_files(module: ir.Module, entry: str, level: int, library: str | None) -> bytes:
-    """The objects, one after the other; none if no function is large, an object cannot be made, or there is one CPU.
+    """The objects, one after the other; none if no function is large, or an object cannot be made.
 
     `entry`: the function that others look for; `level`: how much LLVM optimises; `library`: that of OpenMP.
     """
     processors = len(os.sched_getaffinity(0))
-    parts = _parts(module, entry) if processors > 1 else []
+    parts = _parts(module, entry)
     if len(parts) < 2:
         return b""
     waiting = sorted(parts, key=lambda part: part.size)
@@ -147,7 +149,8 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
             for callee in sorted(called[name]):
                 functions[callee].clone()
             functions[name].clone().attributes["linkage"] = external
-        parts.append(_Part(part, name, sizes[name], shared))
+        is_simple = FEW_ROWS in functions[name].attributes and _is_simple(functions[name], math.inf)
+        parts.append(_Part(part, name, sizes[name], shared, is_simple))
     rest = _empty(module)
     moved = [functions[name] for name in tasks]
     with ir.InsertionPoint(rest.body), module.operation.location:
@@ -162,8 +165,9 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
     return [*parts, _Part(rest, entry, size, tasks, is_simple)]
 
 
-def _is_simple(function: ir.Operation) -> bool:
-    """Whether it has few vectors, and no loop over single numbers, of which LLVM would make one over vectors."""
+def _is_simple(function: ir.Operation, most: float = FEW) -> bool:
+    """Whether it has at most so many vectors, and no loop over single numbers, of which LLVM would make one over
+    vectors."""
     blocks = list(function.regions[0].blocks)
     vectors = 0
     for block in blocks if len(blocks) > 1 else ():
@@ -172,7 +176,7 @@ def _is_simple(function: ir.Operation) -> bool:
         if kinds and not found:
             return False
         vectors += found
-    return vectors <= FEW
+    return vectors <= most
 
 
 def _numbers(op: ir.Operation) -> list[ir.Type]:

@@ -47,3 +47,16 @@ llvm.func @h() {
   }
   llvm.return
 }
+
+// What is known of the loop's tasks is known of their function.
+// CHECK: func.func private @few_parallel_{{[0-9]+}}({{.*}}) attributes {few_rows, llvm.linkage
+// CHECK: func.func @few
+func.func @few(%a: memref<8xf32>, %x: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  } {few_rows}
+  return
+}

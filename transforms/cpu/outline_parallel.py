@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import func, ir
+from ..online.mark_few_rows import FEW_ROWS
 from ..passes import Pass
 from ..rewriting import ancestors, defining_op, ops_in, ops_of
 
@@ -21,7 +22,7 @@ class OutlineParallel(Pass):
     convert-scf-to-openmp wraps around bodies, apart from control flow. Constants are cloned instead of passed.
 
     No one else calls it: of a function that others could call, LLVM would compile a wrapper for them, and what is
-    inlined, there and here, once more.
+    inlined, there and here, once more. What `mark-few-rows` says of the loop, its function says.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -63,6 +64,8 @@ def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
         outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
         outlined.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
         outlined.operation.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+        if FEW_ROWS in loop.attributes:
+            outlined.operation.attributes[FEW_ROWS] = loop.attributes[FEW_ROWS]
         entry = outlined.add_entry_block()
         with ir.InsertionPoint(entry):
             finish = func.ReturnOp([])

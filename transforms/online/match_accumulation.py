@@ -358,6 +358,13 @@ def has_fewer_rows(softmax: ir.Operation, limit: int) -> bool:
     return all(_most(scores, d) < limit for d in range(scores.type.rank) if d != keys)
 
 
+def most_rows(softmax: ir.Operation) -> float:
+    """How many rows a tile of scores has at most, all dimensions but the keys' together."""
+    scores = softmax.operands[0]
+    keys = ir.IntegerAttr(softmax.attributes["dimension"]).value
+    return math.prod(_most(scores, d) for d in range(scores.type.rank) if d != keys)
+
+
 def _most(value: ir.Value, d: int) -> float:
     """The size of a dimension, or a bound on it."""
     form = extent(value, d)
