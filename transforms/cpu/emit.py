@@ -39,10 +39,11 @@ class Emitter:
         schedule: Schedule,
         initial: dict[int, float | int | Structured],
         streams: Sequence[Stream] = (),
+        asks_l2: bool = False,
     ):
         """`initial`: what accumulators start from, by operand number: constants, or updates of what is read.
 
-        `streams`: what is prefetched, evenly over the register tiles.
+        `streams`: what is prefetched, evenly over the register tiles. `asks_l2`: see `Target`.
         """
         self.op = op
         self.schedule = schedule
@@ -52,7 +53,7 @@ class Emitter:
         numbers = [n for n, x in initial.items() if not isinstance(x, Structured) and x == x]  # no NaN
         self.evaluator = BodyEvaluator(op, self.lanes, [op.body.arguments[n] for n in numbers])
         self.tile = RegisterTile(schedule)
-        self.access = OperandAccess(op, schedule, self.tile, self.evaluator)
+        self.access = OperandAccess(op, schedule, self.tile, self.evaluator, asks_l2)
         self.accumulators = Accumulators(op, schedule, self.tile, self.access, initial)
         self.streams = [] if self.access.ahead or self.access.blocks else streams  # once is enough
 

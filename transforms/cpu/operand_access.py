@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, llvm, memref, vector
 from ..linear import DYNAMIC
 from .broadcasts import alternating
-from .read_ahead import L1, block_ahead, reaches_too_short, rows_ahead
+from .read_ahead import L1, L2, block_ahead, reaches_too_short, rows_ahead
 from .register_tile import Key, RegisterTile
 from .scalar_body import BodyEvaluator
 from .schedule import LINE, Schedule
@@ -20,16 +20,20 @@ from .structured import NO_LOOP, Operand, Structured
 class OperandAccess:
     """Reads and writes operands at points of the register tile, in their register types."""
 
-    def __init__(self, op: Structured, schedule: Schedule, tile: RegisterTile, evaluator: BodyEvaluator):
+    def __init__(
+        self, op: Structured, schedule: Schedule, tile: RegisterTile, evaluator: BodyEvaluator, asks_l2: bool = False
+    ):
         self.schedule = schedule
+        self.cache = L2 if asks_l2 else L1  # that streamed operands are asked for into
         self.tile = tile
         self.evaluator = evaluator
         self.v, self.lanes = schedule.vector_loop, schedule.lanes
         self.buffers = {o.number: buffer(o) for o in op.operands}
-        ahead = {o.number: rows_ahead(op, o) for o in op.operands if self._stride_kind(o) == "unit"}
+        ahead = {o.number: rows_ahead(op, o, self.cache) for o in op.operands if self._stride_kind(o) == "unit"}
         self.ahead = {number: place for number, place in ahead.items() if place is not None}
         self.asked = {number for number in self.ahead if reaches_too_short(op.operands[number], schedule)}
-        self.blocks = {o.number: rows for o in op.operands if (rows := block_ahead(op, schedule, o)) is not None}
+        blocks = {o.number: block_ahead(op, schedule, o, self.cache) for o in op.operands}
+        self.blocks = {number: rows for number, rows in blocks.items() if rows is not None}
 
     def load(self, operand: Operand, at: dict[int, int]) -> ir.Value:
         """The operand's scalar or vector at these unroll offsets."""
@@ -158,7 +162,7 @@ class OperandAccess:
         here = subscripts[ahead.position]
         for rows in ahead.rows:
             subscripts[ahead.position] = arith.addi(here, build.index(rows))
-            memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L1, True)
+            memref.PrefetchOp(self.buffers[operand.number], subscripts, False, self.cache, True)
         self._fence()
 
     def _ask_for_block(self, operand: Operand, at: dict[int, int]) -> None:
@@ -173,7 +177,7 @@ class OperandAccess:
         row = of_line if at_once == per_line else arith.andi(of_line, build.index(at_once - 1))
         subscripts[-1] = arith.subi(subscripts[-1], of_line)
         subscripts[-2] = arith.addi(arith.addi(subscripts[-2], build.index(ahead)), row)
-        memref.PrefetchOp(self.buffers[operand.number], subscripts, False, L1, True)
+        memref.PrefetchOp(self.buffers[operand.number], subscripts, False, self.cache, True)
         self._fence()
 
     def _fence(self) -> None:

@@ -28,10 +28,10 @@ from ..linear import upper_bound
 from ..rewriting import ancestors, defining_op, is_inside, ops_in
 from ..slices import slice_parts
 from .initial_values import is_arithmetic, origin_of
+from .read_ahead import L2
 from .schedule import LINE
 from .scratch import FRAMES, VIEWS, element_bytes
 
-L2 = 2  # "locality" of memref.prefetch, which becomes prefetcht1
 BURST = 8  # lines that are asked for in a row, where they can be spread
 APART = 8  # iterations of a sum between them, at least: to enter a loop for fewer takes longer
 MOST_LINES = 512  # that a register tile asks for at once: more, of heads of thousands, is more code than it is worth

@@ -5,6 +5,9 @@ heads) runs at the speed of memory, if enough of it is under way at any time. Wh
 stops at the end of a page, and multiply-adds that wait for data fill its queues long before enough loads are in them.
 ``memref.prefetch`` fills these gaps. It is dropped where it comes too fast or where too many lines are under way (here
 20 in a row, and 110): requests stand next to the loads, one after the other, and each line is asked for twice.
+
+A line that is asked for into the L1 cache holds one of its buffers for misses until it is there. Where these are few,
+they are what limits (24 on an AMD Zen 4, 9 GB/s of 28); lines are then asked for into the L2 cache, which has more.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from .schedule import LIKELY_SIZE, LINE, PART, Schedule, is_scratch, pays_to_cop
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
-L1 = 3  # "locality" of memref.prefetch, which becomes prefetcht0: what is asked for is used once, and soon
-AHEAD = (8 << 10, 4 << 10)  # bytes: the second time for what was dropped the first time
+L1, L2 = 3, 2  # "locality" of memref.prefetch, which becomes prefetcht0, prefetcht1
+AHEAD = {L1: (8 << 10, 4 << 10), L2: (16 << 10, 8 << 10)}  # bytes: the second time for what was dropped the first time
 PLACES_AHEAD = (2 << 10,)  # of each place, where several are read in turn
 MANY_PRODUCTS = 16  # vectors of products with one line, beside which a core has few other lines under way
 BLOCKS_AHEAD = (16 << 10, 8 << 10)  # where rows of several heads stand side by side
@@ -34,8 +37,8 @@ class Ahead:
     rows: tuple[int, ...]
 
 
-def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
-    """How a streamed operand is read ahead; None for others."""
+def rows_ahead(op: Structured, operand: Operand, cache: int = L1) -> Ahead | None:
+    """How a streamed operand is read ahead into that cache; None for others."""
     if PART in op.op.attributes or operand.is_output or operand.is_scalar:
         return None
     if pays_to_copy(op, operand) or is_scratch(operand):
@@ -59,7 +62,7 @@ def rows_ahead(op: Structured, operand: Operand) -> Ahead | None:
     if len(wide) < 2:
         return None
     row = row_bytes(op, operand, wide[0])
-    return Ahead(wide[0], tuple(max(1, distance // row) for distance in AHEAD))
+    return Ahead(wide[0], tuple(max(1, distance // row) for distance in AHEAD[cache]))
 
 
 def reaches_too_short(operand: Operand, schedule: Schedule) -> bool:
@@ -75,7 +78,7 @@ def reaches_too_short(operand: Operand, schedule: Schedule) -> bool:
     return uses * vectors >= MANY_PRODUCTS
 
 
-def block_ahead(op: Structured, schedule: Schedule, operand: Operand) -> tuple[int, int] | None:
+def block_ahead(op: Structured, schedule: Schedule, operand: Operand, cache: int = L1) -> tuple[int, int] | None:
     """Of a streamed operand whose elements are broadcast, how many rows a register tile has at once, and how many rows
     ahead as many are asked for: not more than a line has elements, so that there is a step for each of their lines."""
     if schedule.vector_loop in operand.loops or rows_ahead(op, operand) is None or block_of_rows(op, operand):
@@ -84,7 +87,7 @@ def block_ahead(op: Structured, schedule: Schedule, operand: Operand) -> tuple[i
     at_once = schedule.unroll.get(row, 1)
     if op.is_parallel(column) or at_once == 1 or LINE // (element_bytes(operand.element) or LINE) % at_once:
         return None
-    return at_once, at_once * -(-AHEAD[0] // (at_once * row_bytes(op, operand, len(operand.dims) - 2)))
+    return at_once, at_once * -(-AHEAD[cache][0] // (at_once * row_bytes(op, operand, len(operand.dims) - 2)))
 
 
 def block_of_rows(op: Structured, operand: Operand) -> tuple[int, int] | None:

@@ -35,6 +35,7 @@ class Target:
     registers: int  # vector registers
     permutes_apart: bool = False  # whether permutations take other pipes than multiply-adds do
     loads_count: bool = False  # whether loads cost time beside half as many of them as there are multiply-adds
+    asks_l2: bool = False  # whether what is streamed is asked for into the L2 cache, not into L1 (`read_ahead.py`)
 
     @property
     def is_narrow(self) -> bool:

@@ -37,9 +37,10 @@ class VectorizeLinalg(Pass):
 
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
     by_two: str = option("load neighbours that are broadcast by one load: yes or no; empty = if it pays here", "")
+    ahead: str = option("the cache that streamed operands are asked for into: l1 or l2; empty = as suits the host", "")
 
     def run(self, op: ir.Operation) -> None:
-        target = host_target(self.vector_bytes, self.by_two)
+        target = host_target(self.vector_bytes, self.by_two, self.ahead)
         found = [
             structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
         ]
@@ -56,7 +57,8 @@ class VectorizeLinalg(Pass):
                 continue
             initial = {n: filled_with(start) if is_fill(start) else by_op[start] for n, start in by_number.items()}
             with ir.InsertionPoint(structured.op), structured.op.location:
-                Emitter(structured, choose(structured, target), initial, streams.get(structured.op, ())).emit()
+                schedule, prefetched = choose(structured, target), streams.get(structured.op, ())
+                Emitter(structured, schedule, initial, prefetched, target.asks_l2).emit()
             structured.op.erase()
         for start in dropped:
             start.erase()
