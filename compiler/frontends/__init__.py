@@ -24,9 +24,7 @@ def compile_traced(
 
         return TorchKernel.of_program(trace(source, example_args, **tracing), target, options)
     if _is_jax(source, example_args, tracing.get("example_kwargs")):
-        from ..api import compile_module
         from .jax import JaxKernel
-        from .jax import trace as trace_jax
         from .jax_shapes import ShapesKernel, is_symbolic
 
         if "dynamic_shapes" in tracing:
@@ -35,8 +33,7 @@ def compile_traced(
             return ShapesKernel(
                 source, (tuple(example_args or ()), tracing.get("example_kwargs") or {}), target, options
             )
-        program = trace_jax(source, example_args, **tracing)
-        return JaxKernel(compile_module(program.module, target, options), program)
+        return JaxKernel.of_function(source, example_args, tracing.get("example_kwargs"), target, options)
     if example_args is None:
         raise user_error("example_args are needed to trace a Python function: a tuple of arrays as it takes")
     kinds = sorted({f"{type(a).__module__}.{type(a).__name__}" for a in example_args}) or ["no type"]

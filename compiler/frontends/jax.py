@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from ...dialects.mlir import ir
+from ..api import Kernel, Options, compile_module
 from ..diagnostics import user_error
 from ..runtime.signature import refuse_traced
 from ..traced_kernel import TracedKernel
@@ -107,7 +108,43 @@ class JaxProgram:
 
 
 class JaxKernel(TracedKernel):
-    """A kernel whose results have the function's structure whatever the arrays are."""
+    """A kernel of `source`, whose results have the function's structure whatever the arrays are."""
+
+    def __init__(self, kernel: Kernel, program: JaxProgram, source: Callable, options: Options):
+        super().__init__(kernel, program)
+        self.source, self.options = source, options
+        self.mapped: dict[Any, JaxKernel] = {}  # by what their arguments are
+
+    @staticmethod
+    def of_function(
+        source: Callable,
+        example_args: Sequence[Any] | None,
+        example_kwargs: dict[str, Any] | None,
+        target: str,
+        options: Options,
+    ) -> "JaxKernel":
+        """`source`, traced and compiled; see `trace`."""
+        program = trace(source, example_args, example_kwargs)
+        return JaxKernel(compile_module(program.module, target, options), program, source, options)
+
+    def of_many(self, leaves: Sequence[Any], batched: Sequence[bool], structure: Any) -> "JaxKernel":
+        """The kernel of `source` for many examples at once, mapped by jax.vmap along the first dimension of those
+        arguments that are `batched`. It takes their leaves; `structure` is what these are leaves of."""
+        types = [x if np.isscalar(x) else jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+        kinds = [(getattr(x, "shape", type(x)), getattr(x, "dtype", None)) for x in types]
+        key = (structure, *kinds, *batched)
+        if key not in self.mapped:
+
+            def example(*leaves: Any) -> Any:
+                args, kwargs = jax.tree.unflatten(structure, leaves)
+                return self.source(*args, **kwargs)
+
+            example.__name__ = getattr(self.source, "__name__", type(self.source).__name__)
+            many = jax.vmap(example, [0 if b else None for b in batched])
+            self.mapped[key] = self.of_function(many, types, None, self.target, self.options)
+            if self.options.listener is None:
+                self.mapped[key].warn_of_left(stacklevel=2)
+        return self.mapped[key]
 
     def returned(self, results: Sequence[np.ndarray], flat: Sequence[Any]) -> Any:
         return self.program.results(results, flat)

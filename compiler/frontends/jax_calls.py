@@ -4,13 +4,14 @@
     def layer(x, w):
         return kernel(x @ w, x, x) + x         # a callback to the host, with the kernel's shapes and types
 
-The kernel is called with what arrays the compiled function has then, one example after the other under jax.vmap.
+The kernel is called with what arrays the compiled function has then. Under jax.vmap a kernel of a function of JAX
+becomes one of the mapped function, for all examples at once; another one is called with one example after the other.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -22,6 +23,7 @@ from ..kernel import CompileError
 
 if TYPE_CHECKING:
     from ..kernel import Kernel
+    from .jax import JaxKernel
 
 
 def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -60,9 +62,13 @@ def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
     canonical = [jax.dtypes.canonicalize_dtype(slot.dtype) for slot in slots]
     types = rebuilt([jax.ShapeDtypeStruct(s.shape or (), t) for s, t in zip(slots, canonical, strict=True)])
 
-    @jax.custom_jvp
-    def call(*values: Any) -> Any:
+    def one(*values: Any) -> Any:
         return jax.pure_callback(on_host, types, *values, vmap_method="sequential")
+
+    from .jax import JaxKernel
+
+    many = _mapped_at_once(one, kernel, traced, known, structure) if isinstance(kernel, JaxKernel) else one
+    call = jax.custom_jvp(many)
 
     @call.defjvp
     def derivative(primals: Any, tangents: Any) -> Any:
@@ -73,6 +79,26 @@ def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
             )
 
     return call(*(leaves[i] for i in traced))
+
+
+def _mapped_at_once(
+    one: Callable, kernel: JaxKernel, traced: Sequence[int], known: Sequence[Any], structure: Any
+) -> Callable:
+    """`one`, a call of `kernel` with the leaves `traced` of its arguments, of which jax.vmap makes a single call of
+    another kernel. The other leaves are `known`."""
+    call = jax.custom_batching.custom_vmap(one)
+
+    @call.def_vmap
+    def many(size: int, batched: Sequence[bool], *values: Any) -> tuple[Any, Any]:
+        given = dict(zip(traced, values, strict=True))
+        leaves = [given.get(i, leaf) for i, leaf in enumerate(known)]
+        flags = dict(zip(traced, batched, strict=True))
+        with _compile_errors():
+            mapped = kernel.of_many(leaves, [flags.get(i, False) for i in range(len(leaves))], structure)
+        found = mapped(*leaves)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return call
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError
-from ..api import CompileError, Kernel, Options, compile_module
+from ..api import CompileError, Kernel, Options
 from ..diagnostics import user_error
-from .jax import JaxKernel, trace
+from .jax import JaxKernel
 
 
 def is_symbolic(example_args: Any, example_kwargs: Any) -> bool:
@@ -46,8 +46,8 @@ class ShapesKernel:
             given = self._like(args, kwargs)
             key = tuple(leaf.shape for leaf in jax.tree.leaves(given))
             if key not in self.kernels:
-                program = trace(self.source, *given)
-                kernel = JaxKernel(compile_module(program.module, self.target, self.options), program)
+                like_args, like_kwargs = given
+                kernel = JaxKernel.of_function(self.source, like_args, like_kwargs, self.target, self.options)
                 self.kernels[key] = kernel
                 if self.options.listener is None:
                     kernel.warn_of_left(stacklevel=4)

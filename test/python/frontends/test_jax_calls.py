@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 import pytest
-from attn_opt.compiler import CompileError, compile
+from attn_opt.compiler import CompileError, compile, stats
+from attn_opt.compiler.kernel import Kernel
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 jnp = jax.numpy
@@ -58,6 +59,45 @@ def test_vmap(jit):
     mapped = jax.vmap(kernel(), in_axes=(0, None, 0))
     close((jax.jit(mapped) if jit else mapped)(q, k[0], v), exact(q, np.stack([k[0]] * 3), v))
     close(jax.vmap(jax.vmap(kernel()))(*(x[None] for x in (q, k, v))), exact(q, k, v)[None])
+
+
+def test_vmap_is_one_call_of_a_kernel_for_all_examples(monkeypatch):
+    calls = []
+    run = Kernel.run
+    monkeypatch.setattr(Kernel, "run", lambda self, *args: calls.append(self) or run(self, *args))
+    single, (q, k, v) = compile(attention, qkv()), qkv(5)
+    before = stats()["found"]
+    for _ in range(2):
+        close(jax.vmap(single)(q, k, v), exact(q, k, v))
+        close(jax.vmap(single, in_axes=(0, None, None))(q, k[1], v[1]), exact(q, k[1][None], v[1][None]))
+    assert len(calls) == 4 and len(set(map(id, calls))) == 2  # compiled once for each kind of arguments
+    assert stats()["found"] == before + 2
+    nested = jax.vmap(jax.vmap(single, in_axes=(0, None, None), out_axes=1), in_axes=(0, 1, 0))
+    many = np.stack([q, 2 * q]), np.moveaxis(k[:2], 0, 1), v[:2]
+    expected = exact(many[0], k[:2, None], v[:2, None])
+    calls.clear()
+    close(nested(*many), np.moveaxis(expected, 1, 2))
+    assert len(calls) == 1
+
+
+def test_vmap_of_pytrees_types_and_known_arguments():
+    def several(arguments, *, scale):
+        o = attention(arguments["q"], arguments["k"], arguments["v"] * scale)
+        return {"o": o.astype(jnp.bfloat16), "most": (jnp.argmax(o, -1).astype(jnp.uint8),)}
+
+    q, k, v = qkv(3)
+    example = {"q": q[0], "k": k[0], "v": v[0]}
+    compiled = compile(several, (example,), example_kwargs={"scale": 2.0})
+    found = jax.vmap(lambda q, v: compiled({"q": q, "k": k[0], "v": v}, scale=2.0))(q, v)
+    expected = exact(q, k[:1], 2 * v)
+    assert found["o"].dtype == jnp.bfloat16 and found["most"][0].dtype == jnp.uint8
+    assert np.abs(np.asarray(found["o"], np.float64) - expected).max() < 1e-2 * np.abs(expected).max()
+    np.testing.assert_array_equal(found["most"][0], expected.argmax(-1))
+
+
+def test_vmap_of_a_kernel_of_mlir():
+    values = np.arange(15, dtype=np.float32).reshape(3, 5)
+    np.testing.assert_array_equal(jax.vmap(compile(DOUBLE))(values)[0], 2 * values)
 
 
 def test_scan():
@@ -116,6 +156,10 @@ def test_errors_that_teach():
         jax.jit(kernel())(q, k)
     with pytest.raises(CompileError, match="has no derivative: kernels have no backward pass"):
         jax.grad(lambda q: kernel()(q, k, v).sum())(q)
+    with pytest.raises(CompileError, match="has no derivative: kernels have no backward pass"):
+        jax.grad(lambda q: jax.vmap(kernel())(q[None], k[None], v[None]).sum())(q)
+    with pytest.raises(CompileError, match=r"argument 0 must be .* but is an array of shape"):
+        jax.vmap(kernel())(q[None, :4], k[None], v[None])
     open_sizes = compile(DOUBLE.replace("5xf32", "?xf32"))
     with pytest.raises(CompileError, match="results of open sizes, and JAX must know them"):
         jax.jit(open_sizes)(np.zeros(5, np.float32))
