@@ -7,6 +7,7 @@ import numpy as np
 from ..dialects.diagnostic import DiagnosedError
 from ..dialects.mlir import ir
 from .api import CompileError, Kernel
+from .diagnostics import user_error
 from .kernel import traced_call
 from .runtime.signature import Traced
 
@@ -22,6 +23,23 @@ class Program(Protocol):
     def arguments(self, flat: Any) -> list[Any]: ...
 
     def results(self, arrays: Any, flat_inputs: Any) -> Any: ...
+
+
+def call_error(traced: Any, given: Any, structures: str) -> DiagnosedError:
+    """The user's error where a call's (arguments, named arguments) are not those that the function was traced with;
+    `structures` tells them apart where their numbers and names do not."""
+
+    def told(call: Any) -> str:
+        args, kwargs = call
+        names = ", ".join(f"'{name}'" for name in kwargs)
+        return f"{len(args)} argument{'s' * (len(args) != 1)}{f' and {names} by name' if names else ''}"
+
+    expected, found = told(traced), told(given)
+    if expected == found:
+        problem = f"was traced for {expected} in this structure: {structures}"
+    else:
+        problem = f"was traced for {expected}, but called with {found}"
+    return user_error(problem, "call it as it was traced: with example_args in their order, example_kwargs by name")
 
 
 class TracedKernel(Kernel):

@@ -18,7 +18,7 @@ from ...dialects.mlir import ir
 from ..api import Kernel, Options, compile_module
 from ..diagnostics import user_error
 from ..runtime.signature import refuse_traced
-from ..traced_kernel import TracedKernel
+from ..traced_kernel import TracedKernel, call_error
 from .constants import pattern
 from .jax_loops import evaluate
 from .jax_lowering import lower
@@ -87,10 +87,8 @@ class JaxProgram:
         """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
         leaves, structure = jax.tree.flatten((tuple(args), kwargs))
         if structure != self.structure:
-            raise user_error(
-                f"was traced for {self.structure.num_leaves} arguments in this structure: {self.structure}, "
-                f"but called with {structure}"
-            )
+            traced = jax.tree.unflatten(self.structure, range(self.structure.num_leaves))
+            raise call_error(traced, (args, kwargs), f"{self.structure}, but called with {structure}")
         return leaves
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:

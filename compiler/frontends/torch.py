@@ -22,7 +22,7 @@ from torch.export.graph_signature import OutputKind
 from ..api import Options, compile_module
 from ..diagnostics import user_error
 from ..runtime.signature import Slot, as_numpy, is_numpys
-from ..traced_kernel import TracedKernel
+from ..traced_kernel import TracedKernel, call_error
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
 
@@ -96,6 +96,8 @@ class TorchProgram:
         self.module = lowered.module
         call = program.call_spec  # made anew, with its types, each time that it is asked for
         self._inputs, self._outputs = call.in_spec, call.out_spec
+        given = torch.utils._pytree.tree_leaves(program.example_inputs or ())
+        self._constants = [(i, value) for i, value in enumerate(given) if not isinstance(value, torch.Tensor)]
         self._on_host = [a for a in lowered.arguments if isinstance(a, torch.Tensor) and a.device.type == "cpu"]
         self._copies: dict[tuple[int, torch.device], torch.Tensor] = {}  # of these, on a GPU
 
@@ -109,9 +111,14 @@ class TorchProgram:
         expected = self._inputs
         flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
         if spec != expected:
-            raise user_error(
-                f"was traced for {expected.num_leaves} arguments in this structure: {expected}, but called with {spec}"
-            )
+            traced = torch.utils._pytree.tree_unflatten(range(expected.num_leaves), expected)
+            raise call_error(traced, (args, kwargs), f"{expected}, but called with {spec}")
+        for i, value in self._constants:
+            if type(flat[i]) is not type(value) or flat[i] != value:
+                raise user_error(
+                    f"argument {i} was {value!r} when the function was traced, and is {_described(flat[i])} now",
+                    "what is no tensor is a constant of the kernel: compile another for it, or pass it as a tensor",
+                )
         return flat
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
@@ -143,6 +150,10 @@ class TorchProgram:
             else:
                 raise user_error(f"the function has an output of kind {spec.kind.name}, which is not supported")
         return torch.utils._pytree.tree_unflatten(returned, self._outputs)
+
+
+def _described(value: Any) -> str:
+    return "a tensor" if isinstance(value, torch.Tensor) else repr(value)
 
 
 def _is_on_gpu(value: Any) -> bool:

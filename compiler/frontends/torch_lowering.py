@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ...dialects import make_context
 from ...dialects.mlir import ir
@@ -275,6 +276,9 @@ def _refuse(graph: torch.fx.Graph) -> None:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.is_complex():
             raise user_error(f"complex numbers are not supported, such as '{node.name}'; {WAY_OUT}")
+        tags = getattr(node.target, "tags", ())
+        if torch.Tag.dynamic_output_shape in tags and isinstance(value, torch.Tensor) and free_unbacked_symbols(value):
+            raise user_error(f"how many elements '{node.name}', of {node.target}, has depends on data; {WAY_OUT}")
 
 
 def _imported(graph: torch.fx.Graph) -> ir.Module:

@@ -335,6 +335,8 @@ def branches(q, k, v):
         (lambda x: torch.sort(x).values, tensors((5, 7)), {}, "no lowering"),
         (lambda x: torch.nn.functional.dropout(x, 0.5), tensors((5, 7)), {}, r"random numbers .* call eval\(\)"),
         (lambda x: torch.view_as_real(torch.view_as_complex(x) * 1j), tensors((5, 2)), {}, "complex numbers are not"),
+        (lambda x: x[x > 0].softmax(0), tensors((5, 2)), {}, "how many elements 'index', of .*, has depends on data"),
+        (lambda x: x.nonzero(), tensors((5, 2)), {}, "how many elements 'nonzero', of .*, has depends on data"),
         (sdpa(), tensors(*SHAPES), {"tiles": 1}, "unknown option 'tiles'"),
         (lambda x: x, (object(),), {}, "no frontend traces"),
     ],
@@ -348,12 +350,37 @@ def test_calls_that_do_not_fit():
     q, k, v = tensors(*SHAPES)
     kernel = compile(sdpa(), (q, k, v))
     for args, message in (
-        ((q, k), "was traced for"),
+        ((q, k), "was traced for 3 arguments, but called with 2 arguments"),
+        ((q, k, [v]), "was traced for 3 arguments in this structure"),
         ((q, k, v.double()), "must be"),
         ((q, k, v[:, :, 1:]), "must be"),
     ):
         with pytest.raises(CompileError, match=message):
             kernel(*args)
+
+
+def test_names_that_do_not_fit():
+    q, k, v = tensors(*SHAPES)
+    with pytest.raises(CompileError, match="for 3 arguments, but called with 2 arguments and 'value' by name"):
+        compile(sdpa(), (q, k, v))(q, k, value=v)
+
+
+def test_constants_are_those_of_the_trace():
+    """Numbers, flags and None are constants: what is called with others must not get the results of the first."""
+    q, k, v = tensors(*SHAPES)
+
+    def attention(q, k, v, scale, mask=None, causal=False):
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale)
+
+    kernel = compile(attention, (q, k, v, 0.5), example_kwargs={"causal": True})
+    close(kernel(q, k, v, 0.5, causal=True), attention(*map(wide, (q, k, v)), 0.5, causal=True))
+    for scale, causal, message in (
+        (0.5, False, "argument 4 was True when the function was traced, and is False now"),
+        (0.25, True, "argument 3 was 0.5 when the function was traced, and is 0.25 now"),
+        (q, True, "argument 3 was 0.5 when the function was traced, and is a tensor now"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            kernel(q, k, v, scale, causal=causal)
 
 
 def written_out(q, k, v):
