@@ -62,6 +62,9 @@ def _compile(source: Any, example_args: Sequence[Any] | None, target: str, optio
         tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
         chosen = make_options(options)
         check_target(target)
+        if example_args is not None and not hasattr(example_args, "__len__"):
+            kind = type(example_args).__name__
+            raise user_error(f"example_args must be a tuple of arguments, but is of type {kind}; write (x,)")
         if callable(source) and not hasattr(source, "operation"):
             from .frontends import compile_traced
 

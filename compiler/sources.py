@@ -77,7 +77,7 @@ def _looks_like_path(text: str) -> bool:
     """MLIR text has an op in it, whose form needs a bracket or a line break; few paths have either."""
     if "\n" not in text and os.path.exists(text):
         return True
-    return bool(text) and not set(text) & set("\n(){}<>") and (text.endswith(".mlir") or " " not in text.strip())
+    return bool(text) and not set(text) & set("\0\n(){}<>") and (text.endswith(".mlir") or " " not in text.strip())
 
 
 def _copied(operation: ir.Operation) -> ir.Module:

@@ -59,6 +59,9 @@ def trace(
     return TorchProgram(program, lower(program))
 
 
+torch._dynamo.trace_rules.add("attn_opt.compiler")  # torch.compile calls kernels as they are, and traces around them
+
+
 class TorchKernel(TracedKernel):
     """A traced function of torch. It uses as many threads as torch does, unless it is said otherwise."""
 
@@ -164,8 +167,8 @@ def as_array(value: Any) -> Any:
     """An array on a tensor's memory, or on a contiguous copy of it; what is no tensor of the CPU as it is."""
     if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
         return value
-    value = value.detach().contiguous()
-    return as_numpy(value)
+    value = value.detach()
+    return as_numpy(value.contiguous() if value.layout == torch.strided else value)
 
 
 def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:

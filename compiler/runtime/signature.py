@@ -20,6 +20,7 @@ from ..diagnostics import diagnostic, user_error
 WORD = 8  # bytes; pointers, sizes and strides are words
 BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
 LINE = 64  # bytes of a line of the cache
+HOST = 1  # DLPack's kDLCPU
 SMALL = 1 << 14  # bytes of an array that is sooner copied than a kernel is compiled for its layout
 
 
@@ -308,7 +309,7 @@ def scalar(i: int, value: Any, slot: Slot) -> int | float:
 def _checked(i: int, value: Any, slot: Slot) -> np.ndarray:
     if slot.shape is None:
         return np.asarray(scalar(i, value, slot)).astype(slot.dtype)
-    array = as_numpy(value)
+    array = as_numpy(value, i)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != slot.dtype:
@@ -340,26 +341,43 @@ def refuse_traced(value: Any) -> None:
         raise Traced
 
 
-def as_numpy(value: Any) -> np.ndarray:
-    """A numpy array on the memory of `value`: an array, a tensor of any library with DLPack, a scalar."""
+def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
+    """A numpy array on the memory of `value`: an array, a tensor of any library with DLPack, a scalar. `number` says
+    which argument it is."""
     if isinstance(value, np.ndarray):
         return value
     refuse_traced(value)
     kind = type(value).__name__
+    name = f"an argument of type {kind}" if number is None else f"argument {number}, of type {kind},"
+    if hasattr(value, "fake_mode"):  # torch would hand over memory that is not there
+        raise user_error(
+            f"{name} has no elements that could be computed with: it stands for a tensor that torch traces"
+        )
     if hasattr(value, "detach"):  # torch's tensors that need gradients export nothing
         value = value.detach()
-    dtype = of_torch(getattr(value, "dtype", None))
-    if dtype is not None:
-        import torch  # it made the value
+    try:
+        dtype = of_torch(getattr(value, "dtype", None))
+        if dtype is not None:
+            import torch  # it made the value
 
-        return value.view(getattr(torch, f"uint{8 * dtype.itemsize}")).numpy().view(dtype)
-    if hasattr(value, "__dlpack__"):
-        try:
+            return value.view(getattr(torch, f"uint{8 * dtype.itemsize}")).numpy().view(dtype)
+        if hasattr(value, "__dlpack__"):
             return np.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError) as error:
-            way_out = 'kernels for tensors on a GPU are compiled with target="nvidia"'
-            raise user_error(f"an argument of type {kind} is no array in the host's memory: {error}", way_out) from None
-    array = np.asarray(value)
+    except (BufferError, NotImplementedError, RuntimeError, TypeError) as error:
+        way_out = ['kernels for tensors on a GPU are compiled with target="nvidia"'] if _is_on_device(value) else []
+        raise user_error(f"{name} is no array in the host's memory: {error}", *way_out) from None
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of unequal lengths
+        raise user_error(f"{name} is no array: {error}") from None
     if array.dtype == object:
-        raise user_error(f"an argument of type {kind} is no array")
+        raise user_error(f"{name} is no array")
     return array
+
+
+def _is_on_device(value: Any) -> bool:
+    """Whether an array of another library says by DLPack that it is not in the host's memory."""
+    try:
+        return value.__dlpack_device__()[0] != HOST
+    except Exception:  # on what DLPack has no name for, such as torch's meta
+        return False

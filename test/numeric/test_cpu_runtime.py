@@ -108,7 +108,8 @@ def test_strides_and_byte_order():
         ((np.zeros((2, 4), np.float32), 1.0), "argument 0 must be tensor<?x3xf32>, but is an array of shape (2, 4)"),
         ((np.zeros((2, 3), np.float32), np.zeros(3)), "argument 1 must be f32, a number, but is an array of"),
         ((np.zeros((2, 3), np.float32), "x"), "argument 1 must be f32, a number, but is of type str"),
-        ((None, 1.0), "an argument of type NoneType is no array"),
+        ((None, 1.0), "argument 0, of type NoneType, is no array"),
+        (([[1.0, 2.0, 3.0], [4.0]], 1.0), "argument 0, of type list, is no array: setting an array element with a"),
     ],
 )
 def test_wrong_arguments(arguments, message):

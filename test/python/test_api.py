@@ -208,6 +208,8 @@ def test_wrong_arguments(arguments, message):
         ("func.func @f( {", {}, r"<string>:1:\d+: error: "),
         ("func.func @f() {\n  %0 = arith.nope : f32\n  return\n}", {}, r"<string>:2:\d+: error: .*arith\.nope"),
         ("missing.mlir", {}, r"missing\.mlir: error: cannot be read: no such file"),
+        ("\0", {}, "there is no function"),
+        (ADD, {"example_args": 5}, r"example_args must be a tuple of arguments, but is of type int; write \(x,\)"),
         (pathlib.Path("missing"), {}, "missing: error: cannot be read"),
         (ADD, {"target": "abacus"}, "unknown target 'abacus'; the targets are: cpu, nvidia"),
         (GENERATE, {"target": "nvidia"}, r"<string>:3:8: error: 'tensor\.generate' stands outside of the fused loops"),

@@ -383,6 +383,27 @@ def test_constants_are_those_of_the_trace():
             kernel(q, k, v, scale, causal=causal)
 
 
+def test_tensors_without_elements_in_memory():
+    """Each says what it is; only of what is on a device, how that is compiled for."""
+    q, k, v = tensors(*SHAPES)
+    kernel = compile(sdpa(), (q, k, v))
+    for other in (q.to("meta"), q.to_sparse(), FakeTensorMode().from_tensor(q)):
+        with pytest.raises(CompileError, match=r"argument .* (is|has) no ") as caught:
+            kernel(other, k, v)
+        assert "nvidia" not in str(caught.value)
+    with pytest.raises(CompileError, match="is no array in the host's memory"):
+        torch.vmap(kernel)(q[None], k[None], v[None])
+
+
+@pytest.mark.parametrize("backend", ["eager", "attn_opt"])
+def test_kernels_in_what_torch_compiles(backend):
+    """A kernel is called as it is, between what is compiled before and after it."""
+    q, k, v = tensors(*SHAPES)
+    kernel = compile(sdpa(), (q, k, v))
+    compiled = torch.compile(lambda q, k, v: kernel(q * 2, k, v) + 1, backend=backend)
+    close(compiled(q, k, v), sdpa()(*map(wide, (q * 2, k, v))) + 1)
+
+
 def written_out(q, k, v):
     scores = q @ k.transpose(-1, -2)
     return torch.softmax(torch.tanh(scores), -1) @ v
