@@ -13,16 +13,15 @@ needs a gradient stays with torch.
 """
 
 import importlib.metadata
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .. import counts
-from ..api import CompileError, Options
+from ...dialects.diagnostic import DiagnosedError
+from ..api import CompileError, Options, make_options
 from ..diagnostics import user_error
-from .dynamo_kernel import AttentionCall
+from .dynamo_kernel import AttentionCall, count_left
 from .dynamo_memory import follow_writes, take_views_where_read
 from .dynamo_multihead import WRITTEN_OUT, write_out
 from .dynamo_regions import Region, find_regions, spell_sizes_out
@@ -30,16 +29,8 @@ from .dynamo_vmap import transforms, write_out_maps
 
 REST = ("eager", "inductor")
 TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
-GRADIENT = "an input of it needs a gradient, and kernels have no backward pass"
+GRADIENT = "an input of it needs a gradient, and kernels have no backward pass; call the model under torch.no_grad()"
 TRANSFORMED = "torch.func or forward-mode differentiation transforms it"
-
-_warned: set[str] = set()
-
-
-def warn_once(message: str) -> None:
-    if message not in _warned:
-        _warned.add(message)
-        warnings.warn(f"attn_opt: {message}", stacklevel=2)
 
 
 def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable:
@@ -50,12 +41,15 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
     least = settings.pop("min_flops", 0)
     if rest not in REST:
         raise _compile_error(f"rest must be one of {', '.join(REST)}, but is {rest!r}")
+    if not isinstance(least, int | float) or least < 0:
+        raise _compile_error(f"min_flops must be how many operations, but is {least!r}")
     try:
-        options = Options(**settings)
-    except TypeError as error:
-        raise _compile_error(f"unknown option for backend attn_opt: {error}") from None
+        options = make_options(settings)
+        options.check()
+    except DiagnosedError as error:
+        raise CompileError(error.diagnostics) from None
     for written in (*write_out_maps(graph), *write_out(graph)):
-        counts.count_left(written)
+        count_left(written)
     spell_sizes_out(graph.graph)
     follow_writes(graph.graph)
     carriers, transformed = carrying_gradients(graph.graph), set(transforms(graph.graph))
@@ -66,9 +60,7 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
         if reason is None:
             _take_out(graph, region, options, least)
         else:
-            counts.count_left(reason)
-            if reason is GRADIENT:
-                warn_once(f"attention is left to torch: {reason}; call the model under torch.no_grad()")
+            count_left(reason)
     graph.graph.lint()
     graph.recompile()
     if rest == "inductor":
@@ -114,7 +106,7 @@ def carrying_gradients(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     return found
 
 
-def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, least: int) -> None:
+def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, least: float) -> None:
     """Replaces the region by one call of a kernel, at the place of its last node."""
     part = region.as_module(graph)
     number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))

@@ -14,6 +14,7 @@ from ...dialects.mlir import ir
 from ...transforms.attention import find_attention
 from ...transforms.passes import Report, listening
 from ...transforms.raise_attention import RaiseAttention
+from ...transforms.raising.softmax import SINGLE_KEY
 from .. import counts
 from ..api import CompileError, Options
 from ..diagnostics import user_error
@@ -27,7 +28,17 @@ NO_ATTENTION = "no plain softmax was found between its matmuls"
 FLOPS_TO_SHARE = 2_000_000  # below it, some 20 µs, other threads are not worth waking
 
 _kernels: "collections.OrderedDict[Any, TorchKernel | str]" = collections.OrderedDict()
+_warned: set[str] = set()  # the reasons that were told
 _held: list[Any] = []  # keeps alive what keys name by identity
+
+
+def count_left(reason: str) -> None:
+    """Counts what looked like attention and stays with torch, and warns of it, once for each reason; not of what is
+    none."""
+    counts.count_left(reason)
+    if reason not in _warned and reason != NO_ATTENTION and SINGLE_KEY not in reason:
+        _warned.add(reason)
+        warnings.warn(f"attn_opt: attention is left to torch: {reason}", stacklevel=2)
 
 
 class AttentionCall(torch.nn.Module):
@@ -37,7 +48,7 @@ class AttentionCall(torch.nn.Module):
     """
 
     def __init__(
-        self, part: torch.fx.GraphModule, expected: torch.Tensor, target: str, options: Options, least: int = 0
+        self, part: torch.fx.GraphModule, expected: torch.Tensor, target: str, options: Options, least: float = 0
     ):
         super().__init__()
         self.part, self.target, self.options = part, target, options
@@ -93,7 +104,7 @@ class AttentionCall(torch.nn.Module):
                 if own not in self._seen:
                     found = self._shared(own, inputs)
                     if isinstance(found, str):
-                        counts.count_left(found)
+                        count_left(found)
                     self._seen[own] = None if isinstance(found, str) else found
         return self._seen[own]
 
@@ -113,7 +124,6 @@ class AttentionCall(torch.nn.Module):
                 self._fix_sizes(inputs)
                 return self.kernel(inputs)
             found = error.diagnostics[0].message
-            warnings.warn(f"attn_opt: attention is left to torch: {found}", stacklevel=2)
         _kernels[key] = found
         if len(_kernels) > MAX_KERNELS:
             _kernels.popitem(last=False)

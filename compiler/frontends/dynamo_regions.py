@@ -34,6 +34,7 @@ from .dynamo_calls import (
 from .dynamo_memory import Memory
 from .dynamo_sizes import combination, dimensions
 
+OUTSIDE = "its scores are made outside of the graph, before a graph break; TORCH_LOGS=graph_breaks tells of these"
 TOO_LONG = f"more than {MAX_PATH} calls stand between its matmuls"
 
 
@@ -205,7 +206,7 @@ def _why_no_scores(operand: torch.fx.Node, found: set[torch.fx.Node], outside: b
         return ""
     if any(name_of(n) in LAYERS for n in found):
         return "its scores are not made by a matmul alone, but by a layer"
-    return "its scores are made outside of the graph" if outside else ""
+    return OUTSIDE if outside else ""
 
 
 def _is_softmax_behind_views(node: torch.fx.Node) -> bool:

@@ -273,6 +273,8 @@ def _refuse(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
         if str(node.target).startswith("auto_functionalized"):
             raise user_error(f"{node.args[0]}, a custom op that writes to its arguments, has no lowering; {WAY_OUT}")
+        if node.target is torch.ops.higher_order.with_effects:
+            raise user_error(f"{node.args[1]} has an effect beside its results, which no kernel has; {WAY_OUT}")
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.is_complex():
             raise user_error(f"complex numbers are not supported, such as '{node.name}'; {WAY_OUT}")

@@ -20,6 +20,8 @@ from .quotients import OEQ, ONE, UEQ, UNE, Keys, NearMiss, Quotient, along_k, pr
 from .sinks import sinks, sums
 from .tracing import MAXIMA, Tracer
 
+SINGLE_KEY = "there is a single key, whose weight is 1"
+
 
 @dataclass(frozen=True)
 class Softmax:
@@ -107,6 +109,8 @@ def _require_given(weights: list[Expr], is_computed: Callable[[Expr], bool]) -> 
 
 def _require_free(den: list[Expr], k: Keys) -> None:
     if any(varies(d, k) for d in den):
+        if all(key.extent == 1 for key in k):
+            raise NearMiss(SINGLE_KEY)
         raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
 
 

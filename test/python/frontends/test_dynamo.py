@@ -222,7 +222,7 @@ def test_gradients_stay_with_torch():
     (x,) = tensors((2, 3, 6, 8))
     x.requires_grad_()
     fast, counts = compiled(lambda q: F.scaled_dot_product_attention(q, q, q)), Counts()
-    dynamo._warned.clear()
+    dynamo_kernel._warned.clear()
     with torch.enable_grad(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(2):
@@ -665,7 +665,38 @@ def test_autocast(inside, rest):
     assert counts.kernels >= 2 and counts.left == 0
 
 
-def test_bad_options():
-    for options in ({"rest": "somebody"}, {"tile": 3}):
-        with pytest.raises(Exception, match=r"rest must be one of|unknown option"):
-            compiled(lambda x: x + 1, options=options)(torch.zeros(2))
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"rest": "somebody"}, "rest must be one of"),
+        ({"tile": 3}, "unknown option 'tile'; the options are: entry, fuse"),
+        ({"threads": -1}, "threads must be a positive integer"),
+        ({"min_flops": "many"}, "min_flops must be how many operations, but is 'many'"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(Exception, match=message):
+        compiled(lambda x: x + 1, options=options)(torch.zeros(2))
+
+
+def test_what_is_left_is_told_once():
+    (q,) = tensors((2, 3, 6, 8))
+    dynamo_kernel._warned.clear()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for function in (weights_too, wrong_axis):
+            for _ in range(2):
+                torch._dynamo.reset()
+                compiled(function)(q)
+    about = [str(w.message) for w in told if "attention is left to torch" in str(w.message)]
+    assert len(about) == 2 and "used elsewhere too" in about[0] and "along another dimension" in about[1]
+
+
+def test_a_single_key_is_no_attention():
+    """The first token of a decoder: its weight is 1, and nothing is worth a warning."""
+    q, k = tensors((2, 3, 4, 8), (2, 3, 1, 8))
+    counts = Counts()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="attn_opt")
+        close(compiled(lambda q, k: (q @ k.mT).softmax(-1) @ k)(q, k), k.double().expand(2, 3, 4, 8))
+    assert counts.kernels == 0
