@@ -119,7 +119,7 @@ def cpu(
     return [
         "check-sizes",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
-        "peel-tails",  # before the canonicalization that makes sizes static
+        f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
         "slice-fills",

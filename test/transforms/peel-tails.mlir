@@ -1,4 +1,6 @@
 // RUN: attn-opt %s --split-input-file --peel-tails --canonicalize | FileCheck %s
+// RUN: attn-opt %s --split-input-file --pass-pipeline="builtin.module(peel-tails{matrix=dot},canonicalize)" | FileCheck %s --check-prefix=DOT
+// RUN: attn-opt %s --split-input-file --pass-pipeline="builtin.module(peel-tails{matrix=amx-fp16},canonicalize)" | FileCheck %s --check-prefix=TILES
 
 #rest = affine_map<(i) -> (-i + 300, 128)>
 
@@ -109,4 +111,42 @@ func.func @end_before(%x: tensor<?xbf16>, %low: index, %m: index, %all: i1, %sum
     scf.yield %s : tensor<f32>
   }
   return %q : tensor<f32>
+}
+
+// -----
+
+#rest = affine_map<(i)[n] -> (-i + n, 128)>
+
+// Of tiles of few rows, for what is multiplied in pairs alone: f16 is not, by dot products.
+// CHECK-LABEL: func.func @few_rows
+// DOT-LABEL: func.func @few_rows
+// DOT:       scf.for %
+// DOT-NOT:   scf.for %
+// DOT:       } {few_rows}
+// TILES-LABEL: func.func @few_rows
+// TILES:       scf.for %
+// TILES:       scf.for %
+// TILES:       } {few_rows}
+func.func @few_rows(%x: tensor<?xf16>, %n: index, %sums: tensor<?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %t = scf.forall (%j) in (%n) shared_outs(%o = %sums) -> (tensor<?xf32>) {
+    %sum = tensor.extract_slice %o[%j] [1] [1] : tensor<?xf32> to tensor<f32>
+    %r = scf.for %i = %c0 to %n step %c128 iter_args(%a = %sum) -> (tensor<f32>) {
+      %m = affine.min #rest(%i)[%n]
+      %t = tensor.extract_slice %x[%i] [%m] [1] : tensor<?xf16> to tensor<?xf16>
+      %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> ()>], iterator_types = ["reduction"]}
+          ins(%t : tensor<?xf16>) outs(%a : tensor<f32>) {
+      ^bb0(%u: f16, %v: f32):
+        %0 = arith.extf %u : f16 to f32
+        %1 = arith.addf %v, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<f32>
+      scf.yield %s : tensor<f32>
+    }
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %r into %o[%j] [1] [1] : tensor<f32> into tensor<?xf32>
+    }
+  } {few_rows}
+  return %t : tensor<?xf32>
 }

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ..online.cut_tiles import cut_sizes, is_of_narrow, take_off_last
-from ..passes import Pass
-from ..rewriting import ops_in
+from ..host import matrix_unit
+from ..online.cut_tiles import cut_sizes, narrow_types, take_off_last
+from ..online.mark_few_rows import FEW_ROWS
+from ..passes import Pass, option
+from ..rewriting import ancestors, ops_in
+from .matrix_unit import MATRIX_OPTION, multiplies
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,23 @@ class PeelTails(Pass):
           %size = affine.min affine_map<(i)[n] -> (-i + n, 128)>(%i)[%n]
 
     All tiles but one have sizes that are seen to be constant: no edge has to be looked for, and rows make pairs. For
-    f16 and bf16 alone, whose operands are copied and paired, is that worth the time to compile a second body. Where
+    f16 and bf16 alone, whose operands are copied and paired, is that worth the time to compile a second body; of tiles
+    of few rows (`mark-few-rows`), for what is multiplied in pairs alone: f16 is converted to f32 as it is read. Where
     only a call tells whether a tile is cut, a loop under a mask of indices is left: of loops that a mask makes of one,
     `split-masked-tiles` has peeled it.
     """
 
+    matrix: str = option(MATRIX_OPTION, "")
+
     def run(self, op: ir.Operation) -> None:
         for loop in ops_in(op, "scf.for"):
-            if is_of_narrow(loop):
+            kinds = narrow_types(loop)
+            if kinds and (not _has_few_rows(loop) or any(multiplies(matrix_unit(self.matrix), k, k) for k in kinds)):
                 _peel(loop)
+
+
+def _has_few_rows(loop: ir.Operation) -> bool:
+    return any(FEW_ROWS in around.attributes for around in ancestors(loop))
 
 
 def _is_masked(loop: ir.Operation) -> bool:

@@ -8,10 +8,10 @@ from ..rewriting import defining_op, ops_in
 from .tile_forms import is_never_negative
 
 
-def is_of_narrow(loop: ir.Operation) -> bool:
-    """True if tensors of narrow floats are made, or read, in the loop."""
+def narrow_types(loop: ir.Operation) -> list[ir.Type]:
+    """The types of narrow floats of which tensors are made, or read, in the loop."""
     kinds = [v.type for o in ops_in(loop) for v in o.results if isinstance(v.type, ir.RankedTensorType)]
-    return any(build.is_narrow(kind.element_type) for kind in kinds)
+    return [kind for kind in dict.fromkeys(kind.element_type for kind in kinds) if build.is_narrow(kind)]
 
 
 def cut_sizes(loop: ir.Operation, step: int) -> list[ir.Operation]:

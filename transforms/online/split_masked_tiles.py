@@ -10,7 +10,7 @@ from ...dialects.mlir import arith, ir
 from ..index_formulas import formula
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in, terminator
-from .cut_tiles import cut_sizes, is_of_narrow, take_off_last
+from .cut_tiles import cut_sizes, narrow_types, take_off_last
 from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .fold_conditions import DECIDED, DECIDED_BY_TEST, fold_conditions, mark, unmark
 from .masks import TileMasks
@@ -118,7 +118,7 @@ def _split(
         sets.erase_unused()
         return False
     is_simple = len(parts) > 1 and late is None and guard is None and not reason
-    if options.whole_tiles and is_simple and is_of_narrow(loop):
+    if options.whole_tiles and is_simple and narrow_types(loop):
         cuts = cut_sizes(loop, sets.step)
         if cuts:
             tail = take_off_last(loop, sets.value(sets.end_of_whole()), cuts, sets.step)
