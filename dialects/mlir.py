@@ -31,10 +31,13 @@ _MODULES = {
     "interpreter": "dialects.transform.interpreter",
 }
 _LATE = ("ir", "passmanager", "execution_engine")
-# Of upstream's linalg, the modules that have what we use, and its names; see _Linalg.
-_OF_LINALG = {
-    "dialects._linalg_ops_gen": "BatchMatmulOp BroadcastOp FillOp GenericOp IndexOp MatmulOp YieldOp",
-    "_mlir_libs._mlirDialectsLinalg": "fill_builtin_region get_indexing_maps",
+# Of upstream's dialects that take long to import, the modules that have what we use, and its names; see _Partial.
+_PARTIAL: dict[str, dict[str, str]] = {
+    "linalg": {
+        "dialects._linalg_ops_gen": "BatchMatmulOp BroadcastOp FillOp GenericOp IndexOp MatmulOp YieldOp",
+        "_mlir_libs._mlirDialectsLinalg": "fill_builtin_region get_indexing_maps",
+    },
+    "llvm": {},  # passes for CPUs make its ops by `llvm_ops`
 }
 
 
@@ -49,18 +52,19 @@ class _Late(types.ModuleType):
         return value
 
 
-class _Linalg(types.ModuleType):
-    """Upstream's module linalg, with the names that we use; it runs as it is when any other one is read.
+class _Partial(types.ModuleType):
+    """A dialect's module of upstream's, with the names that we use; it runs as it is when any other one is read.
 
-    Running it makes a function for each named op from a language of its own, which takes as long as to import all other
-    dialects. The bindings import it by its name when they show the first op, so that it stands where they find it.
+    Running linalg's makes a function for each named op from a language of its own, which takes as long as to import all
+    other dialects; llvm's has 300 ops. The bindings import it by its name when they show the first op, so that it
+    stands where they find it.
     """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__all__":
             raise AttributeError(name)
         with _running:
-            if type(self) is _Linalg:
+            if type(self) is _Partial:
                 spec = self.__spec__
                 assert spec is not None and spec.loader is not None, "it was made of its spec"
                 spec.loader.exec_module(self)
@@ -71,8 +75,8 @@ class _Linalg(types.ModuleType):
 _running = threading.RLock()
 
 
-def _linalg() -> types.ModuleType:
-    name = f"{PACKAGE}.dialects.linalg"
+def _partial(dialect: str) -> types.ModuleType:
+    name = f"{PACKAGE}.dialects.{dialect}"
     if name in sys.modules:
         return sys.modules[name]
     dialects = importlib.import_module(f"{PACKAGE}.dialects")
@@ -80,12 +84,12 @@ def _linalg() -> types.ModuleType:
     if spec is None:
         return importlib.import_module(name)  # which says what is wrong
     module = importlib.util.module_from_spec(spec)
-    for path, names in _OF_LINALG.items():
+    for path, names in _PARTIAL[dialect].items():
         found = importlib.import_module(f"{PACKAGE}.{path}")
         for one in names.split():
             setattr(module, one, getattr(found, one))
-    module.__class__ = _Linalg
-    vars(dialects)["linalg"] = sys.modules[name] = module
+    module.__class__ = _Partial
+    vars(dialects)[dialect] = sys.modules[name] = module
     return module
 
 
@@ -93,8 +97,8 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     path = _MODULES.get(name, "dialects." + name)
-    if name == "linalg":
-        module = _linalg()
+    if name in _PARTIAL:
+        module = _partial(name)
     else:
         module = _Late(path) if name in _LATE else importlib.import_module(f"{PACKAGE}.{path}")
     globals()[name] = module

@@ -9,6 +9,7 @@ from attn_opt.compiler import CompileError, compile
 
 GPUS = "attn_opt.transforms.nvidia.tile"
 REST = "torch_mlir.dialects.linalg.opdsl"
+LLVM = "torch_mlir.dialects._llvm_ops_gen"
 
 
 def python(text: str) -> None:
@@ -20,7 +21,7 @@ def test_what_takes_long_and_is_not_needed_is_not_imported():
         "import os, sys; os.environ['ATTN_OPT_CACHE'] = '0'\n"
         "from attn_opt.compiler import compile; from attn_opt.compiler.graphs import Attention\n"
         "compile(Attention(window=(None, 0), dynamic=True).text())\n"
-        f"assert not any(name.startswith(('{REST}', '{GPUS}')) for name in sys.modules)"
+        f"assert not any(name.startswith(('{REST}', '{GPUS}', '{LLVM}')) for name in sys.modules)"
     )
 
 
@@ -35,6 +36,22 @@ def test_what_takes_long_and_is_not_needed_is_not_imported():
 )
 def test_others_get_all_of_linalg(use):
     python("from attn_opt.dialects.mlir import linalg as ours; ours.GenericOp\n" + use)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from torch_mlir.dialects import llvm; llvm.GEPOp, llvm.PointerType",
+        "from torch_mlir.dialects.llvm import *; AddOp, mlir_constant",
+        "from torch_mlir import ir; from torch_mlir.dialects import llvm\n"
+        "with ir.Context(), ir.Location.unknown():\n"
+        "  module = ir.Module.parse('llvm.func @f() { llvm.return }')\n"
+        "  assert type(module.body.operations[0]) is ir.OpView; llvm.LLVMFuncOp\n"
+        "  assert type(module.body.operations[0]) is llvm.LLVMFuncOp",
+    ],
+)
+def test_others_get_all_of_llvm(use):
+    python("from attn_opt.dialects import llvm_ops\n" + use)
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -9,8 +9,8 @@ the subnormal numbers becomes 0: to multiply by these takes a hundred times as l
     tanh(x) = pᵢ(|x| − cᵢ) with the sign of x; f32, see `tanh_tables`
 """
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, llvm, math
+from ...dialects import build, llvm_ops
+from ...dialects.mlir import arith, ir, math
 from .. import polynomials
 from ..polynomials import EXP, LEAST_EXP, LEAST_EXP2, Numbers, ln2_parts
 from . import tanh_tables
@@ -98,4 +98,4 @@ def _call(n: Numbers, name: str, *operands: ir.Value, immediate: int | None = No
         arguments.append(build.constant(i32, immediate))
     arguments += [operands[0], build.constant(mask, -1), build.constant(i32, CURRENT_ROUNDING)]
     suffix = "ps" if n.width == 32 else "pd"
-    return llvm.call_intrinsic(n.kind, f"llvm.x86.avx512.mask.{name}.{suffix}.{WIDTH}", arguments, [], [])
+    return llvm_ops.call_intrinsic(n.kind, f"llvm.x86.avx512.mask.{name}.{suffix}.{WIDTH}", arguments)

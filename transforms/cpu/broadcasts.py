@@ -13,7 +13,8 @@ Every second pair comes so; all other elements are still broadcast by the multip
 are then 13 for 16. As shuffles of vectors LLVM would make two loads of it again.
 """
 
-from ...dialects.mlir import ir, llvm, vector
+from ...dialects import llvm_ops
+from ...dialects.mlir import ir, vector
 
 BYTES, VECTOR_BYTES = 4, 64  # of an element, and of a vector
 EVEN, ODD = "vmovsldup", "vmovshdup"  # these lanes and, in the places of the others, copies of them
@@ -31,4 +32,4 @@ def alternating(pair: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
 
 
 def _asm(name: str, kind: ir.Type, operand: ir.Value) -> ir.Value:
-    return llvm.inline_asm(kind, [operand], f"{name} $1, $0", "=v,v")
+    return llvm_ops.inline_asm(kind, [operand], f"{name} $1, $0", "=v,v")

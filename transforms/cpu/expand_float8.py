@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...dialects import llvm_ops
 from ...dialects.build import element_of, is_float8, like
 from ...dialects.float8 import Float8, float8
-from ...dialects.mlir import arith, ir, llvm, math, vector
+from ...dialects.mlir import arith, ir, math, vector
 from ..float8_codes import bits_of, code_of, exponent_bits, sign_mask
 from ..host import host_features
 from ..passes import Pass, option
@@ -215,7 +216,7 @@ def _bytes_of_numbers(codes: ir.Value, width: int, kind: Float8) -> ir.Value:
     numbers = np.array([_value(kind, code) for code in range(128)], np.float32).view(np.uint32) >> 16
     tables = [_constant(half) for part in (numbers & 0xFF, numbers >> 8) for half in (part[:64], part[64:])]
     low, high = (
-        llvm.call_intrinsic(codes.type, LOOKUP, [first, codes, second], [], [])
+        llvm_ops.call_intrinsic(codes.type, LOOKUP, [first, codes, second])
         for first, second in (tables[:2], tables[2:])
     )
     place = np.arange(BYTES) % width

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, llvm, memref
+from ...dialects import build, llvm_ops
+from ...dialects.mlir import arith, ir, memref
 from ..passes import Pass
 from ..rewriting import ops_in
 
@@ -46,13 +46,13 @@ def _words(source: ir.Value, kind: ir.MemRefType) -> ir.Value:
     start = memref.extract_aligned_pointer_as_index(source)
     width = source.type.element_type.width // 8
     address = number(arith.addi(start, arith.muli(offset, build.index(width))))
-    pointer = llvm.inttoptr(pointer_type, address)
+    pointer = llvm_ops.inttoptr(pointer_type, address)
     static, _ = kind.get_strides_and_offset()
-    descriptor = llvm.UndefOp(descriptor_type).result
+    descriptor = llvm_ops.undef(descriptor_type)
 
     def insert(value: ir.Value, *at: int) -> None:
         nonlocal descriptor
-        descriptor = llvm.insertvalue(descriptor, value, ir.DenseI64ArrayAttr.get(list(at)))
+        descriptor = llvm_ops.insertvalue(descriptor, value, at)
 
     insert(pointer, 0)
     insert(pointer, 1)

@@ -4,8 +4,8 @@ What is contiguous along the lanes is a vector load, masked at the end of the lo
 a square that is transposed in registers; what the lanes do not index is a scalar. i1 is i8 in memory.
 """
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, llvm, memref, vector
+from ...dialects import build, llvm_ops
+from ...dialects.mlir import arith, ir, memref, vector
 from ..linear import DYNAMIC
 from .broadcasts import alternating
 from .read_ahead import L1, L2, block_ahead, reaches_too_short, rows_ahead
@@ -182,7 +182,7 @@ class OperandAccess:
 
     def _fence(self) -> None:
         """Neither loads nor requests pass this: LLVM would put the requests of a whole loop side by side."""
-        llvm.inline_asm(None, [], "", "~{memory}", has_side_effects=True)
+        llvm_ops.memory_fence()
 
     def _all(self) -> ir.Value:
         mask = self.tile.mask

@@ -19,8 +19,8 @@ power (1.7e-3, the root of the mean square).
 
 import numpy as np
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, llvm, math, vector
+from ...dialects import build, llvm_ops
+from ...dialects.mlir import arith, ir, math, vector
 from ..rewriting import defining_op
 from . import pairs
 
@@ -42,9 +42,9 @@ def exp2(low: ir.Value, high: ir.Value) -> ir.Value:
         for half in (0, 1)
     )
     part = arith.shrui(f, build.constant(f.type, 16 - PARTS.bit_length() + 1))
-    slope, offset = (llvm.call_intrinsic(f.type, LOOKUP, [_table(f.type, values), part], [], []) for values in _TABLES)
-    y = arith.addi(arith.addi(llvm.call_intrinsic(f.type, PRODUCT, [f, slope], [], []), f), offset)
-    word = llvm.intr_fshl(e, y, build.constant(f.type, 7))
+    slope, offset = (llvm_ops.call_intrinsic(f.type, LOOKUP, [_table(f.type, values), part]) for values in _TABLES)
+    y = arith.addi(arith.addi(llvm_ops.call_intrinsic(f.type, PRODUCT, [f, slope]), f), offset)
+    word = llvm_ops.funnel_shift_left(e, y, build.constant(f.type, 7))
     word = arith.ori(word, arith.andi(e, build.constant(f.type, NO_NUMBER)))
     return vector.bitcast(build.like(low.type, ir.IntegerType.get_signless(32)), word)
 

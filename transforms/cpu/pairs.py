@@ -4,8 +4,8 @@ AVX512-BF16 multiplies and adds the pairs of 4, 8 or 16 words in one instruction
 them, are taken apart.
 """
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, llvm, math, vector, x86
+from ...dialects import build, llvm_ops
+from ...dialects.mlir import arith, ir, math, vector, x86
 from ..rewriting import defining_op
 
 DOT_LANES = (4, 8, 16)
@@ -40,7 +40,7 @@ def pack(low: ir.Value, high: ir.Value) -> ir.Value:
         return _as_words(vector.interleave(first, second))
     if isinstance(low.type, ir.VectorType) and low.type.shape[0] == PACKED_LANES:
         kind = ir.VectorType.get([2 * PACKED_LANES], bf16)
-        both = llvm.call_intrinsic(kind, PACK, [high, low], [], [])
+        both = llvm_ops.call_intrinsic(kind, PACK, [high, low])
         order = [lane // 2 + PACKED_LANES * (lane % 2) for lane in range(2 * PACKED_LANES)]
         words = vector.ShuffleOp(both, both, order).result
         return vector.bitcast(build.like(low.type, ir.IntegerType.get_signless(32)), words)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, llvm, memref
+from ...dialects import build, llvm_ops
+from ...dialects.mlir import arith, ir, memref
 from ..passes import Pass
 from ..rewriting import ops_in
 from .tile_panels import DEPTH, ROWS
@@ -46,8 +46,8 @@ def _streamed(load: ir.Operation) -> ir.Value:
     width = source.type.element_type.width // 8
     start = memref.extract_aligned_pointer_as_index(source)
     address = arith.addi(start, arith.muli(place, build.index(width)))
-    pointer = llvm.inttoptr(ir.Type.parse("!llvm.ptr"), arith.index_cast(i64, address))
+    pointer = llvm_ops.inttoptr(ir.Type.parse("!llvm.ptr"), arith.index_cast(i64, address))
     stride = arith.index_cast(i64, arith.muli(row, build.index(width)))
     shape = [build.constant(i16, ROWS), build.constant(i16, DEPTH * width)]  # tiles of panels are whole
-    tile = llvm.call_intrinsic(ir.Type.parse("!llvm.x86_amx"), LOAD, [*shape, pointer, stride], [], [])
+    tile = llvm_ops.call_intrinsic(ir.Type.parse("!llvm.x86_amx"), LOAD, [*shape, pointer, stride])
     return ir.Operation.create("builtin.unrealized_conversion_cast", results=[kind], operands=[tile]).result

@@ -16,7 +16,8 @@ import functools
 
 import numpy as np
 
-from ...dialects.mlir import arith, ir, llvm, math
+from ...dialects import llvm_ops
+from ...dialects.mlir import arith, ir, math
 from ..polynomials import Numbers
 
 LOOKUP = "llvm.x86.avx512.vpermi2var.ps.512"
@@ -43,7 +44,7 @@ def _look_up(n: Numbers, table: np.ndarray, index: ir.Value) -> ir.Value:
         for half in (table[:LANES], table[LANES:])
     )
     first, second = halves
-    return llvm.call_intrinsic(n.kind, LOOKUP, [first, index, second], [], [])
+    return llvm_ops.call_intrinsic(n.kind, LOOKUP, [first, index, second])
 
 
 @functools.cache
