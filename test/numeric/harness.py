@@ -12,6 +12,7 @@ from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.reference.evaluator import find_function
+from attn_opt.transforms.fuse_attention import FuseAttention
 from crossed import crossed as crossed
 
 CONTEXT = make_context()
@@ -25,13 +26,18 @@ def run_passes(items: Sequence[pass_manager.Item], module: Any) -> None:
     assert module.operation.verify()
 
 
-def kernel(text: str, **options: Any) -> CpuKernel:
-    """The function of `text`, lowered by the CPU pipeline with `options`."""
+def kernel(text: str, before: Sequence[pass_manager.Item] = (), **options: Any) -> CpuKernel:
+    """The function of `text`, lowered by the passes `before` and the CPU pipeline with `options`."""
     with CONTEXT:
         module = parse_module(text, "test.mlir", CONTEXT)
         signature = Signature.of(find_function(module))
-        run_passes(cpu(**options), module)
+        run_passes([*before, *cpu(**options)], module)
         return CpuKernel(module, signature)
+
+
+def fused(text: str, **options: Any) -> CpuKernel:
+    """The same, with what is attention in it fused."""
+    return kernel(text, ["raise-attention", FuseAttention()], **options)
 
 
 def relative_error(found: Any, expected: np.ndarray) -> float:

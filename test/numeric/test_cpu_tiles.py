@@ -4,24 +4,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attention_graph import Attention
-from attn_opt.compiler.pipelines import cpu
-from attn_opt.compiler.runtime.cpu import CpuKernel
-from attn_opt.compiler.runtime.signature import Signature
-from attn_opt.dialects.assembly import parse_module
-from attn_opt.dialects.reference.evaluator import find_function
-from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, crossed, relative_error, run_passes
+from harness import crossed, fused, relative_error
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 TOLERANCE = {"f32": 1e-5, "f64": 1e-12, "f16": 2e-3, "bf16": 1e-2}
-
-
-def compiled(text: str, **options) -> CpuKernel:
-    with CONTEXT:
-        module = parse_module(text, "test.mlir", CONTEXT)
-        signature = Signature.of(find_function(module))
-        run_passes(["raise-attention", FuseAttention(), *cpu(**options)], module)
-        return CpuKernel(module, signature)
 
 
 def expected(q, k, v, scale=1.0, bias=0.0, causal=False):
@@ -41,7 +27,7 @@ def test_shapes(kind, modify, sizes):
     m, k, d, dv = sizes
     graph = Attention(m=m, k=k, d=d, dv=dv, batch=(2,), layout="nt", modify=modify, element=kind)
     inputs = [(x * d**-0.25).astype(DTYPES[kind]) for x in graph.inputs()]
-    found = compiled(graph.text())(*inputs)
+    found = fused(graph.text())(*inputs)
     scale = 1.0 if modify == "none" else 0.5
     assert relative_error(found, expected(*inputs, scale, causal=modify == "causal")) < TOLERANCE[kind]
 
@@ -51,7 +37,7 @@ def test_shapes(kind, modify, sizes):
 def test_vectors(kind, vector_bytes):
     graph = Attention(m=77, k=150, d=24, dv=33, batch=(2,), layout="nt", modify="causal", element=kind)
     inputs = [x.astype(DTYPES[kind]) for x in graph.inputs()]
-    found = compiled(graph.text(), vector_bytes=vector_bytes)(*inputs)
+    found = fused(graph.text(), vector_bytes=vector_bytes)(*inputs)
     assert relative_error(found, expected(*inputs, 0.5, causal=True)) < TOLERANCE[kind]
 
 
@@ -59,7 +45,7 @@ def test_vectors(kind, vector_bytes):
 def test_dynamic(kind):
     """One kernel for all sizes: whole tiles, cut ones, and fewer queries than lanes."""
     graph = Attention(m=7, k=7, d=7, dv=7, batch=(2,), layout="nt", element=kind, dynamic=True)
-    run = compiled(graph.text())
+    run = fused(graph.text())
     for m, k, d, dv in ((64, 64, 32, 32), (1, 200, 16, 16), (70, 3, 9, 21), (129, 65, 64, 64)):
         sized = Attention(m=m, k=k, d=d, dv=dv, batch=(2,), layout="nt", element=kind)
         inputs = [(x * d**-0.25).astype(DTYPES[kind]) for x in sized.inputs()]
@@ -83,7 +69,7 @@ def test_bias(m, k, bias_map):
     tail = tail.replace("f32>) outs(%mod_e", f"f32>, {kind}) outs(%mod_e", 1)
     tail = tail.replace("^bb0(%x: f32, %old: f32)", "^bb0(%x: f32, %bi: f32, %old: f32)", 1)
     tail = tail.replace("linalg.yield %y : f32", "%yb = arith.addf %y, %bi : f32\n    linalg.yield %yb : f32", 1)
-    run = compiled(head + "%mod = linalg.generic {indexing_maps = [" + tail)
+    run = fused(head + "%mod = linalg.generic {indexing_maps = [" + tail)
     q, key, v = (x.astype(np.float32) for x in graph.inputs())
     bias = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     spread = {("i", "j"): bias, ("j",): bias, ("b", "i"): bias[..., None] if bias.ndim == 2 else bias}[tuple(letters)]

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
-from attn_opt.compiler.pipelines import cpu
-from attn_opt.compiler.runtime.cpu import CpuKernel
-from attn_opt.compiler.runtime.signature import Signature
-from attn_opt.dialects.assembly import parse_module
-from attn_opt.dialects.reference.evaluator import find_function
-from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, crossed, relative_error, run_passes
+from harness import crossed, fused, relative_error
 
 TOLERANCE = {"f32": 3e-6, "f64": 1e-13, "bf16": 1.5e-2, "f16": 2e-3}
 SHAPES = [
@@ -61,14 +55,6 @@ def error(graph: Attention, run, inputs: list) -> float:
     return relative_error(graph.canonical_output(np.asarray(found, np.float64)), output)
 
 
-def lowered(graph: Attention, vector_bytes: int) -> CpuKernel:
-    with CONTEXT:
-        module = parse_module(graph.text(), "test.mlir", CONTEXT)
-        signature = Signature.of(find_function(module))
-        run_passes(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
-        return CpuKernel(module, signature)
-
-
 @pytest.mark.parametrize(("shape", "element"), crossed(SHAPES, ["f32", "bf16", "f16", "f64"]))
 def test_shapes(shape, element):
     graph = Attention(**{"queries": 1, **shape}, element=element)
@@ -81,7 +67,9 @@ def test_shapes(shape, element):
 )
 def test_instruction_sets(element, vector_bytes, queries):
     graph = Attention(heads=8, heads_kv=2, queries=queries, keys=417, head_size=72, element=element)
-    assert error(graph, lowered(graph, vector_bytes), graph.inputs("trigonometric")) < TOLERANCE[element]
+    assert (
+        error(graph, fused(graph.text(), vector_bytes=vector_bytes), graph.inputs("trigonometric")) < TOLERANCE[element]
+    )
 
 
 FEW_REGISTERS = [
@@ -110,11 +98,11 @@ FEW_REGISTERS = [
 def test_rows_of_distant_places(shape, element, vector_bytes):
     """With 16 registers rows are read at several places of a tile in turn."""
     graph = Attention(**{"queries": 1, **shape}, element=element)
-    assert error(graph, lowered(graph, vector_bytes), graph.inputs("normal")) < TOLERANCE[element]
+    assert error(graph, fused(graph.text(), vector_bytes=vector_bytes), graph.inputs("normal")) < TOLERANCE[element]
 
 
 @pytest.mark.parametrize("vector_bytes", [0, 32])
 def test_long_sums(vector_bytes):
     """Sums over blocks of rows are added to what was there: one chain over 65536 keys would lose 1.3e-6."""
     graph = Attention(heads=4, heads_kv=1, queries=1, keys=1 << 16, head_size=128)
-    assert error(graph, lowered(graph, vector_bytes), graph.inputs("uniform")) < 8e-7
+    assert error(graph, fused(graph.text(), vector_bytes=vector_bytes), graph.inputs("uniform")) < 8e-7

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import ELEMENTS, FLOAT8, Attention
-from attn_opt.compiler.pipelines import cpu
 from attn_opt.compiler.runtime import signature
-from attn_opt.compiler.runtime.cpu import CpuKernel
-from attn_opt.compiler.runtime.signature import Signature
-from attn_opt.dialects.assembly import parse_module
-from attn_opt.dialects.reference.evaluator import find_function
-from attn_opt.transforms.fuse_attention import FuseAttention
-from harness import CONTEXT, crossed, run_passes
+from harness import crossed, fused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -136,13 +130,8 @@ REPRESENTATIVE = [
 def test_instruction_sets(kind, vector_bytes):
     base = Attention(batch=2, heads=4, queries=71, keys=83, head_size=24, value_size=17)
     graph = dataclasses.replace(base, **kind)
-    with CONTEXT:
-        module = parse_module(graph.text(), "test.mlir", CONTEXT)
-        types = Signature.of(find_function(module))
-        run_passes(["raise-attention", FuseAttention(), *cpu(vector_bytes=vector_bytes)], module)
-        kernel = CpuKernel(module, types)
     inputs = graph.inputs("uniform", 1, SPANS)
-    results = kernel(*inputs)
+    results = fused(graph.text(), vector_bytes=vector_bytes)(*inputs)
     results = results if isinstance(results, tuple) else (results,)
     assert max(errors(graph, results, inputs)) < TOLERANCES[graph.element]
 

@@ -10,10 +10,9 @@ from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import FLOAT8, Attention
 from attn_opt.dialects.float8 import FORMATS
 from attn_opt.transforms import host
-from harness import kernel, relative_error
+from harness import fused, kernel, relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cpu_tiles import compiled
 
 WIDE = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 PAIRS = [(name, wide) for name in FORMATS for wide in WIDE if wide == "f32" or name == "f8E4M3FN"]
@@ -186,7 +185,7 @@ def test_attention(element, kind):
     inputs = graph.inputs("normal")
     expected, _ = graph.reference(inputs)
     units = ["none", "amx-bf16", *(["dot"] if host.host_features() >= host.DOT_FEATURES else [])]
-    found = [graph.canonical_output(compiled(graph.text(), matrix=unit)(*inputs)) for unit in units]
+    found = [graph.canonical_output(fused(graph.text(), matrix=unit)(*inputs)) for unit in units]
     for result in found:
         assert relative_error(result, expected) < TOLERANCE[element]
     # Few probabilities are so close to the middle of two numbers that they become another one.
@@ -197,7 +196,7 @@ def test_attention(element, kind):
 @pytest.mark.parametrize("vector_bytes", [32, 16])
 def test_narrower_vectors(vector_bytes):
     inputs = PLAIN.inputs("normal")
-    found = compiled(PLAIN.text(), vector_bytes=vector_bytes)(*inputs)
+    found = fused(PLAIN.text(), vector_bytes=vector_bytes)(*inputs)
     assert relative_error(found, PLAIN.reference(inputs)[0]) < TOLERANCE["f8E4M3FN"]
 
 

@@ -8,10 +8,9 @@ from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime.cpu import CpuKernel
 from attn_opt.transforms import host
 from attn_opt.transforms.cpu import tile_sizes
-from harness import crossed, relative_error
+from harness import crossed, fused, relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cpu_tiles import compiled
 
 # Rounding of P and of the output, at the largest of all elements.
 TOLERANCE = {"f16": 1e-3, "bf16": 1e-2}
@@ -29,7 +28,7 @@ def compiled_for(unit: str, text: str) -> CpuKernel:
     with pytest.MonkeyPatch.context() as patch:
         if unit:
             patch.setattr(tile_sizes, "matrix_unit", lambda: unit)
-        return compiled(text, matrix=unit)
+        return fused(text, matrix=unit)
 
 
 def check(graph: Attention, unit: str, spread: float = 1.0) -> None:
