@@ -112,6 +112,16 @@ if sys.implementation.name != "cpython" or _address(_probe) != _probe.ctypes.dat
     _address = lambda array: array.ctypes.data  # noqa: E731
 
 
+@functools.lru_cache(maxsize=256)
+def _layout(shape: tuple[int, ...]) -> list[int]:
+    """The sizes and strides of a contiguous array, as a descriptor has them."""
+    strides, stride = [1] * len(shape), 1
+    for d in range(len(shape) - 1, 0, -1):
+        stride *= shape[d]
+        strides[d - 1] = stride
+    return [*shape, *strides]
+
+
 OPTIMIZATION = 2  # of LLVM: what 3 does in addition takes a tenth of the time, and makes kernels no faster
 
 
@@ -224,8 +234,7 @@ class CpuKernel:
         for slot, (at, tensor, told, _) in zip(self.signature.arguments, self._arguments, strict=True):
             if tensor and not told:
                 shape: Any = slot.shape
-                strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-                block[at + 3 : at + 3 + 2 * len(shape)] = [*shape, *strides]
+                block[at + 3 : at + 3 + 2 * len(shape)] = [*_layout(shape)]
         return block, base
 
     def __call__(self, *arguments: Any) -> Any:
@@ -254,15 +263,11 @@ class CpuKernel:
             block[at] = block[at + 1] = data
             owners[data] = array
             if told:
-                rank = array.ndim
-                block[at + 3 : at + 3 + rank] = array.shape
+                end = at + 3 + 2 * array.ndim
                 if strided:
-                    block[at + 3 + rank : at + 3 + 2 * rank] = [s // array.itemsize for s in array.strides]
-                    continue
-                stride = 1
-                for d in range(at + 2 + 2 * rank, at + 2 + rank, -1):
-                    block[d] = stride
-                    stride *= block[d - rank]
+                    block[at + 3 : end] = [*array.shape, *(s // array.itemsize for s in array.strides)]
+                else:
+                    block[at + 3 : end] = _layout(array.shape)
         self._function(base)
         results = [result.read(block, base, owners) for result in self._results]
         self._idle.append((block, base))

@@ -21,6 +21,7 @@ WORD = 8  # bytes; pointers, sizes and strides are words
 BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
 LINE = 64  # bytes of a line of the cache
 HOST = 1  # DLPack's kDLCPU
+SHAPES = 64  # of an argument that are known to be right
 SMALL = 1 << 14  # bytes of an array that is sooner copied than a kernel is compiled for its layout
 
 
@@ -181,19 +182,19 @@ class Signature:
         """
         if len(arguments) != len(self.arguments):
             raise user_error(f"'{self.name}' takes {len(self.arguments)} arguments, but {len(arguments)} were given")
-        slots, _ = self._checks
+        slots, _, _ = self._checks
         arrays: list[np.ndarray] = []
         units: list[tuple[int, int]] = []
-        for value, (dtype, shape, rank, static, slot) in zip(arguments, slots):  # noqa: B905 (checked above)
+        for value, (dtype, shapes, static, slot) in zip(arguments, slots):  # noqa: B905 (checked above)
             # Almost always it is what is wanted; all other cases are _checked's.
             array = value
-            if (
-                type(value) is not np.ndarray
-                or value.dtype is not dtype
-                or value.ndim != rank
-                or (value.shape != shape and (static is None or any(value.shape[d] != size for d, size in static)))
-            ):
+            if type(value) is not np.ndarray or value.dtype is not dtype:
                 array = _checked(len(arrays), value, slot)
+            elif (shape := value.shape) not in shapes:
+                if len(shape) != len(slot.shape or ()) or any(shape[d] != size for d, size in static):
+                    array = _checked(len(arrays), value, slot)
+                if len(shapes) < SHAPES:
+                    shapes.add(shape)
             flags = array.flags
             if not flags.c_contiguous or not flags.aligned:
                 unit = _unit_of_large(len(arrays), array) if strided else None
@@ -208,7 +209,14 @@ class Signature:
 
     def check_dimensions(self, arrays: Sequence[Any]) -> None:
         """A user's error where dimensions differ that are equal in the graph."""
-        for (first, d0), group, size in self._checks[1]:
+        _, groups, pairs = self._checks
+        if pairs is not None:
+            for i, d, j, e in pairs:
+                if arrays[i].shape[d] != arrays[j].shape[e]:
+                    break  # which is told below
+            else:
+                return
+        for (first, d0), group, size in groups:
             expected = size_of(arrays[first], d0) if size is None else size
             for i, d in group:
                 found = size_of(arrays[i], d)
@@ -222,8 +230,9 @@ class Signature:
             bound.check(arrays)
 
     @functools.cached_property
-    def _checks(self) -> tuple[list, list]:
-        """What `bind` checks: of each argument, and of equal dimensions where the types do not say so already."""
+    def _checks(self) -> tuple[list, list, list | None]:
+        """What `bind` checks: of each argument, with shapes that it may have; of equal dimensions where the types do
+        not say so already; and these as pairs, which are checked sooner: None if a size is an argument, or known."""
         groups = []
         for group, size in zip(self.dimensions.groups, self.dimensions.sizes, strict=True):
             dynamic = [(i, d) for i, d in group if d is None or (self.arguments[i].shape or ())[d] is None]
@@ -231,10 +240,11 @@ class Signature:
                 groups.append((group[0], dynamic, size))
         slots = []
         for slot in self.arguments:
-            shape = slot.shape or ()
-            static = [(d, size) for d, size in enumerate(shape) if size is not None]
-            slots.append((slot.dtype, shape, len(shape), static if None in shape else None, slot))
-        return slots, groups
+            static = [(d, size) for d, size in enumerate(slot.shape or ()) if size is not None]
+            slots.append((slot.dtype, {slot.shape or ()}, static, slot))
+        is_plain = all(size is None and all(d is not None for _, d in (first, *group)) for first, group, size in groups)
+        pairs = [(*first, *other) for first, group, _ in groups for other in group if other != first]
+        return slots, groups, pairs if is_plain else None
 
 
 def size_of(array: np.ndarray, d: int | None) -> int:

@@ -1,6 +1,7 @@
 """The Python interface: what it accepts, what it returns, and how it says no."""
 
 import copy
+import itertools
 import pathlib
 import pickle
 import subprocess
@@ -200,6 +201,20 @@ def test_wrong_arguments(arguments, message):
         compile(ADD, fuse=False)(*arguments(*normal((4, 5), (4, 5))))
     with pytest.raises(CompileError, match=message.replace("<?x", r"<\?x")):
         compile(ADD, arguments(*normal((4, 5), (4, 5))), fuse=False)
+
+
+def test_shapes_that_were_right_before_are_checked_together():
+    kernel = compile(ADD)
+    arrays = [np.ones((n, 5), np.float32) for n in range(100)]
+    for a in [*arrays, *arrays]:  # more than are remembered
+        np.testing.assert_array_equal(kernel(a, a), a + a)
+    for a, b in itertools.permutations([arrays[3], arrays[4], arrays[99]], 2):
+        with pytest.raises(CompileError, match=f"dimension 0 of argument 1 must be {len(a)}, as dimension 0 of arg"):
+            kernel(a, b)
+    with pytest.raises(CompileError, match="argument 0 must be"):
+        kernel(np.ones((3, 4), np.float32), arrays[3])
+    with pytest.raises(CompileError, match="argument 0 must be"):
+        kernel(np.ones((3, 4), np.float32), arrays[3])
 
 
 @pytest.mark.parametrize(
