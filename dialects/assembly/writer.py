@@ -1,6 +1,8 @@
 """Generic form to custom assembly, in the text that upstream prints."""
 
 import dataclasses
+import functools
+import re
 
 from .formats import AttrDict, Attribute, Element, Form, FunctionalType, Group, Literal, Operand, Types
 from .lexer import RESULT_LIST, Source, SyntaxProblem
@@ -29,7 +31,7 @@ class _Generic:
 
 def write(text: str, forms: dict[str, Form]) -> str:
     """`text` with every op that has a form written in it."""
-    if not any(f'"{name}"(' in text for name in forms):
+    if not _any_of(tuple(forms)).search(text):
         return text
     source = Source(text)
     value_types = ValueTypes(source)
@@ -50,6 +52,12 @@ def write(text: str, forms: dict[str, Form]) -> str:
         pieces += (text[last:start], form.name, _Printer(op).run(form.elements))
         last = op.end
     return "".join(pieces) + text[last:]
+
+
+@functools.cache
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """An op of one of the names, in generic form: one search, as texts are long and have few strings."""
+    return re.compile('"(?:' + "|".join(map(re.escape, names)) + r')"\(')
 
 
 def _take_apart(source: Source, form: Form, at: int) -> _Generic | None:

@@ -57,9 +57,16 @@ class StreamRows(Pass):
         target = host_target(self.vector_bytes)
         for generic in ops_in(op, "linalg.generic"):
             structured = _checked(generic)
-            apart = None if structured is None else _apart(structured, target)
-            for part in [generic] if apart is None else in_places(structured, *apart):
-                _in_blocks(part, target)
+            if structured is None:
+                continue
+            schedule = choose(structured, target)
+            apart = _apart(structured, schedule, target)
+            if apart is None:
+                _in_blocks(structured, schedule)
+                continue
+            for part in map(_checked, in_places(structured, *apart)):
+                if part is not None:
+                    _in_blocks(part, choose(part, target))
 
 
 def _checked(generic: ir.Operation) -> Structured | None:
@@ -71,9 +78,8 @@ def _checked(generic: ir.Operation) -> Structured | None:
     return structured
 
 
-def _apart(op: Structured, target: Target) -> tuple[int, int] | None:
+def _apart(op: Structured, schedule: Schedule, target: Target) -> tuple[int, int] | None:
     """The loop over the rows of a streamed operand that are read at distant places in turn, and how many of these."""
-    schedule = choose(op, target)
     if not target.is_narrow or schedule.vector_loop == NO_LOOP or any(o.name == "linalg.index" for o in op.body_ops):
         return None
     for operand in op.operands:
@@ -87,10 +93,9 @@ def _apart(op: Structured, target: Target) -> tuple[int, int] | None:
     return None
 
 
-def _in_blocks(generic: ir.Operation, target: Target) -> None:
-    structured = _checked(generic)
-    found = None if structured is None else _streamed(structured, choose(structured, target))
-    if structured is None or found is None:
+def _in_blocks(structured: Structured, schedule: Schedule) -> None:
+    generic, found = structured.op, _streamed(structured, schedule)
+    if found is None:
         return
     with ir.InsertionPoint(generic), generic.location:
         sums = _sums(structured, found[0])
