@@ -47,12 +47,7 @@ def prepared(
     copy = ModelProto()
     copy.CopyFrom(model)
     onnx_contrib.adopt(copy)
-    if any(not o.type.tensor_type.HasField("shape") for o in copy.graph.output if o.type.HasField("tensor_type")):
-        copy = onnx.shape_inference.infer_shapes(copy)  # runtimes do without, the checker does not
-    try:
-        onnx.checker.check_model(copy)
-    except Exception as error:
-        raise user_error(f"the model is no valid ONNX model: {first_line(error)}") from None
+    _check(copy)
     copy = _updated(copy)
     _remove_initialized_inputs(copy.graph)
     if shapes is not None:
@@ -69,6 +64,19 @@ def prepared(
         copy = _inferred(copy)
     copy = _inferred(in_single_precision(copy))
     return _inferred(copy) if in_four_dimensions(copy) else copy
+
+
+def _check(model: ModelProto) -> None:
+    """A user's error where the model is none. Outputs need no shape, as for runtimes; the checker wants one."""
+    checked = ModelProto()
+    checked.CopyFrom(model)
+    for output in checked.graph.output:
+        if output.type.HasField("tensor_type") and not output.type.tensor_type.HasField("shape"):
+            output.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(checked)
+    except Exception as error:
+        raise user_error(f"the model is no valid ONNX model: {first_line(error)}") from None
 
 
 def _updated(model: ModelProto) -> ModelProto:

@@ -186,6 +186,22 @@ def test_outputs_without_a_shape():
     assert_close(compile(source)(random(3, 4)), reference(source, [random(3, 4)]))
 
 
+def test_outputs_whose_shape_only_the_function_tells():
+    """Present keys without past ones: the schema's own inference does not know their shapes, the function inside does."""
+    q, k = random(2, 4, 5, 16), random(2, 2, 9, 16)
+    node = onnx.helper.make_node("Attention", ["q", "k", "v"], ["y", "key", "value"])
+    floats = onnx.TensorProto.FLOAT
+    inputs = [onnx.helper.make_tensor_value_info(n, floats, x.shape) for n, x in (("q", q), ("k", k), ("v", k))]
+    outputs = [onnx.helper.make_tensor_value_info(n, floats, None) for n in node.output]
+    graph = onnx.helper.make_graph([node], "g", inputs, outputs)
+    y, key, value = compile(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)]))(q, k, k)
+    np.testing.assert_array_equal(key, k)
+    np.testing.assert_array_equal(value, k)
+    wide = k.repeat(2, axis=1).astype(np.float64)
+    e = np.exp(q @ wide.swapaxes(2, 3) / 4)
+    np.testing.assert_allclose(y, e / e.sum(-1, keepdims=True) @ wide, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("exponent", [2, 5, -1, 0.5])
 def test_powers(exponent):
     source = model("g (float[3,8] x) => (float[3,8] y) { a = Abs(x) y = Pow(a, n) }", n=np.array(exponent, np.float32))
