@@ -187,7 +187,7 @@ def test_outputs_without_a_shape():
 
 
 def test_outputs_whose_shape_only_the_function_tells():
-    """Present keys without past ones: the schema's own inference does not know their shapes, the function inside does."""
+    """Present keys without past ones: the inference of the schema does not know their shapes."""
     q, k = random(2, 4, 5, 16), random(2, 2, 9, 16)
     node = onnx.helper.make_node("Attention", ["q", "k", "v"], ["y", "key", "value"])
     floats = onnx.TensorProto.FLOAT
