@@ -507,7 +507,7 @@ def test_a_traced_graph_knows_no_devices():
 def test_tensors_elsewhere_are_told_of():
     args = tensors(*SHAPES)
     kernel = compile(sdpa(), args)
-    with pytest.raises(CompileError, match="argument 0, of type Tensor, is no array in the host's memory: .* meta"):
+    with pytest.raises(CompileError, match=r"argument 0, of type Tensor, is no array in .*: .* meta"):
         kernel(*(x.to("meta") for x in args))
 
 
