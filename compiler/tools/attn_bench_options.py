@@ -50,7 +50,7 @@ static quantization: numbers of fp8 and bf8 (f8E4M3FN, f8E5M2) stand for others,
 scores are scaled by range_q/max·range_k/max, probabilities by max/range_p before they are rounded, the output by the
 rest. fp8fp16, fp8bf16, fp8fp32: the output is of that type, and stands for itself.
 
-FLOPs count both matmuls, and where a mask stands live scores alone.
+FLOPs count both matmuls, under -mask live scores alone; all of --bool-mask's, so that a rate can exceed the peak.
 
 examples:
   attn-bench -b=1 -h=16 -s=16384 -d=128
