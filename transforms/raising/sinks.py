@@ -83,7 +83,7 @@ def _without_statistics(tracer: Tracer, expr: Expr, is_statistic: Callable[[Expr
             for x, factor in (e.args, e.args[::-1]):
                 if not is_statistic(factor):
                     return make.mul(strip(x), factor)
-        if e.name == "arith.select":
+        if e.name == "arith.select" and not is_statistic(e.args[0]):  # else it is a maximum by a comparison
             return make.op(e.name, (e.args[0], strip(e.args[1]), strip(e.args[2])))
         return make.const(0.0) if is_statistic(e) else e
 
@@ -100,7 +100,7 @@ def _shift(factors: list[Expr], is_statistic: Callable[[Expr], bool]) -> list[tu
         elif expr.name in ("arith.addf", "arith.subf"):
             look(expr.args[0], sign, times)
             look(expr.args[1], sign if expr.name == "arith.addf" else -sign, times)
-        elif expr.name == "arith.select":
+        elif expr.name == "arith.select" and not is_statistic(expr.args[0]):
             for arg in expr.args[1:]:
                 if arg.number != -math.inf:
                     look(arg, sign, times)

@@ -436,6 +436,30 @@ def test_sizes_that_are_symbols():
     assert (counts.kernels, counts.left) == (1, 0)
 
 
+@pytest.mark.parametrize("shifted", ["", "max", "amax"])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sinks_beside_an_open_number_of_keys(shifted, count, dtype):
+    """gpt-oss: scores that each head has learned, in the softmax and not before the values, while a cache grows."""
+
+    def attention(q, k, v, sinks, mask):
+        s = q @ k.mT + mask
+        s = torch.cat((s, *[sinks.reshape(1, 3, 1, 1).expand(2, 3, q.shape[2], 1)] * count), -1)
+        if shifted == "max":
+            s = s - s.max(-1, keepdim=True).values
+        elif shifted:
+            s = s - s.amax(-1, keepdim=True)
+        return s.softmax(-1)[..., :-count] @ v
+
+    fast, counts = compiled(attention), Counts()
+    for n in (5, 9, 12, 33):
+        args = [x.to(dtype) for x in tensors((2, 3, 2, 8), (2, 3, n, 8), (2, 3, n, 8), (3,), (2, 1, 2, n))]
+        args[4][1, 0, 1] = -math.inf  # a row that is all sinks
+        tolerance = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+        torch.testing.assert_close(fast(*args), attention(*map(wide, args)).to(dtype), **tolerance)
+    assert (counts.compiled, counts.left) == (2, 0)
+
+
 def test_numbers_that_sizes_tell():
     """A causal mask made of the length that a cache had before: one kernel for all lengths."""
 
