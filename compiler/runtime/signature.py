@@ -354,11 +354,13 @@ def refuse_traced(value: Any) -> None:
 def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
     """A numpy array on the memory of `value`: an array, a tensor of any library with DLPack, a scalar. `number` says
     which argument it is."""
-    if isinstance(value, np.ndarray):
-        return value
-    refuse_traced(value)
     kind = type(value).__name__
     name = f"an argument of type {kind}" if number is None else f"argument {number}, of type {kind},"
+    if isinstance(value, np.ndarray):
+        if np.any(getattr(value, "mask", False)):  # of numpy.ma; unused elements would be computed with
+            raise user_error(f"{name} masks elements, which kernels know nothing of", "fill them: .filled(0)")
+        return value
+    refuse_traced(value)
     if hasattr(value, "fake_mode"):  # torch would hand over memory that is not there
         raise user_error(
             f"{name} has no elements that could be computed with: it stands for a tensor that torch traces"

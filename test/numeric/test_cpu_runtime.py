@@ -109,6 +109,10 @@ def test_strides_and_byte_order():
         ((np.zeros((2, 3), np.float32), np.zeros(3)), "argument 1 must be f32, a number, but is an array of"),
         ((np.zeros((2, 3), np.float32), "x"), "argument 1 must be f32, a number, but is of type str"),
         ((None, 1.0), "argument 0, of type NoneType, is no array"),
+        (
+            (np.ma.masked_equal(np.eye(3, dtype=np.float32), 1), 1.0),
+            "argument 0, of type MaskedArray, masks elements, which kernels know nothing of",
+        ),
         (([[1.0, 2.0, 3.0], [4.0]], 1.0), "argument 0, of type list, is no array: setting an array element with a"),
     ],
 )
