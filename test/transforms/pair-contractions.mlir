@@ -152,6 +152,29 @@ func.func @few_rows(%p: memref<1x32xbf16>, %v: memref<32x64xbf16>, %o: memref<1x
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
+// The same with rows as far apart as an open size says: the even ones begin where all do, the odd ones somewhere.
+// CHECK-LABEL: func.func @few_rows_of_an_open_size
+// CHECK:       memref.subview %arg1[0, 0] [16, %{{.*}}] [2, 1] {{.*}} to memref<16x?xbf16, strided<[?, 1]>>
+// CHECK:       memref.subview %arg1[1, 0] [16, %{{.*}}] [2, 1] {{.*}} to memref<16x?xbf16, strided<[?, 1], offset: ?>>
+func.func @few_rows_of_an_open_size(%p: memref<1x32xbf16>, %v: memref<32x?xbf16>, %o: memref<1x?xf32>) {
+  linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%p, %v : memref<1x32xbf16>, memref<32x?xbf16>) outs(%o : memref<1x?xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
 // The same with an odd number of rows, and too few uses to copy them: f32.
 // CHECK-LABEL: func.func @few_odd_rows
 // CHECK-NOT:   pair.

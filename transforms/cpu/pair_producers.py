@@ -99,7 +99,7 @@ def rows_of_pairs(operand: Operand, loop: int) -> list[ir.Value]:
     found = []
     for row in range(2):
         offsets = [row if d == position else 0 for d in range(kind.rank)]
-        is_known = dynamic not in (start, strides[position])
+        is_known = dynamic not in (start, strides[position] if row else 0)
         layout = ir.StridedLayoutAttr.get(start + row * strides[position] if is_known else dynamic, pitches)
         found.append(subview(operand.value, layout, offsets, sizes, steps))
     return found
