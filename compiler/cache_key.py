@@ -16,7 +16,7 @@ from . import cache_files
 if TYPE_CHECKING:
     from .options import Options
 
-FORMAT = "attn-opt kernel 6"
+FORMAT = "attn-opt kernel 7"
 # What does not change the code: it is about who listens. Of threads it is how many there will be that matters.
 _FREE_OPTIONS = ("threads", "listener", "autotune")
 

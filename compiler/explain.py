@@ -19,6 +19,7 @@ from .counts import LEFT
 
 Record = dict[str, Any]
 WIDTH = 100
+IN_VAIN = "no result is made in the memory of donated argument "  # as `return-arguments` says it
 
 
 def anchored(record: Record, places: Sequence[Place]) -> Record:
@@ -60,6 +61,11 @@ def _places_in(entry: dict[str, Any]) -> list[Place]:
 def reason_left(message: str) -> str | None:
     """Why an attention was left alone, where a message says that it was."""
     return next((message.removeprefix(prefix) for prefix in LEFT if message.startswith(prefix)), None)
+
+
+def in_vain(record: Record) -> list[str]:
+    """What was said of donated arguments of which no use was made."""
+    return [one["message"] for one in record["entries"] if one["message"].startswith(IN_VAIN)]
 
 
 def fused(record: Record) -> list[dict[str, Any]]:

@@ -224,11 +224,14 @@ class Kernel:
         return explain.explanation(self.record, self.name, self.target)
 
     def warn_of_left(self, stacklevel: int) -> None:
-        """Warns of each attention that was found and not fused, as of what the caller at that level did."""
+        """Warns of each attention that was found and not fused, and of arguments that are donated in vain, as of what
+        the caller at that level did."""
         for entry in explain.left(self.record):
             reason = explain.reason_left(entry["message"])
             text = f"attn_opt: attention is not fused at {explain.at(entry)}: {reason}"
             warnings.warn(text, stacklevel=stacklevel)
+        for message in explain.in_vain(self.record):
+            warnings.warn(f"attn_opt: {message}: it is copied", stacklevel=stacklevel)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.signature.arguments))

@@ -56,8 +56,8 @@ def packed(compiled: Compiled) -> bytes:
     image, signature = compiled.runtime.object_file(), compiled.signature
     about = {
         "name": signature.name,
-        "arguments": [(slot.element, slot.shape, slot.strided) for slot in signature.arguments],
-        "results": [(slot.element, slot.shape, slot.strided) for slot in signature.results],
+        "arguments": [(slot.element, slot.shape, slot.strided, slot.donated) for slot in signature.arguments],
+        "results": [(slot.element, slot.shape, slot.strided, slot.donated) for slot in signature.results],
         "groups": signature.dimensions.groups,
         "sizes": signature.dimensions.sizes,
         "bounds": [dataclasses.astuple(bound) for bound in signature.bounds],
@@ -90,7 +90,7 @@ def unpacked(data: bytes) -> Compiled:
         texts[name], at = bytes(body[at : at + size]), at + size
 
     def slots(kinds: list) -> tuple[Slot, ...]:
-        return tuple(Slot(e, None if shape is None else tuple(shape), strided) for e, shape, strided in kinds)
+        return tuple(Slot(e, None if shape is None else tuple(shape), *how) for e, shape, *how in kinds)
 
     groups = [[(i, d) for i, d in group] for group in about["groups"]]
     dimensions = Dimensions(groups, about["sizes"])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ..dialects.assembly import print_module
@@ -16,7 +17,7 @@ from .explain import anchored, reason_left
 from .kernel_file import Compiled, Texts
 from .options import Options
 from .recording import Recorder, Snapshots, counting
-from .runtime.signature import Signature
+from .runtime.signature import WRITABLE, Signature
 from .sources import find_entry, has_script, is_fused
 
 CODE = "machine code"  # the name of the time that making it takes
@@ -27,6 +28,7 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
     function = find_entry(module, options.entry)
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
+    _donate(function, options.donate)
     signature, places = Signature.of(function), places_of(module)
     texts = {"graph": print_module(module)}
     said: list[Diagnostic] = []
@@ -74,6 +76,24 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
             recorder.timed(CODE, time.perf_counter() - start)
     record = anchored(recorder.record, places)
     return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), record, target), said
+
+
+def _donate(function: ir.OpView, numbers: Sequence[Any]) -> None:
+    """Says in the graph which arguments may be written to."""
+    kinds = function.type.inputs
+    for number in numbers:
+        if number >= len(kinds):
+            raise user_error(f"donate: there is no argument {number} of {len(kinds)} of '{function.name.value}'")
+        if not isinstance(kinds[number], ir.RankedTensorType):
+            raise user_error(f"donate: argument {number} is no tensor, but of type {kinds[number]}")
+    if numbers:
+        attributes = function.operation.attributes
+        named = attributes["arg_attrs"] if "arg_attrs" in attributes else [{}] * len(kinds)
+        entries = [{a.name: a.attr for a in one} for one in named]
+        with function.context:
+            for number in numbers:
+                entries[number][WRITABLE] = ir.BoolAttr.get(True)
+            attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in entries])
 
 
 def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:

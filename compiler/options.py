@@ -29,6 +29,8 @@ class Options:
 
     For the CPU:
     threads: by default ATTN_OPT_THREADS, or all that this process may use.
+    donate: which arguments may be written to, by their numbers, or by the names of a model's inputs: a result that is
+      one of them but for a part, as a cache with another token, is made in its memory, and nothing is copied.
 
     For the target nvidia (docs/nvidia.md):
     arch: sm_80, sm_90a, …; by default this machine's GPU, and where there is none sm_90a.
@@ -44,6 +46,7 @@ class Options:
     tile_sizes: Sequence[int] = ()
     tile_interchange: Sequence[int] = ()
     threads: int | None = None
+    donate: Sequence[int | str] = ()
     arch: str | None = None
     split_keys: int = 0
     any_strides: bool = False
@@ -60,6 +63,9 @@ class Options:
             is_sequence = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
             if not is_sequence or not all(isinstance(value, int | np.integer) for value in values):
                 raise user_error(f"{name} must be a sequence of integers, but is {values!r}")
+        is_list = isinstance(self.donate, Sequence | np.ndarray) and not isinstance(self.donate, str)
+        if not is_list or not all(isinstance(one, int | np.integer | str) for one in self.donate):
+            raise user_error(f"donate must be a sequence of numbers or names of arguments, but is {self.donate!r}")
         if not _is_count(self.split_keys) or self.split_keys > MOST_PARTS:
             kinds = f"0 (by rule), 1 (never) or how many parts, at most {MOST_PARTS}"
             raise user_error(f"split_keys must be {kinds}, but is {self.split_keys!r}")
@@ -76,6 +82,20 @@ class Options:
         if self.listener is not None and not callable(self.listener):
             raise user_error(f"listener must be a function of a diagnostic, but is {self.listener!r}")
 
+    def donated(self, names: Sequence[str] = (), count: int | None = None, first: int = 0) -> tuple[int, ...]:
+        """The numbers of the donated arguments, of so many that have these names, where the first one has the number
+        `first` in the graph. A user's error where there is none of such a name or number."""
+        found = []
+        for one in self.donate:
+            if isinstance(one, str) and one not in names:
+                known = f"; the inputs are: {', '.join(names)}" if names else ": a number says which"
+                raise user_error(f"donate: there is no argument '{one}'{known}")
+            number = names.index(one) if isinstance(one, str) else int(one)
+            if number < 0 or (count is not None and number >= count):
+                raise user_error(f"donate: there is no argument {number}" + (f" of {count}" if count else ""))
+            found.append(first + number)
+        return tuple(sorted(set(found)))
+
     @property
     def workers(self) -> int:
         """How many threads a kernel for the CPU will run on."""
@@ -91,7 +111,9 @@ def options_of_text(text: str) -> dict[str, Any]:
     from .pass_options import option_values
 
     kinds = {name: kind for name, kind in typing.get_type_hints(Options).items() if name not in ("listener", "threads")}
-    return option_values("compile", text, kinds | dict.fromkeys(("tile_sizes", "tile_interchange"), tuple[int, ...]))
+    return option_values(
+        "compile", text, kinds | dict.fromkeys(("tile_sizes", "tile_interchange", "donate"), tuple[int, ...])
+    )
 
 
 def make_options(given: dict[str, Any]) -> Options:
@@ -123,9 +145,11 @@ def settled(target: str, options: Options) -> Options:
     options.check()
     # As tuples: arrays of numpy are neither true nor false.
     sizes, order = (tuple(map(int, given)) for given in (options.tile_sizes, options.tile_interchange))
-    options = dataclasses.replace(options, tile_sizes=sizes, tile_interchange=order)
+    options = dataclasses.replace(options, tile_sizes=sizes, tile_interchange=order, donate=options.donated())
     if target != "nvidia":
         return options
+    if options.donate:
+        raise user_error("donate is for the target cpu; on a GPU, out= of a call says where results are written")
     from .runtime.arch import choose_arch
 
     return dataclasses.replace(options, arch=choose_arch(options.arch))

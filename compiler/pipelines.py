@@ -151,6 +151,7 @@ def cpu(
         # Before deallocation, which would free scratch in each iteration. After it no one allocates.
         "scratch",
         "buffer-deallocation-pipeline",
+        "return-arguments",  # before clones become copies
         "convert-bufferization-to-memref",
         # Vectors.
         "linalg-generalize-named-ops",  # what bufferization made

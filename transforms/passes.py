@@ -53,6 +53,7 @@ PASSES = (
     "cpu/round-results",
     "cpu/write-in-place",
     "cpu/protect-arguments",
+    "cpu/return-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
     "cpu/forall-to-parallel",

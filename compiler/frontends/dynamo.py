@@ -46,6 +46,8 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
     try:
         options = make_options(settings)
         options.check()
+        if options.donate:
+            raise user_error("donate is for kernels that are called; torch.compile's graphs say what they write to")
     except DiagnosedError as error:
         raise CompileError(error.diagnostics) from None
     for written in (*write_out_maps(graph), *write_out(graph)):

@@ -122,8 +122,11 @@ class JaxKernel(TracedKernel):
         options: Options,
     ) -> "JaxKernel":
         """`source`, traced and compiled; see `trace`."""
+        options.check()
         program = trace(source, example_args, example_kwargs)
-        return JaxKernel(compile_module(program.module, target, options), program, source, options)
+        donated = options.donated((), len(program.inputs), len(program.constants))
+        kernel = compile_module(program.module, target, dataclasses.replace(options, donate=donated))
+        return JaxKernel(kernel, program, source, options)
 
     def of_many(self, leaves: Sequence[Any], batched: Sequence[bool], structure: Any) -> "JaxKernel":
         """The kernel of `source` for many examples at once, mapped by jax.vmap along the first dimension of those

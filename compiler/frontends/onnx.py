@@ -5,6 +5,7 @@ out = kernel(q, k, v)                             # numpy arrays, in the order o
 out = Backend.prepare(model).run([q, k, v])       # onnx.backend.base
 """
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,7 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
         names = [i.name for i in model.graph.input if i.name not in initialized]
         if len(names) != len(shapes):
             raise user_error(f"the model has {len(names)} inputs ({', '.join(names)}), but {len(shapes)} are given")
+    options.check()
     try:
         lowered = lower(model, shapes)
     except DiagnosedError as error:
@@ -61,6 +63,8 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
             note = Diagnostic("note", "", 0, 0, "the model leaves sizes open, which example_args would fix")
             raise DiagnosedError([*error.diagnostics, note]) from None
         raise
+    inputs = [value.name for value in lowered.inputs]
+    options = dataclasses.replace(options, donate=options.donated(inputs, len(inputs)))
     kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered, (model, options))
     if example_args is not None:
         kernel.bind([*example_args])

@@ -9,6 +9,7 @@ What is called is inference: results carry no gradient. A model whose other ops 
 ``torch.compile(model, backend="attn_opt")`` instead, which leaves them to torch.
 """
 
+import dataclasses
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
@@ -67,7 +68,13 @@ class TorchKernel(TracedKernel):
 
     @classmethod
     def of_program(cls, program: "TorchProgram", target: str, options: Options) -> "TorchKernel":
-        return cls(compile_module(program.module, target, options), program)
+        options.check()
+        donated = [program.lowered.arguments.index(n) for n in options.donated() if n in program.lowered.arguments]
+        if len(donated) < len(options.donate):
+            raise user_error(
+                f"donate: not each of {list(options.donate)} is the number of an argument that is a tensor"
+            )
+        return cls(compile_module(program.module, target, dataclasses.replace(options, donate=donated)), program)
 
     def run(self, arrays: Sequence[Any], threads: int | None = None) -> list[Any]:
         """The results on arrays that `bind` gave; on a GPU `threads` means nothing."""

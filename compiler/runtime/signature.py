@@ -18,6 +18,7 @@ from ...transforms.formulas import evaluated, leaves
 from ..diagnostics import diagnostic, user_error
 
 WORD = 8  # bytes; pointers, sizes and strides are words
+WRITABLE = "bufferization.writable"  # of an argument that may be written to
 BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
 LINE = 64  # bytes of a line of the cache
 HOST = 1  # DLPack's kDLCPU
@@ -29,12 +30,14 @@ SMALL = 1 << 14  # bytes of an array that is sooner copied than a kernel is comp
 class Slot:
     """The type of an argument or result: element type as MLIR spells it, and the shape, None where it is dynamic.
 
-    `shape` is None for a scalar. A `strided` tensor need not be contiguous but along its last dimension.
+    `shape` is None for a scalar. A `strided` tensor need not be contiguous but along its last dimension. A `donated`
+    one may be written to, and be the memory of a result.
     """
 
     element: str
     shape: tuple[int | None, ...] | None
     strided: bool = False
+    donated: bool = False
 
     @classmethod
     def of(cls, kind: ir.Type) -> Slot:
@@ -163,19 +166,22 @@ class Signature:
         from ..shapes import argument_dimensions, slice_bounds
 
         kind = function.type
-        strided = set()
-        if "arg_attrs" in function.operation.attributes:
-            strided = {i for i, a in enumerate(function.operation.attributes["arg_attrs"]) if BUFFER_LAYOUT in a}
+        attributes = function.operation.attributes
+        named = attributes["arg_attrs"] if "arg_attrs" in attributes else [{}] * len(kind.inputs)
         return Signature(
             function.name.value,
-            tuple(dataclasses.replace(slot_of(t, function), strided=i in strided) for i, t in enumerate(kind.inputs)),
+            tuple(
+                dataclasses.replace(slot_of(t, function), strided=BUFFER_LAYOUT in a, donated=_is_writable(a))
+                for t, a in zip(kind.inputs, named, strict=True)
+            ),
             tuple(slot_of(t, function) for t in kind.results),
             argument_dimensions(function),
             slice_bounds(function),
         )
 
     def bind(self, arguments: Sequence[Any], strided: bool = False) -> list[np.ndarray]:
-        """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can.
+        """`arguments` as C-contiguous numpy arrays of the declared types, checked; shares memory where it can. What is
+        donated is copied where it is read-only, or shares memory with another argument.
 
         With `strided`, large arrays that are not contiguous stay so where a kernel can read them; the value is then
         NotContiguous.
@@ -197,7 +203,7 @@ class Signature:
                     shapes.add(shape)
             flags = array.flags
             if not flags.c_contiguous or not flags.aligned:
-                unit = _unit_of_large(len(arrays), array) if strided else None
+                unit = _unit_of_large(len(arrays), array) if strided and not slot.donated else None
                 if unit is None:
                     array = np.array(array, order="C")
                 else:
@@ -205,6 +211,10 @@ class Signature:
             arrays.append(array)
         self.check_dimensions(arrays)
         self.check_bounds(arrays)
+        for i in self._donated:
+            others = (a for j, a in enumerate(arrays) if j != i)
+            if not arrays[i].flags.writeable or any(np.may_share_memory(arrays[i], a) for a in others):
+                arrays[i] = arrays[i].copy()
         return NotContiguous(arrays, tuple(units)) if units else arrays
 
     def check_dimensions(self, arrays: Sequence[Any]) -> None:
@@ -230,6 +240,10 @@ class Signature:
             bound.check(arrays)
 
     @functools.cached_property
+    def _donated(self) -> list[int]:
+        return [i for i, slot in enumerate(self.arguments) if slot.donated]
+
+    @functools.cached_property
     def _checks(self) -> tuple[list, list, list | None]:
         """What `bind` checks: of each argument, with shapes that it may have; of equal dimensions where the types do
         not say so already; and these as pairs, which are checked sooner: None if a size is an argument, or known."""
@@ -245,6 +259,10 @@ class Signature:
         is_plain = all(size is None and all(d is not None for _, d in (first, *group)) for first, group, size in groups)
         pairs = [(*first, *other) for first, group, _ in groups for other in group if other != first]
         return slots, groups, pairs if is_plain else None
+
+
+def _is_writable(attributes: Any) -> bool:
+    return WRITABLE in attributes and ir.BoolAttr(attributes[WRITABLE]).value
 
 
 def size_of(array: np.ndarray, d: int | None) -> int:

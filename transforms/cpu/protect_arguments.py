@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ..passes import Pass
 from ..rewriting import ops_in
+from .return_arguments import DONATED
+
+WRITABLE = "bufferization.writable"
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,9 @@ class ProtectArguments(Pass):
         func.func @main(%a: tensor<4xf32>)
     becomes
         func.func @main(%a: tensor<4xf32> {bufferization.writable = false})
+
+    Those that may be written to, which the graph says by ``bufferization.writable = true``, are `linalg_ext.donated`
+    from here on: bufferization keeps that.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -29,7 +35,9 @@ class ProtectArguments(Pass):
             for i, kind in enumerate(view.type.inputs):
                 entries = {a.name: a.attr for a in old[i]} if old else {}
                 if isinstance(kind, ir.RankedTensorType):
-                    entries.setdefault("bufferization.writable", ir.BoolAttr.get(False))
+                    writable = entries.setdefault(WRITABLE, ir.BoolAttr.get(False))
+                    if ir.BoolAttr(writable).value:
+                        entries[DONATED] = ir.UnitAttr.get()
                 new.append(ir.DictAttr.get(entries))
             if new:
                 view.arg_attrs = ir.ArrayAttr.get(new)

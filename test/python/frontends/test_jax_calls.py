@@ -142,6 +142,27 @@ DOUBLE = """func.func @double(%a: tensor<5xf32>) -> (tensor<5xf32>, tensor<5xi64
 }"""
 
 
+def test_a_cache_that_is_donated():
+    """A token is written to the cache that was given; constants of the function come before its arguments."""
+    weights = random(D, 64)
+
+    def step(q, cache, token, at):
+        cache = jax.lax.dynamic_update_slice(cache, token, (at, 0))
+        scores = jnp.where(jnp.arange(S) <= at, q @ cache.T, -jnp.inf)
+        return jax.nn.softmax(scores, -1) @ cache @ weights, cache
+
+    q, cache, token = random(1, D), random(S, D, seed=1), random(1, D, seed=2)
+    arguments = q, cache, token, np.int32(7)
+    expected = step(*arguments)
+    given = cache.copy()
+    found = compile(step, arguments, donate=[1])(q, given, token, np.int32(7))
+    close(found[0], np.asarray(expected[0]))
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert np.shares_memory(found[1], given)
+    with pytest.raises(CompileError, match="donate: there is no argument 4 of 4"):
+        compile(step, arguments, donate=[4])
+
+
 def test_kernels_of_mlir():
     found, seven = jax.jit(compile(DOUBLE))(np.arange(5, dtype=np.float32))
     np.testing.assert_array_equal(found, 2 * np.arange(5))

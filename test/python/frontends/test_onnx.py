@@ -38,6 +38,16 @@ def assert_close(found, expected, tolerance=1e-5):
         assert np.abs(a.astype(np.float64) - b).max() <= tolerance * np.abs(b.astype(np.float64)).max()
 
 
+def test_inputs_that_are_donated():
+    graph = "g (float[4,3] a, float[4,3] b) => (float[4,3] y) { y = Add(a, b) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {graph}')
+    a, b = (random(4, 3, seed=i) for i in range(2))
+    with pytest.warns(UserWarning, match="no result is made in the memory of donated argument 1"):
+        np.testing.assert_array_equal(compile(model, donate=["b"])(a, b), a + b)
+    with pytest.raises(CompileError, match="donate: there is no argument 'c'; the inputs are: a, b"):
+        compile(model, donate=["c"])
+
+
 BERT = """g (int64[b,s] ids, int64[b,s] mask) => (float[b,s,32] y) {
   e = Gather(emb, ids)
   x = LayerNormalization<axis=-1, epsilon=1e-5>(e, g1, b1)
