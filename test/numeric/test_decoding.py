@@ -1,5 +1,7 @@
 """Few queries against many keys, which are streamed from memory: groups of heads, odd sizes, against float64."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
@@ -106,3 +108,19 @@ def test_long_sums(vector_bytes):
     """Sums over blocks of rows are added to what was there: one chain over 65536 keys would lose 1.3e-6."""
     graph = Attention(heads=4, heads_kv=1, queries=1, keys=1 << 16, head_size=128)
     assert error(graph, fused(graph.text(), vector_bytes=vector_bytes), graph.inputs("uniform")) < 8e-7
+
+
+@pytest.mark.parametrize("element", ["bf16", "f8E4M3FN"])
+@pytest.mark.parametrize("heads", [1, 3, 4])
+def test_odd_numbers_of_keys(element, heads):
+    """A last key without a partner counts, and what follows it in memory does not."""
+    graph = Attention(heads=heads, heads_kv=1, head_size=72, element=element, output="f32", dynamic=True)
+    run = compile(graph.text())
+    for keys in (1, 2, 3, 63, 64, 65, 127, 255, 257, 511, 513, 1023):
+        for queries in (1, 4, 16):
+            graph = dataclasses.replace(graph, queries=queries, keys=keys)
+            q, k, v = graph.inputs("normal", seed=keys)
+            expected, _ = graph.reference([q, k, v])
+            k, v = (np.concatenate([x, np.full_like(x, np.nan)], axis=2)[:, :, :keys] for x in (k, v))
+            found = graph.canonical_output(np.asarray(run(q, k, v), np.float64))
+            assert relative_error(found, expected) < TOLERANCE.get(element, 6e-2), (queries, keys)

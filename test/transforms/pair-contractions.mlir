@@ -175,9 +175,16 @@ func.func @few_rows_of_an_open_size(%p: memref<1x32xbf16>, %v: memref<32x?xbf16>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// The same with an odd number of rows, and too few uses to copy them: f32.
+// The same with an odd number of rows: the last one has no partner, and is not read beyond the end, but added in f32.
 // CHECK-LABEL: func.func @few_odd_rows
-// CHECK-NOT:   pair.
+// CHECK:       memref.subview %arg1[0, 0] [15, 64] [2, 1]
+// CHECK:       memref.subview %arg1[1, 0] [15, 64] [2, 1]
+// CHECK:       linalg.generic
+// CHECK:         pair.product
+// CHECK:       %[[P:.*]] = memref.subview %arg0[0, 30] [1, 1] [1, 1]
+// CHECK:       %[[V:.*]] = memref.subview %arg1[30, 0] [1, 64] [1, 1]
+// CHECK:       linalg.generic {{.*}} ins(%[[P]], %[[V]] : {{.*}}) outs(%arg2
+// CHECK:         arith.mulf
 func.func @few_odd_rows(%p: memref<1x31xbf16>, %v: memref<31x64xbf16>, %o: memref<1x64xf32>) {
   linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%p, %v : memref<1x31xbf16>, memref<31x64xbf16>) outs(%o : memref<1x64xf32>) {
@@ -188,6 +195,77 @@ func.func @few_odd_rows(%p: memref<1x31xbf16>, %v: memref<31x64xbf16>, %o: memre
     %3 = arith.addf %c, %2 : f32
     linalg.yield %3 : f32
   }
+  return
+}
+
+// -----
+
+#rest = affine_map<(i)[n] -> (-i + n, 32)>
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// The same of a number that only a call tells. Rows of scratch get room for the most they can have, so that words start
+// with rows; what is scaled first starts the sum of the pairs.
+// CHECK-LABEL: func.func @any_number_of_rows
+// CHECK:         %[[SIZE:.*]] = affine.min
+// CHECK:         %[[WIDE:.*]] = memref.view %{{.*}}[%c0][] : memref<256xi8> to memref<4x32xbf16>
+// CHECK:         %[[P:.*]] = memref.subview %[[WIDE]][0, 0] [4, %[[SIZE]]] [1, 1]
+// CHECK:         linalg.generic {{.*}} outs(%[[P]] :
+// CHECK:         %[[WORDS:.*]] = pair.view %[[WIDE]] : (memref<4x32xbf16>) -> (memref<4x16xi32, strided<[16, 1]>>)
+// CHECK-DAG:     %[[PAIRS:.*]] = arith.divui %[[SIZE]], %c2
+// CHECK-DAG:     %[[V0:.*]] = memref.subview %[[V:.*]][0, 0] [%[[PAIRS]], 64] [2, 1]
+// CHECK-DAG:     %[[V1:.*]] = memref.subview %[[V]][1, 0] [%[[PAIRS]], 64] [2, 1]
+// CHECK-DAG:     %[[PW:.*]] = memref.subview %[[WORDS]][0, 0] [4, %[[PAIRS]]] [1, 1]
+// CHECK:         linalg.generic
+// CHECK:           arith.mulf
+// CHECK:         linalg.generic {{.*}} ins(%[[PW]], %[[V0]], %[[V1]] :
+// CHECK:           pair.product
+// CHECK:         %[[REST:.*]] = arith.remui %[[SIZE]], %c2
+// CHECK:         %[[ODD:.*]] = arith.cmpi ne, %[[REST]], %c0
+// CHECK:         scf.if %[[ODD]] {
+// CHECK:           %[[AT:.*]] = arith.subi %[[SIZE]], %c1
+// CHECK:           %[[P1:.*]] = memref.subview %[[P]][0, %[[AT]]] [4, 1] [1, 1]
+// CHECK:           %[[V2:.*]] = memref.subview %[[V]][%[[AT]], 0] [1, 64] [1, 1]
+// CHECK:           linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]} ins(%[[P1]], %[[V2]] :
+// CHECK-NOT:         pair.
+func.func @any_number_of_rows(%s: memref<4x?xf32>, %v: memref<?x64xbf16>, %out: memref<4x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %half = arith.constant 0.5 : f32
+  %n = memref.dim %v, %c0 : memref<?x64xbf16>
+  %bytes = memref.alloca() : memref<256xi8>
+  %o = memref.alloca() : memref<4x64xf32>
+  scf.for %i = %c0 to %n step %c32 {
+    %size = affine.min #rest(%i)[%n]
+    %p = memref.view %bytes[%c0][%size] : memref<256xi8> to memref<4x?xbf16>
+    %part = memref.subview %s[0, %i] [4, %size] [1, 1] : memref<4x?xf32> to memref<4x?xf32, strided<[?, 1], offset: ?>>
+    linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m, k)>],
+                    iterator_types = ["parallel", "parallel"]}
+        ins(%part : memref<4x?xf32, strided<[?, 1], offset: ?>>) outs(%p : memref<4x?xbf16>) {
+    ^bb0(%x: f32, %y: bf16):
+      %0 = arith.truncf %x : f32 to bf16
+      linalg.yield %0 : bf16
+    }
+    %tile = memref.subview %v[%i, 0] [%size, 64] [1, 1]
+        : memref<?x64xbf16> to memref<?x64xbf16, strided<[64, 1], offset: ?>>
+    linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+        outs(%o : memref<4x64xf32>) {
+    ^bb0(%x: f32):
+      %0 = arith.mulf %x, %half : f32
+      linalg.yield %0 : f32
+    }
+    linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%p, %tile : memref<4x?xbf16>, memref<?x64xbf16, strided<[64, 1], offset: ?>>) outs(%o : memref<4x64xf32>) {
+    ^bb0(%a: bf16, %b: bf16, %c: f32):
+      %0 = arith.extf %a : bf16 to f32
+      %1 = arith.extf %b : bf16 to f32
+      %2 = arith.mulf %0, %1 : f32
+      %3 = arith.addf %c, %2 : f32
+      linalg.yield %3 : f32
+    }
+  }
+  memref.copy %o, %out : memref<4x64xf32> to memref<4x64xf32>
   return
 }
 

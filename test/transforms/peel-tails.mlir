@@ -117,7 +117,7 @@ func.func @end_before(%x: tensor<?xbf16>, %low: index, %m: index, %all: i1, %sum
 
 #rest = affine_map<(i)[n] -> (-i + n, 128)>
 
-// Of tiles of few rows, for what is multiplied in pairs alone: f16 is not, by dot products.
+// Of tiles of few rows, for what a matrix unit multiplies alone: f16 is not multiplied by dot products.
 // CHECK-LABEL: func.func @few_rows
 // DOT-LABEL: func.func @few_rows
 // DOT:       scf.for %
@@ -149,4 +149,60 @@ func.func @few_rows(%x: tensor<?xf16>, %n: index, %sums: tensor<?xf32>) -> tenso
     }
   } {few_rows}
   return %t : tensor<?xf32>
+}
+
+// -----
+
+#rest = affine_map<(i)[n] -> (-i + n, 128)>
+
+// Dot products of few rows need a second body only where all sizes are known.
+// DOT-LABEL: func.func @few_rows_in_pairs
+// DOT:       scf.for %
+// DOT-NOT:   scf.for %
+// DOT:       scf.forall
+// DOT:       scf.for %{{.*}} = %c0 to %c256 step %c128
+// DOT:       tensor.extract_slice %arg0[256] [45] [1]
+// TILES-LABEL: func.func @few_rows_in_pairs
+// TILES-COUNT-3: scf.for %
+func.func @few_rows_in_pairs(%x: tensor<?xbf16>, %n: index, %sums: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %c301 = arith.constant 301 : index
+  %dynamic = scf.forall (%j) in (%n) shared_outs(%o = %sums) -> (tensor<?xf32>) {
+    %sum = tensor.extract_slice %o[%j] [1] [1] : tensor<?xf32> to tensor<f32>
+    %r = scf.for %i = %c0 to %n step %c128 iter_args(%a = %sum) -> (tensor<f32>) {
+      %m = affine.min #rest(%i)[%n]
+      %t = tensor.extract_slice %x[%i] [%m] [1] : tensor<?xbf16> to tensor<?xbf16>
+      %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> ()>], iterator_types = ["reduction"]}
+          ins(%t : tensor<?xbf16>) outs(%a : tensor<f32>) {
+      ^bb0(%u: bf16, %v: f32):
+        %0 = arith.extf %u : bf16 to f32
+        %1 = arith.addf %v, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<f32>
+      scf.yield %s : tensor<f32>
+    }
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %r into %o[%j] [1] [1] : tensor<f32> into tensor<?xf32>
+    }
+  } {few_rows}
+  %static = scf.forall (%j) in (%n) shared_outs(%o = %sums) -> (tensor<?xf32>) {
+    %sum = tensor.extract_slice %o[%j] [1] [1] : tensor<?xf32> to tensor<f32>
+    %r = scf.for %i = %c0 to %c301 step %c128 iter_args(%a = %sum) -> (tensor<f32>) {
+      %m = affine.min #rest(%i)[%c301]
+      %t = tensor.extract_slice %x[%i] [%m] [1] : tensor<?xbf16> to tensor<?xbf16>
+      %s = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> ()>], iterator_types = ["reduction"]}
+          ins(%t : tensor<?xbf16>) outs(%a : tensor<f32>) {
+      ^bb0(%u: bf16, %v: f32):
+        %0 = arith.extf %u : bf16 to f32
+        %1 = arith.addf %v, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<f32>
+      scf.yield %s : tensor<f32>
+    }
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %r into %o[%j] [1] [1] : tensor<f32> into tensor<?xf32>
+    }
+  } {few_rows}
+  return %dynamic, %static : tensor<?xf32>, tensor<?xf32>
 }

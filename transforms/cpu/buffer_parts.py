@@ -242,4 +242,7 @@ def size_of(value: ir.Value, position: int) -> ir.Value | None:
         return op.operands[first + sum(value.type.is_dynamic_dim(d) for d in range(position))]
     if op.name == "memref.cast" and op.operands[0].type.is_dynamic_dim(position):
         return size_of(op.operands[0], position)
+    if op.name == "memref.collapse_shape":
+        joined = [ir.IntegerAttr(d).value for d in ir.ArrayAttr(op.attributes["reassociation"][position])]
+        return size_of(op.operands[0], joined[0]) if len(joined) == 1 else None
     return None

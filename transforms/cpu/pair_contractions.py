@@ -1,14 +1,17 @@
 """The pass ``pair-contractions``."""
 
+import math
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg
+from ...dialects.mlir import arith, ir, linalg, memref
 from ...dialects.pair import PackOp, ProductOp, ViewOp, WidenOp
+from ..copying import copy_body
 from ..host import matrix_unit
 from ..linear import upper_bound
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, defining_op, ops_in
+from .blocks import Block, part_of, subview
 from .buffer_parts import hoisted, size_of, source_of
 from .initial_values import find_starts
 from .matrix_unit import MATRIX_OPTION, Product, product_of
@@ -16,9 +19,9 @@ from .multiples import is_multiple
 from .pair_panels import SharedPanels, Source, pack_here, part_of_panel
 from .pair_producers import find_producer, rows_of_pairs, write_pairs
 from .schedule import pays_to_copy
-from .scratch import FRAMES, has_identity_layout, in_frame
+from .scratch import FRAMES, element_bytes, has_identity_layout, in_frame
 from .structured import NO_LOOP, Operand, Structured, Unsupported
-from .tile_panels import tiles_of
+from .tile_panels import Extent, if_else, tiles_of
 from .unit_dimensions import Expanded, as_part
 
 SPREAD = 4  # from one row to the next, in rows, from which on they are copied next to each other
@@ -44,7 +47,15 @@ class PairContractions(Pass):
     interleaved: by the op that computes it (P, `pair_producers`); into a panel, before the tasks if they share it (V,
     `pair_panels`), else in them; or, where it is read too seldom for that, in registers, as it is multiplied. In the
     same places floats of 8 bits become bf16, which all of them are. What cannot be paired stays for `vectorize-linalg`,
-    in f32.
+    in f32: as the last of an odd number of rows that would be joined in registers, which is added after the pairs::
+
+        linalg.generic {O[m, d] += P[m, n]·V[n, d]} ins(%p, %v : memref<4x?xbf16>, memref<?x64xbf16>) outs(%o)
+    becomes
+        linalg.generic {O[m, d] += P[m, p]·(V0[p, d], V1[p, d])} ins(%pw, %v0, %v1 : memref<4x?xi32, …>, …) outs(%o)
+        scf.if %odd {
+          linalg.generic {O[m, d] += P[m, 0]·V[0, d]} ins(%last_p, %last_v : memref<4x1xbf16, …>, …) outs(%o)
+
+    so that a loop over tiles of keys needs no other body for a last, cut tile.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
@@ -80,6 +91,7 @@ class _Pairing:
         self.k = max(product.summed, key=lambda d: op.sizes[d] or 1 << 30)
         self.lanes = op.outputs[0].dims[-1] if op.outputs[0].dims else NO_LOOP
         self.joined: list[int] = []  # operands of which two rows are joined in registers
+        self.has_rest = False  # of joined rows the last may have no partner, and no memory where that would be
         self.frame = next(a for a in ancestors(op.op) if a.name in FRAMES)
 
     def apply(self) -> None:
@@ -95,9 +107,15 @@ class _Pairing:
                 else self._words(operand)
                 for operand in inputs
             ]
+            if self.has_rest:
+                factors = [
+                    (parts if len(parts) == 2 else [self._whole_pairs(parts[0], dims)], dims) for parts, dims in factors
+                ]
             for start in starts:  # right before the sums that start from it, after what is packed
                 start.move_before(old)
             self._multiply(factors)
+            if self.has_rest:
+                self._add_rest()
         values = [o.value for o in inputs]
         old.erase()
         for value in values:
@@ -118,9 +136,10 @@ class _Pairing:
         if self._is_in_place(operand):
             return
         if not pays_to_copy(self.op, operand):
-            if operand.dims[-1] != self.lanes or (self.op.sizes[self.k] or 1) % 2:
+            if operand.dims[-1] != self.lanes or self.op.sizes[self.k] == 1:
                 raise Unsupported("a factor that would have to be copied for few uses")
             self.joined.append(operand.number)
+            self.has_rest = (self.op.sizes[self.k] or 1) % 2 == 1
             return
         if any(bound is None for bound in self._bounds(operand)):
             raise Unsupported("a factor whose size has no bound")
@@ -174,6 +193,9 @@ class _Pairing:
 
     def _paired(self, operand: Operand) -> ir.Value:
         value, position = operand.value, operand.dims.index(self.k)
+        scratch = self._in_whole_words(operand) if self.has_rest else None
+        if scratch is not None:
+            return scratch
         in_place = self._is_in_place(operand)
         shared = self.panels.part(value, position) if not in_place or self._is_spread(operand) else None
         if shared is not None:
@@ -192,6 +214,8 @@ class _Pairing:
             write_pairs(producer, value, position, words)
             return words
         with hoisted(value, sizes, self.frame):
+            if self.has_rest:  # which is not read in pairs
+                sizes[position] = _times(_halved(sizes[position]), 2)
             pack_here(Source(value, position, zeros, sizes), panel)
         return part_of_panel(panel, zeros, counts)
 
@@ -200,7 +224,7 @@ class _Pairing:
         inner = [operand.dims.index(d) for d in (self.k, self.lanes)]
         order = [i for i in range(len(operand.dims)) if i not in inner] + inner
         dims = [operand.dims[i] for i in order]
-        key = (self.frame, *_place(operand.value), tuple(order))
+        key = (self.frame, *_place(operand.value), tuple(order), self.has_rest)
         known = self.transposed.get(key)
         if known is not None:
             return [known], dims
@@ -248,6 +272,74 @@ class _Pairing:
                 else:
                     words.append(own[0])
             linalg.YieldOp([arith.addf(total, ProductOp(*words, sum=f32).result)])
+
+    # --- what has no partner
+
+    def _in_whole_words(self, operand: Operand) -> ir.Value | None:
+        """The words of scratch whose rows may have an odd number of elements: rows get room for the most they can have,
+        so that each starts with a word. None for what is not bf16 in scratch, or of a size that is not seen."""
+        view, kind, bounds = defining_op(operand.value), operand.value.type, self._bounds(operand)
+        if view is None or view.name != "memref.view" or build.constant_value(view.operands[1]) != 0:
+            return None
+        shape = [bound for bound in bounds if bound is not None]
+        if operand.dims[-1] != self.k or len(shape) < kind.rank or shape[-1] % 2 or build.is_float8(operand.element):
+            return None
+        room, element = view.operands[0].type.get_dim_size(0), element_bytes(operand.element)
+        if element is None or math.prod(shape) * element > room:
+            return None
+        if any(use.owner.operation.name != "linalg.generic" for use in operand.value.uses):
+            return None
+        dynamic = iter(list(view.operands)[2:])
+        sizes = [next(dynamic) if kind.is_dynamic_dim(d) else kind.get_dim_size(d) for d in range(kind.rank)]
+        with ir.InsertionPoint(view), view.location:
+            wide = memref.ViewOp(ir.MemRefType.get(shape, operand.element), *list(view.operands)[:2], []).result
+            part = part_of_panel(wide, [0] * kind.rank, sizes)
+        operand.value.replace_all_uses_with(part)
+        operand.value = part
+        view.erase()
+        return ViewOp(wide, words=_words_type(wide.type)).result
+
+    def _whole_pairs(self, words: ir.Value, dims: list[int]) -> ir.Value:
+        sizes = build.mixed_sizes(words)
+        sizes[dims.index(self.k)] = _halved(self._count())
+        strides, start = words.type.get_strides_and_offset()
+        return subview(words, ir.StridedLayoutAttr.get(start, strides), [0] * len(sizes), sizes)
+
+    def _count(self) -> Extent:
+        """How many products a sum has."""
+        size = self.op.sizes[self.k]
+        return self.op.size(self.k) if size is None else size
+
+    def _add_rest(self) -> None:
+        """Adds the product that no pair has, if there is one."""
+        size = self._count()
+        if isinstance(size, int):
+            self._add_last(build.index(size - 1))
+            return
+        is_odd = arith.cmpi(arith.CmpIPredicate.ne, arith.remui(size, build.index(2)), build.index(0))
+        if_else(is_odd, lambda: self._add_last(arith.subi(size, build.index(1))))
+
+    def _add_last(self, at: ir.Value) -> None:
+        """Adds the products of one place along the sum: no contraction any more, for which there would be more code."""
+        loops = [d for d in range(self.op.n_loops) if d != self.k]
+        zero = ir.AffineExpr.get_constant(0)
+        places = {d: ir.AffineExpr.get_dim(i) for i, d in enumerate(loops)}
+        maps = [ir.AffineMap.get(len(loops), 0, [places.get(d, zero) for d in o.dims]) for o in self.op.operands]
+        *ins, out = [part_of(o, {self.k: Block(at, 1)}) for o in self.op.operands]
+        body = self.op.body
+
+        def products(*scalars: ir.Value) -> list[ir.Value]:
+            return copy_body(body, dict(zip(body.arguments, scalars, strict=True)))
+
+        build.generic(ins, [out], maps, [self.op.iterators[d] for d in loops], products)
+
+
+def _halved(size: Extent) -> Extent:
+    return size // 2 if isinstance(size, int) else arith.divui(size, build.index(2))
+
+
+def _times(size: Extent, factor: int) -> Extent:
+    return size * factor if isinstance(size, int) else arith.muli(size, build.index(factor))
 
 
 def _place(value: ir.Value) -> tuple:

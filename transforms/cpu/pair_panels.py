@@ -14,6 +14,7 @@ from ...dialects.mlir import arith, ir, memref, scf, vector
 from ..slices import split
 from .blocks import subview
 from .buffer_parts import SharedPart, shared_part
+from .multiples import is_multiple
 from .scratch import ALIGNMENT
 from .tile_panels import Extent, for_each, plus, tiles_of
 
@@ -75,7 +76,7 @@ class Source:
                 rows = [[*at[:-1], start] for _ in range(2)]
                 rows[0][self.summed], rows[1][self.summed] = arith.muli(pair, build.index(2)), upper
                 second = mask
-                if not (isinstance(extent, int) and extent % 2 == 0):
+                if not is_multiple(extent, 2):
                     left = arith.subi(build.as_index(width), start)
                     is_there = arith.cmpi(arith.CmpIPredicate.ult, upper, build.as_index(extent))
                     second = _mask(lanes, arith.select(is_there, left, build.index(0)))

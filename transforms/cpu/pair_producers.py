@@ -9,7 +9,7 @@ becomes
 """
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, memref
+from ...dialects.mlir import arith, ir, linalg
 from ...dialects.pair import PackOp
 from ..copying import copy_body
 from ..rewriting import ops_in
@@ -86,16 +86,15 @@ def write_pairs(op: Structured, value: ir.Value, position: int, words: ir.Value)
 
 
 def rows_of_pairs(operand: Operand, loop: int) -> list[ir.Value]:
-    """The even and the odd rows of a buffer along `loop`."""
+    """The even and the odd rows of a buffer along `loop`; of an odd number the last is left out."""
     kind, position = operand.value.type, operand.dims.index(loop)
     strides, start = kind.get_strides_and_offset()
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     steps = [2 if d == position else 1 for d in range(kind.rank)]
     pitches = [s if s == dynamic else s * step for s, step in zip(strides, steps, strict=True)]
-    sizes = [
-        memref.dim(operand.value, build.index(d)) if kind.is_dynamic_dim(d) else kind.get_dim_size(d) // step
-        for d, step in enumerate(steps)
-    ]
+    sizes = build.mixed_sizes(operand.value)
+    whole = sizes[position]
+    sizes[position] = whole // 2 if isinstance(whole, int) else arith.divui(whole, build.index(2))
     found = []
     for row in range(2):
         offsets = [row if d == position else 0 for d in range(kind.rank)]

@@ -9,7 +9,7 @@ from ..online.cut_tiles import cut_sizes, narrow_types, take_off_last
 from ..online.mark_few_rows import FEW_ROWS
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
-from .matrix_unit import MATRIX_OPTION, multiplies
+from .matrix_unit import MATRIX_OPTION, has_tiles, multiplies
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,25 @@ class PeelTails(Pass):
 
     All tiles but one have sizes that are seen to be constant: no edge has to be looked for, and rows make pairs. For
     f16 and bf16 alone, whose operands are copied and paired, is that worth the time to compile a second body; of tiles
-    of few rows (`mark-few-rows`), for what is multiplied in pairs alone: f16 is converted to f32 as it is read. Where
-    only a call tells whether a tile is cut, a loop under a mask of indices is left: of loops that a mask makes of one,
+    of few rows (`mark-few-rows`), for what a matrix unit multiplies alone, as f16 is converted to f32 as it is read.
+    Dot products of an unknown number of few rows do without: `pair-contractions` leaves at most a row over. Where only
+    a call tells whether a tile is cut, a loop under a mask of indices is left: of loops that a mask makes of one,
     `split-masked-tiles` has peeled it.
     """
 
     matrix: str = option(MATRIX_OPTION, "")
 
     def run(self, op: ir.Operation) -> None:
+        unit = matrix_unit(self.matrix)
         for loop in ops_in(op, "scf.for"):
             kinds = narrow_types(loop)
-            if kinds and (not _has_few_rows(loop) or any(multiplies(matrix_unit(self.matrix), k, k) for k in kinds)):
+            if kinds and (not _has_few_rows(loop) or _is_worth_it_for_few(loop, kinds, unit)):
                 _peel(loop)
+
+
+def _is_worth_it_for_few(loop: ir.Operation, kinds: list[ir.Type], unit: str) -> bool:
+    is_known = all(build.constant_value(v) is not None for v in list(loop.operands)[:2])
+    return (is_known or has_tiles(unit)) and any(multiplies(unit, kind, kind) for kind in kinds)
 
 
 def _has_few_rows(loop: ir.Operation) -> bool:
