@@ -69,11 +69,11 @@ class TorchKernel(TracedKernel):
     @classmethod
     def of_program(cls, program: "TorchProgram", target: str, options: Options) -> "TorchKernel":
         options.check()
-        donated = [program.lowered.arguments.index(n) for n in options.donated() if n in program.lowered.arguments]
-        if len(donated) < len(options.donate):
-            raise user_error(
-                f"donate: not each of {list(options.donate)} is the number of an argument that is a tensor"
-            )
+        places = {a: place for place, a in enumerate(program.lowered.arguments) if isinstance(a, int)}
+        for number in options.donated():
+            if number not in places:
+                raise user_error(f"donate: there is no argument {number} that is a tensor, and read")
+        donated = tuple(places[number] for number in options.donated())
         return cls(compile_module(program.module, target, dataclasses.replace(options, donate=donated)), program)
 
     def run(self, arrays: Sequence[Any], threads: int | None = None) -> list[Any]:

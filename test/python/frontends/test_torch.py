@@ -504,6 +504,28 @@ def test_a_traced_graph_knows_no_devices():
     assert "wgmma" in kernel.ir("ptx")
 
 
+def test_a_cache_that_is_donated():
+    class Step(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(tensors((8, 8))[0])
+
+        def forward(self, q, cache, token):
+            cache = torch.slice_scatter(cache, token @ self.weight, 1, 5, 6)
+            return F.scaled_dot_product_attention(q, cache, cache), cache
+
+    step, (q, cache, token) = Step(), tensors((2, 1, 8), (2, 9, 8), (2, 1, 8))
+    with torch.no_grad():
+        expected = step(q, cache, token)
+        kernel = compile(step, (q, cache, token), donate=[1])
+        given = cache.clone()
+        for one, other in zip(kernel(q, given, token), expected, strict=True):
+            torch.testing.assert_close(one, other)
+        assert kernel(q, given, token)[1].data_ptr() == given.data_ptr()
+        with pytest.raises(CompileError, match="donate: there is no argument 3 that is a tensor, and read"):
+            compile(step, (q, cache, token), donate=[3])
+
+
 def test_tensors_elsewhere_are_told_of():
     args = tensors(*SHAPES)
     kernel = compile(sdpa(), args)
