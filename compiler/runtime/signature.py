@@ -372,6 +372,8 @@ def refuse_traced(value: Any) -> None:
 def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
     """A numpy array on the memory of `value`: an array, a tensor of any library with DLPack, a scalar. `number` says
     which argument it is."""
+    if type(value) is np.ndarray:
+        return value
     kind = type(value).__name__
     name = f"an argument of type {kind}" if number is None else f"argument {number}, of type {kind},"
     if isinstance(value, np.ndarray):

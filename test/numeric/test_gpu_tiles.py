@@ -38,19 +38,14 @@ def init_flags(op, frame):
     return run
 
 
-@rule("tile.fill_exp2")
-def fill_exp2(op, frame):
+@rule("tile.fill_exp2", "tile.fill_ones", "tile.meet")
+def nothing(op, frame):
     return lambda operands: []
 
 
 @rule("tile.exp2")
 def exp2(op, frame):
     return lambda operands: [np.exp2(operands[0])]
-
-
-@rule("tile.fill_ones")
-def fill_ones(op, frame):
-    return lambda operands: []
 
 
 @rule("tile.append_ones")
@@ -81,11 +76,6 @@ def raise_(op, frame):
 @rule("tile.raised")
 def raised(op, frame):
     return lambda operands: [np.bool_(operands[0][operands[1] % operands[0].size])]
-
-
-@rule("tile.meet")
-def meet(op, frame):
-    return lambda operands: []
 
 
 @rule("tile.any_of_warp")

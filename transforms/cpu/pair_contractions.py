@@ -21,7 +21,7 @@ from .pair_producers import find_producer, rows_of_pairs, write_pairs
 from .schedule import pays_to_copy
 from .scratch import FRAMES, element_bytes, has_identity_layout, in_frame
 from .structured import NO_LOOP, Operand, Structured, Unsupported
-from .tile_panels import Extent, if_else, tiles_of
+from .tile_panels import Extent, halved, if_else, tiles_of
 from .unit_dimensions import Expanded, as_part
 
 SPREAD = 4  # from one row to the next, in rows, from which on they are copied next to each other
@@ -215,7 +215,7 @@ class _Pairing:
             return words
         with hoisted(value, sizes, self.frame):
             if self.has_rest:  # which is not read in pairs
-                sizes[position] = _times(_halved(sizes[position]), 2)
+                sizes[position] = _times(halved(sizes[position]), 2)
             pack_here(Source(value, position, zeros, sizes), panel)
         return part_of_panel(panel, zeros, counts)
 
@@ -301,7 +301,7 @@ class _Pairing:
 
     def _whole_pairs(self, words: ir.Value, dims: list[int]) -> ir.Value:
         sizes = build.mixed_sizes(words)
-        sizes[dims.index(self.k)] = _halved(self._count())
+        sizes[dims.index(self.k)] = halved(self._count())
         strides, start = words.type.get_strides_and_offset()
         return subview(words, ir.StridedLayoutAttr.get(start, strides), [0] * len(sizes), sizes)
 
@@ -332,10 +332,6 @@ class _Pairing:
             return copy_body(body, dict(zip(body.arguments, scalars, strict=True)))
 
         build.generic(ins, [out], maps, [self.op.iterators[d] for d in loops], products)
-
-
-def _halved(size: Extent) -> Extent:
-    return size // 2 if isinstance(size, int) else arith.divui(size, build.index(2))
 
 
 def _times(size: Extent, factor: int) -> Extent:

@@ -16,6 +16,7 @@ from ..rewriting import ops_in
 from .blocks import subview
 from .loop_indices import renumber
 from .structured import Operand, Structured, structured_of
+from .tile_panels import halved
 
 
 def find_producer(value: ir.Value, position: int, reader: ir.Operation) -> Structured | None:
@@ -93,8 +94,7 @@ def rows_of_pairs(operand: Operand, loop: int) -> list[ir.Value]:
     steps = [2 if d == position else 1 for d in range(kind.rank)]
     pitches = [s if s == dynamic else s * step for s, step in zip(strides, steps, strict=True)]
     sizes = build.mixed_sizes(operand.value)
-    whole = sizes[position]
-    sizes[position] = whole // 2 if isinstance(whole, int) else arith.divui(whole, build.index(2))
+    sizes[position] = halved(sizes[position])
     found = []
     for row in range(2):
         offsets = [row if d == position else 0 for d in range(kind.rank)]

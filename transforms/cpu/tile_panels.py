@@ -96,6 +96,11 @@ def tiles_of(extent: Extent, size: int) -> Extent:
     return arith.ceildivui(extent, build.index(size))
 
 
+def halved(extent: Extent) -> Extent:
+    """⌊extent / 2⌋"""
+    return extent // 2 if isinstance(extent, int) else arith.divui(extent, build.index(2))
+
+
 def for_each(end: Extent, body: Callable[[ir.Value], None], start: Extent = 0, step: int = 1) -> None:
     """scf.for; one iteration without a loop where the bounds say so."""
     if isinstance(start, int) and isinstance(end, int) and end - start <= step:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.build import PARALLEL, REDUCTION, constant_value
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..copying import without_result
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, erase_if_unused, ops_in, ops_of, single_use
 from .bounds import exponent_bound
-from .masking import yielded
+from .masking import is_elementwise, yielded
 from .row_sums import is_row_sum, summed_tile
 from .tabulate_exponentials import is_exponential, table_shares
 
@@ -58,11 +57,11 @@ class _Mask:
         if op is None or len(op.results) != 1:
             return None
         if op.name != "scf.if":
-            return next((_Mask(op, v) for v in op.operands if _is_mask(op, v)), None)
+            return _Mask(op, op.operands[0]) if _is_mask(op) else None
         masked, plain = (ops_of(region.blocks[0])[-1].operands[0] for region in op.regions)
         inner = defining_op(masked)
-        fits = inner is not None and inner.block == op.regions[0].blocks[0] and _is_mask(inner, plain)
-        return _Mask(op, plain) if fits else None
+        fits = inner is not None and inner.block == op.regions[0].blocks[0] and _is_mask(inner)
+        return _Mask(op, plain) if fits and inner.operands[0] == plain else None
 
     def applied(self, tile: ir.Value) -> ir.Value:
         """`tile` with 0 at the same places, at the insertion point."""
@@ -75,17 +74,12 @@ class _Mask:
         return new.results[0]
 
 
-def _is_mask(op: ir.Operation, below: ir.Value) -> bool:
-    """Whether all that `op` does is to make elements of `below` −∞, wherever something else says so."""
-    if op.name != "linalg.generic" or is_contraction(op) or set(iterator_types(op)) != {PARALLEL}:
+def _is_mask(op: ir.Operation) -> bool:
+    """Whether all that `op` does is to make elements of its first operand −∞, wherever something else says so."""
+    if not is_elementwise(op):
         return False
-    inputs = list(op.operands)
-    if len(op.results) != 1 or below.type != op.results[0].type or inputs.count(below) != 1:
-        return False
-    number, maps = inputs.index(below), indexing_maps(op)
-    argument = op.regions[0].blocks[0].arguments[number]
-    selects = _selects(op)
-    if maps[number] != maps[-1] or not selects or not single_use(argument):
+    argument, selects = op.regions[0].blocks[0].arguments[0], _selects(op)
+    if not selects or not single_use(argument):
         return False
     select, dead = selects[-1]
     return select.operands[3 - dead] == argument
@@ -146,11 +140,8 @@ def _move(op: ir.Operation, result: int, sums: list[int], masks: list[_Mask]) ->
             user.operands[operand] = tile
         for number in sums:
             init = op.operands[len(op.operands) - len(op.results) + number]
-            (total,) = build.generic([tile], [init], _sum_maps(), [PARALLEL, REDUCTION], lambda x, t: arith.addf(t, x))
+            maps = [build.projection(2, [0, 1]), build.projection(2, [0])]
+            (total,) = build.generic([tile], [init], maps, [PARALLEL, REDUCTION], lambda x, t: arith.addf(t, x))
             op.results[number].replace_all_uses_with(total)
     for number in sorted(sums, reverse=True):
         op = without_result(op, number)
-
-
-def _sum_maps() -> list[ir.AffineMap]:
-    return [build.projection(2, [0, 1]), build.projection(2, [0])]

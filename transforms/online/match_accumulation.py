@@ -17,7 +17,7 @@ statistics, in every loop; what is carried is touched by nothing else; the accum
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -353,16 +353,19 @@ def filled_with(value: ir.Value, number: float) -> bool:
 def has_fewer_rows(softmax: ir.Operation, limit: int) -> bool:
     """Whether a tile of scores has less than `limit` rows along each dimension (decoding): reading keys and values
     takes much longer than masking scores and merging parts."""
-    scores = softmax.operands[0]
-    keys = ir.IntegerAttr(softmax.attributes["dimension"]).value
-    return all(_most(scores, d) < limit for d in range(scores.type.rank) if d != keys)
+    return all(rows < limit for rows in _most_rows(softmax))
 
 
 def most_rows(softmax: ir.Operation) -> float:
     """How many rows a tile of scores has at most, all dimensions but the keys' together."""
+    return math.prod(_most_rows(softmax))
+
+
+def _most_rows(softmax: ir.Operation) -> Iterator[float]:
+    """How many rows a tile of scores has at most, for each dimension but the keys'."""
     scores = softmax.operands[0]
     keys = ir.IntegerAttr(softmax.attributes["dimension"]).value
-    return math.prod(_most(scores, d) for d in range(scores.type.rank) if d != keys)
+    return (_most(scores, d) for d in range(scores.type.rank) if d != keys)
 
 
 def _most(value: ir.Value, d: int) -> float:
