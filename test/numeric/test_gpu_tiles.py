@@ -194,6 +194,18 @@ def test_little_growth_rescales_nothing():
     assert Seen.rescaled and not any(Seen.rescaled)
 
 
+def test_the_maximum_of_live_scores_where_they_fall_with_the_distance():
+    """Under a causal mask keys after the query would have larger scores than all that are live, by ALiBi."""
+    graph = Attention(
+        batch=1, heads=8, queries=256, keys=256, head_size=64, element="f16", alibi=True, window=(None, 0)
+    )
+    inputs = graph.inputs("normal", 0)
+    found = run(graph, inputs)
+    expected, _ = graph.reference(inputs)
+    assert np.linalg.norm(found - expected) <= 3e-3 * np.linalg.norm(expected)
+    assert Seen.raised and not any(Seen.raised)
+
+
 @pytest.mark.parametrize("level", [-50.0, 50.0])
 @pytest.mark.parametrize("case", ["causal", "d 256, causal", "window"])
 def test_scores_far_from_0(case, level):

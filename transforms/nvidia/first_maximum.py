@@ -2,7 +2,8 @@
 
 Any finite number would do for softmax; what it decides is whether exponentials stay in range. Two things would make it
 a bad one. Under a causal mask rows may have few keys in the first tile, or none: their maximum is that of all scores of
-the tile, dead ones too, which are of the same size as those to come::
+the tile, dead ones too, which are of the same size as those to come (but where scores change with the distance of
+keys, as by ALiBi: the dead ones are then larger than all that are live)::
 
     %x = matmul(%q, %k)                                   %x = matmul(%q, %k)
     %y = scf.if %cut { select(j > i, −inf, %x) } …        %m = rowmax(%x · 0.18)
@@ -22,6 +23,8 @@ from .masking import is_elementwise, masks, unmasked, yielded
 
 def unmask(maxima: ir.Operation) -> None:
     """Makes `maxima`, which reduces a tile to the maximum of each row, leave out masks that depend on the row."""
+    if _are_by_place(maxima.operands[0]):
+        return
     with maxima.location:
         tile = _unmasked(maxima.operands[0])
     if tile == maxima.operands[0]:
@@ -39,6 +42,17 @@ def shift(update: ir.Operation, number: int, by: float) -> None:
         zero, lowest = (build.constant(value.type, x) for x in (0.0, float("-inf")))
         finite = arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, value, lowest), zero, value)
         terminator.operands[number] = arith.addf(finite, build.constant(value.type, by)) if by else finite
+
+
+def _are_by_place(tile: ir.Value) -> bool:
+    """Whether scores depend on the row they are in, by more than masks."""
+    op = defining_op(tile)
+    if op is not None and op.name == "scf.if":
+        number = list(op.results).index(tile)
+        return any(_are_by_place(ops_of(region.blocks[0])[-1].operands[number]) for region in op.regions)
+    if op is None or not is_elementwise(op):
+        return False
+    return _depends_on_row(unmasked(yielded(op))) or _are_by_place(op.operands[0])
 
 
 def _unmasked(value: ir.Value) -> ir.Value:
