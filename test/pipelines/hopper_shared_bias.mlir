@@ -1,8 +1,9 @@
-// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks,specialize-warps -o /dev/null 2>&1 | FileCheck %s
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=persistent-blocks -o /dev/null 2>&1 | FileCheck %s
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a tile-sizes=1,1,128,0,128" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=TURNS
 // RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a tile-sizes=1,1,256,0,64" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s --check-prefix=MANY
 
 // A bias that all 64 heads share: they are the innermost dimension of the grid, so that it comes from memory once, and
-// the tiles of queries are the outermost, of which no remainder is taken. A block takes the tiles i and 7 - i of a head.
+// the tiles of queries are the outermost, of which no remainder is taken. A block takes the tiles i and 3 - i of a head.
 // CHECK-LABEL: (persistent-blocks) //-----
 // CHECK:      %[[BLOCK:.*]] = gpu.block_id x
 // CHECK:      %[[HEADS:.*]] = arith.muli %{{.*}}, %c4
@@ -18,16 +19,16 @@
 // CHECK:          arith.select %{{.*}}, %[[FIRST]], %[[SECOND]]
 
 // With a bias and a head dimension of 64, a turn lasts until scores are there.
-// CHECK-LABEL: (specialize-warps) //-----
-// CHECK:      tile.take_turn {warpgroups = 2 : i64}
-// CHECK-NOT:  tile.pass_turn
-// CHECK:      tile.convert_layout {{.*}} "shared">) -> (tensor<128x128xf16, "fragment">)
-// CHECK-NOT:  tile.pass_turn
-// CHECK:      tile.wait_matmuls {{.*}} {pending = 1 : i64}
-// CHECK-NEXT: tile.pass_turn
+// TURNS:      tile.take_turn {warpgroups = 2 : i64}
+// TURNS-NOT:  tile.pass_turn
+// TURNS:      tile.convert_layout {{.*}} "shared">) -> (tensor<128x128xf16, "fragment">)
+// TURNS-NOT:  tile.pass_turn
+// TURNS:      tile.wait_matmuls {{.*}} {pending = 1 : i64}
+// TURNS-NEXT: tile.pass_turn
 
-// Where four warpgroups compute, matmuls start with the bias: it is read before a turn, which is over when both are under
-// way, to registers that scores had, and its stage is free at once.
+// Where four warpgroups compute, matmuls start with the bias: it is read before them, to registers that scores had, and its
+// stage is free at once. (Each has keys of its own, and they take no turns.)
+// MANY-NOT:   tile.take_turn
 // MANY:       %[[Q:.*]] = tile.view
 // MANY-NEXT:  tile.scale %[[Q]] {exponent = -3 : i64}
 // MANY:       scf.for {{.*}} -> (tensor<256x64xf32, "fragment">, tensor<256xf32, "row_part">, tensor<256x64xf16, "operand_a">, index) {
@@ -35,15 +36,14 @@
 // MANY-NEXT:  tile.settle %[[B]]
 // MANY-NEXT:  tile.arrive
 // MANY:       %[[START:.*]] = linalg.generic {{.*}} ins(%[[B]] :
-// MANY:       tile.take_turn {warpgroups = 4 : i64}
-// MANY-NEXT:  linalg.generic {{.*}} outs(%[[START]] : tensor<256x64xf32, "fragment">)
-// MANY:       tile.pass_turn
+// MANY:       linalg.generic {{.*}} outs(%[[START]] : tensor<256x64xf32, "fragment">)
 // MANY:       tile.wait_matmuls {{.*}} {pending = 1 : i64}
 
 // The mask stands next to the matmul.
 // MANY-NEXT:  tile.arrive
-// MANY-NEXT:  arith.cmpi sge
-// MANY-NEXT:  scf.if
+// MANY-NEXT:  %[[CUT:.*]] = arith.cmpi sge
+// MANY:       %[[MASKS:.*]] = arith.andi %[[CUT]]
+// MANY-NEXT:  scf.if %[[MASKS]]
 // MANY:       math.exp2
 // MANY:       scf.yield {{.*}} : tensor<256x64xf32, "fragment">, tensor<256xf32, "row_part">, tensor<256x64xf16, "operand_a">, index{{$}}
 

@@ -77,8 +77,17 @@ def test_vectors(monkeypatch):
         ({"head_size": 64, "queries": 2048, "heads": 8}, (128, 128)),  # 88 tiles of 192, 128 of 128
         ({"head_size": 64, "queries": 1536, "heads": 8}, (192, 128)),  # 96 of 128: keys are split anyway
         ({"head_size": 64, "window": (None, 0)}, (256, 64)),
-        ({"head_size": 64, "window": (None, 0), "queries": 1536}, (192, 128)),  # much of 256 on the diagonal is dead
-        ({"head_size": 64, "window": (-100, 0)}, (128, 128)),
+        ({"head_size": 64, "window": (None, 0), "queries": 512, "heads": 128}, (256, 64)),
+        ({"head_size": 64, "window": (None, 0), "queries": 256, "heads": 256}, (128, 128)),  # one tile of 256
+        ({"head_size": 64, "window": (None, 0), "dynamic": True}, (256, 64)),
+        ({"head_size": 64, "window": (None, 0), "bias": "qk", "queries": 1024}, (256, 64)),
+        ({"head_size": 64, "window": (None, 0), "alibi": True}, (256, 64)),
+        ({"head_size": 64, "window": (-100, 0)}, (256, 64)),  # each warpgroup has keys of its own
+        ({"head_size": 64, "window": (-100, 0), "queries": 512, "heads": 128}, (256, 64)),
+        ({"head_size": 64, "window": (-100, 0), "heads": 4}, (128, 128)),  # 64 tiles of 256 for 132 multiprocessors
+        ({"head_size": 64, "window": (-100, 0), "dynamic": True}, (256, 64)),
+        ({"head_size": 64, "window": (-100, 0), "element": "f8E4M3FN"}, (128, 128)),
+        ({"head_size": 128, "window": (-100, 0)}, (128, 128)),
         ({"head_size": 128}, (128, 128)),
         ({"head_size": 256}, (128, 80)),
         ({"head_size": 256, "queries": 1024}, (128, 80)),

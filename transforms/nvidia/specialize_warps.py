@@ -6,22 +6,25 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import EXP2_WORDS, SetRegistersOp, StartTurnsOp, WarpOp, layout_of
+from ...dialects.tile import EXP2_WORDS, ONE_COLUMNS, ONE_ROWS, SetRegistersOp, StartTurnsOp, WarpOp, layout_of
 from ..passes import Pass, option, remark
 from ..rewriting import ops_in, ops_of
 from .architecture import HOPPER, architecture
 from .bulk_copies import Copy, bulk_copies, is_read_by_threads
+from .consumer_role import Consumer
 from .overlap_matmuls import ASYNC
+from .own_keys import OwnKeys
 from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
 from .rings import Ring, Stages, i64, is_right_operand
 from .synchronisation import ALL_WARPS, ARRANGERS
 from .tensor_maps import pass_tensor_maps
-from .warp_roles import Arranger, Consumer, Producer
+from .warp_roles import Arranger, Producer
 
 PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have the tiles' rows
 SMALL_COLUMNS = 64  # of the second matmul
 SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags", "tile.fill_exp2")
 SMALL_TILE = 4096  # bytes
+ONES_BYTES = 2 * ONE_ROWS * ONE_COLUMNS  # that ``row-sums-by-matmul`` may take
 SHARED_MEMORY = architecture(HOPPER).shared_memory - 2048  # of a block, less what aligns it and the barriers
 
 
@@ -59,10 +62,11 @@ class SpecializeWarps(Pass):
     number the uses of each buffer, with one count for all that are used equally often. In loops whose matmuls overlap,
     warpgroups take turns: a turn is over when both matmuls are under way. Where they are small, and biases or masks
     come from shared memory meanwhile, one of two warpgroups keeps it until the first one is done: in step, both would
-    read at once, and then wait for scores.
+    read at once, and then wait for scores. Where the rows of a warpgroup have fewer tiles of keys than those of the
+    block, it computes with these alone (consumer_role.py).
     Buffers for right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others
     one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one, or
-    of 8 bits.
+    of 8 bits; one more than the tiles that warpgroups may be apart, if that is more.
     Kernels with a load that the copy engine cannot do stay as they are.
 
     Right operands that are "paired" go on from where they were copied to another buffer: by three more warps beside the
@@ -113,11 +117,11 @@ class _Specializer:
             roles = ir.Operation.create("scf.if", [], [computes], regions=2)
             with ir.InsertionPoint(roles.regions[0].blocks.append()):
                 SetRegistersOp(i64(consumer_registers(warpgroups, kept)))
-                taking_turns = warpgroups if self.options.turns and warpgroups > 1 else 0
+                taking_turns = warpgroups if self._take_turns(warpgroups) else 0
                 if taking_turns:
                     StartTurnsOp(i64(warpgroups))
                 long = warpgroups == 2 and self._has_long_turns(rings)
-                Consumer(rings, taking_turns, long, warpgroups > 2).start(body)
+                Consumer(rings, warp, taking_turns, long, warpgroups > 2).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
                 SetRegistersOp(i64(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))
@@ -138,13 +142,16 @@ class _Specializer:
 
     def _rings(self, maps: dict[Copy, ir.Value]) -> list[Ring]:
         rings: dict[Copy, Ring] = {}
-        room = SHARED_MEMORY - 4 * EXP2_WORDS * len(ops_in(self.kernel, "tile.fill_exp2"))
+        apart = {load: own.apart for own in self._own_keys() for load in ops_in(own.branch, "tile.load")}
+        tables = len(ops_in(self.kernel, "tile.fill_exp2"))
+        room = SHARED_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
         for load, copy in self.copies.items():
             ring = rings.setdefault(copy, Ring(copy, maps.get(copy)))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or is_right_operand(load):
                 tile = ring.bytes // ring.stages
                 wanted = 3 if tile <= SMALL_TILE or copy.kind.element_type.width == 8 else 2
+                wanted = max(wanted, apart.get(load, 0) + 1)
                 ring.stages = max(1, min(self.options.stages or wanted, room // tile))
         deep = [r for r in rings.values() if r.stages > 1]
         while deep and sum(r.bytes for r in rings.values()) > room:
@@ -153,6 +160,15 @@ class _Specializer:
             max(first, key=lambda r: r.bytes).stages -= 1
             deep = [r for r in deep if r.stages > 1]
         return list(rings.values())
+
+    def _own_keys(self) -> list[OwnKeys]:
+        found = [OwnKeys.of(branch) for branch in ops_in(self.kernel, "scf.if")]
+        return [own for own in found if own is not None]
+
+    def _take_turns(self, warpgroups: int) -> bool:
+        """Not where warpgroups begin or end at other tiles of keys than others: they would wait (measured on an H200:
+        up to 5% slower)."""
+        return self.options.turns and warpgroups > 1 and not self._own_keys()
 
     def _has_long_turns(self, rings: list[Ring]) -> bool:
         """Measured on an H200 with biases and masks: +3 to +15% at head dimension 64, −9 to −13% at 128; where four

@@ -13,14 +13,14 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries; a fourth one
 with 64 keys, 256 queries: where what stands between the matmuls takes longer than they do. That is up to head dimension
-32; up to 64 where scores go through a function such as tanh, or under a mask by position alone, of enough queries that
-little of the tiles on the diagonal is dead. 256 queries also where more than a little of 192 would be padding; 128
-where all larger ones hold much that is padding or masked, or tiles of 256 would be fewer than multiprocessors, or tiles
-of 192 while of 128 there are nearly enough, and under a window, both edges of which cut tiles. Where head dimensions
-exceed 128, shared memory holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where
-those of queries do. All that where rows are aligned to 16 bytes, or will be (``align-rows``), and more than 64 queries
-are known or possible. Values of 8 bits, of which each tile is summed by itself, leave no registers for a fourth
-warpgroup from head dimension 33 on, and have other tiles beyond 128 (``widen-operands``).
+32; up to 64 where scores go through a function such as tanh, or under a mask by position, whose edges cut tiles: there
+each warpgroup computes with keys of its own (own_keys.py), unless all queries are one tile. 256 queries also where more
+than a little of 192 would be padding; 128 where all larger ones hold much padding, or tiles of 256 would be fewer than
+multiprocessors, or tiles of 192 while of 128 there are nearly enough. Where head dimensions exceed 128, shared memory
+holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where those of queries do. All that
+where rows are aligned to 16 bytes, or will be (``align-rows``), and more than 64 queries are known or possible. Values
+of 8 bits, of which each tile is summed by itself, leave no registers for a fourth warpgroup from head dimension 33 on,
+and have other tiles beyond 128 (``widen-operands``).
 
 Where a bias or mask of keys comes from memory, 128 queries, and as many keys as fill rows of 128 bytes in shared
 memory, for which there is room beside keys and values: 128, or 64 where head dimensions exceed 128 or elements take
@@ -71,7 +71,6 @@ MOST_PADDING = 0.06
 MOST_PADDING_OF_8_BITS = 1 / 8  # between two warpgroups and three there is more than with f16
 MANY = 8
 FILLED = 0.9  # of the multiprocessors
-MOST_DEAD = 1 / 8  # of the keys of a tile of queries, under a mask by position; half of it with a bias
 
 
 def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -95,20 +94,18 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
             engines = all(_is_engines(v, attention) for v in others)
             small = SMALL_HOPPER_TILES_BY_HEAD if engines else SKEWED_HOPPER_TILES_BY_HEAD
             many = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if starts or shared_by_many else []
-            sizes, order = _choose_first(attention, many, MOST_DEAD / 2, small=small)
+            sizes, order = _choose_first(attention, many, small=small)
         else:
             sizes, order = _choose(attention, CROWDED_HOPPER_TILES_BY_HEAD)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     if sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention)) > 1:  # both edges of a window cut tiles
-        return _choose(attention, SMALL_HOPPER_TILES_BY_HEAD)
+        return _choose_first(attention, [] if eight_bits else [MANY_WARPS_HOPPER_TILES_BY_HEAD])
     if eight_bits:  # sums apart take the registers of a fourth warpgroup
         return _choose_first(attention, [HOPPER_TILES_BY_HEAD], most_padding=MOST_PADDING_OF_8_BITS)
     tiles: list[Tiles]
     if _uses_functions(attention):
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD if _by_place(attention) else FUNCTION_HOPPER_TILES_BY_HEAD]
-    elif any(ops_in(op, "arith.sitofp") for op in _by_place(attention)):
-        tiles = [MASKED_HOPPER_TILES_BY_HEAD]
     elif _by_place(attention):
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD, MASKED_HOPPER_TILES_BY_HEAD]
     else:
@@ -119,12 +116,11 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
 def _choose_first(
     attention: Attention,
     candidates: Sequence[Tiles],
-    most_dead: float = MOST_DEAD,
     most_padding: float = MOST_PADDING,
     small: Tiles = SMALL_HOPPER_TILES_BY_HEAD,
 ) -> tuple[list[int], list[int]]:
-    """The first of the candidates of which not much would be padding of queries or, where four warpgroups would share a
-    tile, masked, or leave multiprocessors without one; else small tiles."""
+    """The first of the candidates of which not much would be padding of queries, or leave multiprocessors without one,
+    or where four warpgroups would share a masked tile be all; else small tiles."""
     loops, extents = contraction_loops(attention.root), static_extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     queries = extents[loops.m[-1]] if loops.m else 1
@@ -133,11 +129,11 @@ def _choose_first(
     for tiles in candidates:
         tile, _ = _sizes_for(_head_size(attention), tiles)
         padded = queries is not None and -queries % tile > most_padding * queries
-        dead = tile >= 256 and bool(_by_place(attention)) and (queries is None or tile > most_dead * queries)
+        single = tile >= 256 and bool(_by_place(attention)) and queries is not None and queries <= tile
         few = known is not None and known < MULTIPROCESSORS * tile
         if tile < 256:  # a block of fewer rows each: else a split of the keys gives them all some work
             few = few and known >= FILLED * MULTIPROCESSORS * SMALL_HOPPER_TILES_BY_HEAD[0][1]
-        if not padded and not dead and not few:
+        if not padded and not single and not few:
             return _choose(attention, tiles)
     return _choose(attention, small)
 

@@ -1,4 +1,5 @@
-"""What the warps of each role do of a kernel's ops: the one that copies, those that arrange, those that compute."""
+"""What the warps of each role do of a kernel's ops: the one that copies, and those that arrange (those that compute:
+consumer_role.py)."""
 
 from __future__ import annotations
 
@@ -9,21 +10,14 @@ from ...dialects.tile import (
     ArriveOp,
     CopyBulkOp,
     CopyRowsOp,
-    PassTurnOp,
-    SettleOp,
-    TakeTurnOp,
     ViewOp,
     WaitBarrierOp,
-    layout_of,
     with_layout,
 )
-from ..attention import is_contraction
 from ..passes import PassError
-from ..rewriting import Values, ancestors, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
+from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
 from .bulk_copies import is_staged
-from .overlap_matmuls import ASYNC
 from .rings import Count, Ring, i64, is_right_operand
-from .synchronisation import EACH_THREAD
 
 
 class Role:
@@ -218,102 +212,3 @@ class Arranger(Producer):
         ArrangeOp(tile, target.buffer, stage, i64(ring.summed))
         ArriveOp(target.ready, use)
         ArriveOp(source.free, use)
-
-
-class Consumer(Role):
-    """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free, in a
-    branch behind the loop that does.
-
-    `few_registers`: a thread cannot have all of a tile that goes to registers at once."""
-
-    def __init__(self, rings: list[Ring], turns: int, long_turns: bool, few_registers: bool):
-        super().__init__(rings)
-        self.few_registers = few_registers
-        self.warpgroups = turns  # that take turns
-        self.long_turns = long_turns
-        self.releases: dict[ir.Operation | ir.Block, list[tuple[Ring, ir.Value, ir.Value | None]]] = {}
-        self.uses: dict[ir.Value, tuple[Ring, ir.Value]] = {}  # tiles, by what they were in the kernel
-        self.turns: list[ir.Operation] = []  # the first and the last op of a turn
-
-    def carried(self, values: list[ir.Value]) -> list[ir.Value]:
-        return values
-
-    def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
-        WaitBarrierOp(ring.reading.ready, use, i64(0))
-        self.values[op.results[0]] = ViewOp(ring.reading.buffer, ring.stage(use), result=op.results[0].type).result
-        self.uses[op.results[0]] = (ring, use)
-        places, needed = self._release(op)
-        for place in places:
-            self.releases.setdefault(place, []).append((ring, use, needed))
-
-    def _release(self, load: ir.Operation) -> tuple[list[ir.Operation | ir.Block], ir.Value | None]:
-        """Where a load's stage is free, once a value is there, if that is not None. What goes to registers is there
-        before the stage is free: the tile itself, which all registers that it takes hold then; or, where a thread has
-        few, what they have gone into, by the end of the iteration."""
-        places = _last_readers(load, load.block)
-        reader = places[0]
-        if isinstance(reader, ir.Block) or reader.name != "tile.convert_layout":
-            return places, None
-        loaded = reader.results[0]
-        before = ops_of(reader.block)[: ops_of(reader.block).index(reader)]
-        few = self.few_registers and any(map(is_contraction, before))  # else those that scores will have are free
-        row = _row_of(loaded) if few and layout_of(loaded.type) == "fragment" else None
-        if row is None:
-            return places, loaded
-        following = ops_of(reader.block)[ops_of(reader.block).index(defining_op(row)) :]
-        waits = [o for o in following if o.name == "tile.wait_matmuls" and o.opview.pending.value == 0]
-        return [(waits or following)[0]], row
-
-    def before_body(self, ops: list[ir.Operation]) -> None:
-        matmuls = [o for o in ops if ASYNC in o.attributes]
-        waits = [o for o in ops if o.name == "tile.wait_matmuls" and o.opview.pending.value == 1]
-        ends = waits if self.long_turns else matmuls[1:]
-        self.turns = [matmuls[0], ends[0]] if len(matmuls) > 1 and ends and self.warpgroups else []
-
-    def plain(self, op: ir.Operation) -> None:
-        if self.turns and op == self.turns[0]:
-            TakeTurnOp(i64(self.warpgroups))
-        if op.name == "tile.wait_matmuls" and op.opview.pending.value == 0:
-            # The tile is there, or the matmul had not begun; but no instruction moves across a wait, such as what is
-            # computed meanwhile and used after it.
-            matmul = defining_op(op.operands[0])
-            ring, use = self.uses[matmul.operands[1]]
-            WaitBarrierOp(ring.reading.ready, use, i64(0))
-        copy_op(op, self.values)
-        if self.turns and op == self.turns[-1]:
-            PassTurnOp(i64(self.warpgroups))
-
-    def behind(self, place: ir.Operation | ir.Block) -> None:
-        for ring, use, needed in self.releases.pop(place, []):
-            if needed is not None:
-                SettleOp(self.values[needed])
-            arrival = ArriveOp(ring.reading.free, use)
-            if ring.is_skewed:
-                arrival.operation.attributes[EACH_THREAD] = ir.UnitAttr.get()
-
-
-def _row_of(tile: ir.Value) -> ir.Value | None:
-    """The first value for each row that all elements of a tile go into, in its block, if there is one."""
-    block, reached = defining_op(tile).block, {tile}
-    for op in ops_of(block)[ops_of(block).index(defining_op(tile)) + 1 :]:
-        if any(v in reached for inner in (op, *ops_in(op)) for v in inner.operands):
-            rows = [v for v in op.results if layout_of(v.type) in ("row", "row_part")]
-            if rows:
-                return rows[0]
-            reached.update(op.results)
-    return None
-
-
-def _last_readers(load: ir.Operation, block: ir.Block) -> list[ir.Operation | ir.Block]:
-    """The op of a block after which a load's tile is read no more; of a branch, that of either way, or the way's block
-    where none reads it."""
-    users = [use.owner.operation for use in load.results[0].uses]
-    users += [use.owner.operation for user in users if user.name == "tile.scale" for use in user.results[0].uses]
-    ends = [next(iter(u.results[0].uses)).owner.operation if ASYNC in u.attributes else u for u in users]
-    around = {op for end in ends for op in (end, *ancestors(end))}
-    last = next((op for op in reversed(ops_of(block)) if op in around), None)
-    if last is None:
-        return [block]
-    if last.name != "scf.if" or not all(len(region.blocks) for region in last.regions):
-        return [last]
-    return [place for region in last.regions for place in _last_readers(load, region.blocks[0])]

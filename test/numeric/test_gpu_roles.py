@@ -1,0 +1,105 @@
+"""Kernels whose warps have roles (``specialize-warps``), run block by block by the reference evaluator with a thread
+for each role: what they compute, and that none of them waits for ever."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler import pipelines
+from attn_opt.compiler.graphs import Attention
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+from attn_opt.dialects.build import constant_value
+from attn_opt.transforms.rewriting import defining_op, ops_in
+from harness import crossed, run_passes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from warp_roles import run_blocks
+
+MULTIPROCESSORS = 2  # few: blocks go from tile to tile
+
+
+def run(graph, inputs, tiles, **options):
+    """The result of a graph's kernel, poisoned before, and how its blocks ran."""
+    context = make_context()
+    with context, np.errstate(all="ignore"):
+        module = parse_module(graph.text(), "test.mlir", context)
+        passes = pipelines.nvidia(parts=1, multiprocessors=MULTIPROCESSORS, **options)
+        names = [p.partition("{")[0] for p in passes]
+        sizes = f"tile-sizes=1,1,{tiles[0]},0,{tiles[1]}"
+        first = ["raise-attention", f"fuse-attention{{machine=sm_90a {sizes}}}"]
+        run_passes([*first, *passes[: names.index("specialize-warps") + 1]], module)
+        (kernel,) = ops_in(module.operation, "gpu.func")
+        (launch,) = ops_in(module.operation, "gpu.launch_func")
+        out = np.full((graph.batch, graph.heads, graph.queries, graph.d_v), np.nan)
+
+        def value(v):
+            op = defining_op(v)
+            if op.name == "arith.constant":
+                return np.int64(constant_value(v))
+            if op.name == "memref.cast":
+                return out
+            source = v if op.name == "bufferization.to_buffer" else op.operands[0]
+            return inputs[defining_op(source).operands[0].arg_number].astype(np.float64)
+
+        passed = list(launch.operands)[-len(kernel.regions[0].blocks[0].arguments) :]
+        blocks = run_blocks(kernel, constant_value(launch.operands[0]), [value(v) for v in passed])
+    return out, blocks
+
+
+def check(graph, tiles, **options):
+    inputs = graph.inputs("normal", 0)
+    found, blocks = run(graph, inputs, tiles, **options)
+    expected, _ = graph.reference(inputs)
+    assert np.linalg.norm(found - expected) <= 3e-3 * np.linalg.norm(expected)
+    return blocks
+
+
+SIZES = {"batch": 1, "heads": 2, "queries": 320, "keys": 320, "head_size": 32, "element": "f16"}
+CASES = {
+    "plain": {},
+    "causal": {"window": (None, 0)},
+    "causal to the last key": {"window": (None, 0), "bottom_right": True, "keys": 450},
+    "more queries than keys": {"window": (None, 0), "bottom_right": True, "keys": 100},
+    "window": {"window": (-99, 0)},
+    "window of one": {"window": (0, 0)},
+    "window on both sides": {"window": (-70, 33)},
+    "window behind": {"window": (40, 140)},
+    "later keys": {"window": (0, None)},
+    "padding": {"window": (-99, 0), "queries": 333, "keys": 365},
+    "tiles without keys": {"window": (-500, -270)},
+    "alibi": {"window": (-150, 0), "alibi": True},
+    "softcap": {"window": (None, 0), "softcap": 20.0},
+    "bias": {"window": (-99, 0), "bias": "qk"},
+    "bias of rows that are not aligned": {"window": (-99, 0), "bias": "hqk", "keys": 319},
+}
+TILES = [(256, 64), (192, 64), (128, 32), (128, 128)]
+
+
+@pytest.mark.parametrize(("case", "tiles", "keep_maximum"), crossed(list(CASES), TILES, [True, False]))
+def test_against_float64(case, tiles, keep_maximum):
+    check(Attention(**SIZES | CASES[case]), tiles, keep_maximum=keep_maximum)
+
+
+@pytest.mark.parametrize("window", [(-99, 0), (None, 0)])
+def test_warpgroups_look_at_the_keys_of_their_rows_alone(window):
+    graph = Attention(**SIZES | {"window": window, "queries": 512, "keys": 512})
+    blocks = check(graph, (256, 64), keep_maximum=False)  # which would do some again
+    live = np.zeros((graph.queries // 64, graph.keys // 64), bool)  # of rows and keys of 64 each
+    for i in range(graph.queries):
+        first = 0 if window[0] is None else max(i + window[0], 0)
+        live[i // 64, first // 64 : max(min(i + window[1], graph.keys - 1), -1) // 64 + 1] = True
+    tiles = graph.heads * -(-graph.queries // 256)
+    for warpgroup in range(4):
+        keys = graph.heads * np.maximum(live[warpgroup::4].sum(axis=1), 1).sum()
+        assert sum(block.views[warpgroup] for block in blocks) == tiles + 2 * keys  # queries; keys and values
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.tuples(st.integers(-300, 60), st.integers(0, 300)),
+    st.sampled_from(TILES),
+    st.tuples(st.integers(257, 520), st.integers(257, 520)),
+)
+@pytest.mark.slow
+def test_windows_of_any_size(window, tiles, sizes):
+    window = (window[0], window[0] + window[1])
+    check(Attention(**SIZES | {"window": window, "queries": sizes[0], "keys": sizes[1]}), tiles)

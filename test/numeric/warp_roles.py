@@ -1,0 +1,235 @@
+"""Kernels with warps of different roles, run without a GPU by the reference evaluator: a thread for each warpgroup that
+computes, one for the warp that copies, one for those that arrange. They wait for each other as on the device: at
+barriers in shared memory, whose phases must not be missed, for turns, and where all meet. Who waits for ever is found.
+
+A warpgroup computes with whole tiles, and keeps its own rows.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from attn_opt.dialects.mlir import ir
+from attn_opt.dialects.reference import arrays, interface
+from attn_opt.dialects.reference.evaluator import Frame
+from attn_opt.dialects.tile import dims_of
+from attn_opt.dialects.tile.staging import staged_tile
+from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
+from attn_opt.transforms.rewriting import ops_in
+from gpu_modules import Block, View, loaded, place, stage_of
+
+ROWS, WARPS = 64, 4  # of a warpgroup
+PATIENCE = 10.0  # seconds
+
+
+class Stuck(Exception):
+    """Waits for what does not come, or another one does."""
+
+
+class Phases:
+    """A barrier in shared memory."""
+
+    def __init__(self, arrivals: int):
+        self.arrivals, self.pending, self.completed = arrivals, arrivals, 0
+
+    def arrive(self, count: int) -> None:
+        self.pending -= count
+        assert self.pending >= 0, "more arrivals than a phase has"
+        if self.pending == 0:
+            self.pending, self.completed = self.arrivals, self.completed + 1
+
+
+class Running:
+    """A block that runs."""
+
+    def __init__(self, kernel: ir.Operation):
+        rows = {v.type.shape[0] for o in ops_in(kernel, "tile.convert_layout") for v in o.operands if v.type.rank == 2}
+        self.warpgroups = max(rows) // ROWS
+        self.roles = [WARPS * n for n in range(self.warpgroups + 1)]  # by their first warp
+        if ops_in(kernel, "tile.arrange", "tile.copy_rows"):
+            self.roles.append(self.roles[-1] + 1)
+        self.changed = threading.Condition()
+        self.error: Exception | None = None
+        self.memory: dict[ir.Operation, np.ndarray] = {}
+        self.phases: dict[int, list[Phases]] = {}
+        self.turns = [0] * self.warpgroups
+        self.together = threading.Barrier(len(self.roles))
+        self.computing_meet = threading.Barrier(self.warpgroups + 1)
+        self.warp = threading.local()
+        self.views: dict[int, int] = dict.fromkeys(range(self.warpgroups), 0)  # tiles that each one looked at
+
+    @property
+    def warpgroup(self) -> int:
+        return self.warp.number // WARPS
+
+    @property
+    def computes(self) -> bool:
+        return self.warp.number < WARPS * self.warpgroups
+
+    @property
+    def rows(self) -> slice:
+        return slice(ROWS * self.warpgroup, ROWS * (self.warpgroup + 1))
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: condition() or self.error is not None, PATIENCE)
+            if not condition():
+                raise Stuck(f"warp {self.warp.number} waits for {what}")
+
+    def act(self, change: Callable[[], None]) -> None:
+        with self.changed:
+            change()
+            self.changed.notify_all()
+
+    def run(self, kernel: ir.Operation, arguments: Sequence) -> None:
+        def role(warp: int, body: Callable[[list], list]) -> None:
+            self.warp.number = warp
+            try:
+                with np.errstate(all="ignore"):
+                    body(list(arguments))
+            except Exception as error:
+                self.error = self.error or error
+                self.together.abort()
+                self.computing_meet.abort()
+                self.act(lambda: None)
+
+        bodies = [Frame().region(kernel.regions[0]) for _ in self.roles]
+        threads = [threading.Thread(target=role, args=of) for of in zip(self.roles, bodies, strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.error is not None:
+            raise self.error
+
+
+def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
+    """The meaning of ops for the block that runs."""
+
+    def plain(function: Callable[..., Sequence]) -> interface.Rule:
+        return lambda op, frame: lambda operands: function(op, *operands) or []
+
+    def alloc(op):
+        kind, shared = op.operation.results[0].type, running()
+        with shared.changed:
+            made = shared.memory.get(op.operation)
+            if made is None:
+                poison = np.nan if arrays.is_float(kind) else 0
+                made = shared.memory[op.operation] = np.full(kind.shape, poison, arrays.value_dtype(kind))
+        return [made]
+
+    def init_barriers(op, barriers):
+        with running().changed:
+            running().phases.setdefault(id(barriers), [Phases(op.arrivals.value) for _ in barriers])
+
+    def phases_of(barriers, use):
+        return running().phases[id(barriers)][int(use) % len(barriers)]
+
+    def wait(op, barriers, use):
+        phases, wanted = phases_of(barriers, use), int(use) // len(barriers) + 1 - op.behind.value
+        running().until(lambda: phases.completed >= wanted, f"phase {wanted} of {op.operation}")
+        assert phases.completed == wanted, f"a later phase than {wanted} is complete: by its parity it never comes"
+
+    def arrive(op, barriers, use):
+        phases = phases_of(barriers, use)
+        count = phases.arrivals // running().warpgroups if running().computes else phases.arrivals
+        running().act(lambda: phases.arrive(count))
+
+    def copy_bulk(op, source, buffer, barriers, use, *offsets):
+        dims, kind = dims_of(op), staged_tile(op.operation.operands[1].type)
+        stage = stage_of(buffer, int(use) % len(buffer))
+        stage[...] = np.nan
+        where = [slice(int(o), int(o) + (kind.shape[dims.index(d)] if d in dims else 1)) for d, o in enumerate(offsets)]
+        found = source[tuple(where)]
+        order = [d for d in range(source.ndim) if d not in dims] + dims
+        found = np.transpose(found, order).reshape([found.shape[d] for d in dims])
+        stage[...] = 0  # beyond the end
+        stage[tuple(map(slice, found.shape))] = found
+        running().act(lambda: phases_of(barriers, use).arrive(1))
+
+    def copy_rows(op, source, buffer, barriers, use, *indices):
+        stage = stage_of(buffer, int(use) % len(buffer))
+        stage[...] = loaded(View(op, staged_tile(op.operation.operands[1].type)), source, indices)
+        arrive(op, barriers, use)
+
+    def view(op, buffer, stage):
+        if running().computes:
+            running().views[running().warpgroup] += 1
+        return [stage_of(buffer, stage).copy()]
+
+    def store(op, tile, memory, *indices):
+        index, order, valid = place(View(op, op.tile.type), memory.shape, indices)
+        own = slice(running().rows.start, min(running().rows.stop, valid[0]))
+        if all(valid) and own.start < own.stop:
+            target = np.transpose(memory[index], np.argsort(order))
+            target[own] = tile[own, : valid[1]]
+
+    def raise_flag(op, bad, flags, number):
+        flags[number % flags.size] |= int(bad[running().rows].any())
+
+    def take_turn(op):
+        mine = running().warpgroup
+        running().until(lambda: running().turns[mine] > 0, "a turn")
+        running().turns[mine] -= 1
+
+    def give_turn(to):
+        def change():
+            running().turns[to] += 1
+            assert running().turns[to] == 1, "a turn is passed on that was not taken"
+
+        running().act(change)
+
+    def start_turns(op):
+        if running().warpgroup == 0:
+            give_turn(0)
+
+    def pass_turn(op):
+        give_turn((running().warpgroup + 1) % running().warpgroups)
+
+    def meet(op):
+        everyone = ALL_WARPS in op.operation.attributes or len(running().roles) == running().warpgroups + 1
+        (running().together if everyone else running().computing_meet).wait(PATIENCE)
+
+    found = {
+        "memref.alloc": plain(alloc),
+        "gpu.barrier": plain(lambda op: running().together.wait(PATIENCE) and None),
+        "tile.warp": plain(lambda op: [np.int64(running().warp.number)]),
+        "tile.init_flags": plain(lambda op, flags: None),
+        "tile.init_barriers": plain(init_barriers),
+        "tile.wait_barrier": plain(wait),
+        "tile.arrive": plain(arrive),
+        "tile.copy_bulk": plain(copy_bulk),
+        "tile.copy_rows": plain(copy_rows),
+        "tile.view": plain(view),
+        "tile.store": plain(store),
+        "tile.raise": plain(raise_flag),
+        "tile.raised": plain(lambda op, flags, number: [np.bool_(flags[number % flags.size])]),
+        "tile.any_of_warp": plain(lambda op, tile: [np.bool_(tile[running().rows].any())]),
+        "tile.exp2": plain(lambda op, x, table: [np.exp2(x)]),
+        "tile.row_shifts": plain(lambda op, *operands: [np.zeros(op.operation.results[0].type.shape)]),
+        "tile.start_turns": plain(start_turns),
+        "tile.take_turn": plain(take_turn),
+        "tile.pass_turn": plain(pass_turn),
+        "tile.meet": plain(meet),
+    }
+    nothing = ("tile.set_registers", "tile.settle", "tile.fill_exp2", "tile.fill_ones")
+    return found | {name: plain(lambda op, *operands: None) for name in nothing}
+
+
+def run_blocks(kernel: ir.Operation, blocks: int, arguments: Sequence) -> list[Running]:
+    """Runs all blocks of a kernel, one after the other; how they ran."""
+    found: list[Running] = []
+    own = rules(lambda: found[-1])
+    before = {name: interface._rules.get(name) for name in own}
+    interface._rules.update(own)
+    try:
+        Block.count = blocks
+        for number in range(blocks):
+            Block.number = number
+            found.append(Running(kernel))
+            found[-1].run(kernel, arguments)
+    finally:
+        for name in own:
+            del interface._rules[name]
+        interface._rules.update({name: rule for name, rule in before.items() if rule is not None})
+    return found
