@@ -1,6 +1,5 @@
 """Attention on an NVIDIA GPU against float64: features, odd sizes, strides. Without a GPU only compiled."""
 
-import ctypes
 import dataclasses
 import math
 import re
@@ -14,6 +13,8 @@ from attn_opt.compiler.runtime import cuda_driver, ptx
 from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.compiler.sources import find_entry, load_text
 from attn_opt.compiler.tools import arrays, checking
+from gpu import have_gpu, needs_gpu
+from gpu import poisoned as poisoned
 from harness import crossed
 from narrow_attention import NarrowAttention as Attention
 
@@ -174,29 +175,6 @@ CASES |= {
 CASES["five_bits_of_exponent"] = Attention(300, 333, 64, 64, element="f8E5M2", out="f16", scale=0.125)
 
 TOLERANCE = {"f16": 5e-3, "bf16": 2e-2, "f32": 1e-5, "f8E4M3FN": 8e-2, "f8E5M2": 1e-1}
-
-
-def have_gpu() -> bool:
-    try:
-        return cuda_driver.device_arch() != ""
-    except cuda_driver.CudaError:
-        return False
-
-
-needs_gpu = pytest.mark.skipif(not have_gpu(), reason="no NVIDIA GPU")
-
-
-@pytest.fixture
-def poisoned(monkeypatch):
-    """Results start as NaN: what is not written shows."""
-    plain = cuda_driver.Driver.allocate
-
-    def allocate(self, size):
-        pointer = plain(self, size)
-        self.call("cuMemsetD8_v2", ctypes.c_uint64(pointer), 0xFF, ctypes.c_size_t(size))
-        return pointer
-
-    monkeypatch.setattr(cuda_driver.Driver, "allocate", allocate)
 
 
 def inputs_of(case: Attention, seed: int):
