@@ -18,7 +18,7 @@ from .kernel_file import Compiled, Texts
 from .options import Options
 from .recording import Recorder, Snapshots, counting
 from .runtime.signature import WRITABLE, Signature
-from .sources import find_entry, has_script, is_fused
+from .sources import find_entry, has_script
 
 CODE = "machine code"  # the name of the time that making it takes
 
@@ -103,12 +103,14 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
         if tiling:
             raise user_error("tile sizes are given, but the module holds a transform script, which has its own")
         return ["transform-interpreter"]
-    if not options.fuse or is_fused(module):
+    if not options.fuse:
         if tiling:
             raise user_error("tile sizes are given, but nothing is to be fused")
         return []
     try:
         return [
+            f"inline-calls{{every={int(target == 'nvidia')}}}",
+            pipelines.TO_SCF,
             pipelines.TO_LINALG,
             "raise-attention",
             *(["version-queries"] if target == "cpu" and not tiling else []),

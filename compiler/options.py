@@ -77,7 +77,7 @@ class Options:
         if self.arch is not None and not isinstance(self.arch, str):
             raise user_error(f"arch must be a GPU's architecture, such as 'sm_90a', but is {self.arch!r}")
         threads = self.threads
-        if threads is not None and (not isinstance(threads, int) or not 1 <= threads <= env.MOST_THREADS):
+        if threads is not None and not (_is_count(threads) and 1 <= threads <= env.MOST_THREADS):
             raise user_error(f"threads must be a positive integer, at most {env.MOST_THREADS}, but is {threads!r}")
         if self.listener is not None and not callable(self.listener):
             raise user_error(f"listener must be a function of a diagnostic, but is {self.listener!r}")
@@ -103,7 +103,7 @@ class Options:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def options_of_text(text: str) -> dict[str, Any]:
@@ -143,9 +143,16 @@ def settled(target: str, options: Options) -> Options:
     """The options with all that depends on this machine chosen; a user's error where the target or one is wrong."""
     check_target(target)
     options.check()
-    # As tuples: arrays of numpy are neither true nor false.
-    sizes, order = (tuple(map(int, given)) for given in (options.tile_sizes, options.tile_interchange))
-    options = dataclasses.replace(options, tile_sizes=sizes, tile_interchange=order, donate=options.donated())
+    # As tuples: arrays of numpy are neither true nor false. Its integers have another repr, which keys are made of.
+    options = dataclasses.replace(
+        options,
+        tile_sizes=tuple(map(int, options.tile_sizes)),
+        tile_interchange=tuple(map(int, options.tile_interchange)),
+        donate=options.donated(),
+        threads=options.threads if options.threads is None else int(options.threads),
+        split_keys=int(options.split_keys),
+        stages=int(options.stages),
+    )
     if target != "nvidia":
         return options
     if options.donate:

@@ -27,6 +27,7 @@ STAGE_AFTER = {
 }
 
 TO_LINALG = "convert-elementwise-to-linalg"  # of arith and math on tensors; raise-attention knows linalg alone
+TO_SCF = "lift-cf-to-scf"  # branches between blocks; passes know regions of one
 STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
@@ -56,6 +57,7 @@ def online(
 
 
 ONLINE = [
+    TO_SCF,
     TO_LINALG,  # where nothing was to be fused, or a script said what
     "convert-linalg-softmax",  # what raise-attention found no attention around
     # The online level. diag first: as a matrix it would cost a matmul.
@@ -197,8 +199,8 @@ def cpu(
         "convert-math-to-llvm",
         "convert-math-to-libm",  # per element of a vector, what has neither a polynomial nor an instruction
         "convert-vector-to-llvm{enable-x86=1 reassociate-fp-reductions=1}",  # after it: it takes vectors apart
-        "convert-arith-to-llvm",
         "finalize-memref-to-llvm",
+        "convert-arith-to-llvm",  # after it, which asks for sizes by constants, or else from the stack
         "convert-index-to-llvm",
         "convert-ub-to-llvm",
         "convert-func-to-llvm",
@@ -322,8 +324,8 @@ def nvidia_host() -> list[str]:
         "expand-strided-metadata",
         "lower-affine",
         "gpu-to-llvm",
-        "convert-arith-to-llvm",
         "finalize-memref-to-llvm",
+        "convert-arith-to-llvm",
         "convert-func-to-llvm",
         "reconcile-unrealized-casts",
         "canonicalize",

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
-from .diagnostics import file_error, user_error
+from .diagnostics import diagnostic, file_error, user_error
 
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
-LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
+NAMED = "transform.with_named_sequence"  # on a module in it that is a script
 
 
 def is_onnx(source: Any) -> bool:
@@ -90,36 +90,7 @@ def _copied(operation: ir.Operation) -> ir.Module:
 
 def has_script(module: ir.Module) -> bool:
     """Whether the module holds a transform script, which then says what is fused."""
-    return any(op.operation.name in SCRIPTS for op in module.body.operations)
-
-
-def is_fused(module: ir.Module) -> bool:
-    """Whether ops of attention stand in loops already."""
-    found = False
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        operation = op.operation
-        if operation.name in LOOPS:
-            found = found or _holds_matmul(operation)
-            return ir.WalkResult.SKIP
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
-    return found
-
-
-def _holds_matmul(loop: ir.Operation) -> bool:
-    found = False
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        name = op.operation.name
-        found = found or name.startswith("linalg_ext.") or (name.startswith("linalg.") and "matmul" in name)
-        return ir.WalkResult.ADVANCE
-
-    loop.walk(look)
-    return found
+    return any(op.operation.name in SCRIPTS or NAMED in op.operation.attributes for op in module.body.operations)
 
 
 def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
@@ -130,4 +101,4 @@ def find_entry(module: ir.Module, entry: str | None) -> ir.OpView:
     try:
         return find_function(module, entry)
     except EvaluationError as error:
-        raise user_error(error.message) from None
+        raise DiagnosedError([diagnostic("error", error.message, error.location)]) from None

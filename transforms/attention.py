@@ -9,9 +9,13 @@ from ..dialects.tiling import online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from .online_accumulation import is_linear
 from .reshapes import VIEWS
-from .rewriting import defining_op
+from .rewriting import ancestors, defining_op, ops_in
 
 ROOT = "__root__"  # on an op: it is to be tiled as it stands
+PARALLEL = "__byteir_parallel__"  # on a loop over tiles
+LOOPS = ("scf.for", "scf.forall", "scf.parallel")
+SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")
+MAX = 2  # the operand of a softmax: the maximum so far
 
 
 @dataclass(frozen=True)
@@ -34,17 +38,50 @@ class ContractionLoops:
 
 
 def find_attention(function: ir.Operation) -> list[Attention]:
-    """Every attention in `function`, in program order of its second matmul."""
+    """Every attention in `function`, in program order of its second matmul, but those that are fused already."""
     found: list[Attention] = []
+    fused = fused_loops(function)
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         attention = attention_at(op.operation)
-        if attention is not None:
+        if attention is not None and not is_in(attention.root, fused):
             found.append(attention)
         return ir.WalkResult.ADVANCE
 
     function.walk(visit)
     return found
+
+
+def fused_loops(op: ir.Operation) -> set[ir.Operation]:
+    """The loops in `op` that go over the tiles of an attention which is fused already: those marked as such, and those
+    that carry the statistics of a softmax, or scale what they carry by a diagonal matrix. Any other loop, over layers
+    or heads, say, may have a whole attention in it."""
+    found = set()
+    for inner in ops_in(op, *LOOPS, *SOFTMAXES, "linalg_ext.diag"):
+        if inner.name in LOOPS:
+            loop = inner if PARALLEL in inner.attributes else None
+        elif inner.name in SOFTMAXES:
+            loop = _carrying(inner.operands[MAX])
+        else:
+            loop = next((a for a in ancestors(inner) if a.name in LOOPS), None)
+        if loop is not None:
+            found.add(loop)
+    return found
+
+
+def is_in(op: ir.Operation, loops: set[ir.Operation]) -> bool:
+    """Whether `op` stands in one of the loops."""
+    return bool(loops) and any(a in loops for a in ancestors(op))
+
+
+def _carrying(value: ir.Value) -> ir.Operation | None:
+    """The loop that carries what `value` is a slice of."""
+    while (op := defining_op(value)) is not None:
+        if op.name not in ("tensor.extract_slice", "tensor.cast"):
+            return None
+        value = op.operands[0]
+    loop = value.owner.owner.operation
+    return loop if loop.name in LOOPS else None
 
 
 def attention_at(root: ir.Operation) -> Attention | None:

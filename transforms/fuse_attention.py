@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
-from .attention import ROOT, Attention, attention_at, find_attention
+from .attention import PARALLEL, ROOT, Attention, attention_at, find_attention, fused_loops, is_in
 from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
@@ -20,7 +20,7 @@ from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
 from .tiling_remarks import TilingRemark
 
 Choice: TypeAlias = Callable[[Attention], tuple[list[int], list[int]]]
-STOP, PARALLEL = "__stop__", "__byteir_parallel__"
+STOP = "__stop__"
 WHOLE = ("tensor.reshape",)  # no tile of what they give is made of a tile
 NO_ATTENTION = "no attention was found"  # how the warning begins
 
@@ -41,7 +41,8 @@ class FuseAttention(Pass):
             %o1   = linalg.matmul ins(%d, %o[%i]) …
             %o2   = linalg.matmul {__root__} ins(%p1#0, %v[%k]) outs(%o1)
 
-    Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found. Producers
+    Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found. Loops that
+    are fused already stay as they are, but where sizes are given for marked roots in them. Producers
     from ops marked ``__stop__`` on stay outside. Where sizes or roots are chosen here, so do matmuls and reductions
     that feed queries, keys and values, which would be computed again in every tile, and what others use as well; for
     GPUs other producers too, where that pays (``nvidia/producers.py``). Outer parallel loops are marked
@@ -59,7 +60,8 @@ class FuseAttention(Pass):
     def run(self, op: ir.Operation) -> None:
         machine = self.machine or "cpu"
         choice = _choice(machine, op)
-        marked = marked_ops(op, ROOT)
+        fused = fused_loops(op)
+        marked = [root for root in marked_ops(op, ROOT) if self.tile_sizes or not is_in(root, fused)]
         everywhere = find_attention(op)
         found = [attention_at(root) for root in marked] if marked else [a for a in everywhere if not _is_empty(a)]
         roots = marked or [a.root for a in found if a is not None]
@@ -71,11 +73,12 @@ class FuseAttention(Pass):
                 raise PassError(
                     "nothing to tile: no op is marked {__root__}, and no matmul -> softmax -> matmul was found", op
                 )
-            warn(
-                op,
-                f"{NO_ATTENTION}: no op is marked {{__root__}}, and there is no matmul -> softmax -> matmul (of "
-                "linalg_ext.softmax: other forms become that by raise-attention)",
-            )
+            if not fused:
+                warn(
+                    op,
+                    f"{NO_ATTENTION}: no op is marked {{__root__}}, and there is no matmul -> softmax -> matmul (of "
+                    "linalg_ext.softmax: other forms become that by raise-attention)",
+                )
             return
         stops = marked_ops(op, STOP)
         lift_sizes(op)

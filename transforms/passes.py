@@ -25,6 +25,7 @@ from ..dialects.mlir import ir
 
 PASSES = (
     "transform-interpreter",
+    "inline-calls",
     "raise-attention",
     "cpu/version-queries",
     "fuse-attention",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
-from .attention import ROOT, attention_at
+from .attention import ROOT, attention_at, fused_loops, is_in
 from .graph import ancestor_in, backward_slice, is_pure, move_users_after
 from .passes import Pass, remark
 from .raising.emission import Unreadable
@@ -38,12 +38,13 @@ class RaiseAttention(Pass):
     Every element is traced back to the scalar expression that computes it, so that the order of ops, named or generic
     forms, layouts, reshapes, broadcasts and casts, but those to 8 bits, make no difference; see ``transforms/raising``.
     Uniform factors of queries and keys become one of the scores, keys and values repeated for groups of queries are
-    read as they are. Ops marked ``__root__`` are not touched.
+    read as they are. Ops marked ``__root__``, and loops that are fused already, are not touched.
     What is almost attention is left alone, with a remark that says why.
     """
 
     def run(self, op: ir.Operation) -> None:
-        candidates = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o)]
+        fused = fused_loops(op)
+        candidates = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
         missed: list[ir.Operation] = []
         reasons: dict[ir.Operation, NearMiss] = {}
         while candidates:

@@ -52,7 +52,8 @@ def terminator(block: ir.Block) -> ir.Operation:
 
 
 def functions_of(module: ir.Operation) -> list[ir.Operation]:
-    return [op for op in ops_of(module.regions[0].blocks[0]) if op.name == "func.func"]
+    """The functions of a module that have a body."""
+    return [op for op in ops_of(module.regions[0].blocks[0]) if op.name == "func.func" and len(op.regions[0].blocks)]
 
 
 def for_body(loop: ir.Operation) -> ir.Block:

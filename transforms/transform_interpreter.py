@@ -12,11 +12,12 @@ from ..dialects.transform_ext.dialect import APPLY, FAILURES, Apply
 from ..dialects.transform_ext.fuse_ext import integers
 from .fuse_attention import mark_parallel
 from .passes import Pass, PassError
-from .rewriting import ancestors, ops_in
+from .rewriting import ancestors, ops_in, ops_of
 from .tile_and_fuse import tile_and_fuse
 from .tiling_remarks import TilingRemark
 
 ENTRY = "__transform_main"
+NAMED = "transform.with_named_sequence"  # on a module that has named sequences
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class TransformInterpreter(Pass):
         }
 
     The script is every top-level ``transform.sequence`` in turn, and then ``transform.named_sequence
-    @__transform_main``.
+    @__transform_main``, which may be in a module ``attributes {transform.with_named_sequence}`` of its own.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -43,11 +44,15 @@ class TransformInterpreter(Pass):
             )
         # The script stands in a module of its own: what it does to its payload must not touch itself.
         script = ir.Module.create(op.location)
-        script.operation.attributes["transform.with_named_sequence"] = ir.UnitAttr.get()
+        script.operation.attributes[NAMED] = ir.UnitAttr.get()
+        holders = {sequence.parent.operation for sequence in sequences + named}
         for sequence in sequences + named:
             script.body.append(sequence)
-        if "transform.with_named_sequence" in op.attributes:
-            del op.attributes["transform.with_named_sequence"]
+        for holder in holders:
+            if NAMED in holder.attributes:
+                del holder.attributes[NAMED]
+            if holder != op and not ops_of(holder.regions[0].blocks[0]):
+                holder.erase()
         for sequence in sequences + named:
             _expand_cleanup(sequence)
         for sequence in sequences + entry:
@@ -75,8 +80,10 @@ def _as_pass_error(text: str, sequence: ir.Operation) -> PassError:
 
 
 def _scripts(module: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:
-    """The top-level sequences and named sequences of a module."""
-    top = [o.operation for region in module.regions for block in region.blocks for o in block.operations]
+    """The sequences and named sequences of a module and of those in it that are marked as scripts."""
+    top = ops_of(module.regions[0].blocks[0])
+    marked = [o for o in top if o.name == "builtin.module" and NAMED in o.attributes]
+    top += [inner for o in marked for inner in ops_of(o.regions[0].blocks[0])]
     return [o for o in top if o.name == "transform.sequence"], [o for o in top if o.name == "transform.named_sequence"]
 
 

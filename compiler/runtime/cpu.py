@@ -25,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import execution_engine, ir
+from ..diagnostics import diagnostic
 from . import elf
 from .signature import WORD, Signature, Slot
 
@@ -130,6 +132,17 @@ def c_name(name: str) -> str:
     return "_mlir_ciface_" + name
 
 
+def _refuse_unknown(code: ir.Module | elf.Code) -> None:
+    """A user's error where a function has no body, and is in no library."""
+    for function in [] if isinstance(code, elf.Code) else code.body.operations:
+        operation = function.operation
+        if operation.name == "llvm.func" and not operation.regions[0].blocks:
+            name = operation.attributes["sym_name"].value
+            if not any(hasattr(library, name) for library in symbol_sources()):
+                problem = f"@{name.removeprefix(c_name(''))} is called, but has no body: give it one"
+                raise DiagnosedError([diagnostic("error", problem, operation.location)])
+
+
 class CpuKernel:
     """A compiled function on numpy arrays. One kernel serves all sizes of its dynamic dimensions, from any thread."""
 
@@ -154,6 +167,7 @@ class CpuKernel:
                 self._engine.initialize()
             address = self._engine.raw_lookup(c_name(signature.name))
         if not address:
+            _refuse_unknown(code)
             raise ValueError(f"the module has no C interface for @{signature.name}; add llvm.emit_c_interface")
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
         self._set_threads = _threads_setter()  # kept here: a call comes after a kernel, which leaves caches cold

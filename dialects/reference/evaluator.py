@@ -40,14 +40,14 @@ def find_function(module: ir.Module | ir.Operation, entry: str | None = None) ->
     names = [op.name.value for op in functions]
     if entry is not None:
         if entry not in names:
-            raise EvaluationError(f"no function '{entry}' with a body; there are: {', '.join(names) or 'none'}")
+            raise EvaluationError(f"no function '{entry}' with a body; there are: {', '.join(names) or 'none'}", top)
         return functions[names.index(entry)]
     public = [op for op in functions if _is_public(op)] if len(functions) > 1 else functions
     if len(public) != 1:
         reason = (
             f"which of the functions {', '.join(names)} is meant? name the entry" if names else "there is no function"
         )
-        raise EvaluationError(reason)
+        raise EvaluationError(reason, top)
     return public[0]
 
 

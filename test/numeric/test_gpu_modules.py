@@ -120,6 +120,26 @@ def test_a_tile_that_may_be_of_any_size_is_none(arch, kind):
     assert np.abs(found - p @ v / p.sum(-1, keepdims=True)).max() <= (3e-3 if kind == "f16" else 3e-6)
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("keys", [45, 300])
+def test_a_query_that_is_a_vector(keys, arch):
+    scores = f"tensor<{keys}xf32>"
+    arguments = f"%q: tensor<16xf32>, %k: tensor<{keys}x16xf32>, %v: tensor<{keys}x24xf32>"
+    text = f"""func.func @one({arguments}) -> tensor<24xf32> {{
+  %zeros = arith.constant dense<0.0> : {scores}
+  %zero = arith.constant dense<0.0> : tensor<24xf32>
+  %s = linalg.matvec ins(%k, %q : tensor<{keys}x16xf32>, tensor<16xf32>) outs(%zeros : {scores}) -> {scores}
+  %p = linalg.softmax dimension(0) ins(%s : {scores}) outs(%zeros : {scores}) -> {scores}
+  %o = linalg.vecmat ins(%p, %v : {scores}, tensor<{keys}x24xf32>) outs(%zero : tensor<24xf32>) -> tensor<24xf32>
+  return %o : tensor<24xf32>
+}}"""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(shape) for shape in ((16,), (keys, 16), (keys, 24)))
+    (found,) = run_module(text, [q, k, v], arch=arch)
+    p = np.exp(k @ q)
+    assert np.abs(found - p @ v / p.sum()).max() <= 3e-6
+
+
 # What stands around attention of a single tile suits no tile, and has kernels of its own.
 AROUND = {
     "packed by heads": ({"packed": "h3d", "input_layout": "bshd"}, 4),

@@ -30,6 +30,13 @@ func.func @add(%a: tensor<?x5xf32>, %b: tensor<?x5xf32>) -> tensor<?x5xf32> {
 }
 """
 
+DECLARED = """func.func private @g(tensor<4xf32>) -> tensor<4xf32>
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @g(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+
 
 def normal(*shapes, dtype=np.float32):
     generator = np.random.default_rng(7)
@@ -241,7 +248,10 @@ def test_shapes_that_were_right_before_are_checked_together():
         (ADD, {"listener": 3}, "listener must be a function of a diagnostic, but is 3"),
         (3, {}, "expects MLIR text, a path or a module, but found int"),
         (softmax, {}, "example_args are needed to trace a Python function"),
-        ("module {}", {}, "there is no function"),
+        ("module {}", {}, "<string>:1:1: error: there is no function"),
+        (ADD, {"entry": "g"}, r"<string>: error: no function 'g' with a body; there are: "),
+        (DECLARED, {}, r"<string>:1:1: error: @g is called, but has no body: give it one"),
+        (DECLARED, {"target": "nvidia"}, r"<string>:\d:\d+: error: 'func\.call' stands outside of the fused loops"),
         ("func.func @f(%a: memref<4xf32>) { return }", {}, r"<string>:1:\d+: error: .*memref<4xf32>"),
     ],
 )

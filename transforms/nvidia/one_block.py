@@ -45,6 +45,7 @@ def _is_small(matmul: ir.Operation) -> bool:
 def everything(function: ir.Operation) -> list[list[ir.Operation]]:
     """All that computes a function's results."""
     moved = [op for op in _body(function)[:-1] if op.name not in ("arith.constant", "tensor.dim")]
+    moved = _without_views(moved)
     return [moved] if moved else []
 
 
@@ -106,9 +107,14 @@ def _extended(
             inner.update(op.results)
         elif op.name != "scf.forall" and (reads or any(v in outer for v in read)):
             outer.update(op.results)
-    while found and (found[-1].name == "tensor.extract_slice" or _drops_units(found[-1])):
-        found.pop()  # a view, which the host makes
-    return found
+    return _without_views(found)
+
+
+def _without_views(ops: list[ir.Operation]) -> list[ir.Operation]:
+    """But for the views at the end, which the host makes."""
+    while ops and (ops[-1].name == "tensor.extract_slice" or _drops_units(ops[-1])):
+        ops.pop()
+    return ops
 
 
 def _is_of_rows(op: ir.Operation) -> bool:

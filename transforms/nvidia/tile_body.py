@@ -214,7 +214,11 @@ class TileBody:
             or self._tile_type(value).shape != self._tile_type(result).shape
             or full.type.rank != result.type.rank
         ):
-            raise PassError("a part of a tile is taken: tiles of tiles are not lowered for GPUs", op)
+            raise PassError(
+                "a part of a tile is taken: tiles of tiles are not lowered for GPUs; make a batch dimension of a loop "
+                "around an attention",
+                op,
+            )
         self.values[result] = self.tile(value)
 
     def _for(self, op: ir.Operation) -> None:

@@ -28,7 +28,10 @@ HIDING = (
     "scf.",
     "func.call",
 )  # neither
-WAYS_OUT = {"tensor.insert_slice": "; a select by index or mask would not", "func.call": "; --inline before shows it"}
+WAYS_OUT = {
+    "tensor.insert_slice": "; a select by index or mask would not",
+    "func.call": "; --inline-calls=every=1 before shows it",
+}
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ func.func @called(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32
   %p = linalg.softmax dimension(1) ins(%x : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
   %e_o = tensor.empty() : tensor<6x4xf32>
   %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
-  // expected-remark @+1 {{but 'func.call' hides what it is of; --inline before shows it}}
+  // expected-remark @+1 {{but 'func.call' hides what it is of; --inline-calls=every=1 before shows it}}
   %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
