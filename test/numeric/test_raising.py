@@ -235,3 +235,19 @@ def test_divisors(name):
 )
 def test_a_softmax_that_goes_on_from_statistics_is_left(maximum, total, fresh):
     assert is_raised(EXISTING.replace("MAXIMUM", maximum).replace("SUM", total)) == fresh
+
+
+@pytest.mark.parametrize("kind", ["add", "mul"])
+def test_terms_and_factors_that_are_shared_are_looked_at_once(kind):
+    """Of 40 such steps, one after the other, there are 2⁴⁰ paths to the scores."""
+    lines, x = [f"%ones = linalg.fill ins(%one : f64) outs(%wide : {SCORES}) -> {SCORES}"], "%s"
+    for i in range(40):
+        twice, scale = f"%twice{i}", "%ones" if kind == "mul" else x
+        lines.append(f"{twice} = linalg.{kind} ins({x}, {x} : {SCORES}, {SCORES}) outs(%wide : {SCORES}) -> {SCORES}")
+        x = f"%x{i}"
+        lines.append(f"{x} = linalg.sub ins({twice}, {scale} : {SCORES}, {SCORES}) outs(%wide : {SCORES}) -> {SCORES}")
+    if kind == "mul":
+        lines.append(f"%last = linalg.tanh ins({x} : {SCORES}) outs(%wide : {SCORES}) -> {SCORES}")
+        x = "%last"
+    written = WRITTEN.replace("%s", x).replace("DIVIDED", "%z = arith.divf %x, %y : f64")
+    assert is_raised("\n  ".join([*lines, written]))

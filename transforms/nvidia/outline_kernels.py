@@ -11,7 +11,7 @@ from ...dialects import build
 from ...dialects.mlir import gpu, ir
 from ..passes import Pass, PassError, option, remark
 from ..reshapes import RESHAPES, only_units
-from ..rewriting import defining_op, erase_if_unused, functions_of, is_inside, only_if, ops_in, ops_of
+from ..rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
 from .axes import Axes
 from .constants import constant_memory, own_constants
@@ -23,7 +23,6 @@ from .reshaped_results import allocated, expanded, only_collapse
 from .tile_body import Memory, TileBody
 from .values import ALIGNED, COPY
 
-ERASED = ("tensor.empty", "linalg.generic", "linalg.fill", "tensor.extract_slice", "tensor.extract", "tensor.dim")
 BLOCK_THREADS = "tile.threads"  # of a kernel without tiles
 Way: TypeAlias = "Callable[[ir.Operation], list[list[ir.Operation]]]"  # of `one_block.py`
 
@@ -89,7 +88,7 @@ class OutlineKernels(Pass):
         for number, forall in enumerate(foralls):
             _lift_views(forall)
             _Outliner(forall, kernel_module(function), f"{name}_{number}", self).run()
-        _erase_dead(function)
+        erase_dead(function.regions[0].blocks[0])  # tensors that only the loops used
 
     def _outlined_with(self, way: Way, function: ir.Operation) -> tuple[ir.Operation, bool]:
         """Outlines a function with what `way` finds in loops of their own, if that suits kernels; else it is as before,
@@ -133,13 +132,6 @@ def _lift_views(forall: ir.Operation) -> None:
             maker = (owner.owner if isinstance(owner, ir.Block) else owner).operation
             if maker != forall and not is_inside(maker, forall):
                 op.move_before(forall)
-
-
-def _erase_dead(function: ir.Operation) -> None:
-    """Erases tensors that only the loops used."""
-    for inner in reversed(ops_in(function)):
-        if inner.name in ERASED or inner.name.startswith("arith."):
-            erase_if_unused(inner)
 
 
 class _Outliner:

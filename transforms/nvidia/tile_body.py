@@ -215,8 +215,8 @@ class TileBody:
             or full.type.rank != result.type.rank
         ):
             raise PassError(
-                "a part of a tile is taken: tiles of tiles are not lowered for GPUs; make a batch dimension of a loop "
-                "around an attention",
+                "a part of a tile is taken: tiles of tiles are not lowered for GPUs; where it stands in a "
+                "loop of the graph, make a batch dimension of that",
                 op,
             )
         self.values[result] = self.tile(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ class NearMiss(Exception):
     """It looks like softmax and is none: the message says why not."""
 
 
+MOST = 256  # factors that are looked for: a number that is squared again and again has thousands of millions
 Keys = tuple[Var, ...]  # what is summed over: the keys, which may be counted through by several variables
 
 
@@ -42,7 +44,7 @@ def quotient(tracer: Tracer, expr: Expr) -> Quotient:
 
 def _collect(tracer: Tracer, expr: Expr, num: list[Expr], den: list[Expr]) -> None:
     make = tracer.make
-    if expr.name == "arith.mulf":
+    if expr.name == "arith.mulf" and len(num) + len(den) < MOST:
         for arg in expr.args:
             _collect(tracer, arg, num, den)
     elif expr.name == "arith.divf":
@@ -98,15 +100,19 @@ def _without_logs(tracer: Tracer, expr: Expr) -> tuple[Expr, list[tuple[int, Exp
     make = tracer.make
     logs: list[tuple[int, Expr]] = []
 
+    @functools.cache  # sums may share terms: there may be thousands of paths to one
+    def has_log(e: Expr) -> bool:
+        return e.name == "math.log" or (e.name in ("arith.addf", "arith.subf") and any(map(has_log, e.args)))
+
     def strip(e: Expr, sign: int) -> Expr:
+        if not has_log(e):
+            return e
         if e.name == "math.log":
             logs.append((sign, e.args[0]))
             return make.const(0.0)
         if e.name == "arith.addf":
             return make.add(strip(e.args[0], sign), strip(e.args[1], sign))
-        if e.name == "arith.subf":
-            return make.op("arith.subf", (strip(e.args[0], sign), strip(e.args[1], -sign)))
-        return e
+        return make.op("arith.subf", (strip(e.args[0], sign), strip(e.args[1], -sign)))
 
     rest = strip(expr, 1)
     return rest, logs

@@ -7,6 +7,7 @@ is softmax times l / (l + exp(y − m)), where l is the sum over the keys alone,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -76,6 +77,7 @@ def _without_statistics(tracer: Tracer, expr: Expr, is_statistic: Callable[[Expr
     """`expr`, the same along the keys, without what is computed from the scores in its sums."""
     make = tracer.make
 
+    @functools.cache  # terms may be shared
     def strip(e: Expr) -> Expr:
         if e.name in ("arith.negf", "arith.addf", "arith.subf"):
             return make.op(e.name, tuple(strip(a) for a in e.args))
@@ -94,6 +96,7 @@ def _shift(factors: list[Expr], is_statistic: Callable[[Expr], bool]) -> list[tu
     """What statistics are added to the exponents of `factors`: each as its sign and the numbers of what it is times."""
     found: list[tuple] = []
 
+    @functools.cache
     def look(expr: Expr, sign: int, times: tuple) -> None:
         if expr.name == "arith.negf":
             look(expr.args[0], -sign, times)

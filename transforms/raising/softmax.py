@@ -8,6 +8,7 @@ rows 0, which `linalg_ext.softmax` does by itself.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -210,24 +211,29 @@ def logarithm(tracer: Tracer, factors: list[Expr], k: Keys, is_statistic: Callab
 def unshifted(tracer: Tracer, expr: Expr, k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
     """`expr` without the additive terms that are statistics of its row, such as the maximum."""
     make = tracer.make
-    if expr.name in ("arith.addf", "arith.subf"):
-        a, b = expr.args
-        if is_statistic(b):
-            return unshifted(tracer, a, k, is_statistic)
-        if expr.name == "arith.addf" and is_statistic(a):
-            return unshifted(tracer, b, k, is_statistic)
-        if expr.name == "arith.subf" and is_statistic(a):
-            return make.op("arith.negf", (unshifted(tracer, b, k, is_statistic),))
-        return make.op(expr.name, (unshifted(tracer, a, k, is_statistic), unshifted(tracer, b, k, is_statistic)))
-    if expr.name == "arith.mulf":
-        for x, factor in (expr.args, expr.args[::-1]):
-            if not varies(factor, k) and not is_statistic(factor):
-                return make.mul(unshifted(tracer, x, k, is_statistic), factor)
-    if expr.name == "arith.select" and expr.args[2].number == -math.inf:
-        return make.op(expr.name, (expr.args[0], unshifted(tracer, expr.args[1], k, is_statistic), expr.args[2]))
-    if expr.name == "arith.select" and expr.args[1].number == -math.inf:
-        return make.op(expr.name, (*expr.args[:2], unshifted(tracer, expr.args[2], k, is_statistic)))
-    return expr
+
+    @functools.cache  # terms may be shared
+    def rest(e: Expr) -> Expr:
+        if e.name in ("arith.addf", "arith.subf"):
+            a, b = e.args
+            if is_statistic(b):
+                return rest(a)
+            if e.name == "arith.addf" and is_statistic(a):
+                return rest(b)
+            if e.name == "arith.subf" and is_statistic(a):
+                return make.op("arith.negf", (rest(b),))
+            return make.op(e.name, (rest(a), rest(b)))
+        if e.name == "arith.mulf":
+            for x, factor in (e.args, e.args[::-1]):
+                if not varies(factor, k) and not is_statistic(factor):
+                    return make.mul(rest(x), factor)
+        if e.name == "arith.select" and e.args[2].number == -math.inf:
+            return make.op(e.name, (e.args[0], rest(e.args[1]), e.args[2]))
+        if e.name == "arith.select" and e.args[1].number == -math.inf:
+            return make.op(e.name, (*e.args[:2], rest(e.args[2])))
+        return e
+
+    return rest(expr)
 
 
 def _finished(
