@@ -17,7 +17,7 @@ import numpy as np
 from ...dialects.mlir import ir
 from ..api import Kernel, Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.signature import refuse_traced
+from ..runtime.signature import refuse_traced, signless
 from ..traced_kernel import TracedKernel, call_error
 from .constants import pattern
 from .jax_loops import evaluate
@@ -93,8 +93,8 @@ class JaxProgram:
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, constants among them, on the memory of `flat` where types are the same."""
-        return [_signless(c) for c in self.constants] + [
-            _signless(_converted(value, dtype)) for value, dtype in zip(flat, self.inputs, strict=True)
+        return [signless(c) for c in self.constants] + [
+            signless(_converted(value, dtype)) for value, dtype in zip(flat, self.inputs, strict=True)
         ]
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
@@ -176,13 +176,6 @@ def _converted(value: Any, dtype: np.dtype) -> Any:
         return np.asarray(array, dtype=dtype)
     if isinstance(array, np.ndarray) and array.dtype != dtype and jax.dtypes.canonicalize_dtype(array.dtype) == dtype:
         return array.astype(dtype)
-    return array
-
-
-def _signless(array: Any) -> Any:
-    """Unsigned integers as the signed ones of their size: integers of the lowered function have no sign."""
-    if isinstance(array, np.ndarray) and array.dtype.kind == "u":
-        return array.view(np.dtype(f"i{array.dtype.itemsize}"))
     return array
 
 

@@ -23,8 +23,11 @@ from .control_flow import to_scf
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
 
-SIGNLESS = "builtin.module(stablehlo-convert-to-signless)"
-TO_LINALG = "builtin.module(func.func(stablehlo-legalize-to-linalg),inline,symbol-dce,canonicalize,cse)"
+# Types lose their signs after the ops that compare, convert or divide by them have been lowered.
+TO_LINALG = (
+    "builtin.module(func.func(stablehlo-legalize-to-linalg),stablehlo-convert-to-signless,reconcile-unrealized-casts,"
+    "inline,symbol-dce,canonicalize,cse)"
+)
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
 WAY_OUT = "keep it outside of the function that is compiled"
 HINTS = {
@@ -39,7 +42,7 @@ def lower(traced: Any, name: str) -> ir.Module:
     for op in ops(module):
         if op.name == "stablehlo.dot_general":
             _widen(op)
-    run(module, SIGNLESS, WAY_OUT)
+    _replace_empty(module)
     to_scf(module)
     to_loops(module)
     for op in ops(module):
@@ -126,6 +129,23 @@ def _widen(op: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 wide = ir.RankedTensorType.get(kind.shape, element)
                 op.operands[i] = ir.Operation.create("stablehlo.convert", [wide], [operand]).results[0]
+
+
+def _replace_empty(module: ir.Module) -> None:
+    """What has no elements is not computed, and what is reduced from none is the initial value: reductions of what has
+    none have no lowering."""
+    for op in ops(module):
+        for i, result in enumerate(op.results if op.name.startswith("stablehlo.") else ()):
+            with ir.InsertionPoint(op), op.location:
+                if 0 in ir.RankedTensorType(result.type).shape:
+                    new = ir.Operation.create("tensor.empty", [result.type])
+                elif op.name == "stablehlo.reduce" and 0 in ir.RankedTensorType(op.operands[0].type).shape:
+                    attributes = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
+                    init = op.operands[len(op.results) + i]
+                    new = ir.Operation.create("stablehlo.broadcast_in_dim", [result.type], [init], attributes)
+                else:
+                    continue
+            result.replace_all_uses_with(new.results[0])
 
 
 def _concatenate(op: ir.Operation) -> None:

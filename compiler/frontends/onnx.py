@@ -26,7 +26,7 @@ from .. import explain
 from ..api import CompileError, Kernel, Options, compile_module, make_options
 from ..diagnostics import file_error, user_error
 from ..kernel import traced_call
-from ..runtime.signature import Slot, Traced, as_numpy
+from ..runtime.signature import Slot, Traced, as_numpy, signless
 from .lowering import first_line
 from .onnx_lowering import Lowered, lower
 
@@ -90,7 +90,7 @@ class OnnxKernel(Kernel):
         self.inputs = [value.name for value in lowered.inputs]
         self.outputs = [value.name for value in lowered.outputs]
         self._unsigned = [_unsigned(value) for value in lowered.outputs]
-        self._weights = [_signless(w) for w in lowered.weights]
+        self._weights = [signless(w) for w in lowered.weights]
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The outputs; inputs are given in the model's order, or by name."""
@@ -154,19 +154,12 @@ class OnnxKernel(Kernel):
             found = len(arguments)
             message = f"the model takes {len(self.inputs)} inputs ({', '.join(self.inputs)}), but {found} were given"
             raise CompileError(user_error(message).diagnostics)
-        return super().bind([*(_signless(a) for a in arguments), *self._weights])
+        return super().bind([*(signless(a) for a in arguments), *self._weights])
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave."""
         results = super().run(arrays)
         return [r if d is None else r.view(d) for r, d in zip(results, self._unsigned, strict=True)]
-
-
-def _signless(array: Any) -> Any:
-    """Unsigned integers as the signed ones of their size: integers of the lowered function have no sign."""
-    if isinstance(array, np.ndarray) and array.dtype.kind == "u":
-        return array.view(np.dtype(f"i{array.dtype.itemsize}"))
-    return array
 
 
 def _unsigned(value: onnx.ValueInfoProto) -> np.dtype | None:

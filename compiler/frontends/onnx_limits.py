@@ -15,11 +15,15 @@ HANDS_ON = ("Identity", "Where")
 
 # By operator: whether a node is wrong, of its attributes and what is known of its inputs; in what respect.
 WRONG: Mapping[str, tuple[Callable[[Attributes, "Inputs"], bool], str]] = {
+    "Abs": (lambda a, of: of.kind(0) in UNSIGNED, " of unsigned integers"),
+    "Clip": (lambda a, of: of.kind(0) in UNSIGNED, " of unsigned integers"),
+    "ConvInteger": (lambda a, of: of.is_unsigned_without_zero_point(), " of unsigned integers without a zero point"),
     "Det": (lambda a, of: True, ""),  # it divides by a pivot of 0
     "Div": (lambda a, of: of.kind(0) in UNSIGNED, " of unsigned integers"),
     "Einsum": (lambda a, of: not any(map(str.isalpha, a["equation"].decode())), " of scalars"),
     "GridSample": (lambda a, of: a.get("mode") == b"nearest", " with mode 'nearest'"),
     "LSTM": (lambda a, of: of.has(7), " with peepholes"),
+    "MatMulInteger": (lambda a, of: of.is_unsigned_without_zero_point(), " of unsigned integers without a zero point"),
     "Mod": (lambda a, of: of.kind(0) in UNSIGNED, " of unsigned integers"),
     "QLinearMatMul": (lambda a, of: max(of.rank(0), of.rank(3)) > 2, " of more than matrices"),
     "Resize": (
@@ -45,6 +49,10 @@ class Inputs:
 
     def rank(self, i: int) -> int:
         return len(self.types[self.node.input[i]].shape.dim) if self.node.input[i] in self.types else 0
+
+    def is_unsigned_without_zero_point(self) -> bool:
+        """Whether one of two factors is; inputs 2 and 3 are their zero points."""
+        return any(self.kind(i) in UNSIGNED and not self.has(2 + i) for i in range(2))
 
     def is_whole(self, i: int) -> bool:
         """Whether the numbers in it are known, and whole."""

@@ -123,6 +123,9 @@ def _stablehlo_scatter(op: ir.Operation) -> list[ir.Value] | None:
     if len(op.results) != 1:
         return None
     result, indices, updates = op.operands
+    if ir.IntegerType(indices.type.element_type).is_unsigned:  # which index_cast does not take
+        wide = ir.RankedTensorType.get(indices.type.shape, ir.IntegerType.get_signless(64))
+        indices = ir.Operation.create("stablehlo.convert", [wide], [indices]).results[0]
     numbers = _numbers(op)
     window_dims = numbers.get("update_window_dims", [])
     batching = numbers.get("input_batching_dims", [])

@@ -22,7 +22,7 @@ from torch.export.graph_signature import OutputKind
 
 from ..api import Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.signature import Slot, as_numpy, is_numpys
+from ..runtime.signature import Slot, as_numpy, is_numpys, signless
 from ..traced_kernel import TracedKernel, call_error
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
@@ -46,11 +46,10 @@ def trace(
     if torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in given):
         message = "arguments need gradients, but results of kernels have none: they have no backward pass"
         warnings.warn(f"attn_opt: {message}; torch.compile(…, backend='attn_opt') leaves it to torch", stacklevel=5)
+    args, kwargs = _distinct((tuple(example_args or ()), example_kwargs), module)
     try:
         with torch.no_grad():
-            program = torch.export.export(
-                module, tuple(example_args or ()), example_kwargs, dynamic_shapes=dynamic_shapes
-            )
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         name = getattr(source, "__name__", type(source).__name__)
         raise user_error(
@@ -59,6 +58,21 @@ def trace(
         ) from error
     return TorchProgram(program, lower(program))
 
+
+def _distinct(arguments: Any, module: torch.nn.Module) -> Any:
+    """`arguments` with each tensor once: torch.export takes (x, x), or x and a parameter x, for one in all calls."""
+    seen = {id(value) for value in (*module.parameters(), *module.buffers())}
+
+    def other(value: torch.Tensor) -> torch.Tensor:
+        if id(value) in seen:
+            value = value.detach()
+        seen.add(id(value))
+        return value
+
+    return torch.utils._pytree.tree_map_only(torch.Tensor, other, arguments)
+
+
+SIGNLESS = {getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}") for bits in (8, 16, 32, 64)}
 
 torch._dynamo.trace_rules.add("attn_opt.compiler")  # torch.compile calls kernels as they are, and traces around them
 
@@ -79,8 +93,14 @@ class TorchKernel(TracedKernel):
     def run(self, arrays: Sequence[Any], threads: int | None = None) -> list[Any]:
         """The results on arrays that `bind` gave; on a GPU `threads` means nothing."""
         if self.target == "nvidia":
-            return super().run(arrays)
-        return self.invoke(arrays, self._threads or threads or torch.get_num_threads())
+            results = super().run(arrays)
+        else:
+            results = self.invoke(arrays, self._threads or threads or torch.get_num_threads())
+        program: Any = self.program
+        for number, dtype in program.unsigned:
+            own = results[number]
+            results[number] = own.view(dtype if isinstance(own, torch.Tensor) else f"u{own.itemsize}")
+        return results
 
 
 class _Function(torch.nn.Module):
@@ -104,6 +124,9 @@ class TorchProgram:
     def __init__(self, program: ExportedProgram, lowered: Lowered):
         self.program, self.lowered = program, lowered
         self.module = lowered.module
+        returned = lowered.program.graph_module.graph.output_node().args[0]
+        types = [node.meta["val"].dtype for node in returned]
+        self.unsigned = [(i, dtype) for i, dtype in enumerate(types) if dtype in SIGNLESS]  # results that are
         call = program.call_spec  # made anew, with its types, each time that it is asked for
         self._inputs, self._outputs = call.in_spec, call.out_spec
         given = torch.utils._pytree.tree_leaves(program.example_inputs or ())
@@ -171,11 +194,13 @@ def _is_on_gpu(value: Any) -> bool:
 
 
 def as_array(value: Any) -> Any:
-    """An array on a tensor's memory, or on a contiguous copy of it; what is no tensor of the CPU as it is."""
-    if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
-        return value
-    value = value.detach()
-    return as_numpy(value.contiguous() if value.layout == torch.strided else value)
+    """An array on a tensor's memory, or on a contiguous copy of it; a tensor there on a GPU; else the value."""
+    if not isinstance(value, torch.Tensor):
+        return signless(value)
+    value = value.detach().resolve_neg()
+    if value.device.type != "cpu":
+        return value.view(SIGNLESS.get(value.dtype, value.dtype))
+    return signless(as_numpy(value.contiguous() if value.layout == torch.strided else value))
 
 
 def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_shapes, torch_sinks
+from . import torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 
 TO_BACKEND = (
@@ -197,6 +197,7 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
+    torch_unsigned.widen(graph)
     torch_shapes.split_and_merge(graph)
     torch_sinks.write_out(graph)
     results = _tensor_outputs(graph)

@@ -385,8 +385,8 @@ def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
         raise user_error(
             f"{name} has no elements that could be computed with: it stands for a tensor that torch traces"
         )
-    if hasattr(value, "detach"):  # torch's tensors that need gradients export nothing
-        value = value.detach()
+    if hasattr(value, "resolve_neg"):  # torch's tensors that need gradients export nothing, lazily negated ones no sign
+        value = value.detach().resolve_neg()
     try:
         dtype = of_torch(getattr(value, "dtype", None))
         if dtype is not None:
@@ -404,6 +404,13 @@ def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
         raise user_error(f"{name} is no array: {error}") from None
     if array.dtype == object:
         raise user_error(f"{name} is no array")
+    return array
+
+
+def signless(array: Any) -> Any:
+    """Unsigned integers as the signed ones of their size, others as they are: lowered graphs' integers have no sign."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "u":
+        return array.view(np.dtype(f"i{array.dtype.itemsize}"))
     return array
 
 

@@ -293,6 +293,16 @@ def test_symbolic_sizes():
         kernel.explain()
 
 
+@pytest.mark.parametrize("shapes", [((0, 9, 4, 8),) * 2, ((2, 9, 0, 8),) * 2, ((2, 0, 4, 8), (2, 9, 4, 8))], ids=str)
+def test_without_elements(shapes):
+    def attention(q, k):
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k)), k), (q * 2).sum()
+
+    args = [np.zeros(shape, np.float32) for shape in shapes]
+    found, total = compile(attention, args)(*args)
+    assert found.shape == shapes[0] and found.dtype == np.float32 and total == 0
+
+
 def test_unsigned_integers_and_numbers():
     table = random(7, 3)
     kernel = compile(lambda i, scale: (jnp.asarray(table)[i] * scale, i + 1), (np.array([1, 6], np.uint8), 2.0))

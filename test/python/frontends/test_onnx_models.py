@@ -361,6 +361,10 @@ def test_sizes_of_one_name_that_differ():
 
 WRONG_LOWERINGS = {
     "Mod of ONNX .node 'y'. .* of unsigned": "g (uint8[3] x, uint8[3] z) => (uint8[3] y) { y = Mod(x, z) }",
+    "Abs of ONNX .* of unsigned integers": "g (uint8[3] x) => (uint8[3] y) { y = Abs(x) }",
+    "Clip of ONNX .* of unsigned integers": "g (uint8[3] x, uint8 a, uint8 b) => (uint8[3] y) { y = Clip(x, a, b) }",
+    "MatMulInteger of ONNX .* without a zero point": "g (uint8[3, 3] x, int8[3, 3] z) => (int32[3, 3] y) "
+    "{ y = MatMulInteger(x, z) }",
     "Add of ONNX .node 'y'. .* of uint64": "g (uint64[3] x, uint64[3] z) => (uint64[3] y) { y = Add(x, z) }",
     "Reshape of ONNX .* of uint16": "g (uint16[2, 2] x) => (uint16[4] y) { s = Constant<value_ints = [4]>() "
     "y = Reshape(x, s) }",

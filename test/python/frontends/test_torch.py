@@ -128,10 +128,21 @@ def test_sdpa_fully_masked_rows_are_zero():
     assert torch.all(kernel(q, k, v, mask)[:, :, 4] == 0)
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 9, 8), (2, 0, 9, 8), (2, 4, 0, 8), (2, 4, 9, 0)], ids=str)
+def test_without_elements(shape):
+    args = *tensors(shape, shape), tensors((*shape[:3], 5))[0]
+    expected = stable(*args) if shape[2] else torch.zeros(2, 4, 0, 5)
+    torch.testing.assert_close(compile(plain, args)(*args), expected)
+
+
 def test_sdpa_dropout_is_left_alone():
     q, k, v = tensors(*SHAPES)
     with pytest.raises(CompileError, match="no lowering"):
         compile(sdpa(dropout_p=0.5), (q, k, v))
+
+
+def plain(q, k, v):
+    return (q @ k.mT).softmax(-1) @ v
 
 
 def stable(q, k, v):
@@ -312,6 +323,19 @@ def test_arguments_and_results_keep_their_structure():
     found = kernel({"q": q, "k": k}, scale=torch.tensor(0.5))
     close(found["out"], (q.double() @ k.double().mT * 0.5).softmax(-1) @ k.double())
     close(found["sum"][0], q.double() + 1)
+
+
+def test_arguments_that_were_one_tensor():
+    """torch.export would take them to be one in every call."""
+    layer = torch.nn.Linear(8, 8, bias=False)
+    (x,) = tensors((3, 8))
+    other, third = x + 1, x - 1
+    with torch.no_grad():
+        close(compile(lambda a, b: a @ b.T, (x, x))(x, other), x.double() @ other.double().T)
+        found = compile(lambda a, b: layer(a) - a @ b[0].T, (x, [layer.weight]))(x, [torch.ones(8, 8)])
+        close(found, (layer(x) - x @ torch.ones(8, 8)).double())
+        pair = compile(lambda d, b: d["a"] - b, ({"a": x}, x))({"a": other}, third)
+        close(pair, torch.full((3, 8), 2.0, dtype=torch.float64))
 
 
 def test_numpy_in_numpy_out():
