@@ -93,8 +93,9 @@ class JaxProgram:
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, constants among them, on the memory of `flat` where types are the same."""
-        return [signless(c) for c in self.constants] + [
-            signless(_converted(value, dtype)) for value, dtype in zip(flat, self.inputs, strict=True)
+        return [signless(c, c.dtype.name) for c in self.constants] + [
+            signless(_converted(value, dtype, i), dtype.name, i)
+            for i, (value, dtype) in enumerate(zip(flat, self.inputs, strict=True))
         ]
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
@@ -169,14 +170,28 @@ def _as_numpy(value: Any) -> Any:
     return value
 
 
-def _converted(value: Any, dtype: np.dtype) -> Any:
+def _converted(value: Any, dtype: np.dtype, number: int) -> Any:
     """`value` in the type that it was traced with, where jax itself would take it for that type."""
     array = _as_numpy(value)
     if isinstance(array, bool | int | float | complex | np.generic):
-        return np.asarray(array, dtype=dtype)
+        return _as_traced(array, dtype, number)
     if isinstance(array, np.ndarray) and array.dtype != dtype and jax.dtypes.canonicalize_dtype(array.dtype) == dtype:
         return array.astype(dtype)
     return array
+
+
+def _as_traced(value: Any, dtype: np.dtype, number: int) -> np.ndarray:
+    """A number in the type that one was traced with; a user's error where that would be another number."""
+    given = np.asarray(value)
+    if given.dtype == dtype or jax.numpy.issubdtype(dtype, np.inexact):
+        fits = given.dtype.kind != "c" or dtype.kind == "c"
+    elif dtype.kind == "b":
+        fits = False
+    else:
+        fits = given.dtype.kind in "biu" and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+    if not fits:
+        raise user_error(f"argument {number} must be a number of {dtype}, as it was traced with, but is {value!r}")
+    return given.astype(dtype)
 
 
 __all__ = ["JaxKernel", "JaxProgram", "trace"]

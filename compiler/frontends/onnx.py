@@ -89,8 +89,9 @@ class OnnxKernel(Kernel):
         self._types = lowered.inputs
         self.inputs = [value.name for value in lowered.inputs]
         self.outputs = [value.name for value in lowered.outputs]
-        self._unsigned = [_unsigned(value) for value in lowered.outputs]
-        self._weights = [signless(w) for w in lowered.weights]
+        self._dtypes = [_dtype(value).name for value in lowered.inputs]
+        self._unsigned = [d if (d := _dtype(value)).kind == "u" else None for value in lowered.outputs]
+        self._weights = [signless(w, w.dtype.name) for w in lowered.weights]
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The outputs; inputs are given in the model's order, or by name."""
@@ -154,7 +155,8 @@ class OnnxKernel(Kernel):
             found = len(arguments)
             message = f"the model takes {len(self.inputs)} inputs ({', '.join(self.inputs)}), but {found} were given"
             raise CompileError(user_error(message).diagnostics)
-        return super().bind([*(signless(a) for a in arguments), *self._weights])
+        arrays = [signless(as_numpy(a, i), self._dtypes[i], i) for i, a in enumerate(arguments)]
+        return super().bind([*arrays, *self._weights])
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results on arrays that `bind` gave."""
@@ -162,9 +164,8 @@ class OnnxKernel(Kernel):
         return [r if d is None else r.view(d) for r, d in zip(results, self._unsigned, strict=True)]
 
 
-def _unsigned(value: onnx.ValueInfoProto) -> np.dtype | None:
-    dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-    return dtype if dtype.kind == "u" else None
+def _dtype(value: onnx.ValueInfoProto) -> np.dtype:
+    return helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
 
 
 class Representation(BackendRep):

@@ -22,7 +22,7 @@ from torch.export.graph_signature import OutputKind
 
 from ..api import Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.signature import Slot, as_numpy, is_numpys, signless
+from ..runtime.signature import Slot, as_numpy, check_sign, is_numpys, signless
 from ..traced_kernel import TracedKernel, call_error
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
@@ -124,8 +124,9 @@ class TorchProgram:
     def __init__(self, program: ExportedProgram, lowered: Lowered):
         self.program, self.lowered = program, lowered
         self.module = lowered.module
-        returned = lowered.program.graph_module.graph.output_node().args[0]
-        types = [node.meta["val"].dtype for node in returned]
+        graph = lowered.program.graph_module.graph
+        self._types = [node.meta["val"].dtype for node in graph.find_nodes(op="placeholder")]
+        types = [node.meta["val"].dtype for node in graph.output_node().args[0]]
         self.unsigned = [(i, dtype) for i, dtype in enumerate(types) if dtype in SIGNLESS]  # results that are
         call = program.call_spec  # made anew, with its types, each time that it is asked for
         self._inputs, self._outputs = call.in_spec, call.out_spec
@@ -157,7 +158,8 @@ class TorchProgram:
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, parameters and constants among them; tensors of the CPU as arrays on their memory."""
         on = next((v.device for v in flat if _is_on_gpu(v)), None) if self._on_host else None
-        return [as_array(flat[a] if isinstance(a, int) else self._held(a, on)) for a in self.lowered.arguments]
+        places = zip(self.lowered.arguments, self._types, strict=True)
+        return [as_array(flat[a] if isinstance(a, int) else self._held(a, on), kind, a) for a, kind in places]
 
     def _held(self, tensor: torch.Tensor, on: torch.device | None) -> torch.Tensor:
         """What the program holds, such as a constant, where the inputs are."""
@@ -193,14 +195,17 @@ def _is_on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type != "cpu"
 
 
-def as_array(value: Any) -> Any:
-    """An array on a tensor's memory, or on a contiguous copy of it; a tensor there on a GPU; else the value."""
+def as_array(value: Any, wanted: torch.dtype, place: Any = None) -> Any:
+    """An array on a tensor's memory, or on a contiguous copy of it; a tensor there on a GPU; else the value. `wanted`
+    is the type that argument `place` was traced with."""
+    name = str(wanted).removeprefix("torch.")
     if not isinstance(value, torch.Tensor):
-        return signless(value)
+        return signless(value, name, place)
     value = value.detach().resolve_neg()
-    if value.device.type != "cpu":
-        return value.view(SIGNLESS.get(value.dtype, value.dtype))
-    return signless(as_numpy(value.contiguous() if value.layout == torch.strided else value))
+    if value.device.type == "cpu":
+        return signless(as_numpy(value.contiguous() if value.layout == torch.strided else value), name, place)
+    check_sign(str(value.dtype).removeprefix("torch."), name, place)
+    return value.view(SIGNLESS.get(value.dtype, value.dtype))
 
 
 def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:

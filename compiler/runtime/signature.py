@@ -407,11 +407,18 @@ def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
     return array
 
 
-def signless(array: Any) -> Any:
-    """Unsigned integers as the signed ones of their size, others as they are: lowered graphs' integers have no sign."""
-    if isinstance(array, np.ndarray) and array.dtype.kind == "u":
-        return array.view(np.dtype(f"i{array.dtype.itemsize}"))
-    return array
+def signless(array: Any, wanted: str, number: int | None = None) -> Any:
+    """Unsigned integers as the signed ones of their size, others as they are: lowered graphs' integers have no sign. A
+    user's error where argument `number` has a sign and the type of the name `wanted` has none, or the reverse."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        return array
+    check_sign(array.dtype.name, wanted, number)
+    return array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array
+
+
+def check_sign(found: str, wanted: str, number: int | None) -> None:
+    if found != wanted and found.removeprefix("u") == wanted.removeprefix("u"):
+        raise user_error(f"argument {number} must be of {wanted}, but is of {found}")
 
 
 def _is_on_device(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile, stats
+from attn_opt.compiler import CompileError, compile, stats
 
 NUMBERS = np.array([0, 1, 7, 127, 128, 252, 255], np.uint8)
 OTHERS = np.array([1, 3, 2, 5, 7, 254, 2], np.uint8)
@@ -89,3 +89,45 @@ def test_masks_of_jax():
     kernel = compile(attention, args)
     np.testing.assert_allclose(kernel(*args), attention(*args), rtol=1e-4, atol=1e-5)
     assert kernel.ir("raised").count("linalg_ext.softmax") == 1
+
+
+def refused(kernel, *args):
+    with pytest.raises(CompileError, match=r"argument \d must be "):
+        kernel(*args)
+
+
+def check_signs(with_sign, without, convert=lambda array: array):
+    """Kernels of x → float(x), for [2] of int8 and of uint8, take no array of the other sign."""
+    numbers = np.array([200, 3], np.uint8)
+    np.testing.assert_array_equal(np.asarray(without(convert(numbers))), [200, 3])
+    np.testing.assert_array_equal(np.asarray(with_sign(convert(numbers.view(np.int8)))), [-56, 3])
+    refused(with_sign, convert(numbers))
+    refused(without, convert(numbers.view(np.int8)))
+
+
+def test_other_signs_than_those_of_the_trace():
+    torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
+    jax = pytest.importorskip("jax", reason="needs the extra attn_opt[jax]")
+    onnx = pytest.importorskip("onnx", reason="needs the extra attn_opt[onnx]")
+    types = torch.int8, torch.uint8
+    of_torch = [compile(lambda x: x.float(), (torch.zeros(2, dtype=t),)) for t in types]
+    check_signs(*of_torch)
+    check_signs(*of_torch, convert=torch.from_numpy)
+    check_signs(*(compile(lambda x: x.astype(jax.numpy.float32), (np.zeros(2, t),)) for t in (np.int8, np.uint8)))
+    header = '<ir_version: 9, opset_import: ["" : 17]> '
+    texts = (f"{header} g ({t}[2] x) => (float[2] y) {{ y = Cast<to = 1>(x) }}" for t in ("int8", "uint8"))
+    of_onnx = [compile(onnx.parser.parse_model(text)) for text in texts]
+    check_signs(*of_onnx)
+    check_signs(*of_onnx, convert=torch.from_numpy)
+
+
+def test_numbers_of_jax_are_those_of_the_trace_or_fit_in():
+    pytest.importorskip("jax", reason="needs the extra attn_opt[jax]")
+    x = np.ones(3, np.float32)
+    whole, real = (compile(lambda x, n: x * n, (x, n)) for n in (2, 2.0))
+    assert whole(x, 3)[0] == whole(x, np.int64(3))[0] == real(x, 3)[0] == 3 and whole(x, True)[0] == 1
+    assert real(x, 2.5)[0] == real(x, np.float64(2.5))[0] == 2.5
+    for number in (2.5, np.float32(2.5), 2**40, np.uint32(4000000000), 1j):
+        refused(whole, x, number)
+    refused(real, x, 1j)
+    refused(compile(lambda x, n: x * n, (x, True)), x, 2)
