@@ -34,7 +34,7 @@ from .dynamo_calls import (
 from .dynamo_memory import Memory
 from .dynamo_sizes import combination, dimensions
 
-OUTSIDE = "its scores are made outside of the graph, before a graph break; TORCH_LOGS=graph_breaks tells of these"
+OUTSIDE = "no matmul in its graph makes its scores; TORCH_LOGS=graph_breaks tells whether one before a graph break does"
 TOO_LONG = f"more than {MAX_PATH} calls stand between its matmuls"
 
 
