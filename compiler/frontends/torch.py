@@ -125,7 +125,7 @@ class TorchProgram:
         self.program, self.lowered = program, lowered
         self.module = lowered.module
         graph = lowered.program.graph_module.graph
-        self._types = [node.meta["val"].dtype for node in graph.find_nodes(op="placeholder")]
+        self._types = [_name(node.meta["val"].dtype) for node in graph.find_nodes(op="placeholder")]
         types = [node.meta["val"].dtype for node in graph.output_node().args[0]]
         self.unsigned = [(i, dtype) for i, dtype in enumerate(types) if dtype in SIGNLESS]  # results that are
         call = program.call_spec  # made anew, with its types, each time that it is asked for
@@ -195,17 +195,22 @@ def _is_on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type != "cpu"
 
 
-def as_array(value: Any, wanted: torch.dtype, place: Any = None) -> Any:
+def as_array(value: Any, wanted: str, place: Any = None) -> Any:
     """An array on a tensor's memory, or on a contiguous copy of it; a tensor there on a GPU; else the value. `wanted`
-    is the type that argument `place` was traced with."""
-    name = str(wanted).removeprefix("torch.")
+    names the type that argument `place` was traced with."""
     if not isinstance(value, torch.Tensor):
-        return signless(value, name, place)
-    value = value.detach().resolve_neg()
+        return signless(value, wanted, place)
     if value.device.type == "cpu":
-        return signless(as_numpy(value.contiguous() if value.layout == torch.strided else value), name, place)
-    check_sign(str(value.dtype).removeprefix("torch."), name, place)
-    return value.view(SIGNLESS.get(value.dtype, value.dtype))
+        array = as_numpy(value.contiguous() if value.layout == torch.strided else value)
+        return array if value.dtype.is_floating_point else signless(array, wanted, place)
+    if not value.dtype.is_floating_point:
+        check_sign(_name(value.dtype), wanted, place)
+        return value.view(SIGNLESS.get(value.dtype, value.dtype))
+    return value.resolve_neg()
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:
