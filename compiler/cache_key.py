@@ -40,7 +40,7 @@ def environment(target: str) -> tuple[str, ...]:
         return parts
     from .runtime.cpu import openmp_library
 
-    return (*parts, repr((cache_bytes(1), cache_bytes(2), openmp_library())))
+    return (*parts, repr((*map(cache_bytes, (1, 2, 3)), openmp_library())))
 
 
 def instructions(target: str) -> str:

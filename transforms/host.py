@@ -9,7 +9,7 @@ import sys
 
 from .passes import PassError
 
-DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20}
+DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20, 3: 8 << 20}
 
 
 @functools.cache

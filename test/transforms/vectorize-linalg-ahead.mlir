@@ -8,16 +8,70 @@
 #s = affine_map<(h, n, k) -> (h, n)>
 
 // Where the L1 cache has few buffers for misses, keys that come from memory are asked for into the L2 cache (locality 2),
-// 16 and 8 KB ahead of their use: rows of 512 bytes.
+// four times, 16, 12, 8 and 6 KB ahead of their use: rows of 512 bytes.
 // CHECK-LABEL: func.func @read_ahead
-// CHECK:           %[[KEY:.*]] = vector.load %arg1[%[[N:.*]], %[[D:.*]]] : memref<256x128xf32>, vector<16xf32>
+// CHECK:           %[[KEY:.*]] = vector.load %arg1[%[[N:.*]], %[[D:.*]]] : memref<?x128xf32>, vector<16xf32>
+// CHECK-NEXT:      %[[FIRST:.*]] = arith.addi %[[N]], %c32
+// CHECK-NEXT:      memref.prefetch %arg1[%[[FIRST]], %[[D]]], read, locality<2>, data : memref<?x128xf32>
+// CHECK-NEXT:      %[[SECOND:.*]] = arith.addi %[[N]], %c24
+// CHECK-NEXT:      memref.prefetch %arg1[%[[SECOND]], %[[D]]], read, locality<2>, data : memref<?x128xf32>
+// CHECK-NEXT:      %[[THIRD:.*]] = arith.addi %[[N]], %c16
+// CHECK-NEXT:      memref.prefetch %arg1[%[[THIRD]], %[[D]]], read, locality<2>, data : memref<?x128xf32>
+// CHECK-NEXT:      %[[LAST:.*]] = arith.addi %[[N]], %c12
+// CHECK-NEXT:      memref.prefetch %arg1[%[[LAST]], %[[D]]], read, locality<2>, data : memref<?x128xf32>
+// CHECK-NEXT:      llvm.inline_asm has_side_effects "", "~{memory}"
+// CHECK-NOT:       locality<3>
+func.func @read_ahead(%q: memref<4x128xf32>, %keys: memref<?x128xf32>, %x: memref<4x?xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<4x128xf32>, memref<?x128xf32>) outs(%x : memref<4x?xf32>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
+// Eight rows of queries are two register tiles, which read the same keys: each asks twice.
+// CHECK-LABEL: func.func @two_passes
+// CHECK:           vector.load %arg1[%[[N:.*]], %[[D:.*]]] : memref<?x128xf32>, vector<16xf32>
+// CHECK-NEXT:      %[[FAR:.*]] = arith.addi %[[N]], %c32
+// CHECK-NEXT:      memref.prefetch %arg1[%[[FAR]], %[[D]]], read, locality<2>, data : memref<?x128xf32>
+// CHECK-NEXT:      %[[NEAR:.*]] = arith.addi %[[N]], %c16
+// CHECK-NEXT:      memref.prefetch %arg1[%[[NEAR]], %[[D]]], read, locality<2>, data : memref<?x128xf32>
+// CHECK-NEXT:      llvm.inline_asm has_side_effects "", "~{memory}"
+func.func @two_passes(%q: memref<8x128xf32>, %keys: memref<?x128xf32>, %x: memref<8x?xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<8x128xf32>, memref<?x128xf32>) outs(%x : memref<8x?xf32>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
+// So do few keys, which stay in the L3 cache.
+// CHECK-LABEL: func.func @few_keys
+// CHECK:           vector.load %arg1[%[[N:.*]], %[[D:.*]]] : memref<256x128xf32>, vector<16xf32>
 // CHECK-NEXT:      %[[FAR:.*]] = arith.addi %[[N]], %c32
 // CHECK-NEXT:      memref.prefetch %arg1[%[[FAR]], %[[D]]], read, locality<2>, data : memref<256x128xf32>
 // CHECK-NEXT:      %[[NEAR:.*]] = arith.addi %[[N]], %c16
 // CHECK-NEXT:      memref.prefetch %arg1[%[[NEAR]], %[[D]]], read, locality<2>, data : memref<256x128xf32>
 // CHECK-NEXT:      llvm.inline_asm has_side_effects "", "~{memory}"
-// CHECK-NOT:       locality<3>
-func.func @read_ahead(%q: memref<4x128xf32>, %keys: memref<256x128xf32>, %x: memref<4x256xf32>) {
+func.func @few_keys(%q: memref<4x128xf32>, %keys: memref<256x128xf32>, %x: memref<4x256xf32>) {
   linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%q, %keys : memref<4x128xf32>, memref<256x128xf32>) outs(%x : memref<4x256xf32>) {
   ^bb0(%u: f32, %v: f32, %w: f32):

@@ -29,7 +29,8 @@ class OperandAccess:
         self.evaluator = evaluator
         self.v, self.lanes = schedule.vector_loop, schedule.lanes
         self.buffers = {o.number: buffer(o) for o in op.operands}
-        ahead = {o.number: rows_ahead(op, o, self.cache) for o in op.operands if self._stride_kind(o) == "unit"}
+        unit = [o for o in op.operands if self._stride_kind(o) == "unit"]
+        ahead = {o.number: rows_ahead(op, o, self.cache, schedule) for o in unit}
         self.ahead = {number: place for number, place in ahead.items() if place is not None}
         self.asked = {number for number in self.ahead if reaches_too_short(op.operands[number], schedule)}
         blocks = {o.number: block_ahead(op, schedule, o, self.cache) for o in op.operands}

@@ -8,6 +8,9 @@ stops at the end of a page, and multiply-adds that wait for data fill its queues
 
 A line that is asked for into the L1 cache holds one of its buffers for misses until it is there. Where these are few,
 they are what limits (24 on an AMD Zen 4, 9 GB/s of 28); lines are then asked for into the L2 cache, which has more.
+What computes faster than memory is read has more requests dropped: each line is then asked for four times, unless
+several passes over the rows ask for it twice each, or keys and values are known to fit into the L3 cache, which is
+read faster than they are multiplied.
 """
 
 from __future__ import annotations
@@ -15,15 +18,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..host import cache_bytes
+from .initial_values import origin_of
 from .schedule import LIKELY_SIZE, LINE, PART, Schedule, is_scratch, pays_to_copy, places_of
 from .scratch import element_bytes
 from .structured import NO_LOOP, Operand, Structured
 
 L1, L2 = 3, 2  # "locality" of memref.prefetch, which becomes prefetcht0, prefetcht1
-AHEAD = {L1: (8 << 10, 4 << 10), L2: (16 << 10, 8 << 10)}  # bytes: the second time for what was dropped the first time
+# Bytes: the second time for what was dropped the first time, and so on.
+AHEAD = {L1: (8 << 10, 4 << 10), L2: (16 << 10, 12 << 10, 8 << 10, 6 << 10)}
+BLOCKS_AHEAD = {L1: (16 << 10, 8 << 10), L2: (32 << 10, 24 << 10, 16 << 10, 8 << 10)}  # where heads stand side by side
 PLACES_AHEAD = (2 << 10,)  # of each place, where several are read in turn
+REQUESTS = 2  # of a line, where several register tiles ask for it
 MANY_PRODUCTS = 16  # vectors of products with one line, beside which a core has few other lines under way
-BLOCKS_AHEAD = (16 << 10, 8 << 10)  # where rows of several heads stand side by side
 ROWS_BYTES = 8 << 10  # of such rows before the next ones are read, but AT_ONCE at least
 AT_ONCE = 4  # rows, by a register tile
 SHORT = 16  # rows: what is shorter is over before it pays
@@ -37,8 +44,9 @@ class Ahead:
     rows: tuple[int, ...]
 
 
-def rows_ahead(op: Structured, operand: Operand, cache: int = L1) -> Ahead | None:
-    """How a streamed operand is read ahead into that cache; None for others."""
+def rows_ahead(op: Structured, operand: Operand, cache: int = L1, schedule: Schedule | None = None) -> Ahead | None:
+    """How a streamed operand is read ahead into that cache; None for others. `schedule`: where it is known, it tells
+    how many passes there are over the rows."""
     if PART in op.op.attributes or operand.is_output or operand.is_scalar:
         return None
     if pays_to_copy(op, operand) or is_scratch(operand):
@@ -52,7 +60,8 @@ def rows_ahead(op: Structured, operand: Operand, cache: int = L1) -> Ahead | Non
     if block is not None:
         position, count = block
         row = row_bytes(op, operand, position)
-        return Ahead(position, tuple(max(count, distance // row) for distance in BLOCKS_AHEAD))
+        distances = _distances(op, operand, BLOCKS_AHEAD[cache], schedule)
+        return Ahead(position, tuple(max(count, distance // row) for distance in distances))
     places = places_of(op)
     if places in operand.loops:
         position = operand.dims.index(places) + 1
@@ -62,7 +71,27 @@ def rows_ahead(op: Structured, operand: Operand, cache: int = L1) -> Ahead | Non
     if len(wide) < 2:
         return None
     row = row_bytes(op, operand, wide[0])
-    return Ahead(wide[0], tuple(max(1, distance // row) for distance in AHEAD[cache]))
+    distances = _distances(op, operand, AHEAD[cache], schedule)
+    return Ahead(wide[0], tuple(max(1, distance // row) for distance in distances))
+
+
+def _distances(
+    op: Structured, operand: Operand, distances: tuple[int, ...], schedule: Schedule | None
+) -> tuple[int, ...]:
+    """Those of them at which a register tile asks for a line: fewer where tiles of other rows do so, too, and where no
+    more would be dropped."""
+    others = [d for d in range(op.n_loops) if op.is_parallel(d) and d not in operand.loops]
+    count = {} if schedule is None else schedule.unroll
+    is_one_pass = all(op.sizes[d] is not None and op.sizes[d] <= count.get(d, 1) for d in others)
+    enough = not is_one_pass or _fits_into_l3(operand)
+    return distances[:: len(distances) // REQUESTS] if enough else distances
+
+
+def _fits_into_l3(operand: Operand) -> bool:
+    """True if the L3 cache holds all of the array that the operand is a part of, and another one of its size."""
+    kind = origin_of(operand.value).type
+    total = math.prod(kind.shape) * (element_bytes(kind.element_type) or 8) if kind.has_static_shape else math.inf
+    return 2 * total <= cache_bytes(3)
 
 
 def reaches_too_short(operand: Operand, schedule: Schedule) -> bool:
