@@ -14,7 +14,8 @@ DEFAULT_CACHES = {1: 32 << 10, 2: 1 << 20, 3: 8 << 20}
 
 @functools.cache
 def host_features() -> frozenset[str]:
-    """The CPU's features as LLVM and Linux spell them ("avx2", "avx512f", …); empty if they cannot be read."""
+    """The CPU's features as LLVM and Linux spell them ("avx2", "avx512f", …); empty if they cannot be read. "fp256" is
+    AMD's name for vector units of 32 bytes."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -22,6 +23,8 @@ def host_features() -> frozenset[str]:
                     found = set(line.partition(":")[2].split())
                     if "amx_tile" in found and _cpuid(7, 1)[0] >> 21 & 1:  # Linux may be older than the feature
                         found.add("amx_fp16")
+                    if "sse4a" in found and _cpuid(_AMD_UNITS, 0)[0] >> 2 & 3 == 1:
+                        found.add("fp256")
                     return frozenset(found)
     except OSError:
         pass
@@ -40,6 +43,8 @@ def cpu_name() -> str:
         pass
     return platform.machine()
 
+
+_AMD_UNITS = 0x8000001A  # eax: bit 2 FP256, bit 3 FP512
 
 # push rbx; mov eax, edi; mov ecx, esi; mov r8, rdx; cpuid; mov [r8 + …], eax, ebx, ecx, edx; pop rbx; ret
 _CPUID = bytes.fromhex("53 89f8 89f1 4989d0 0fa2 418900 41895804 41894808 4189500c 5b c3")

@@ -28,3 +28,20 @@ def test_streams_are_asked_for_into_l2_where_l1_is_small(monkeypatch, features, 
 def test_unknown_cache_is_refused():
     with pytest.raises(PassError, match="ahead is 'l3'"):
         target.host_target(ahead="l3")
+
+
+@pytest.mark.parametrize(
+    ("features", "vector_bytes", "halves"),
+    [
+        (ZEN | {"fp256"}, 0, True),
+        (ZEN, 0, False),
+        (frozenset({"avx2", "fp256"}), 0, False),
+        (ZEN | {"fp256"}, 64, False),
+    ],
+    ids=["units of 32 bytes", "of 64", "without AVX-512", "forced"],
+)
+def test_halves_are_those_of_vectors_of_64_bytes(monkeypatch, features, vector_bytes, halves):
+    monkeypatch.setattr(target, "host_features", lambda: features)
+    assert target.host_target(vector_bytes).halves == halves
+    assert target.host_target(vector_bytes, halves="yes").halves
+    assert not target.host_target(vector_bytes, halves="no").halves

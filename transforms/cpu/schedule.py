@@ -36,6 +36,7 @@ class Target:
     permutes_apart: bool = False  # whether permutations take other pipes than multiply-adds do
     loads_count: bool = False  # whether loads cost time beside half as many of them as there are multiply-adds
     asks_l2: bool = False  # whether what is streamed is asked for into the L2 cache, not into L1 (`read_ahead.py`)
+    halves: bool = False  # whether vectors of 64 bytes are computed with by halves
 
     @property
     def is_narrow(self) -> bool:
@@ -92,7 +93,7 @@ def choose(op: Structured, target: Target) -> Schedule:
     reductions = [d for d in range(op.n_loops) if not op.is_parallel(d)]
     parallel = [d for d in range(op.n_loops) if op.is_parallel(d)]
     vector = _vector_loop(op)
-    lanes = target.vector_bytes // lane_bytes(op) if vector != NO_LOOP else 1
+    lanes = _lanes(op, vector, target) if vector != NO_LOOP else 1
     size = op.sizes[vector] if vector != NO_LOOP else None
     if size is not None:
         lanes = min(lanes, 1 << max(size - 1, 0).bit_length())
@@ -149,6 +150,19 @@ def choose(op: Structured, target: Target) -> Schedule:
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
     return Schedule(vector, lanes, tuple(order), unroll, NO_LOOP, chains, by_two, rows_in_turn, places)
+
+
+def _lanes(op: Structured, vector: int, target: Target) -> int:
+    """How many of f32, or of what is larger, a vector has.
+
+    Where vectors are computed with by halves, to convert one of f16 takes longer than to convert two halves, on the
+    units that also shuffle the lanes of sums: those along the lanes then have vectors of half the size.
+    """
+    lanes = target.vector_bytes // lane_bytes(op)
+    if not target.halves or op.is_parallel(vector) or not _is_streamed(op):
+        return lanes
+    is_converted = any(isinstance(o.element, ir.F16Type) for o in op.operands)
+    return lanes // 2 if is_converted and _vectors_of_a_line(op, vector, lanes // 2) > 1 else lanes
 
 
 def _by_two(op: Structured, vector: int, unroll: dict[int, int], summed: int) -> frozenset[int]:

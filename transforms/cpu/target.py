@@ -13,21 +13,25 @@ LOADS_COUNT, LOADS_APART = "avx512f", "sse4a"
 # What tells that an L1 cache has buffers for few misses, which no feature says: 24 where it has 32 KB (Zen 4), 75 and
 # more where it has 48 (Zen 5). Measured with vectors of 64 bytes only (docs/cpu.md, "AMD Zen 4").
 SMALL_L1 = 32 << 10
+# AMD's vector units of 32 bytes, which take vectors of 64 by halves.
+HALVES = {"avx512f", "fp256"}
 CACHES = ("", "l1", "l2")
 
 
-def host_target(vector_bytes: int = 0, permutes_apart: str = "", ahead: str = "") -> Target:
+def host_target(vector_bytes: int = 0, permutes_apart: str = "", ahead: str = "", halves: str = "") -> Target:
     """The widest vectors that the host has, or those of `vector_bytes`, of which loads are taken to cost nothing, and
-    misses to be many at once; `permutes_apart`: yes, no, or as there; `ahead`: l1, l2, or as there."""
+    misses to be many at once; `permutes_apart`, `halves`: yes, no, or as there; `ahead`: l1, l2, or as there."""
     if vector_bytes not in VECTOR_BYTES:
         raise PassError(f"vector-bytes is {vector_bytes}, but must be one of {', '.join(map(str, VECTOR_BYTES))}")
     if ahead not in CACHES:
         raise PassError(f"ahead is '{ahead}', but must be one of {', '.join(filter(None, CACHES))}")
     features = host_features()
     asks_l2 = not vector_bytes and "avx512f" in features and cache_bytes(1) <= SMALL_L1
+    has_halves = halves == "yes" if halves else not vector_bytes and features >= HALVES
     loads_count = not vector_bytes and LOADS_COUNT in features and LOADS_APART not in features
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
     many = vector_bytes == 64 or "asimd" in features  # 32 registers
     apart = permutes_apart == "yes" if permutes_apart else features >= PERMUTES_APART
-    return Target(vector_bytes, 32 if many else 16, apart, loads_count, ahead == "l2" if ahead else asks_l2)
+    asks_l2 = ahead == "l2" if ahead else asks_l2
+    return Target(vector_bytes, 32 if many else 16, apart, loads_count, asks_l2, has_halves)

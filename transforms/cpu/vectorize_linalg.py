@@ -38,9 +38,10 @@ class VectorizeLinalg(Pass):
     vector_bytes: int = option("bytes of a vector; 0 = what the host has", 0)
     by_two: str = option("load neighbours that are broadcast by one load: yes or no; empty = if it pays here", "")
     ahead: str = option("the cache that streamed operands are asked for into: l1 or l2; empty = as suits the host", "")
+    halves: str = option("vectors of 64 bytes are computed with by halves: yes or no; empty = as on the host", "")
 
     def run(self, op: ir.Operation) -> None:
-        target = host_target(self.vector_bytes, self.by_two, self.ahead)
+        target = host_target(self.vector_bytes, self.by_two, self.ahead, self.halves)
         found = [
             structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
         ]
