@@ -72,9 +72,9 @@ ONLINE = [
     "canonicalize",  # slices of a whole tile fold away
     "defer-division",  # after parallel-loops: the division stands in the parallel loop, where its tile is at hand
     "exp-to-exp2",
+    "mark-few-rows",  # before keys are split: what merges their parts has few rows, too
     "split-keys",  # after them: what it copies, and what it merges, is what the loop carries then
     "split-masked-tiles",  # after all that looks at the body, of which it makes copies
-    "mark-few-rows",  # the last that knows rows of scores by their softmax
     # Ops of ours into linalg.
     "decompose-linalg-ext",
     "canonicalize",

@@ -29,7 +29,7 @@ from ...transforms.online.mark_few_rows import FEW_ROWS
 from ...transforms.rewriting import ops_in, ops_of
 
 LARGE = 1000  # ops, which take LLVM 60 ms and more; to make an engine for them takes 8
-FEW = 100  # values that are vectors, of a function: it copies or fills
+FEW = 100  # values that are vectors, of a function that is no task of few rows: it copies or fills
 NOWHERE = 4096  # where an engine finds what is in another object: it compiles calls of it, and runs none
 
 
@@ -149,7 +149,7 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
             for callee in sorted(called[name]):
                 functions[callee].clone()
             functions[name].clone().attributes["linkage"] = external
-        is_simple = FEW_ROWS in functions[name].attributes and _is_simple(functions[name], math.inf)
+        is_simple = FEW_ROWS in functions[name].attributes and _is_simple(functions[name])
         parts.append(_Part(part, name, sizes[name], shared, is_simple))
     rest = _empty(module)
     moved = [functions[name] for name in tasks]
@@ -165,9 +165,10 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
     return [*parts, _Part(rest, entry, size, tasks, is_simple)]
 
 
-def _is_simple(function: ir.Operation, most: float = FEW) -> bool:
-    """Whether it has at most so many vectors, and no loop over single numbers, of which LLVM would make one over
-    vectors."""
+def _is_simple(function: ir.Operation) -> bool:
+    """Whether it is a task of few rows, or has few vectors, and no loop over single numbers, of which LLVM would make
+    one over vectors."""
+    most = math.inf if FEW_ROWS in function.attributes else FEW
     blocks = list(function.regions[0].blocks)
     vectors = 0
     for block in blocks if len(blocks) > 1 else ():

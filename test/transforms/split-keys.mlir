@@ -2,6 +2,7 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys=workers=8 --canonicalize | FileCheck %s --check-prefix=CHOSEN
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys=workers=4 --canonicalize | FileCheck %s --check-prefix=ENOUGH
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys="parts=12 together=8" --canonicalize | FileCheck %s --check-prefix=TOGETHER
+// RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --mark-few-rows=rows=16 --split-keys=parts=4 | FileCheck %s --check-prefix=MARKED
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32 tile-interchange=2,1,0" --defer-division --split-keys=parts=4 --remarks 2>&1 | FileCheck %s --check-prefix=REFUSED
 // RUN: not attn-opt %s --split-keys=parts=-1 2>&1 | FileCheck %s --check-prefix=BAD
 // RUN: not attn-opt %s --split-keys=parts=1025 2>&1 | FileCheck %s --check-prefix=MANY
@@ -37,6 +38,9 @@
 // TOGETHER-COUNT-6:   tensor.extract_slice %{{.*}} [1, 16, 24] [1, 1, 1] : tensor<12x64x24xf32>
 // TOGETHER-COUNT-7:   math.exp
 // TOGETHER-NOT:       math.exp
+
+// Blocks of few rows: so are their parts, and what merges them.
+// MARKED-COUNT-2: } {few_rows}
 
 // REFUSED: remark: keys are not split over workers: output and statistics are not carried by one loop, over keys, in parallel ones
 // BAD: error: parts must be 0 to 1024 and workers 1 or more, but are -1, 1

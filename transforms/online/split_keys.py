@@ -14,6 +14,7 @@ from ..limits import MOST_PARTS
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import carried_init, copy_op, defining_op, ops_in
 from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
+from .mark_few_rows import FEW_ROWS
 from .match_accumulation import (
     MAX,
     Accumulation,
@@ -57,7 +58,8 @@ class SplitKeys(Pass):
           …
 
     Parts take turns with the tiles, so that a mask (a window, the length of a cache) leaves each about as much to do;
-    a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing.
+    a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing. What `mark-few-rows` says of the
+    loop is then said of both.
 
     How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or
     where the number of blocks is not known; blocks of less than `few_rows` rows (decoding), which cost little to merge,
@@ -196,6 +198,8 @@ class KeyLoop:
         bounds = forall_bounds(self.holder) if self.holder is not None else ([], [], [])
         lower, upper, step = ([*own, more] for own, more in zip(bounds, (0, parts, 1), strict=True))
         forall = scf.ForallOp(lower, upper, step, empties)
+        if self.holder is not None and FEW_ROWS in self.holder.attributes:
+            forall.operation.attributes[FEW_ROWS] = self.holder.attributes[FEW_ROWS]
         terminator = forall.terminator()
         *inductions, part = forall.induction_variables
         with ir.InsertionPoint(terminator.operation):
