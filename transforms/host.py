@@ -84,6 +84,11 @@ def cache_bytes(level: int) -> int:
     return DEFAULT_CACHES[level]
 
 
+def computes_by_halves() -> bool:
+    """Whether the units that compute with vectors of 64 bytes have 32 (AMD Zen 4), which no other feature tells."""
+    return host_features() >= {"avx512f", "fp256"}
+
+
 # Instructions that multiply matrices of narrow types:
 #   amx-fp16  tiles of 16 × 16 sums, each of 32 products of bf16 or f16 per step (AMX-TILE, AMX-BF16, AMX-FP16)
 #   amx-bf16  the same of bf16 alone; f16 is two numbers of bf16 (`cpu/tile_panels.py`)

@@ -1,6 +1,7 @@
 """What passes take the machine to be, by its features and the size of its caches."""
 
 import pytest
+from attn_opt.transforms import host
 from attn_opt.transforms.cpu import target
 from attn_opt.transforms.passes import PassError
 
@@ -41,7 +42,7 @@ def test_unknown_cache_is_refused():
     ids=["units of 32 bytes", "of 64", "without AVX-512", "forced"],
 )
 def test_halves_are_those_of_vectors_of_64_bytes(monkeypatch, features, vector_bytes, halves):
-    monkeypatch.setattr(target, "host_features", lambda: features)
+    monkeypatch.setattr(host, "host_features", lambda: features)
     assert target.host_target(vector_bytes).halves == halves
     assert target.host_target(vector_bytes, halves="yes").halves
     assert not target.host_target(vector_bytes, halves="no").halves

@@ -13,9 +13,10 @@ from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
 CACHES = {1: 48 << 10, 2: 1 << 20}
 
 
-def sizes(monkeypatch, unit: str, **fields) -> list[int]:
+def sizes(monkeypatch, unit: str, by_halves: bool = False, **fields) -> list[int]:
     """[batch, heads, queries, values, keys] of an attention of 512 × 512."""
     monkeypatch.setattr(tile_sizes, "matrix_unit", lambda: unit)
+    monkeypatch.setattr(tile_sizes, "computes_by_halves", lambda: by_halves)
     monkeypatch.setattr(tile_sizes, "cache_bytes", CACHES.get)
     return chosen(tile_sizes.choose_tile_sizes, **{"queries": 512, "keys": 512, **fields})
 
@@ -44,6 +45,21 @@ def chosen(choose, **fields) -> list[int]:
 )
 def test_pairs(monkeypatch, fields, expected):
     assert sizes(monkeypatch, "dot", **{"element": "bf16", **fields}) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "keys"),
+    [
+        ({"head_size": 64}, 128),
+        ({"head_size": 64, "dynamic": True}, 128),
+        ({"head_size": 64, "keys": 255}, 64),
+        ({"head_size": 40}, 64),
+        ({"head_size": 64, "mask": "qk"}, 64),
+    ],
+    ids=str,
+)
+def test_pairs_computed_by_halves(monkeypatch, fields, keys):
+    assert sizes(monkeypatch, "dot", by_halves=True, element="bf16", **fields) == [1, 1, 64, 0, keys]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What of the host's instruction set the passes ask for: by feature, not by name."""
 
-from ..host import cache_bytes, host_features
+from ..host import cache_bytes, computes_by_halves, host_features
 from ..passes import PassError
 from .schedule import Target
 
@@ -13,8 +13,6 @@ LOADS_COUNT, LOADS_APART = "avx512f", "sse4a"
 # What tells that an L1 cache has buffers for few misses, which no feature says: 24 where it has 32 KB (Zen 4), 75 and
 # more where it has 48 (Zen 5). Measured with vectors of 64 bytes only (docs/cpu.md, "AMD Zen 4").
 SMALL_L1 = 32 << 10
-# AMD's vector units of 32 bytes, which take vectors of 64 by halves.
-HALVES = {"avx512f", "fp256"}
 CACHES = ("", "l1", "l2")
 
 
@@ -27,7 +25,7 @@ def host_target(vector_bytes: int = 0, permutes_apart: str = "", ahead: str = ""
         raise PassError(f"ahead is '{ahead}', but must be one of {', '.join(filter(None, CACHES))}")
     features = host_features()
     asks_l2 = not vector_bytes and "avx512f" in features and cache_bytes(1) <= SMALL_L1
-    has_halves = halves == "yes" if halves else not vector_bytes and features >= HALVES
+    has_halves = halves == "yes" if halves else not vector_bytes and computes_by_halves()
     loads_count = not vector_bytes and LOADS_COUNT in features and LOADS_APART not in features
     if not vector_bytes:
         vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16

@@ -24,7 +24,9 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
   L1, where a head's keys and values fill the L2 cache, beyond which they cost more to read than scores;
 - where pairs are multiplied (AVX512-BF16): 64 queries and 64 keys, with which scores, probabilities and what they are
   made of stay in the L1 cache; 128 keys of larger heads, whose keys and values, in 16 bits, would leave it anyway, but
-  not under a mask, as what tiles have beyond its edge is computed in vain;
+  not under a mask, as what tiles have beyond its edge is computed in vain; where vectors are computed with by halves,
+  of all heads of 64 and more, if there are two such tiles: a store takes the time of 1.4 multiply-adds there, and the
+  output has fewer of them;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
 Loops stand as batch, queries, keys from outer to inner, so that the outer ones are parallel.
@@ -38,7 +40,7 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import Attention, contraction_loops
 from ..extents import extent_of, static_extents
-from ..host import cache_bytes, matrix_unit
+from ..host import cache_bytes, computes_by_halves, matrix_unit
 from ..rewriting import defining_op
 from .matrix_unit import MIN_ROWS, has_tiles, is_native, multiplies
 from .schedule import ROWS_TO_PACK
@@ -52,6 +54,7 @@ QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
 STREAMED_KEYS, STREAMED_TILES = 1024, 16
 MATRIX_QUERIES, LONG_QUERIES = 32, 128
 PAIRED_KEYS, MASKED_KEYS = 128, 64
+WIDE_HEADS = 2 * 64  # of keys and values
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -84,12 +87,14 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
         sizes[loop] = heads
         queries *= heads
     width = max(4, _bytes(root.operands[2]))
-    keys = MAX_KEYS
+    keys, by_halves = MAX_KEYS, computes_by_halves()
     parts = 1 if is_native(unit, root.operands[1].type.element_type) else 2
     columns = _product_of(extents, loops.n)
     wide = columns * (8 if columns % ROWS else 2)  # keys; cut tiles of columns are copied, too
     if in_pairs:
         is_large = 2 * PAIRED_KEYS * head_sizes > cache_bytes(1)
+        if by_halves:
+            is_large = head_sizes >= WIDE_HEADS and (extents[loops.k[-1]] or math.inf) >= 2 * PAIRED_KEYS
         keys = PAIRED_KEYS if is_large and not masked else PAIRED_KEYS // 2
     elif is_matrix and masked:
         keys = MASKED_KEYS
@@ -102,7 +107,7 @@ def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
             if parts > 1 or keys > wide:
                 scores *= 2
         elif in_pairs:
-            scores = queries * keys * (width + 2)
+            scores = 0 if by_halves else queries * keys * (width + 2)
         else:
             scores = queries * keys * 2 * width
         if scores <= cache_bytes(1) and elements * width <= cache_bytes(2) // 2:
