@@ -84,6 +84,29 @@ func.func @few_keys(%q: memref<4x128xf32>, %keys: memref<256x128xf32>, %x: memre
 
 // -----
 
+#q = affine_map<(h, n, k) -> (h, k)>
+#k = affine_map<(h, n, k) -> (n, k)>
+#s = affine_map<(h, n, k) -> (h, n)>
+
+// The rest of a row, which is no whole vector, is asked for, too.
+// CHECK-LABEL: func.func @rest_of_rows
+// CHECK:           vector.load %arg1[%{{.*}}, %{{.*}}] : memref<?x40xf32>, vector<16xf32>
+// CHECK:           vector.maskedload %arg1[%[[N:.*]], %[[D:.*]]], %{{.*}} : memref<?x40xf32>
+// CHECK-NEXT:      %[[FAR:.*]] = arith.addi %[[N]], %c102
+// CHECK-NEXT:      memref.prefetch %arg1[%[[FAR]], %[[D]]], read, locality<2>, data : memref<?x40xf32>
+func.func @rest_of_rows(%q: memref<4x40xf32>, %keys: memref<?x40xf32>, %x: memref<4x?xf32>) {
+  linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %keys : memref<4x40xf32>, memref<?x40xf32>) outs(%x : memref<4x?xf32>) {
+  ^bb0(%u: f32, %v: f32, %w: f32):
+    %0 = arith.mulf %u, %v : f32
+    %1 = arith.addf %w, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// -----
+
 #q = affine_map<(n, r, k) -> (k, r)>
 #k = affine_map<(n, r, k) -> (n, k)>
 #s = affine_map<(n, r, k) -> (n, r)>

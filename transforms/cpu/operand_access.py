@@ -55,6 +55,8 @@ class OperandAccess:
             elif kind == "unit":
                 zeros = self._zeros(element)
                 value = vector.MaskedLoadOp(type_, source, self.tile.subscripts(operand, at), mask, zeros).result
+                if self.cache == L2 and not isinstance(operand.element, ir.F16Type):
+                    self._ask_ahead(operand, at)  # to convert f16 takes longer than to read it; into L1 is not measured
             else:
                 flat, base, lane_offsets = self._strided(operand, at)
                 value = vector.GatherOp(type_, flat, [base], lane_offsets, self._all(), self._zeros(element)).result
