@@ -15,7 +15,6 @@ from .raising.matching import Match, dependents, is_sum, match_attention, other_
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.statistics import row_statistics
-from .raising.tracing import extents
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
 
@@ -45,8 +44,7 @@ class RaiseAttention(Pass):
 
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
-        sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and has_elements(o)]
-        candidates = [o for o in sums if not is_in(o, fused)]
+        candidates = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
         missed: list[ir.Operation] = []
         reasons: dict[ir.Operation, NearMiss] = {}
         while candidates:
@@ -105,10 +103,6 @@ class RaiseAttention(Pass):
         users = [top for use in old.uses if (top := ancestor_in(use.owner.operation, made.block)) is not None]
         move_users_after(users, made)
         old.replace_all_uses_with(new)
-
-
-def has_elements(op: ir.Operation) -> bool:
-    return not any(0 in extents(v) for v in (*op.operands, *op.results) if isinstance(v.type, ir.RankedTensorType))
 
 
 def is_normal(root: ir.Operation) -> bool:

@@ -118,6 +118,8 @@ def delinearize(index: Index, sizes: Sequence[int | None]) -> list[Index]:
     steps = strides([sizes[d] for d in wide])
     if None in steps:
         raise Opaque("an expanded dimension is dynamic")
+    if 0 in steps:
+        raise Opaque("an expanded dimension has no elements")
     steps = [s for s in steps if s is not None]
     rest = index.constant
     for position, d in enumerate(wide):
