@@ -1,4 +1,7 @@
 // RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --print-ir-after=specialize-warps -o /dev/null 2>&1 | FileCheck %s
+// RUN: attn-opt %s --raise-attention --fuse-attention="machine=sm_90a" --lower-to=nvidia --remarks -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: 4 warpgroups compute, each with the keys of its own rows, a warp beside them copies by the copy engine
 
 // Under a window of 100 keys the 64 rows of a warpgroup have fewer tiles of 64 keys than the 256 of the block.
 // CHECK-LABEL: (specialize-warps) //-----

@@ -98,6 +98,7 @@ class _Specializer:
     def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, Copy], options):
         self.kernel, self.top, self.copies, self.options = kernel, top, copies, options
         self.block = kernel.regions[0].blocks[0]
+        self.own_keys = [own for branch in ops_in(kernel, "scf.if") if (own := OwnKeys.of(branch)) is not None]
 
     def run(self) -> None:
         warpgroups = _rows(self.kernel) // 64
@@ -138,11 +139,12 @@ class _Specializer:
         for op in reversed(body):
             op.erase()
         self.kernel.attributes[PRODUCERS] = i64(1)
-        remark(self.kernel, f"{warpgroups} warpgroups compute, a warp beside them copies by the copy engine")
+        keys = ", each with the keys of its own rows" if self.own_keys else ""
+        remark(self.kernel, f"{warpgroups} warpgroups compute{keys}, a warp beside them copies by the copy engine")
 
     def _rings(self, maps: dict[Copy, ir.Value]) -> list[Ring]:
         rings: dict[Copy, Ring] = {}
-        apart = {load: own.apart for own in self._own_keys() for load in ops_in(own.branch, "tile.load")}
+        apart = {load: own.apart for own in self.own_keys for load in ops_in(own.branch, "tile.load")}
         tables = len(ops_in(self.kernel, "tile.fill_exp2"))
         room = SHARED_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
         for load, copy in self.copies.items():
@@ -161,14 +163,10 @@ class _Specializer:
             deep = [r for r in deep if r.stages > 1]
         return list(rings.values())
 
-    def _own_keys(self) -> list[OwnKeys]:
-        found = [OwnKeys.of(branch) for branch in ops_in(self.kernel, "scf.if")]
-        return [own for own in found if own is not None]
-
     def _take_turns(self, warpgroups: int) -> bool:
         """Not where warpgroups begin or end at other tiles of keys than others: they would wait (measured on an H200:
         up to 5% slower)."""
-        return self.options.turns and warpgroups > 1 and not self._own_keys()
+        return self.options.turns and warpgroups > 1 and not self.own_keys
 
     def _has_long_turns(self, rings: list[Ring]) -> bool:
         """Measured on an H200 with biases and masks: +3 to +15% at head dimension 64, −9 to −13% at 128; where four
