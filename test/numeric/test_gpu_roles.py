@@ -7,18 +7,16 @@ from attn_opt.compiler import pipelines
 from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
-from attn_opt.dialects.build import constant_value
-from attn_opt.transforms.rewriting import defining_op, ops_in
 from harness import crossed, run_passes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from warp_roles import run_blocks
+from warp_roles import run_module
 
 MULTIPROCESSORS = 2  # few: blocks go from tile to tile
 
 
 def run(graph, inputs, tiles, **options):
-    """The result of a graph's kernel, poisoned before, and how its blocks ran."""
+    """The result of a graph's kernel, and how its blocks ran."""
     context = make_context()
     with context, np.errstate(all="ignore"):
         module = parse_module(graph.text(), "test.mlir", context)
@@ -27,22 +25,8 @@ def run(graph, inputs, tiles, **options):
         sizes = f"tile-sizes=1,1,{tiles[0]},0,{tiles[1]}"
         first = ["raise-attention", f"fuse-attention{{machine=sm_90a {sizes}}}"]
         run_passes([*first, *passes[: names.index("specialize-warps") + 1]], module)
-        (kernel,) = ops_in(module.operation, "gpu.func")
-        (launch,) = ops_in(module.operation, "gpu.launch_func")
-        out = np.full((graph.batch, graph.heads, graph.queries, graph.d_v), np.nan)
-
-        def value(v):
-            op = defining_op(v)
-            if op.name == "arith.constant":
-                return np.int64(constant_value(v))
-            if op.name == "memref.cast":
-                return out
-            source = v if op.name == "bufferization.to_buffer" else op.operands[0]
-            return inputs[defining_op(source).operands[0].arg_number].astype(np.float64)
-
-        passed = list(launch.operands)[-len(kernel.regions[0].blocks[0].arguments) :]
-        blocks = run_blocks(kernel, constant_value(launch.operands[0]), [value(v) for v in passed])
-    return out, blocks
+        (found,), blocks = run_module(module, inputs)
+    return found, blocks
 
 
 def check(graph, tiles, **options):
@@ -68,6 +52,8 @@ CASES = {
     "tiles without keys": {"window": (-500, -270)},
     "alibi": {"window": (-150, 0), "alibi": True},
     "softcap": {"window": (None, 0), "softcap": 20.0},
+    "dynamic": {"window": (-99, 0), "dynamic": True},
+    "dynamic, causal to the last key": {"window": (None, 0), "bottom_right": True, "keys": 450, "dynamic": True},
     "bias": {"window": (-99, 0), "bias": "qk"},
     "bias of rows that are not aligned": {"window": (-99, 0), "bias": "hqk", "keys": 319},
 }

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import arrays, interface
-from attn_opt.dialects.reference.evaluator import Frame
+from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.tile import dims_of
 from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
-from attn_opt.transforms.rewriting import ops_in
+from attn_opt.transforms.rewriting import ancestors, ops_in
 from gpu_modules import Block, View, loaded, place, stage_of
 
 ROWS, WARPS = 64, 4  # of a warpgroup
@@ -192,6 +192,7 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
 
     found = {
         "memref.alloc": plain(alloc),
+        "memref.dim": plain(lambda op, memory, dim: [np.int64(memory.shape[dim])]),
         "gpu.barrier": plain(lambda op: running().together.wait(PATIENCE) and None),
         "tile.warp": plain(lambda op: [np.int64(running().warp.number)]),
         "tile.init_flags": plain(lambda op, flags: None),
@@ -216,20 +217,34 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     return found | {name: plain(lambda op, *operands: None) for name in nothing}
 
 
-def run_blocks(kernel: ir.Operation, blocks: int, arguments: Sequence) -> list[Running]:
-    """Runs all blocks of a kernel, one after the other; how they ran."""
+def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], list[Running]]:
+    """The results of a module's function, and how the blocks of its kernel ran, one after the other."""
     found: list[Running] = []
-    own = rules(lambda: found[-1])
+    (kernel,) = ops_in(module.operation, "gpu.func")
+
+    def launch(op, *operands):
+        Block.count = int(operands[0])
+        for number in range(Block.count):
+            Block.number = number
+            found.append(Running(kernel))
+            found[-1].run(kernel, operands[6:])
+
+    own = rules(lambda: found[-1]) | {
+        "gpu.launch_func": lambda op, frame: lambda operands: launch(op, *operands) or [],
+        "tile.tensor_map": lambda op, frame: lambda operands: operands[:1],
+    }
+    inside = own.pop("memref.alloc")
+    outside = interface._rules["memref.alloc"]  # of the host
+    own["memref.alloc"] = lambda op, frame: (inside if _is_in_kernel(op) else outside)(op, frame)
     before = {name: interface._rules.get(name) for name in own}
     interface._rules.update(own)
     try:
-        Block.count = blocks
-        for number in range(blocks):
-            Block.number = number
-            found.append(Running(kernel))
-            found[-1].run(kernel, arguments)
+        return evaluate(module, inputs), found
     finally:
         for name in own:
             del interface._rules[name]
         interface._rules.update({name: rule for name, rule in before.items() if rule is not None})
-    return found
+
+
+def _is_in_kernel(op: ir.OpView) -> bool:
+    return any(outer.name == "gpu.func" for outer in ancestors(op.operation))

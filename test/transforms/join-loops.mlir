@@ -1,15 +1,16 @@
 // RUN: attn-opt %s --join-loops | FileCheck %s
 
 // Three loops, as under a window, whose first and last one mask: one loop, with a branch around each mask. The first one
-// ends where the next begins, which is no less than where it begins itself.
+// ends where the next begins, which is no less than each of two bounds that it begins at itself.
 
 // CHECK-LABEL: gpu.func @window
-// CHECK-SAME:    %{{[^ :]+}}: index, %[[LOWER:[^ :]+]]: index, %[[LIVE:[^ :]+]]: index, %[[END:[^ :]+]]: index
-// CHECK:         %[[LAST:.*]] = affine.max #{{.*}}()[%[[LOWER]], %[[END]]]
+// CHECK-SAME:    %{{[^ :]+}}: index, %[[LOWER:[^ :]+]]: index, %[[OTHER:[^ :]+]]: index, %[[LIVE:[^ :]+]]: index, %[[END:[^ :]+]]: index
+// CHECK:         %[[START:.*]] = affine.max #{{.*}}()[%[[LOWER]], %[[OTHER]]]
+// CHECK-NEXT:    %[[LAST:.*]] = affine.max #{{.*}}()[%[[LOWER]], %[[OTHER]], %[[END]]]
 // CHECK:         %[[MIDDLE:.*]] = affine.min
 // CHECK-NEXT:    %[[LATE:.*]] = affine.max #{{.*}}()[%[[MIDDLE]],
-// CHECK-NEXT:    %[[UPPER:.*]] = affine.max #{{.*}}()[%[[LOWER]], %[[MIDDLE]]]
-// CHECK:         scf.for %[[J:.*]] = %[[LOWER]] to %[[LAST]] step
+// CHECK-NEXT:    %[[UPPER:.*]] = affine.max #{{.*}}()[%[[LOWER]], %[[OTHER]], %[[MIDDLE]]]
+// CHECK:         scf.for %[[J:.*]] = %[[START]] to %[[LAST]] step
 // CHECK:           %[[EARLY:.*]] = arith.cmpi slt, %[[J]], %[[UPPER]]
 // CHECK-NEXT:      scf.if %[[EARLY]]
 // CHECK:             arith.cmpi slt
@@ -32,19 +33,21 @@
 #out = affine_map<(i, j, d) -> (i, j)>
 #id = affine_map<(i, j) -> (i, j)>
 #max = affine_map<()[a, b] -> (a, b)>
+#max3 = affine_map<()[a, b, c] -> (a, b, c)>
 gpu.module @kernels {
-  gpu.func @window(%k: memref<?x64xf16, strided<[?, 1]>>, %q: tensor<64x64xf16, "operand_a">, %i: index, %lower: index, %live: index, %end: index, %out: memref<64x64xf32, strided<[?, 1]>>) kernel {
+  gpu.func @window(%k: memref<?x64xf16, strided<[?, 1]>>, %q: tensor<64x64xf16, "operand_a">, %i: index, %lower: index, %other: index, %live: index, %end: index, %out: memref<64x64xf32, strided<[?, 1]>>) kernel {
     %c0 = arith.constant 0 : index
     %c64 = arith.constant 64 : index
     %dead = arith.constant 0xFF800000 : f32
     %zero = arith.constant dense<0.0> : tensor<64x64xf32, "fragment">
     %e = tensor.empty() : tensor<64x64xf32, "fragment">
-    %last = affine.max #max()[%lower, %end]
-    %after = affine.max #max()[%live, %lower]
+    %start = affine.max #max()[%lower, %other]
+    %last = affine.max #max3()[%lower, %other, %end]
+    %after = affine.max #max3()[%live, %lower, %other]
     %middle = affine.min #max()[%after, %last]
     %late = affine.max #max()[%middle, %i]
-    %upper = affine.max #max()[%lower, %middle]
-    %a = scf.for %j = %lower to %upper step %c64 iter_args(%old = %zero) -> (tensor<64x64xf32, "fragment">) {
+    %upper = affine.max #max3()[%lower, %other, %middle]
+    %a = scf.for %j = %start to %upper step %c64 iter_args(%old = %zero) -> (tensor<64x64xf32, "fragment">) {
       %kt = tile.load (%k, %j, %c0, %c64, %c64) {dims = [0, 1]} : (memref<?x64xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xf16, "shared">)
       %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
           ins(%q, %kt : tensor<64x64xf16, "operand_a">, tensor<64x64xf16, "shared">) outs(%zero : tensor<64x64xf32, "fragment">) {

@@ -65,20 +65,19 @@ def _follows(before: ir.Operation, loop: ir.Operation) -> bool:
     (_, upper, step), (lower, _, own_step) = list(before.operands)[:3], list(loop.operands)[:3]
     users = [u.owner.operation for r in before.results for u in r.uses]
     return (
-        _is_end(upper, lower, before.operands[0])
+        _is_end(upper, lower)
         and step == own_step
         and list(before.results) == for_inits(loop)
         and all(user == loop for user in users)
     )
 
 
-def _is_end(upper: ir.Value, end: ir.Value, start: ir.Value) -> bool:
-    """Whether a loop from `start` to `upper` is known to end where another one begins: an upper bound may say again
-    that it is not below the lower one."""
-    if upper == end:
-        return True
+def _is_end(upper: ir.Value, end: ir.Value) -> bool:
+    """Whether a loop is known to end where another one begins: an upper bound may say again that it is not below a
+    lower one, or what that is the maximum of."""
     op = defining_op(upper)
-    return op is not None and _is_plain(op, "affine.max") and {*op.operands} == {start, end} and _is_least(start, end)
+    is_maximum = op is not None and _is_plain(op, "affine.max") and end in list(op.operands)
+    return upper == end or (is_maximum and all(_is_least(v, end) for v in op.operands))
 
 
 def _is_least(least: ir.Value, value: ir.Value) -> bool:
