@@ -4,8 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
+from .copying import copy_body
 from .passes import Pass, option
-from .rewriting import Values, copy_op, functions_of, ops_in, ops_of
+from .rewriting import functions_of, ops_in
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,8 @@ def _is_private(function: ir.Operation) -> bool:
 
 def _inline(call: ir.Operation, function: ir.Operation) -> None:
     block = function.regions[0].blocks[0]
-    *body, end = ops_of(block)
-    values: Values = dict(zip(block.arguments, call.operands, strict=True))
     with ir.InsertionPoint(call):
-        for inner in body:
-            copy_op(inner, values)
-    for result, value in zip(call.results, end.operands, strict=True):
-        result.replace_all_uses_with(values.get(value, value))
+        returned = copy_body(block, dict(zip(block.arguments, call.operands, strict=True)))
+    for result, value in zip(call.results, returned, strict=True):
+        result.replace_all_uses_with(value)
     call.erase()

@@ -15,10 +15,10 @@ from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.tile import dims_of
 from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
+from attn_opt.transforms.nvidia.thread import ROWS, WARPS
 from attn_opt.transforms.rewriting import ancestors, ops_in
 from gpu_modules import Block, View, loaded, place, stage_of
 
-ROWS, WARPS = 64, 4  # of a warpgroup
 PATIENCE = 10.0  # seconds
 
 
@@ -103,11 +103,13 @@ class Running:
             raise self.error
 
 
+def plain(function: Callable[..., Sequence | None]) -> interface.Rule:
+    """Of an op whose results are what `function` gives for it and its operands."""
+    return lambda op, frame: lambda operands: function(op, *operands) or []
+
+
 def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     """The meaning of ops for the block that runs."""
-
-    def plain(function: Callable[..., Sequence]) -> interface.Rule:
-        return lambda op, frame: lambda operands: function(op, *operands) or []
 
     def alloc(op):
         kind, shared = op.operation.results[0].type, running()
@@ -230,8 +232,8 @@ def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], l
             found[-1].run(kernel, operands[6:])
 
     own = rules(lambda: found[-1]) | {
-        "gpu.launch_func": lambda op, frame: lambda operands: launch(op, *operands) or [],
-        "tile.tensor_map": lambda op, frame: lambda operands: operands[:1],
+        "gpu.launch_func": plain(launch),
+        "tile.tensor_map": plain(lambda op, memory, *sizes: [memory]),
     }
     inside = own.pop("memref.alloc")
     outside = interface._rules["memref.alloc"]  # of the host

@@ -8,13 +8,12 @@ from ...dialects.tile import ArriveOp, PassTurnOp, SettleOp, TakeTurnOp, ViewOp,
 from ..attention import is_contraction
 from ..rewriting import ancestors, copy_op, defining_op, for_body, is_inside, ops_in, ops_of
 from .overlap_matmuls import ASYNC
-from .own_keys import ROWS, OwnKeys
+from .own_keys import OwnKeys
 from .own_masks import Interval, OwnMask
 from .rings import Count, Ring, i64
 from .synchronisation import EACH_THREAD
+from .thread import ROWS, WARPS
 from .warp_roles import Role
-
-WARPS = 4  # of a warpgroup
 
 
 class Consumer(Role):
@@ -23,8 +22,8 @@ class Consumer(Role):
 
     `few_registers`: a thread cannot have all of a tile that goes to registers at once.
 
-    Where masks leave the rows of a warpgroup fewer tiles of keys than those of the block (own_keys.py), it has a loop
-    of its own over these, and takes no turns. For the other tiles it waits, and leaves them::
+    `own_keys`: where masks leave the rows of a warpgroup fewer tiles of keys than those of the block (own_keys.py), it
+    has a loop of its own over these, and takes no turns. For the other tiles it waits, and leaves them::
 
                                                           scf.for %i = 0 to %before step 1 {
                                                             tile.wait_barrier %ready[%n + %i]
@@ -36,9 +35,18 @@ class Consumer(Role):
                                                           scf.for %i = 0 to %behind step 1 { … }
     """
 
-    def __init__(self, rings: list[Ring], warp: ir.Value, turns: int, long_turns: bool, few_registers: bool):
+    def __init__(
+        self,
+        rings: list[Ring],
+        warp: ir.Value,
+        own_keys: list[OwnKeys],
+        turns: int,
+        long_turns: bool,
+        few_registers: bool,
+    ):
         super().__init__(rings)
         self.warp = warp
+        self.own_keys = {own.branch: own for own in own_keys}
         self.own_rows: Interval | None = None  # where warpgroups have tiles of keys of their own
         self.few_registers = few_registers
         self.warpgroups = turns  # that take turns
@@ -77,7 +85,7 @@ class Consumer(Role):
         return [(waits or following)[0]], row
 
     def _if(self, op: ir.Operation) -> None:
-        own = OwnKeys.of(op)
+        own = self.own_keys.get(op)
         if own is None or not self._takes_each_tile(own):
             super()._if(op)
             return

@@ -12,6 +12,7 @@ at %y, those keys are live that are live both for a tile that begins there and f
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -21,8 +22,8 @@ from ...dialects.tile import dims_of
 from ..attention import is_contraction
 from ..copying import copy_needed
 from ..rewriting import Values, defining_op, for_body, is_made_inside, ops_in, ops_of
+from .thread import ROWS
 
-ROWS = 64  # of a warpgroup
 SIGNED = [f"arith.{name}" for name in ("addi", "subi", "muli", "maxsi", "minsi", "cmpi", "select", "index_cast")]
 FORMULAS = (*SIGNED, "affine.apply", "affine.max", "affine.min")
 
@@ -89,13 +90,14 @@ class OwnKeys:
     def rows(self) -> int:
         return next(filter(is_contraction, ops_of(for_body(self.loop)))).results[0].type.shape[0]
 
-    @property
+    @functools.cached_property
     def place(self) -> ir.Value | None:
         """Where the first tile of keys begins, if that depends on one bound at least."""
-        view, slice_ = self.first.opview, self._of_bounds()
-        found = [v for v in view.indices[: view.memory.type.rank] if slice_.has(v)]
+        view = self.first.opview
+        found = [v for v in view.indices[: view.memory.type.rank] if self._of_bounds.has(v)]
         return found[0] if len(found) == 1 else None
 
+    @functools.cached_property
     def _of_bounds(self) -> Slice:
         """What depends on the bounds; a number is none of the loop's own."""
         return Slice(*(v for v in (self.lower, self.upper) if constant_value(v) is None))
@@ -122,7 +124,7 @@ class OwnKeys:
         skipped = arith.maxsi(arith.minsi(skipped, arith.subi(tiles, one)), build.index(0))
         end = arith.maxsi(arith.minsi(self.tiles(lower, highest), tiles), arith.addi(skipped, one))
         own = {v: arith.addi(lower, arith.muli(n, self.step)) for v, n in zip(wanted, (skipped, end), strict=True)}
-        return {v: bound for v, bound in own.items() if v in self._of_bounds().roots}
+        return {v: bound for v, bound in own.items() if v in self._of_bounds.roots}
 
     def tiles(self, lower: ir.Value, upper: ir.Value) -> ir.Value:
         """How many there are between bounds."""
@@ -133,13 +135,13 @@ class OwnKeys:
         """`values` for a branch with other bounds: what it takes from before it is computed for these."""
         taken = [v for op in ops_in(self.branch) for v in op.operands if not is_made_inside(v, self.branch)]
         condition = self.branch.operands[0]  # with no tile at all, there is none of a warpgroup either
-        return self._of_bounds().copied(taken, bounds, values) | {condition: values[condition]}
+        return self._of_bounds.copied(taken, bounds, values) | {condition: values[condition]}
 
     def others(self, bounds: Values, values: Values) -> tuple[ir.Value, ir.Value]:
         """How many tiles come before those within other bounds, whichever way the loop goes, and how many behind."""
         place, ends = self.place, (self.lower, self.upper)
         all_ = {v: values.get(v, v) for v in ends}
-        own, first = (self._of_bounds().copied([place], all_ | moved, values)[place] for moved in (bounds, {}))
+        own, first = (self._of_bounds.copied([place], all_ | moved, values)[place] for moved in (bounds, {}))
         distance = arith.divui(arith.maxsi(arith.subi(own, first), arith.subi(first, own)), self.step)
         left = arith.subi(*(self.tiles(*((all_ | moved)[v] for v in ends)) for moved in ({}, bounds)))
         left = arith.maxsi(left, build.index(0))  # also with no tile at all, of which a warpgroup has one

@@ -6,17 +6,16 @@ import struct
 
 from ...dialects.mlir import ir
 from .synchronisation import meet_in_warpgroup
-from .thread import Registers, Shared, Thread, add, asm, constant, div, i32, mul, rem
+from .thread import ROWS, WARPS, Registers, Shared, Thread, add, asm, constant, div, i32, mul, rem
 
-WARPGROUP = 128  # threads
-ROWS = 64  # of a warpgroup
+WARPGROUP = 32 * WARPS  # threads
 
 
 def scale(tile: Registers | Shared, element: str, exponent: int, thread: Thread) -> Registers | Shared:
     """One in shared memory changes where it is, rows of a warpgroup by its threads alone; then tensor cores read it."""
     if isinstance(tile, Registers):
         return Registers(tile.layout, tile.shape, [_scaled(word, element, exponent) for word in tile.values])
-    first = mul(div(thread.warp, 4), ROWS * tile.line)
+    first = mul(div(thread.warp, WARPS), ROWS * tile.line)
     start = add(add(tile.address, first), mul(rem(thread.number, WARPGROUP), 16))
     for block in range(tile.size // (tile.outer_size * tile.line)):
         for step in range(ROWS * tile.line // (16 * WARPGROUP)):

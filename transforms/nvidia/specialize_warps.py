@@ -122,7 +122,7 @@ class _Specializer:
                 if taking_turns:
                     StartTurnsOp(i64(warpgroups))
                 long = warpgroups == 2 and self._has_long_turns(rings)
-                Consumer(rings, warp, taking_turns, long, warpgroups > 2).start(body)
+                Consumer(rings, warp, self.own_keys, taking_turns, long, warpgroups > 2).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
                 SetRegistersOp(i64(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))

@@ -46,6 +46,7 @@ def pointer(space: int) -> ir.Type:
     return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
 
 
+WARPS, ROWS = 4, 64  # of a warpgroup
 EIGHT_BITS = (ir.Float8E4M3FNType, ir.Float8E5M2Type)
 NARROW = (ir.F16Type, ir.BF16Type, *EIGHT_BITS)
 
