@@ -22,6 +22,20 @@
 // CHECK:         linalg.generic
 // CHECK:           arith.mulf
 
+// A position that is added stands behind the mask, too, with the slope that only it needs.
+
+// CHECK-LABEL: gpu.func @sloped
+// CHECK:         %[[T:.*]] = linalg.generic {{.*}} ins(%{{.*}} : tensor<64x64xf32, "fragment">)
+// CHECK-NEXT:    ^bb0(%[[Y:.*]]: f32, %{{.*}}: f32):
+// CHECK:           arith.select %{{.*}}, %{{.*}}, %[[Y]]
+// CHECK:         linalg.generic {{.*}} ins(%[[T]], %{{.*}} : tensor<64x64xf32, "fragment">, f32)
+// CHECK-NEXT:    ^bb0(%[[IN:.*]]: f32, %[[SLOPE:.*]]: f32, %{{.*}}: f32):
+// CHECK:           arith.mulf %[[IN]], %{{.*}} : f32
+// CHECK:           %[[P:.*]] = arith.mulf %[[SLOPE]], %{{.*}} : f32
+// CHECK:           arith.subf %{{.*}}, %[[P]] : f32
+// CHECK-NOT:       arith.select
+// CHECK:         tile.store
+
 // What goes through a function first, a scale by a negative number, and one without a mask stay as they are.
 
 // CHECK-LABEL: gpu.func @others
@@ -29,6 +43,7 @@
 // CHECK-NOT:     linalg.generic
 
 #id = affine_map<(i, j) -> (i, j)>
+#one = affine_map<(i, j) -> ()>
 gpu.module @kernels {
   gpu.func @masked(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>) kernel {
     %c0 = arith.constant 0 : index
@@ -70,6 +85,34 @@ gpu.module @kernels {
       %alive = arith.cmpi sle, %j, %i : index
       %c = arith.mulf %x, %cap : f32
       %m = arith.select %alive, %c, %minus_inf : f32
+      linalg.yield %m : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+
+  gpu.func @sloped(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>, %slope: f32) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %minus_inf = arith.constant 0xFF800000 : f32
+    %cap = arith.constant 14.4 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #one, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s, %slope : tensor<64x64xf32, "fragment">, f32) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %u: f32, %z: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %dead = arith.cmpi sgt, %j, %i : index
+      %c = arith.mulf %x, %cap : f32
+      %d = arith.subi %i, %j : index
+      %n = arith.index_cast %d : index to i32
+      %f = arith.sitofp %n : i32 to f32
+      %p = arith.mulf %u, %f : f32
+      %y = arith.subf %c, %p : f32
+      %m = arith.select %dead, %minus_inf, %y : f32
       linalg.yield %m : f32
     } -> tensor<64x64xf32, "fragment">
     tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()

@@ -7,6 +7,7 @@ c·s − m is one instruction.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -15,15 +16,15 @@ from ...dialects.mlir import ir
 from ...dialects.tile import SHARES, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import PassError
-from ..rewriting import defining_op, ops_of
+from ..rewriting import defining_op, ops_of, single_use
 from . import exponentials
 from .functions import exp2, times
+from .positions import COLUMNS, ROWS, Linear, Positions
 from .scalars import emit_scalar
 from .thread import (
     EQ,
     Registers,
     Thread,
-    add,
     at,
     compare,
     constant,
@@ -37,7 +38,6 @@ from .thread import (
     shuffled,
 )
 
-ROWS, COLUMNS = 0, 1
 ALONG = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "row_part": (ROWS,), "column": (COLUMNS,)}
 
 # Combiners that a reduction may end in, with the constant that they leave alone.
@@ -57,8 +57,6 @@ MAXIMA = ("arith.maxnumf", "arith.maximumf")
 LIMIT = "tile.limit"  # of a sum over rows: infinite where a part of it, of a thread's columns, is not below that
 OLT = 4  # arith's predicate "ordered and less than"
 
-Place = tuple[int | None, int | None]
-
 
 class Elementwise:
     """One linalg.generic. `operands`: Registers for tiles, scalars as they are. `outer`: gives scalars from outside."""
@@ -69,6 +67,7 @@ class Elementwise:
         self.axes = self._axes_of_loops()
         self._values: dict[tuple[ir.Value, tuple], ir.Value] = {}
         self._depends: dict[ir.Value, tuple[bool, bool]] = {}
+        self.positions = Positions(self)
 
     def _axes_of_loops(self) -> list[int]:
         """For every loop whether it runs along rows or columns."""
@@ -127,7 +126,7 @@ class Elementwise:
         if op.name == "linalg.index":
             axis = self.axes[ir.IntegerAttr(op.attributes["dim"]).value]
             return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
-        results = self._fused_difference(op, row, column) or self._distance(op, row, column)
+        results = self._fused_difference(op, row, column) or self.positions.emit(op, row, column)
         results = results or self._exponential(op, row, column)
         if results is None:
             results = emit_scalar(op, [self.value(v, row, column) for v in op.operands])
@@ -137,58 +136,19 @@ class Elementwise:
             self._values[(result, place)] = emitted
         return self._values[(value, place)]
 
-    # Distances of rows from columns.
+    # Tiles that are products with a constant, to which positions may be added.
 
-    def _distance(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
-        """A sum or difference of a row's and a column's number, as one value for the thread and a constant for the
-        element: all elements of a diagonal share it, and what is computed from it. None where `op` is none."""
-        if op.name not in ("arith.addi", "arith.subi") or not all(self.depends(op.results[0])):
-            return None
-        parts = [self._origin(v, row, column) for v in op.operands]
-        if None in parts:
-            return None
-        (a, first), (b, second) = parts  # type: ignore[misc]
-        key = (op.results[0], ("distance",))
-        if key not in self._values:
-            self._values[key] = create(op.name, a.type, a, b)
-        return [add(self._values[key], first + second if op.name == "arith.addi" else first - second)]
-
-    def _origin(self, value: ir.Value, row: int | None, column: int | None) -> tuple[ir.Value, int] | None:
-        """A number that depends on the row or the column alone, as it is in the thread's first one, and how much more
-        it is here; None for other numbers."""
-        op = defining_op(value)
-        by_row, by_column = self.depends(value)
-        if op is None or op.block != self.body or by_row == by_column:
-            return None
-        if op.name == "linalg.index":
-            axis = ROWS if by_row else COLUMNS
-            first, here = self.thread.place(axis, 0), row if by_row else column
-            assert here is not None
-            return first, self.thread.distance(axis, here)
-        if op.name != "arith.addi" or not any(self.depends(v) == (False, False) for v in op.operands):
-            return None
-        moving = next(i for i, v in enumerate(op.operands) if self.depends(v) != (False, False))
-        origin = self._origin(op.operands[moving], row, column)
-        if origin is None:
-            return None
-        key = (value, ("origin",))
-        if key not in self._values:
-            other = self.value(op.operands[1 - moving], None, None)
-            self._values[key] = create("arith.addi", other.type, origin[0], other)
-        return self._values[key], origin[1]
-
-    # Tiles that are products with a constant.
-
-    def _product_of(self, value: ir.Value) -> tuple[list[ir.Value], float] | None:
-        """The factors of an operand's tile, where the body's argument `value` is an element of a product."""
+    def _factors_of(self, value: ir.Value) -> Linear | None:
+        """What an operand's tile is made of, where the body's argument `value` is an element of one that is linear."""
         if defining_op(value) is not None or value.owner != self.body:
             return None
         operand = self.operands[value.arg_number]
-        return operand.product if isinstance(operand, Registers) else None
+        return operand.linear if isinstance(operand, Registers) else None
 
     def _fused_difference(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
-        """(c·s − m)·k, or one of the products alone, as one op; None where `op` is no such difference."""
-        found = self._linear(op, row, column)
+        """(c·s − m)·k, or one of the products alone, as one op, (c·s + position − m)·k as two; None where `op` is no
+        such difference."""
+        found = self._linear_by_place(op, row, column) or self._linear(op, row, column)
         if found is None:
             return None
         element, factor, of_row = found
@@ -196,25 +156,50 @@ class Elementwise:
 
     def _linear(self, op: ir.Operation, row: int | None, column: int | None) -> tuple[ir.Value, float, ir.Value] | None:
         """(c·s − m)·k as s, c·k, −m·k."""
-        if not is_f32(op.results[0]):
+        difference, factor = self._difference(op)
+        if difference is None:
             return None
-        difference, factor = self._times_constant(op)
-        if difference is None or difference.name != "arith.subf" or difference.block != self.body:
-            return None
-        if self.depends(difference.operands[1])[1]:  # −m·k is made once a row
-            return None
-        product = self._product_of(difference.operands[0])
-        if product is not None:
+        linear = self._factors_of(difference.operands[0])
+        if linear is not None and linear.lines is None:
             layout = layout_of(self.op.operands[difference.operands[0].arg_number].type)
-            minuend, factor_of = product[0][at(layout, row, column)], product[1]
+            minuend, factor_of = linear.values[at(layout, row, column)], linear.factor
         elif factor != 1.0:
             minuend, factor_of = self.value(difference.operands[0], row, column), 1.0
         else:
             return None
+        return minuend, factor_of * factor, self._of_row(op, difference, factor, row)
+
+    def _linear_by_place(
+        self, op: ir.Operation, row: int | None, column: int | None
+    ) -> tuple[ir.Value, float, ir.Value] | None:
+        """(c·s + position − m)·k as s, c·k, position·k − m·k, where no one else reads c·s + position."""
+        difference, factor = self._difference(op)
+        linear = self._factors_of(difference.operands[0]) if difference is not None else None
+        if difference is None or linear is None or linear.lines is None:
+            return None
+        tile = self.op.operands[difference.operands[0].arg_number]
+        if not single_use(tile):
+            return None
+        number = at(layout_of(tile.type), row, column)
+        of_row = self._of_row(op, difference, factor, row)
+        line = self.positions.moved(op, linear.lines[number], factor, of_row)
+        return linear.values[number], linear.factor * factor, line.value()
+
+    def _difference(self, op: ir.Operation) -> tuple[ir.Operation | None, float]:
+        """`op` as k times a difference whose subtrahend is a row's."""
+        if not is_f32(op.results[0]):
+            return None, 1.0
+        difference, factor = self._times_constant(op)
+        if difference is None or difference.name != "arith.subf" or difference.block != self.body:
+            return None, 1.0
+        return (None, 1.0) if self.depends(difference.operands[1])[1] else (difference, factor)
+
+    def _of_row(self, op: ir.Operation, difference: ir.Operation, factor: float, row: int | None) -> ir.Value:
+        """−m·k, made once a row."""
         subtrahend, key = self.value(difference.operands[1], row, None), (op.results[0], (row, -1))
         if key not in self._values:
             self._values[key] = times(subtrahend, -factor)
-        return minuend, factor_of * factor, self._values[key]
+        return self._values[key]
 
     # Exponentials by a table.
 
@@ -256,10 +241,25 @@ class Elementwise:
                 return defining_op(op.operands[i]), float(factor)
         return None, 1.0
 
-    def _found_product(self, value: ir.Value, layout: str | None, count: int) -> tuple[list[ir.Value], float] | None:
-        """The factors of a result, where the body does nothing but to scale an element of that layout."""
+    def _found_linear(self, value: ir.Value, layout: str | None, count: int) -> Linear | None:
+        """What a result is made of, where the body does nothing but to scale an element of that layout, and to add a
+        position."""
         op = defining_op(value)
-        if op is None or op.block != self.body or op.name != "arith.mulf" or not is_f32(value):
+        if op is None or op.block != self.body or not is_f32(value):
+            return None
+        if op.name in ("arith.addf", "arith.subf"):
+            a, b = op.operands
+            for product, position in ((a, b), (b, a)) if op.name == "arith.addf" else ((a, b),):
+                lines = self.positions.lines(op, position, places(layout, count))
+                linear = self._scaled_element(product, layout, count) if lines else None
+                if linear is not None:
+                    return dataclasses.replace(linear, lines=lines)
+        return self._scaled_element(value, layout, count)
+
+    def _scaled_element(self, value: ir.Value, layout: str | None, count: int) -> Linear | None:
+        """c·s as s and c, of an element of that layout and a constant."""
+        op = defining_op(value)
+        if op is None or op.block != self.body or op.name != "arith.mulf":
             return None
         for element, factor in ((0, 1), (1, 0)):
             number = constant_value(op.operands[factor])
@@ -267,7 +267,7 @@ class Elementwise:
             if number is None or number <= 0 or defining_op(argument) is not None or argument.owner != self.body:
                 continue
             if layout_of(self.op.operands[argument.arg_number].type) == layout:
-                return [self.value(argument, *place) for place in places(layout, count)], float(number)
+                return Linear([self.value(argument, *place) for place in places(layout, count)], float(number))
         return None
 
     # Results.
@@ -286,8 +286,8 @@ class Elementwise:
                 continue
             count = Registers.count(result.type)
             found = [self.value(value, *place) for place in places(layout, count)]
-            product = self._found_product(value, layout, count)
-            results.append(Registers(layout or "", tuple(result.type.shape), found, product))
+            linear = self._found_linear(value, layout, count)
+            results.append(Registers(layout or "", tuple(result.type.shape), found, linear))
         # Reductions last: the elements that they add are there.
         return [r or self._reduce(number, yielded[number]) for number, r in enumerate(results)]
 
@@ -303,11 +303,12 @@ class Elementwise:
             raise PassError(f"expects a reduction that ends in one of {', '.join(NEUTRAL)}", self.op)
         element = combiner.operands[1 if combiner.operands[0] == accumulator else 0]
         columns = self._columns()
-        product = self._product_of(element) if combiner.name in MAXIMA else None
+        product = self._factors_of(element) if combiner.name in MAXIMA else None
+        product = product if product is not None and product.lines is None else None
         layout = layout_of(self.op.operands[element.arg_number].type) if product else None
 
         def read(row: int, column: int) -> ir.Value:
-            return product[0][at(layout, row, column)] if product else self.value(element, row, column)
+            return product.values[at(layout, row, column)] if product else self.value(element, row, column)
 
         init = self.operands[accumulator.arg_number]
         assert isinstance(init, Registers), "the init of a reduction is a tile"
@@ -326,7 +327,7 @@ class Elementwise:
             for distance in QUAD if layout_of(result.type) == "row" else ():
                 total = self._combine(combiner, total, shuffled(total, "bfly", distance))
             if product:
-                total = create("arith.mulf", f32(), total, constant(f32(), product[1]))
+                total = create("arith.mulf", f32(), total, constant(f32(), product.factor))
             start = init.values[row]
             adds = combiner.name != "arith.addf" or constant_value(start) != 0.0
             values.append(self._combine(combiner, start, total) if adds else total)

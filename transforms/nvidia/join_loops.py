@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
 from ..equivalence import is_same, is_same_value
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
-from .masking import is_elementwise, masks, unmasked, yielded
+from .masking import is_elementwise, is_rising_line, masks, unmasked, yielded
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     plain = ops_of(own)[-1].operands[0]
     if not is_same_value(element, plain, inner):
         return None
-    return before if _is_scale(plain, own.arguments[0]) and single_use(before) else model.results[0]
+    return before if is_rising_line(plain, own.arguments[0]) and single_use(before) else model.results[0]
 
 
 def _is_mask_alone(op: ir.Operation) -> bool:
@@ -171,15 +170,6 @@ def _is_mask_alone(op: ir.Operation) -> bool:
 def _depends(value: ir.Value, source: ir.Value) -> bool:
     op = defining_op(value)
     return value == source or (op is not None and any(_depends(v, source) for v in op.operands))
-
-
-def _is_scale(value: ir.Value, source: ir.Value) -> bool:
-    """Whether `value` is `source` times a positive number."""
-    op = defining_op(value)
-    if op is None or op.name != "arith.mulf" or source not in op.operands:
-        return False
-    number = constant_value(op.operands[1] if op.operands[0] == source else op.operands[0])
-    return number is not None and number > 0
 
 
 class _Join:

@@ -12,6 +12,7 @@ from ..attention import is_contraction
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
+from .masking import is_rising_line, yielded
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 EXPONENTIALS = ("math.exp", "math.exp2")
@@ -29,8 +30,8 @@ class MaskPadding(Pass):
         %m = linalg.generic … ins(%y) { max(x, …) }
         %p = linalg.generic … ins(%y, %m) { exp(x − m) }
 
-    where m is no −inf. Where %x is another tile times a positive number, that one is masked. For kernels whose loads
-    the copy engine does.
+    where m is no −inf. Where %x is another tile times a positive number, or that and a position, that one is masked.
+    For kernels whose loads the copy engine does.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -139,16 +140,10 @@ def _is_finite(value: ir.Value) -> bool:
 
 
 def _scaled(op: ir.Operation) -> ir.Value | None:
-    """The tile of which `op` makes a positive multiple, and nothing else is made."""
+    """The tile of which `op` makes a positive multiple, to which it may add a position, and nothing else is made."""
     if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
         return None
-    block = op.regions[0].blocks[0]
-    product = defining_op(ops_of(block)[-1].operands[0])
-    if product is None or product.name != "arith.mulf":
-        return None
-    a, b = product.operands
-    factor = constant_value(b if a == block.arguments[0] else a)
-    if block.arguments[0] not in (a, b) or factor is None or factor <= 0:
+    if not is_rising_line(yielded(op), op.regions[0].blocks[0].arguments[0]):
         return None
     source = op.operands[0]
     made = defining_op(source)

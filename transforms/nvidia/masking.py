@@ -60,6 +60,41 @@ def say_what_is_dead(op: ir.Operation) -> None:
         user, number = select, 2
 
 
+def is_rising_line(value: ir.Value, element: ir.Value) -> bool:
+    """Whether `value` is `element` times a positive constant, plus or minus a position, in that body: −inf where
+    `element` is."""
+    op = defining_op(value)
+    if op is None or op.block != element.owner:
+        return False
+    if op.name in ("arith.addf", "arith.subf"):
+        a, b = op.operands
+        orders = ((a, b), (b, a)) if op.name == "arith.addf" else ((a, b),)
+        return any(is_rising_line(x, element) and _is_position(y, op.block) for x, y in orders)
+    factors = [constant_value(v) for v in op.operands] if op.name == "arith.mulf" else []
+    return any(op.operands[1 - i] == element and (factor or 0) > 0 for i, factor in enumerate(factors))
+
+
+def _is_position(value: ir.Value, body: ir.Block) -> bool:
+    """Whether a float is an integer that was computed from indices, or that times what is the same for a tile."""
+    op = defining_op(value)
+    if op is None or op.block != body:
+        return False
+    if op.name == "arith.mulf":
+        a, b = op.operands
+        return any(_is_position(x, body) and _is_scalar(y, body) for x, y in ((a, b), (b, a)))
+    return op.name == "arith.sitofp" and _is_scalar(op.operands[0], body)
+
+
+def _is_scalar(value: ir.Value, body: ir.Block) -> bool:
+    """Whether a value is computed from nothing but indices and what is one for all elements of a tile."""
+    op = defining_op(value)
+    if op is not None:
+        return op.block != body or all(_is_scalar(v, body) for v in op.operands)
+    if value.owner != body:
+        return True
+    return not isinstance(body.owner.operands[value.arg_number].type, ir.ShapedType)
+
+
 def _negation(condition: ir.Value) -> ir.Value:
     op = defining_op(condition)
     if op is not None and op.name == "arith.cmpi":

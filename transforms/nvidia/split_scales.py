@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects import build
 from ...dialects.build import constant_value
-from ...dialects.mlir import arith, ir
+from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
+from ..copying import without_inputs
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import copy_op, defining_op, erase_dead, ops_in, ops_of, terminator
 from .bulk_copies import bulk_copies
-from .masking import say_what_is_dead
+from .masking import is_rising_line, say_what_is_dead
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class SplitScales(Pass):
         %x = linalg.generic … ins(%t) { t · 0.18 }
 
     Scaled tiles are seldom needed themselves: 0.18·t − m is one instruction (``elementwise``). With the mask behind it,
-    the product could not become part of what follows. For kernels whose loads the copy engine does, where the mask may
+    the product could not become part of what follows. The same with s · 0.18 + p, where p is a position, a number times
+    an integer that is computed from indices (ALiBi). For kernels whose loads the copy engine does, where the mask may
     get a branch of its own (``join-loops``). What goes through functions first stays: tanh(s)·c and the mask together
     hide behind the functions. A mask that says which scores live (as torch's do) says which are dead: one form for the
     passes after this one.
@@ -54,40 +55,38 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 def _split(op: ir.Operation) -> None:
     block = op.regions[0].blocks[0]
-    terminator = ops_of(block)[-1]
-    user, number = _below_masks(terminator)
-    product = defining_op(user.operands[number])
-    if (
-        product is None
-        or product.block != block
-        or product.name != "arith.mulf"
-        or len(list(product.results[0].uses)) != 1
-    ):
+    user, number = _below_masks(terminator(block))
+    made = user.operands[number]
+    source = next((v for v in block.arguments if is_rising_line(made, v)), None)
+    if user == terminator(block) or source is None:
+        return  # no mask, or something else than a product below it
+    if indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
         return
-    at = next((i for i in (0, 1) if (constant_value(product.operands[1 - i]) or 0) > 0), None)
-    if at is None:
-        return
-    element, factor = product.operands[at], constant_value(product.operands[1 - at])
-    if user == terminator or defining_op(element) is not None:
-        return  # nothing but the product, or the product of what is computed
-    user.operands[number] = element
-    product.erase()
-    following = ops_of(op.block)[ops_of(op.block).index(op) + 1]
-    with ir.InsertionPoint(following), op.location:
-        kind = op.results[0].type
-        empty = ir.Operation.create("tensor.empty", [kind], []).result
-        identity = ir.AffineMap.get_identity(2)
-
-        def scaled(x: ir.Value, _: ir.Value) -> ir.Value:
-            return arith.mulf(x, build.constant(x.type, factor))
-
-        (new,) = build.generic([op.results[0]], [empty], [identity] * 2, [build.PARALLEL] * 2, scaled)
-    op.results[0].replace_all_uses_except(new, [defining_op(new)])
+    with ir.InsertionPoint(ops_of(op.block)[ops_of(op.block).index(op) + 1]), op.location:
+        scaled = copy_op(op, {})
+    op.results[0].replace_all_uses_with(scaled.results[0])
+    scaled.operands[source.arg_number] = op.results[0]
+    user.operands[number] = source
+    inner = scaled.regions[0].blocks[0]
+    below, place = _below_masks(terminator(inner))
+    terminator(inner).operands[0] = below.operands[place]
+    for each in (op, scaled):
+        _drop_unread(each)
 
 
-def _below_masks(terminator: ir.Operation) -> tuple[ir.Operation, int]:
-    """Which operand of which op an element is before some become −inf."""
-    user, number = terminator, 0
+def _drop_unread(op: ir.Operation) -> None:
+    """Drops what an op does not need: loops put a mask where a tile is made, perhaps before what scales it is there."""
+    block = op.regions[0].blocks[0]
+    erase_dead(block)
+    inputs = list(block.arguments)[:-1]
+    unread = [v.arg_number for v in inputs if not list(v.uses)]
+    if unread:
+        without_inputs(op, unread)
+
+
+def _below_masks(end: ir.Operation) -> tuple[ir.Operation, int]:
+    """Which operand of which op an element is before some become −inf. `end`: what yields it."""
+    user, number = end, 0
     while True:
         select = defining_op(user.operands[number])
         if select is None or select.name != "arith.select" or len(list(select.results[0].uses)) != 1:

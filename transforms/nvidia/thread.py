@@ -15,10 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ...dialects.build import constant
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
+
+if TYPE_CHECKING:
+    from .positions import Linear
 
 
 def i32() -> ir.Type:
@@ -144,15 +148,15 @@ def shuffled(value: ir.Value, kind: str, operand: int) -> ir.Value:
 class Registers:
     """A tile in the registers of a thread, in one of the layouts of the module's docstring.
 
-    `product`: the factors where the values are another tile times a positive constant: what reads the tile may take
-    them instead, and the products may turn out not to be needed. `loaded`: one word of what each load brought. `start`:
+    `linear`: what the values are made of where that is another tile: what reads the tile may take that instead, and the
+    values may turn out not to be needed. `loaded`: one word of what each load brought. `start`:
     what is to be added to a matmul's result, once that is there.
     """
 
     layout: str
     shape: tuple[int, ...]
     values: list[ir.Value]
-    product: tuple[list[ir.Value], float] | None = None
+    linear: Linear | None = None
     loaded: list[ir.Value] | None = None
     start: list[ir.Value] | None = None
 
