@@ -65,12 +65,12 @@ def exp2(element: np.ndarray, row: np.ndarray, factor: float, bound: float | Non
         return threads.values[found][: element.size].astype(np.float64)
 
 
-@pytest.mark.parametrize("bound", [None, 60.0])
+@pytest.mark.parametrize(("bound", "most", "of_row"), [(None, 60.0, 40.0), (60.0, 60.0, 40.0), (84.0, 84.0, 42.0)])
 @pytest.mark.parametrize("factor", [1.0, 0.18])
-def test_error_bound(factor, bound):
+def test_error_bound(factor, bound, most, of_row):
     rng = np.random.default_rng(0)
-    element = np.append(rng.uniform(-60 / factor, 60 / factor, 40_000), [0.0]).astype(np.float32)
-    row = np.append(rng.uniform(-40, 40, 40_000), [0.0]).astype(np.float32)
+    element = np.append(rng.uniform(-most / factor, most / factor, 40_000), [0.0]).astype(np.float32)
+    row = np.append(rng.uniform(-of_row, of_row, 40_000), [0.0]).astype(np.float32)
     factor = float(np.float32(factor))
     expected = np.exp2(factor * element.astype(np.float64) + row)
     off = exp2(element, row, factor, bound) / expected - 1

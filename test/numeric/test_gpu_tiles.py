@@ -138,6 +138,8 @@ CASES = {
     "softcap, causal": {"softcap": 30.0, "window": (None, 0)},
     "softcap, padding, bf16": {"softcap": 30.0, "queries": 200, "keys": 333, "element": "bf16", "window": (None, 133)},
     "softcap, window": {"softcap": 30.0, "window": (-100, 0)},
+    "a wide softcap": {"softcap": 50.0},
+    "a wide softcap, causal, bf16": {"softcap": 50.0, "window": (None, 0), "element": "bf16"},
     "softcap, d 128": {"softcap": 30.0, "head_size": 128, "window": (None, 0)},
     "alibi": {"alibi": True},
     "d 32": {"head_size": 32, "queries": 300},
@@ -188,6 +190,20 @@ def test_sums_that_leave_the_range(case):
     assert any(Seen.raised)
 
 
+@pytest.mark.parametrize("factor", [1.0, 5.0])
+def test_scores_at_a_wide_softcap(factor):
+    """The maximum is kept within what the cap leaves of exponents: rows that exceed that are computed again."""
+    graph = Attention(batch=1, heads=1, queries=256, keys=512, head_size=64, element="f16", softcap=50.0)
+    inputs = [x * np.float16(factor) if i < 2 else x for i, x in enumerate(graph.inputs("normal", 0))]
+    module = lowered(graph)
+    bounds = {op.opview.bound.value for op in ops_in(module.operation, "tile.exp2")}
+    assert bounds == {73, -1}  # of the table's short way, and of tiles that are computed again
+    found = run(graph, inputs)
+    expected, _ = graph.reference(inputs)
+    assert np.linalg.norm(found - expected) <= 3e-3 * np.linalg.norm(expected)
+    assert any(Seen.raised) == (factor > 1)
+
+
 def test_little_growth_rescales_nothing():
     graph = Attention(batch=1, heads=1, queries=128, keys=1024, head_size=64, element="f16")
     run(graph, graph.inputs("uniform", 0), keep_maximum=False)
@@ -225,6 +241,7 @@ def test_scores_far_from_0(case, level):
     [
         ({"softcap": 30.0}, True, True),
         ({"softcap": 30.0, "window": (None, 0)}, True, True),
+        ({"softcap": 50.0, "window": (None, 0)}, True, True),
         ({"softcap": 30.0}, False, False),  # sums are rescaled
         ({"softcap": 30.0, "head_size": 128}, True, False),  # a table for few, and two times 64 columns
         ({}, True, False),

@@ -7,21 +7,45 @@ import math
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
+from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
-from ..rewriting import defining_op
+from ..rewriting import defining_op, terminator
 from .masking import yielded
 
-MOST_BOUND = 63  # of |x| but for its row's number: twice that is in the range of exponents
+EXPONENTS = 126  # how large the operand of 2^x may be, or −x
+MOST_BOUND = 84  # of an operand but for its row's number: that of the row has half of it left
 
 
 def exponent_bound(exponential: ir.Operation) -> int | None:
-    """How large an exponential's operand is at most, but for the number of its row that is subtracted at last."""
+    """How large an exponential's operand is at most, but for the number of its row that is subtracted at last. None
+    where that is too much: with the number of the row, which is known to be no larger (a maximum), or less (one that is
+    kept within `row_limit`), the operand must be in the range of exponents."""
+    element, row, factor = _parts(exponential)
+    most = factor * _bound_of(element)
+    if most > MOST_BOUND:
+        return None
+    most = math.ceil(most)
+    of_row = min(most, factor * _bound_of_row(row)) if row is not None else 0.0
+    return most if most + of_row <= EXPONENTS else None
+
+
+def row_limit(exponential: ir.Operation) -> float | None:
+    """Within which numbers, of either sign, a row's must be kept for its exponentials to have a bound, masks aside.
+    None: there is none, or no need for it."""
+    element, row, factor = _parts(exponential)
+    most = math.ceil(min(factor * _bound_of(element, masked=True), MOST_BOUND + 1))
+    if row is None or most > MOST_BOUND or 2 * most <= EXPONENTS:
+        return None
+    return (EXPONENTS - most) / factor
+
+
+def _parts(exponential: ir.Operation) -> tuple[ir.Value, ir.Value | None, float]:
+    """(x − m) · c as x, m and |c|; m: None if the operand is x · c."""
     value, factor = _without_factor(exponential.operands[0])
     difference = defining_op(value)
     if difference is not None and difference.name == "arith.subf" and _is_of_row(difference.operands[1]):
-        value = difference.operands[0]
-    found = factor * _bound_of(value)
-    return math.ceil(found) if found <= MOST_BOUND else None
+        return difference.operands[0], difference.operands[1], factor
+    return value, None, factor
 
 
 def _is_of_row(value: ir.Value) -> bool:
@@ -39,17 +63,44 @@ def _tile_of(argument: ir.Value) -> ir.Value | None:
     return op.operands[argument.arg_number] if op.name == "linalg.generic" else None
 
 
-def _bound_of(value: ir.Value) -> float:
-    """Of what is computed for each element of a tile."""
+def _bound_of(value: ir.Value, masked: bool = False) -> float:
+    """Of what is computed for each element of a tile; of elements that masks make −∞, if there may be some (`masked`),
+    before."""
     value, factor = _without_factor(value)
     op = defining_op(value)
-    if op is not None:
-        return factor if op.name == "math.tanh" else math.inf
-    tile = _tile_of(value)
-    made = defining_op(tile) if tile is not None else None
+    if op is None:
+        tile = _tile_of(value)
+        return math.inf if tile is None else factor * _bound_of_tile(tile, masked)
+    if masked and op.name == "arith.select":
+        live = [v for v in list(op.operands)[1:] if constant_value(v) != -math.inf]
+        return factor * max(_bound_of(v, masked) for v in live)
+    return factor if op.name == "math.tanh" else math.inf
+
+
+def _bound_of_tile(tile: ir.Value, masked: bool) -> float:
+    made = defining_op(tile)
+    if masked and made is not None and made.name == "scf.if":
+        number = list(made.results).index(tile)
+        return max(_bound_of_tile(terminator(region.blocks[0]).operands[number], masked) for region in made.regions)
     if made is None or made.name != "linalg.generic" or is_contraction(made) or len(made.results) != 1:
         return math.inf
-    return factor * _bound_of(yielded(made))
+    return _bound_of(yielded(made), masked)
+
+
+def _bound_of_row(value: ir.Value) -> float:
+    """Of a row's number, if something keeps it within limits."""
+    op = defining_op(value)
+    if op is None:
+        tile = _tile_of(value)
+        made = defining_op(tile) if tile is not None else None
+        if made is None or made.name != "linalg.generic" or "reduction" in iterator_types(made):
+            return math.inf
+        return _bound_of_row(terminator(made.regions[0].blocks[0]).operands[list(made.results).index(tile)])
+    if op.name == "arith.select":
+        return max(_bound_of_row(v) for v in list(op.operands)[1:])
+    ends = [value] if op.name == "arith.constant" else list(op.operands)[1:] if op.name == "math.clampf" else []
+    numbers = [constant_value(v) for v in ends]
+    return max((math.inf if number is None else abs(number) for number in numbers), default=math.inf)
 
 
 def _without_factor(value: ir.Value) -> tuple[ir.Value, float]:

@@ -10,7 +10,10 @@ keys, as by ALiBi: the dead ones are then larger than all that are live)::
     %t = %y · 0.18                              becomes   %y = scf.if %cut { select(j > i, −inf, %x) } …
     %m = rowmax(%t)                                       %t = %y · 0.18
 
-And a maximum that is −inf all the same, by a mask from memory, is taken as 0.
+And a maximum that is −inf all the same, by a mask from memory, is taken as 0. Where scores are bounded, and more than
+half of what exponents hold, it is kept within what they leave, so that exponentials come from a table in the short way
+(``bounds``): a softcap of 50 is 72 · ln 2, which leaves 54 for the maximum. Rows with scores close to the cap are
+computed again.
 """
 
 from __future__ import annotations
@@ -34,14 +37,19 @@ def unmask(maxima: ir.Operation) -> None:
     maxima.move_before(_behind(maxima))
 
 
-def shift(update: ir.Operation, number: int, by: float) -> None:
-    """Adds to the result `number`, a maximum, of `update`, in whose region it is computed; in place of −inf to 0."""
+def adjust(update: ir.Operation, number: int, by: float, limit: float | None) -> None:
+    """Adds to the result `number`, a maximum, of `update`, in whose region it is computed; in place of −inf to 0. What
+    exceeds the limit, on either side, becomes that."""
     terminator = ops_of(update.regions[0].blocks[0])[-1]
     value = terminator.operands[number]
     with ir.InsertionPoint(terminator), update.location:
         zero, lowest = (build.constant(value.type, x) for x in (0.0, float("-inf")))
         finite = arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, value, lowest), zero, value)
-        terminator.operands[number] = arith.addf(finite, build.constant(value.type, by)) if by else finite
+        found = arith.addf(finite, build.constant(value.type, by)) if by else finite
+        if limit is not None:
+            ends = [build.constant(value.type, x) for x in (-limit, limit)]
+            found = ir.Operation.create("math.clampf", [value.type], [found, *ends]).result
+        terminator.operands[number] = found
 
 
 def _are_by_place(tile: ir.Value) -> bool:

@@ -12,9 +12,10 @@ from ...dialects.tiling.structured import iterator_types
 from ..copying import copy_needed
 from ..passes import Pass, option, remark
 from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
+from .bounds import row_limit
 from .bulk_copies import bulk_copies
 from .elementwise import LIMIT
-from .first_maximum import shift, unmask
+from .first_maximum import adjust, unmask
 from .running_maximum import (
     Update,
     first_update,
@@ -26,6 +27,7 @@ from .running_maximum import (
     running_maxima,
 )
 from .shifted_maximum import same_for_every_maximum
+from .tabulate_exponentials import is_exponential, score_ops, table_shares
 
 KEPT = ("arith.constant", "gpu.block_id")
 RETRY = "tile.retry"  # of a scf.if that computes a tile again
@@ -152,7 +154,7 @@ def _rewrite(kernel: ir.Operation, plan: _Plan) -> None:
             for op in body:
                 copy_op(op, values)
             ir.Operation.create("scf.yield")
-    _choose_first(plan, range_.shift * plan.update.unit)
+    _choose_first(plan, range_.shift * plan.update.unit, _limit(kernel, plan.loop))
     _keep(plan)
     if range_.limit is not None:
         tile_sum = _tile_sum(plan.loop, plan.sum)
@@ -190,7 +192,15 @@ def _out_of_range(total: ir.Value, store: ir.Operation, least: ir.Value, most: f
     return rows_that(total, check)
 
 
-def _choose_first(plan: _Plan, by: float) -> None:
+def _limit(kernel: ir.Operation, loop: ir.Operation) -> float | None:
+    """How large the maximum may be for exponentials that come from a table."""
+    if table_shares(kernel) is None:
+        return None
+    limits = [row_limit(o) for o in score_ops(loop) if is_exponential(o)]
+    return min((x for x in limits if x is not None), default=None)
+
+
+def _choose_first(plan: _Plan, by: float, limit: float | None) -> None:
     """Makes the maximum of the first tile one to be kept."""
     op, number = plan.first.op, plan.first.maximum
     block = op.regions[0].blocks[0]
@@ -198,7 +208,7 @@ def _choose_first(plan: _Plan, by: float) -> None:
         maxima = defining_op(op.operands[argument.arg_number]) if argument in block.arguments else None
         if maxima is not None and maxima.name == "linalg.generic" and "reduction" in iterator_types(maxima):
             unmask(maxima)
-    shift(op, number, by)
+    adjust(op, number, by, limit)
 
 
 def _keep(plan: _Plan) -> None:

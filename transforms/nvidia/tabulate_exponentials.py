@@ -60,7 +60,7 @@ def table_shares(kernel: ir.Operation) -> Shares | None:
     loop = next((o for o in ops_in(kernel, "scf.for") if _is_innermost(o)), None)
     if loop is None or not bulk_copies(kernel) or any(_width(o) != 16 for o in _matmuls(kernel)):
         return None
-    special = [o for o in _of_scores(loop) if o.name.startswith(SPECIAL)]
+    special = [o for o in score_ops(loop) if o.name.startswith(SPECIAL)]
     exponentials = [o for o in special if is_exponential(o)]
     if not exponentials:
         return None
@@ -100,7 +100,7 @@ def _is_innermost(loop: ir.Operation) -> bool:
     return bool(_matmuls(loop)) and not any(_matmuls(inner) for inner in ops_in(loop, "scf.for") if inner != loop)
 
 
-def _of_scores(op: ir.Operation) -> list[ir.Operation]:
+def score_ops(op: ir.Operation) -> list[ir.Operation]:
     """What is computed within `op` for the elements of tiles that are like those of scores."""
     generics = [o for o in ops_in(op, "linalg.generic") if not is_contraction(o)]
     tiles = [o for o in generics if layout_of(o.results[0].type) == "fragment"]
@@ -112,7 +112,7 @@ def _tabulate(kernel: ir.Operation, shares: Shares) -> None:
         table = shared_buffer([EXP2_WORDS], ir.IntegerType.get_signless(32))
         FillExp2Op(table)
     found = set()
-    for op in _of_scores(kernel):
+    for op in score_ops(kernel):
         if is_exponential(op):
             bound = exponent_bound(op)
             share = shares.other if bound is None else shares.bounded
