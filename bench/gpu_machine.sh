@@ -78,8 +78,8 @@ run() {
     case $part in
       tests)
         timeout 300 python3 -m pytest -q -n 12 --timeout 120 -p no:cacheprovider -m "" -k "not compiles_anywhere" \
-          test/numeric/test_gpu_attention.py test/numeric/test_gpu_own_keys.py test/numeric/test_gpu_torch.py \
-          test/python/test_gpu_calls.py ;;
+          test/numeric/test_gpu_attention.py test/numeric/test_gpu_own_keys.py test/numeric/test_gpu_features.py \
+          test/numeric/test_gpu_torch.py test/python/test_gpu_calls.py ;;
       memcheck | racecheck)
         # One process: the tool follows the kernels of all cases. A few cases of each kind suffice for races.
         timeout 480 compute-sanitizer --tool "$part" --report-api-errors no --error-exitcode 9 --print-limit 20 \

@@ -80,12 +80,13 @@ def test_error_bound(factor, bound, most, of_row):
 
 
 def test_any_number():
-    """Without a bound: what is below the normal numbers becomes at most the least of them, what is too large NaN."""
-    x = np.array([-np.inf, -1e30, -1000, -127, 128.6, 129, 300, 1e30, np.inf, np.nan])
+    """Without a bound: what is below the normal numbers becomes at most the least of them, −∞ 0; too large ones NaN."""
+    x = np.array([-np.inf, -1e30, -1000, -127.1, -126.9, -126, 128.3, 129, 300, 1e30, np.inf, np.nan])
     for row in (np.zeros_like(x), np.full_like(x, -10.0)):
         found = exp2(x - row, row, 1.0, None)
-        assert (found[:4] >= 0).all() and (found[:4] <= 2.0**-126).all()
-        assert np.isnan(found[4:]).all()
+        assert (found[:4] == 0).all()
+        assert (found[4:6] > 0).all() and (found[4:6] <= 2.0**-125.9).all()
+        assert np.isnan(found[6:]).all()
 
 
 def test_rows_far_from_bounded_elements():

@@ -130,7 +130,9 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
     def wait(op, barriers, use):
         phases, wanted = phases_of(barriers, use), int(use) // len(barriers) + 1 - op.behind.value
         running().until(lambda: phases.completed >= wanted, f"phase {wanted} of {op.operation}")
-        assert phases.completed == wanted, f"a later phase than {wanted} of {op.operation} is complete: by its parity it never comes"
+        assert phases.completed == wanted, (
+            f"a later phase than {wanted} of {op.operation} is complete: by its parity it never comes"
+        )
 
     def arrive(op, barriers, use):
         phases = phases_of(barriers, use)

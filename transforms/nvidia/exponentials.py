@@ -6,8 +6,9 @@ The special unit gives 16 exponentials in a clock, shared memory 32 words. x + 1
     2^x        = bits(table[k] + (bits(t) << 8))                         k picks 2^0.k, r goes on in a line from there
 
 which are four instructions with the load, for two: t, a mask, the load, the sum. Where x may be anything, it is kept
-between −126.5 and 128.5 by one more, y = saturated((128.5 − x) / 255), from which t is then made; −∞ gives less than
-2^-126, what is beyond that range, and NaN (whose saturation is 0), gives NaN: 255 stands in the exponent.
+between −127 and 128.25 by one more, y = saturated((128.25 − x) / 255.25), from which t is then made. What is below that
+range, as −∞ is, gives 0, where the line of the first entry begins: rows without a key must have no sum. What is above
+it, and NaN (whose saturation is 0), gives NaN: 255 stands in the exponent.
 
 Each lane has its own copy of the 256 entries, in its own bank. The line, of slope 1, is off by 2^-10.7 of the result at
 most, 2^-12.5 root mean square, 0 on the average; that results are then rounded to 16 bits is up to 2^-12 of f16, 2^-9
@@ -30,7 +31,10 @@ MANTISSA = 1 << 23  # 1 in a float's mantissa; also of its exponent
 BIAS = 127  # of exponents
 MAGIC = 256.0 + BIAS  # t = x + MAGIC, a float of [256, 512) whose last bit is 2^-15
 MOST = 126.0  # of |x|, where it is bounded
-TOP, SPAN = 128.5, 255.0  # where it is not: t = FIRST + (x − TOP) / 256, of [1, 2)
+SPAN = 255.25  # of x where it is not: t = FIRST + (x − TOP) / 256, of [1, 2)
+UNIT = 256  # of the table's words: what the last bit of t is in the result
+ZERO = 19  # so many of them the first entry's line begins below 0
+TOP = SPAN - BIAS + ZERO / (MANTISSA // ENTRIES)
 FIRST = 1 + (TOP + BIAS) / ENTRIES
 
 
@@ -44,8 +48,9 @@ def fill(address: ir.Value, thread: Thread) -> None:
         # The line begins so far below that it is right on the average.
         half = 0.5 / ENTRIES
         scaled, below = (1 + math.log(2) * half) * MANTISSA, (1 + half) * MANTISSA
-        above_one = mlir_math.fma(power, constant(f32(), scaled), constant(f32(), -below))
-        line = create("arith.subi", i32(), arith.fptosi(i32(), above_one), mul(entry, MANTISSA // ENTRIES))
+        units = mlir_math.fma(power, constant(f32(), scaled / UNIT), constant(f32(), 0.5 - below / UNIT))
+        above_one = mul(arith.fptosi(i32(), units), UNIT)
+        line = create("arith.subi", i32(), above_one, mul(entry, MANTISSA // ENTRIES))
         return add(line, constant(i32(), -(1 << 31)))
 
     fill_words(address, EXP2_WORDS, word, thread)
