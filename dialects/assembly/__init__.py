@@ -4,6 +4,7 @@ Parsing rewrites custom forms to generic form in the text and hands that to upst
 reverse with what upstream prints. The forms are declared by the ops (see `formats`); one engine serves all of them.
 """
 
+import os
 import re
 from collections.abc import Callable
 
@@ -94,13 +95,16 @@ def print_module(
     `elide_larger_than` are left out (and then the text cannot be parsed). Upstream verifies what it prints, which takes
     half of the time, unless it is known to be `verified`.
     """
-    text = op.operation.get_asm(
-        print_generic_op_form=generic,
-        enable_debug_info=debug_info,
-        use_local_scope=local_scope,
-        large_elements_limit=elide_larger_than,
-        assume_verified=verified,
-    )
+    with open(os.memfd_create("asm"), "rb") as file:  # to a file upstream prints without calling Python word by word
+        op.operation.print(
+            file=f"/proc/self/fd/{file.fileno()}",
+            print_generic_op_form=generic,
+            enable_debug_info=debug_info,
+            use_local_scope=local_scope,
+            large_elements_limit=elide_larger_than,
+            assume_verified=verified,
+        )
+        text = file.read().decode()
     return text if generic else write(text, forms())
 
 
