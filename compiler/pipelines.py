@@ -209,6 +209,9 @@ def cpu(
         "reconcile-unrealized-casts",
         "canonicalize{max-iterations=1 region-simplify=disabled}",  # for readers: LLVM does the rest
         "cse",
+        "trivial-dce",  # of descriptors that are taken apart again their making is left, op for op
+        "drop-arguments",  # after it: what only makes a descriptor is no use of an argument
+        "trivial-dce",
         *([f"limit-features{{vector-bytes={vector_bytes}}}"] if vector_bytes else []),
         "check-lowered",  # translating a left-over op would end the process
     ]

@@ -83,6 +83,7 @@ PASSES = (
     "cpu/shift-divisions",
     "cpu/keep-rolled",
     "cpu/rotate-loops",
+    "cpu/drop-arguments",
     "cpu/limit-features",
     "nvidia/round-probabilities",
     "nvidia/drop-units",

@@ -28,7 +28,7 @@ from ...dialects.mlir import c_interface, ir
 from ...transforms.online.mark_few_rows import FEW_ROWS
 from ...transforms.rewriting import ops_in, ops_of
 
-LARGE = 1000  # ops, which take LLVM 60 ms and more; to make an engine for them takes 8
+LARGE = 900  # ops, which take LLVM 30 to 60 ms and more; to make an engine for them takes 8
 FEW = 100  # values that are vectors, of a function that is no task of few rows: it copies or fills
 NOWHERE = 4096  # where an engine finds what is in another object: it compiles calls of it, and runs none
 
@@ -102,13 +102,15 @@ class _Part:
 
 
 def object_files(module: ir.Module, entry: str, level: int, library: str | None) -> bytes:
-    """The objects, one after the other; none if no function is large, or an object cannot be made.
+    """The objects, one after the other; none if an object cannot be made, or there would be one, made with LLVM's
+    passes: it is the same.
 
     `entry`: the function that others look for; `level`: how much LLVM optimises; `library`: that of OpenMP.
     """
     processors = len(os.sched_getaffinity(0))
     parts = _parts(module, entry)
-    if len(parts) < 2:
+    is_of_few_rows = parts[0].is_simple and any(FEW_ROWS in op.attributes for op in ops_of(module.body))
+    if len(parts) < 2 and not is_of_few_rows:
         return b""
     waiting = sorted(parts, key=lambda part: part.size)
 

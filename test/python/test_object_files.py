@@ -100,6 +100,19 @@ def test_what_is_around_tasks_and_tasks_of_few_rows_go_without_passes(anew, monk
     assert [part.is_simple for part in parts] == [False, True, True, True]
 
 
+def test_a_small_task_of_few_rows_goes_without_passes(anew, monkeypatch):
+    parts = []
+    make = object_files._parts
+    monkeypatch.setattr(object_files, "_parts", lambda *of: parts.extend(make(*of)) or parts)
+    graph = Attention(heads=4, heads_kv=2, queries=1, keys=64)
+    inputs = graph.inputs()
+    kernel = compile(graph.text(), threads=1)
+    assert [part.is_simple for part in parts] == [True]
+    assert kernel._runtime.object_file() == parts[0].image
+    expected, _ = graph.reference(inputs)
+    np.testing.assert_allclose(graph.canonical_output(kernel(*inputs)), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_objects_do_not_depend_on_the_number_of_threads(anew, monkeypatch):
     images = []
     for processors in (1, 2, 3, 16):

@@ -43,3 +43,18 @@ func.func @no_call(%b: index, %x: memref<8xf32>) {
   }
   return
 }
+
+// Over eight heads there is no single iteration.
+// CHECK-LABEL: func.func @several
+// CHECK-NOT: scf.if
+// CHECK: scf.parallel
+// CHECK: return
+func.func @several(%b: index, %x: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  scf.parallel (%i, %j) = (%c0, %c0) to (%b, %c8) step (%c1, %c1) {
+    func.call @body(%j, %i, %x) : (index, index, memref<8xf32>) -> ()
+  }
+  return
+}
