@@ -181,6 +181,7 @@ def run(
 
     with operation.context, operation.location, listening(operation.context, tell):
         known = _Known(operation)
+        managers: dict[Stage, passmanager.PassManager] = {}  # canonicalize collects all dialects' patterns, once then
         for stage in stages:
             check = verify if isinstance(verify, bool) else stage.name in verify
             known.before(stage)
@@ -191,7 +192,10 @@ def run(
                 if stage.ours:
                     _run_ours(stage, stage.ours, operation, tell, errors, check, known)
                 else:
-                    _run_upstream(stage, operation, check)
+                    if stage not in managers:
+                        managers[stage] = _upstream(stage)
+                    managers[stage].enable_verifier(check)
+                    managers[stage].run(operation)
                 failed = False
                 known.is_checked = check
             except ir.MLIRError:
@@ -206,12 +210,6 @@ def run(
             finally:
                 for hook in hooks:
                     hook.after(stage, operation, failed)
-
-
-def _run_upstream(stage: Stage, module: ir.Operation, verify: bool) -> None:
-    manager = _upstream(stage)
-    manager.enable_verifier(verify)
-    manager.run(module)
 
 
 class _Known:

@@ -174,9 +174,14 @@ def _is_simple(function: ir.Operation) -> bool:
     blocks = list(function.regions[0].blocks)
     vectors = 0
     for block in blocks if len(blocks) > 1 else ():
-        kinds = [kind for op in ops_of(block) for kind in _numbers(op)]
-        found = sum(isinstance(kind, ir.VectorType) for kind in kinds)
-        if kinds and not found:
+        found, numbers = 0, False
+        for op in block.operations:
+            kinds = _numbers(op.operation)
+            numbers = numbers or bool(kinds)
+            found += sum(isinstance(kind, ir.VectorType) for kind in kinds)
+            if found and most == math.inf:  # how many does not matter: types take long to ask for
+                break
+        if numbers and not found:
             return False
         vectors += found
     return vectors <= most
