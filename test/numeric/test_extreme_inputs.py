@@ -48,6 +48,31 @@ def test_large_scores(element, shape, largest):
     assert relative_error(found, exact) < max(TOLERANCE[element], largest * 1e-6)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"queries": 1, "keys": 300},
+        {"queries": 70, "keys": 77, "window": (None, 0)},
+        {"queries": 64, "keys": 64, "scale": 0.3},
+        {"queries": 64, "keys": 192, "head_size": 33, "value_size": 20},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+def test_scores_whose_rounding_is_large(element, shape):
+    """Of scores beyond 2³¹ a unit in the last place is 256 and more: that of a row's maximum and of its score must be
+    the same. All probabilities are 0 or 1."""
+    graph = Attention(heads=2, element=element, **shape)
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal(x.shape).astype(x.dtype) for x in graph.inputs())
+    kernel = compile(graph.text())
+    for largest in (1e10, 1e20, 1e30):
+        large = (q * np.float64(largest)).astype(q.dtype)
+        found = graph.canonical_output(np.asarray(kernel(large, k, v))).astype(np.float64)
+        assert np.isfinite(found).all()
+        assert relative_error(found, expected(graph, [large, k, v])) < TOLERANCE[element]
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_infinite_keys(element, shape):
     """Scores of −∞: these keys do not count. The first key is finite, so that every row has one."""

@@ -9,7 +9,7 @@
 // CHECK:       %[[M:.*]] = linalg.generic {{.*}} ins(%[[N]] : tensor<8xf32>)
 // CHECK:         arith.mulf
 // CHECK:       linalg.generic {{.*}} ins(%[[M]] : tensor<8xf32>) outs(%[[S]] : tensor<4x8xf32>)
-// CHECK:         arith.mulf
+// CHECK:         arith.mulf %out, %{{.*}} {linalg_ext.rounded_first}
 // CHECK:         arith.subf
 // CHECK:         math.exp2
 #id = affine_map<(j, i) -> (j, i)>

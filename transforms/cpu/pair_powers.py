@@ -8,10 +8,11 @@ one of 32 integers of 16 bits from there on, and what is left of an exponential 
     y    = F + σ[F/2048]·F + o[F/2048]           2ᶠ − 1 and half a unit of bf16, in 16 bits: linear in 32 parts
     word = (E << 7) | (y >> 9)                   n + 127 is the exponent
 
-That x is multiplied and shifted comes for free where it is a product less a maximum: t = s·(c/64) + (k − m/64). What is
-below −127 becomes −127, whose power is subnormal, 0 to the instruction that multiplies pairs. For no number t's
-exponent is all ones, and so is the word's: −∞ or NaN. By rounding x is beyond 1 only where scores are beyond 2²⁴, and
-2 and more apart: up to 250 the word is finite, some 2^(x/2), then.
+That x is multiplied and shifted comes for free where it is a multiply-add, t = s·(c/64) + (k − m/64), which a product
+that is to be rounded first is not (`scalar_body`). What is below −127 becomes −127, whose power is subnormal, 0 to the
+instruction that multiplies pairs. For no number t's exponent is all ones, and so is the word's: −∞ or NaN. Of a
+multiply-add x is beyond 1, by rounding, only where scores are beyond 2²⁴, and 2 and more apart: up to 250 the word is
+finite, some 2^(x/2), then.
 
 The largest relative error is that of rounding, 2⁻⁸ (3.9e-3); in the mean over f, too, it is that of rounding the exact
 power (1.7e-3, the root of the mean square).

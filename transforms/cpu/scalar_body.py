@@ -10,6 +10,7 @@ from .structured import Structured
 
 Point = tuple[int, ...]
 FUSED = {("arith.addf", 0), ("arith.addf", 1), ("arith.subf", 0)}  # users of a product, and which operand it is
+ROUNDED_FIRST = "linalg_ext.rounded_first"  # on a product: it is rounded before it is added to anything
 PAIRED: dict[str, Callable[..., ir.Value]] = {
     "pair.product": pairs.multiply_add,
     "pair.pack": pairs.pack,
@@ -65,7 +66,7 @@ class BodyEvaluator:
         if not hasattr(self, "_products"):
             self._products: list[ir.Operation] = []
             for inner in self.op.body_ops:
-                if inner.name in ("arith.mulf", "pair.product"):
+                if inner.name in ("arith.mulf", "pair.product") and ROUNDED_FIRST not in inner.attributes:
                     uses = list(inner.results[0].uses)
                     if len(uses) == 1 and (uses[0].owner.operation.name, uses[0].operand_number) in FUSED:
                         other = uses[0].owner.operation.operands[1 - uses[0].operand_number]

@@ -10,6 +10,7 @@ from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of, single_use, terminator
 from .initial_values import filled_with, is_fill
+from .scalar_body import ROUNDED_FIRST
 from .shared_rows import is_contraction
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
@@ -25,10 +26,13 @@ class SinkScales(Pass):
     becomes
         %n = linalg.generic … ins(%s) outs(%minus_infinity) { max(s, n) }
         %m = linalg.generic … ins(%n) { n · 0.18 }
-        %p = linalg.generic … ins(%m) outs(%s) { exp2(s · 0.18 − m) }
+        %p = linalg.generic … ins(%m) outs(%s) { exp2(s · 0.18 − m) }  // rounded before the difference
 
-    Where the product is used element by element it becomes part of a multiply-add. A maximum is multiplied after it is
-    found: rounding is monotonic, so that this is the same number. A mask comes before the product: −∞ stays −∞.
+    A maximum is multiplied after it is found: rounding is monotonic, so that this is the same number. A mask comes
+    before the product: −∞ stays −∞. The other product is marked, so that it does not become part of a multiply-add:
+    that would not round it as the maximum is rounded. Of scores beyond 2³¹, where a unit in the last place is 256, the
+    largest exponential would be 0 or infinite, and a row's result 0 or NaN. Measured on attention as a whole: no
+    difference for f32; of bf16, in pairs, 0.6% (D 128) and 1.4% (D 64).
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -131,6 +135,7 @@ def _scale_argument(block: ir.Block, number: int, factor: float) -> None:
     uses = list(argument.uses)
     with ir.InsertionPoint.at_block_begin(block), block.owner.operation.location:
         scaled = arith.mulf(argument, build.constant(argument.type, factor))
+    scaled.owner.operation.attributes[ROUNDED_FIRST] = ir.UnitAttr.get()
     for use in uses:
         use.owner.operation.operands[use.operand_number] = scaled
 
