@@ -91,3 +91,18 @@ def move_users_after(users: Iterable[ir.Operation], anchor: ir.Operation) -> Non
     for op in dependants_before(users, anchor):
         op.move_after(last)
         last = op
+
+
+def erase_dead(op: ir.Operation, *lists: list[ir.Operation]) -> None:
+    """Erases `op` and what only it needed, from the lists too."""
+    pending = [op]
+    while pending:
+        op = pending.pop()
+        if not is_pure(op) or any(list(r.uses) for r in op.results):
+            continue
+        producers = {producer for value in op.operands if (producer := defining_op(value)) is not None}
+        for listed in lists:
+            while op in listed:
+                listed.remove(op)
+        op.erase()
+        pending += [p for p in producers if p not in pending]

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
 from .attention import ROOT, attention_at, fused_loops, is_in
-from .graph import ancestor_in, backward_slice, is_pure, move_users_after
+from .graph import ancestor_in, backward_slice, erase_dead, move_users_after
 from .passes import Pass, remark
+from .raising.distributing import distributed
 from .raising.emission import Unreadable
 from .raising.matching import Match, dependents, is_sum, match_attention, other_use
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
-from .raising.statistics import row_statistics
+from .raising.statistics import Statistic, row_statistics
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
 
@@ -53,50 +54,77 @@ class RaiseAttention(Pass):
                 continue
             try:
                 try:
-                    end, match = matched_at(candidate)
+                    match = matched_at(candidate)
                 except NearMiss as miss:
-                    end, match = divided_at(candidate)
-                    if match is None:
+                    match = divided_at(candidate)
+                    if match is None and not self._distribute(candidate, candidates, missed):
                         missed.append(candidate)
                         reasons[candidate] = miss
                 if match is not None:
-                    self._raise(end, match, candidates, missed)
+                    self._raise([match], candidates, missed)
             except RecursionError:  # before anything is replaced
                 remark(candidate, "not raised to attention: hundreds of scalar ops in a row lead to it")
         for candidate in missed:  # those that no attention has made superfluous
             remark(candidate, f"not raised to attention: softmax was expected, but {reasons[candidate]}")
 
-    def _raise(
-        self,
-        end: ir.Operation,
-        match: Match,
-        candidates: list[ir.Operation],
-        missed: list[ir.Operation],
-    ) -> None:
-        first = match.scores.reduction.op
-        between = dependents(first) & set(backward_slice(end))
-        statistics = row_statistics(match)
-        user = other_use(first, end, between, frozenset(s.value for s in statistics))
-        if user is not None:
-            remark(end, f"attention is left as it is: '{user.name}' needs its scores or probabilities as a whole too")
-            return
-        if first.block != end.block:
-            remark(end, "attention is left as it is: its matmuls stand in different regions")
-            return
-        try:
-            value, root, others = rebuild(match, statistics)
-        except Unreadable as reason:
-            remark(end, f"attention is left as it is: {reason}")
-            return
-        remark(root, "raised to attention", kind="raised")
-        match.result.replace_all_uses_with(value)
-        owners = [s.value.owner.operation for s in statistics]
-        left = list(owners)  # those that are not erased
-        erase_dead(end, candidates, missed, left)
-        for owner, statistic, other in zip(owners, statistics, others, strict=True):
-            if owner in left:
-                self._replace_statistic(statistic.value, other)
-                erase_dead(owner, candidates, missed, left)
+    def _distribute(self, op: ir.Operation, *lists: list[ir.Operation]) -> bool:
+        """Whether `op` has a sum of probabilities as its operand, and is made a sum itself if there is attention in
+        it."""
+        found = distributed(op)
+        if found is None:
+            return False
+        old = op.results[0]
+        old.replace_all_uses_with(found.value)
+        if self._raise(found.matches, *lists):
+            erase_dead(op, *lists)
+        else:
+            found.value.replace_all_uses_with(old)
+            erase_dead(found.value.owner.operation)
+        return True
+
+    def _raise(self, matches: list[Match], *lists: list[ir.Operation]) -> int:
+        """Raises those of the matches that can be, which may have scores in common; returns how many."""
+        raised = 0
+        for match, statistics in self._free(matches):
+            end = match.result.owner.operation
+            try:
+                value, root, others = rebuild(match, statistics)
+            except Unreadable as reason:
+                remark(end, f"attention is left as it is: {reason}")
+                continue
+            raised += 1
+            remark(root, "raised to attention", kind="raised")
+            match.result.replace_all_uses_with(value)
+            owners = [s.value.owner.operation for s in statistics]
+            left = list(owners)  # those that are not erased
+            erase_dead(end, *lists, left)
+            for owner, statistic, other in zip(owners, statistics, others, strict=True):
+                if owner in left:
+                    self._replace_statistic(statistic.value, other)
+                    erase_dead(owner, *lists, left)
+        return raised
+
+    def _free(self, matches: list[Match]) -> list[tuple[Match, list[Statistic]]]:
+        """The matches whose scores and probabilities only these need, but for statistics that they have as well."""
+        ends = {m.result.owner.operation: m for m in matches}
+        firsts = [m.scores.reduction.op for m in matches]
+        slices = set().union(*map(backward_slice, ends))
+        found: list[tuple[Match, list[Statistic]]] = []
+        for end, match in ends.items():
+            first = match.scores.reduction.op
+            statistics = row_statistics(match) if firsts.count(first) == 1 else []
+            user = other_use(first, set(ends), dependents(first) & slices, frozenset(s.value for s in statistics))
+            if user is not None:
+                remark(
+                    end, f"attention is left as it is: '{user.name}' needs its scores or probabilities as a whole too"
+                )
+            elif first.block != end.block:
+                remark(end, "attention is left as it is: its matmuls stand in different regions")
+            else:
+                found.append((match, statistics))
+        if len(found) == len(matches):
+            return found
+        return self._free([match for match, _ in found])  # what others need of these is no longer theirs
 
     def _replace_statistic(self, old: ir.Value, new: ir.Value) -> None:
         made = new.owner.operation
@@ -125,25 +153,25 @@ def is_normal(root: ir.Operation) -> bool:
     return plain(root.operands[0], attention.softmax) and plain(attention.softmax.operands[0], attention.scores)
 
 
-def matched_at(op: ir.Operation) -> tuple[ir.Operation, Match | None]:
-    """The attention that `op` ends, and its last op: the transpose that all of its result goes to counts too."""
+def matched_at(op: ir.Operation) -> Match | None:
+    """The attention that `op` ends, or the transpose that all of its result goes to."""
     end = transposing_end(op)
     if end != op:
         with contextlib.suppress(NearMiss):
             match = match_attention(end)
             if match is not None:
-                return end, match
-    return op, match_attention(op)
+                return match
+    return match_attention(op)
 
 
-def divided_at(op: ir.Operation) -> tuple[ir.Operation, Match | None]:
+def divided_at(op: ir.Operation) -> Match | None:
     """The attention that ends in a division after the sum of products `op`."""
     for end in dividing_users(op):
         with contextlib.suppress(NearMiss):
-            end, match = matched_at(end)
+            match = matched_at(end)
             if match is not None:
-                return end, match
-    return op, None
+                return match
+    return None
 
 
 def transposing_end(op: ir.Operation) -> ir.Operation:
@@ -196,18 +224,3 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
                     found.append(user)
                     pending.append(user)
     return found[:16]
-
-
-def erase_dead(op: ir.Operation, *lists: list[ir.Operation]) -> None:
-    """Erases `op` and what only it needed, from the lists too."""
-    pending = [op]
-    while pending:
-        op = pending.pop()
-        if not is_pure(op) or any(list(r.uses) for r in op.results):
-            continue
-        producers = {producer for value in op.operands if (producer := defining_op(value)) is not None}
-        for listed in lists:
-            while op in listed:
-                listed.remove(op)
-        op.erase()
-        pending += [p for p in producers if p not in pending]

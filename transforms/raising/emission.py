@@ -7,6 +7,7 @@ worth that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -26,10 +27,14 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Access:
-    """How an element is read: `tensor`, of which dimension d is counted through by the variables `dims[d]`."""
+    """How an element is read: `tensor`, of which dimension d is counted through by the variables `dims[d]`.
+
+    Where `steps` has (offset, step) for a dimension, they count through every step-th of its elements, from offset on.
+    """
 
     tensor: ir.Value
     dims: tuple[tuple[Var, ...], ...]
+    steps: tuple[tuple[int, int] | None, ...] = ()
 
     @property
     def vars(self) -> tuple[Var, ...]:
@@ -37,7 +42,7 @@ class Access:
 
     @property
     def plain(self) -> bool:
-        return all(len(group) == 1 for group in self.dims)
+        return all(len(group) == 1 for group in self.dims) and not any(self.steps)
 
 
 def access(element: Expr, parts: Container[ir.Value] = ()) -> Access | None:
@@ -45,10 +50,14 @@ def access(element: Expr, parts: Container[ir.Value] = ()) -> Access | None:
     elements of the dimensions of `parts`."""
     value, indices = element.payload
     dims: list[tuple[Var, ...]] = []
+    steps: list[tuple[int, int] | None] = []
     for index, size in zip(indices, extents(value), strict=True):
+        steps.append(None)
         if not index.terms:
-            if index.constant != 0 or size != 1:
+            if size is None or not 0 <= index.constant < size:
                 return None
+            if size > 1:
+                steps[-1] = (index.constant, 1)
             dims.append(())
             continue
         single = index.single
@@ -60,10 +69,26 @@ def access(element: Expr, parts: Container[ir.Value] = ()) -> Access | None:
             continue
         group = mixed_radix(index, size)
         if group is None or (len(group) == 1 and group[0].extent != size):
-            return None
+            group, steps[-1] = _stepping(index, size)
+            if group is None:
+                return None
         dims.append(tuple(group))
     used = [v for group in dims for v in group]
-    return Access(value, tuple(dims)) if len(set(used)) == len(used) else None
+    found = Access(value, tuple(dims), tuple(steps) if any(steps) else ())
+    return found if len(set(used)) == len(used) else None
+
+
+def _stepping(index: Index, size: int | None) -> tuple[list[Var] | None, tuple[int, int] | None]:
+    """The variables that count through elements of a dimension that are equally far apart, and their (offset, step):
+    2·h + 1 are the odd ones of heads of which two belong together."""
+    step = min(c for _, c in index.terms)
+    if size is None or step < 1 or index.constant < 0 or any(c % step or v.extent is None for v, c in index.terms):
+        return None, None
+    count = math.prod(v.extent or 1 for v, _ in index.terms)
+    if index.constant + step * (count - 1) >= size:
+        return None, None
+    group = mixed_radix(Index(tuple((v, c // step) for v, c in index.terms)), count)
+    return group, (index.constant, step)
 
 
 def best_access(elements: Sequence[Expr], parts: Container[ir.Value] = ()) -> Access | None:
@@ -89,7 +114,7 @@ def with_unit(found: Access, unit: Var) -> Access:
     """The same with `unit` as a dimension: one of size 1 that is not counted through, else a part of the first one."""
     last = max((d for d, group in enumerate(found.dims) if not group), default=0)
     group = (unit, *found.dims[last])
-    return Access(found.tensor, (*found.dims[:last], group, *found.dims[last + 1 :]))
+    return Access(found.tensor, (*found.dims[:last], group, *found.dims[last + 1 :]), found.steps)
 
 
 class Emitter:
@@ -122,7 +147,7 @@ class Emitter:
         """The tensor with one dimension per variable, and these; of `parts`, as much as the variables count through."""
         is_part = found.tensor in self.tracer.parts
         if (is_part or not found.plain) and found not in self._reshaped:
-            value = found.tensor
+            value = _stepped(found)
             if is_part:
                 pairs = zip(found.dims, value.type.shape, strict=True)
                 sizes = [self.size(group[0]) if len(group) == 1 else whole for group, whole in pairs]
@@ -248,3 +273,17 @@ def _worth_storing(node: Expr) -> bool:
 def _owner_name(element: Expr) -> str:
     owner = element.payload[0].owner
     return "a function argument" if isinstance(owner, ir.Block) else owner.name
+
+
+def _stepped(found: Access) -> ir.Value:
+    """The tensor, or those of its elements that `steps` say."""
+    value = found.tensor
+    if not any(found.steps):
+        return value
+    sizes, steps = build.mixed_sizes(value), [step or (0, 1) for step in found.steps]
+    for d, group in enumerate(found.dims):
+        if found.steps[d] is not None:
+            sizes[d] = math.prod(v.extent or 1 for v in group)
+    shape = [size if isinstance(size, int) else DYNAMIC for size in sizes]
+    kind = ir.RankedTensorType.get(shape, value.type.element_type)
+    return extract(kind, value, [o for o, _ in steps], sizes, [s for _, s in steps])

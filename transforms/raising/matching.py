@@ -12,12 +12,14 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, SplitNeeded, Var
-from .quotients import Keys, NearMiss, Quotient, quotient, summed, varies
+from .normalised import EXPONENTIALS, is_normalised, is_softmax, is_sum_of_exponentials
+from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .rounding import Rounding, split_rounding
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 
 MAX_SPLITS = 24
+ADDITIVE = ("arith.addf", "arith.subf")
 ON_TENSORS = ("arith.", "math.")  # dialects whose ops on tensors are not looked into
 HIDING = (
     "tensor.insert_slice",
@@ -82,22 +84,28 @@ def _match_with(op: ir.Operation, splits: str) -> Match | None:
     `splits` says which variables may be: those that both operands of the second matmul have ("batch"), all of the
     output ("output"), or those of the keys as well ("keys"), as in an image whose scores are [.., height, width].
     """
-    result = op.results[0]
-    variables = [None if size == 1 else Var(size) for size in extents(result)]
-    at = [Index() if v is None else Index.of(v) for v in variables]
+    at = variables_of(op.results[0])
     parts: tuple[int, ...] = ()
     for _ in range(MAX_SPLITS):
         try:
-            return _match(Tracer(), op, tuple(at), splits, parts)
+            return _match(Tracer(), op, at, splits, parts)
         except _KeysSplit as split:
             parts = split.parts
         except SplitNeeded as split:
-            var = split.var
-            outer = Var(None if var.extent is None else var.extent // split.inner)
-            inner = Var(split.inner)
-            replacement = Index.of(outer).scaled(split.inner).plus(Index.of(inner))
-            at = [_substituted(i, var, replacement) for i in at]
+            at = split_variables(at, split)
     return None
+
+
+def variables_of(value: ir.Value) -> tuple[Index, ...]:
+    """A variable for each dimension of a tensor, but those of one element."""
+    return tuple(Index() if size == 1 else Index.of(Var(size)) for size in extents(value))
+
+
+def split_variables(at: tuple[Index, ...], split: SplitNeeded) -> tuple[Index, ...]:
+    """The indices with the variable that must become two replaced by these."""
+    outer = Var(None if split.var.extent is None else split.var.extent // split.inner)
+    replacement = Index.of(outer).scaled(split.inner).plus(Index.of(Var(split.inner)))
+    return tuple(_substituted(i, split.var, replacement) for i in at)
 
 
 def _substituted(index: Index, var: Var, replacement: Index) -> Index:
@@ -165,8 +173,8 @@ def _match_operands(
     q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities)), k)
     q = Quotient([*q.num, *around.num, *(tracer.expand(f) for f in product.factors)], [*q.den, *around.den])
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
-    softmaxes = [n for n in inside if n.kind == "element" and _is_softmax(defining_op(n.payload[0]))]
-    if not softmaxes and not q.den and not any(n.name in ("math.exp", "math.exp2") for n in inside):
+    softmaxes = [n for n in inside if n.kind == "element" and is_softmax(defining_op(n.payload[0]))]
+    if not softmaxes and not q.den and not any(n.name in EXPONENTIALS for n in inside):
         _require_no_matmul(tracer, q, k)
         return None
     seen = [n for f in q.num for n in f.nodes()]
@@ -188,7 +196,7 @@ def _match_operands(
                 rounding.check(softmax)
             return softmax, scores, queries, keys, rounding
     _require_factors(tracer, q, k)
-    if softmaxes or any(_is_sum_of_exponentials(tracer, d, k) for d in q.den):
+    if softmaxes or any(is_sum_of_exponentials(tracer, d, k) for d in q.den):
         _require_visible(seen, k)
     return None
 
@@ -196,10 +204,10 @@ def _match_operands(
 def _require_factors(tracer: Tracer, q: Quotient, k: Keys) -> None:
     """NearMiss if something else than factors is done to a softmax along `k`."""
     for factor in q.num:
-        if factor.kind == "op" and any(_is_normalised(tracer, n, k) for n in factor.nodes()):
-            rest = "; (p + w)·v is p·v + w·v" if factor.name in ("arith.addf", "arith.subf") else ""
+        if factor.kind == "op" and any(is_normalised(tracer, n, k) for n in factor.nodes()):
             name = "arith.select" if factor.name == "arith.uitofp" else factor.name  # see quotients.py
-            raise NearMiss(f"its result goes through '{name}', and only factors may come in between{rest}")
+            allowed = "no term of it is an attention" if name in ADDITIVE else "only factors may come in between"
+            raise NearMiss(f"its result goes through '{name}', and {allowed}")
     _require_no_matmul(tracer, q, k)
 
 
@@ -208,20 +216,8 @@ def _require_no_matmul(tracer: Tracer, q: Quotient, k: Keys) -> None:
     for factor in q.num:
         product = contraction_at(tracer, factor) if factor.kind == "element" and varies(factor, k) else None
         for e in (product.lhs, product.rhs) if product is not None else ():
-            if any(_is_normalised(tracer, n, k) for n in tracer.expand(e).nodes()):
+            if any(is_normalised(tracer, n, k) for n in tracer.expand(e).nodes()):
                 raise NearMiss("its result goes through another matmul in between")
-
-
-def _is_normalised(tracer: Tracer, node: Expr, k: Keys) -> bool:
-    """Whether it is a softmax along `k`, or a sum of exponentials divides there."""
-    if node.kind == "element" and _is_softmax(op := defining_op(node.payload[0])):
-        return not node.payload[1][ir.IntegerAttr(op.attributes["dimension"]).value].vars.isdisjoint(k)
-    return node.name == "arith.divf" and _is_sum_of_exponentials(tracer, node.args[1], k)
-
-
-def _is_sum_of_exponentials(tracer: Tracer, divisor: Expr, k: Keys) -> bool:
-    body = summed(tracer, divisor, k)
-    return body is not None and any(n.name in ("math.exp", "math.exp2") for n in body.nodes())
 
 
 def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
@@ -237,10 +233,6 @@ def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
         if op.name.startswith(HIDING):
             way = WAYS_OUT.get(op.name, "")
             raise NearMiss(f"'{op.name}' hides what it is of{way}")
-
-
-def _is_softmax(op: ir.Operation | None) -> bool:
-    return op is not None and op.name in ("linalg.softmax", "linalg_ext.softmax")
 
 
 def _contractions(tracer: Tracer, nodes: list[Expr], k: Keys) -> list[tuple[Contraction, Operand, Operand]]:
@@ -276,9 +268,9 @@ def dependents(op: ir.Operation) -> set[ir.Operation]:
 
 
 def other_use(
-    first: ir.Operation, last: ir.Operation, between: set[ir.Operation], given: frozenset[ir.Value] = frozenset()
+    first: ir.Operation, last: set[ir.Operation], between: set[ir.Operation], given: frozenset[ir.Value] = frozenset()
 ) -> ir.Operation | None:
-    """An op that needs a value made on the way from `first` to `last`, other than by `last`; None if there is none.
+    """An op that needs a value made on the way from `first` to the ops `last`, other than these; None if there is none.
 
     `given` are values that will be there anyway; whoever uses what is computed from them, element by element, may.
     """
@@ -293,7 +285,7 @@ def other_use(
         return dead[op]
 
     for op in between:
-        if op == last:
+        if op in last:
             continue
         for result in op.results:
             for use in result.uses:

@@ -14,16 +14,16 @@ from collections.abc import Sequence
 
 from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
-from ...dialects.mlir import arith, ir, tensor
-from ..reshapes import reshape
+from ...dialects.mlir import arith, ir
 from .contraction import Operand
 from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
-from .indices import Index, Var, mixed_radix
+from .indices import Index, Var
 from .joining import joined
 from .masks import masks_outside
 from .matching import Match
 from .statistics import Statistic
+from .tensors import contract, counted_by, shaped
 
 
 def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Value, ir.Operation, list[ir.Value]]:
@@ -44,22 +44,12 @@ class _Rebuilder:
         self.make = match.tracer.make
         self.element = match.result.type.element_type
         self.product_element = match.product.element.payload[0].type.element_type
-        self.out_groups = [self._group(i, s) for i, s in zip(match.at, match.result.type.shape, strict=True)]
+        self.out_groups = [counted_by(i, s) for i, s in zip(match.at, match.result.type.shape, strict=True)]
         self.out = [v for group in self.out_groups for v in group]
         kinds = {self._kind(e) for e in self._elements(match.softmax.scores)}
         self.compute = ir.F64Type.get() if "f64" in kinds else ir.F32Type.get()
         self.emit = Emitter(self.tracer, self.compute)
         self.share: tuple[Expr, ...] = ()
-
-    @staticmethod
-    def _group(index: Index, size: int) -> list[Var]:
-        if not index.terms:
-            return []
-        if size < 0 and index.single is not None:
-            return [index.single]  # the type leaves open what another op's type says
-        group = mixed_radix(index, None if size < 0 else size)
-        assert group is not None, "an output dimension is split into variables"
-        return group
 
     def _elements(self, expr: Expr) -> list[Expr]:
         return [n for n in expr.nodes() if n.kind == "element" and n.type == REAL]
@@ -108,7 +98,7 @@ class _Rebuilder:
         p = self._rounded(softmax.result, dims, [self.emit.hoisted(w, *self._pair(queries, keys)) for w in weights])
         output, root = self._output(p, dims, values)
         output = self._finished(output, value_factors)
-        return self._shaped(output, self.out_groups, self.match.result.type), root
+        return shaped(output, self.out_groups, self.match.result.type), root
 
     def _rounded(self, p: ir.Value, dims: Sequence[Var], weights: Sequence[Expr]) -> ir.Value:
         """The probabilities as the second matmul has them, with weights; of 8 bits, with the factors that they are
@@ -169,7 +159,7 @@ class _Rebuilder:
         q, q_vars = self.emit.load(queries)
         k, k_vars = self.emit.load(keys)
         dims = [v for v in (*rows, self.k) if v in q_vars or v in k_vars]
-        s = self._contract(q, q_vars, k, k_vars, dims, match.scores.loops, self._kind(match.scores.element)).result
+        s = contract(self.emit, q, q_vars, k, k_vars, dims, match.scores.loops, self._kind(match.scores.element)).result
         scaled = self.make.element(s, tuple(Index.of(v) for v in dims))
         for factor in factors:
             scaled = self.make.mul(scaled, self.tracer.expand(factor))
@@ -178,35 +168,6 @@ class _Rebuilder:
     def _of_scores(self, expr: Expr, scores: Expr) -> Expr:
         """`expr` in terms of the scores that were emitted."""
         return self.make.rewritten(expr, lambda n: scores if n is self.match.scores.element else None)
-
-    def _contract(
-        self,
-        lhs: ir.Value,
-        lhs_vars: Sequence[Var],
-        rhs: ir.Value,
-        rhs_vars: Sequence[Var],
-        dims: Sequence[Var],
-        reduced: Sequence[Var],
-        kind: str,
-    ) -> ir.Operation:
-        """Σ lhs·rhs over `reduced`, as a tensor over `dims`, summed in f32 at least."""
-        wide = "f64" in (kind, str(lhs.type.element_type), str(rhs.type.element_type))
-        compute = ir.F64Type.get() if wide else ir.F32Type.get()
-        # The loops stand as the rows do, then columns: the output may have them in another order.
-        rows = [v for v in lhs_vars if v in dims]
-        loops = [*rows, *(v for v in dims if v not in rows), *reduced]
-        maps = [
-            build.projection(len(loops), [loops.index(v) for v in used]) for used in (lhs_vars, rhs_vars, tuple(dims))
-        ]
-        zero = build.fill(build.constant(compute, 0.0), self.emit.empty(dims, compute))
-        (result,) = build.generic(
-            [lhs, rhs],
-            [zero],
-            maps,
-            [build.PARALLEL] * len(dims) + [build.REDUCTION] * len(reduced),
-            lambda a, b, c: arith.addf(c, arith.mulf(build.convert(a, compute), build.convert(b, compute))),
-        )
-        return result.owner.operation
 
     def _keep_share(self) -> None:
         """What the keys have of the sum with what is beside them: l / (l + Σ exp(y − m)), a factor per row."""
@@ -242,7 +203,7 @@ class _Rebuilder:
 
     def _output(self, p: ir.Value, p_vars: Sequence[Var], values: Access) -> tuple[ir.Value, ir.Operation]:
         v, v_vars = self.emit.load(values)
-        root = self._contract(p, p_vars, v, v_vars, self.out, [self.k], str(self.product_element))
+        root = contract(self.emit, p, p_vars, v, v_vars, self.out, [self.k], str(self.product_element))
         return root.result, root
 
     def _finished(self, output: ir.Value, value_factors: Sequence[Expr]) -> ir.Value:
@@ -261,7 +222,7 @@ class _Rebuilder:
 
     def statistic(self, wanted: Statistic) -> ir.Value:
         """A statistic of the softmax, as the tensor that it stands for."""
-        groups = [self._group(i, s) for i, s in zip(wanted.at, wanted.value.type.shape, strict=True)]
+        groups = [counted_by(i, s) for i, s in zip(wanted.at, wanted.value.type.shape, strict=True)]
         at = tuple(Index.of(v) if v in self.match.softmax.scores.vars else Index() for v in self.rows)
         maximum, total = self.make.element(self.maximum, at), self.make.element(self.sum, at)
         if wanted.kind in ("masked", "live"):
@@ -276,34 +237,4 @@ class _Rebuilder:
             result = total if wanted.kind == "sum" else maximum
         dims = [v for group in groups for v in group]
         value = self.emit.elementwise(result, dims, wanted.value.type.element_type)
-        return self._shaped(value, groups, wanted.value.type)
-
-    def _shaped(self, output: ir.Value, all_groups: list[list[Var]], kind: ir.RankedTensorType) -> ir.Value:
-        """From one dimension per variable to the dimensions of a tensor, each counted through by a group of them."""
-        groups = [g for g in all_groups if g]
-        if any(len(g) > 1 for g in groups):
-            output = reshape(output, [[1] * len(g) for g in groups], expand=False)
-        if len(groups) < len(all_groups):
-            sizes: list[list[int | ir.Value]] = []
-            units: list[int | ir.Value] = []
-            for d, group in enumerate(all_groups):
-                if not group:
-                    units.append(1)
-                    continue
-                position = len(sizes)
-                static = kind.shape[d]
-                size = static if static >= 0 else build.mixed_sizes(output)[position]
-                sizes.append([*units, size])
-                units = []
-            if sizes:
-                sizes[-1] += units
-            output = reshape(output, sizes or [], expand=True) if sizes else _from_scalar(output, kind)
-        if output.type != kind:
-            output = tensor.cast(kind, output)
-        return output
-
-
-def _from_scalar(output: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    ones = [1] * kind.rank
-    result = ir.RankedTensorType.get(ones, kind.element_type)
-    return tensor.ExpandShapeOp(result, output, ir.ArrayAttr.get([]), [], ones).result
+        return shaped(value, groups, wanted.value.type)

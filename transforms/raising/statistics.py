@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
 from .expressions import REAL, Expr
-from .indices import Index, Opaque, SplitNeeded, Var
+from .indices import Index, Opaque, SplitNeeded, Var, mixed_radix
 from .matching import Match, dependents
 from .quotients import Keys, along_k
 from .softmax import same_but_shift, tests_for_masked
@@ -67,7 +67,7 @@ def _statistic(match: Match, value: ir.Value) -> Statistic | None:
     at = tuple(Index() if size == 1 else Index.of(Var(size)) for size in extents(value))
     body = _reduced(tracer, value, at, match.k)
     where = _unified(match, body, at) if body is not None else None
-    if where is None:
+    if where is None or not all(_is_whole(i, size) for i, size in zip(where, extents(value), strict=True)):
         return None
     body = _reduced(tracer, value, where, match.k)
     op = value.owner.operation
@@ -110,6 +110,13 @@ def _reduced(tracer: Tracer, value: ir.Value, at: tuple[Index, ...], k: Keys) ->
     if reduction is None or reduction.kind not in NEUTRAL or not reduction.loops:
         return None
     return along_k(tracer, reduction, k)
+
+
+def _is_whole(index: Index, size: int | None) -> bool:
+    """Whether the index goes through all of a dimension, not through the rows of every other head."""
+    if not index.terms:
+        return size == 1 and not index.constant
+    return (index.single is not None and size is None) or mixed_radix(index, size) is not None
 
 
 def _unified(match: Match, body: Expr, at: tuple[Index, ...]) -> tuple[Index, ...] | None:

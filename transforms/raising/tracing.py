@@ -206,19 +206,26 @@ class Tracer:
         return None
 
     def _sliced(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
-        """The element of the source of a slice of known sizes, offsets and strides, no dimension dropped.
+        """The element of the source of a slice of known offsets and strides.
 
         A part of a dimension is read by loops of known extents alone: another is taken to be the whole dimension's.
         """
         sizes, offsets, steps = (list(op.attributes[f"static_{name}"]) for name in ("sizes", "offsets", "strides"))
-        whole = extents(op.operands[0])
-        if len(indices) != len(offsets) or DYNAMIC in (*offsets, *steps) or None in whole:
+        whole, kept = extents(op.operands[0]), iter(zip(indices, op.results[0].type.shape, strict=True))
+        if DYNAMIC in (*offsets, *steps) or None in whole:
             return None
-        if any(a != b and None in (v.extent for v in i.vars) for a, b, i in zip(sizes, whole, indices, strict=True)):
-            return None
-        triples = zip(indices, offsets, steps, strict=True)
-        moved = [index.scaled(step).plus(Index((), offset)) for index, offset, step in triples]
-        return self.make.element(op.operands[0], tuple(moved))
+        following = next(kept, None)
+        moved = []
+        for size, extent, offset, step in zip(sizes, whole, offsets, steps, strict=True):
+            index = Index()  # of a dimension of one element that is dropped
+            if following is not None and following[1] == size:
+                index, following = following[0], next(kept, None)
+            elif size != 1:
+                return None
+            if size != extent and None in (v.extent for v in index.vars):
+                return None
+            moved.append(index.scaled(step).plus(Index((), offset)))
+        return self.make.element(op.operands[0], tuple(moved)) if following is None else None
 
     def _piece(self, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
         """The element of the one operand of a concatenation that the index is sure to be in."""

@@ -16,7 +16,7 @@ from test_torch import close, tensors, wide  # noqa: E402
 from variants import GROUPED, VARIANTS  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
-SEVERAL = {"blocks_of_queries": 2, "heads_in_a_loop": 2}
+SEVERAL = {"blocks_of_queries": 2, "heads_in_a_loop": 2, "difference": 2, "difference_of_pairs": 2}
 
 
 def arguments(name):

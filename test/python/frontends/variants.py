@@ -205,6 +205,37 @@ def in_float32(q, k, v):
     return F.softmax((q @ k.mT).float(), dim=-1, dtype=torch.float32).to(q.dtype) @ v
 
 
+# Sums of probabilities.
+
+
+@variant
+def difference(q, k, v):
+    """Differential attention."""
+    q, k = (x.chunk(2, -1) for x in (q, k))
+    p1, p2 = ((a @ b.mT).softmax(-1) for a, b in zip(q, k, strict=True))
+    return (p1 - 0.4 * p2) @ v
+
+
+@variant
+def difference_of_pairs(q, k, v):
+    """The same as its authors wrote it: one softmax for pairs of heads."""
+    p = (q @ k.mT).softmax(-1).view(2, 2, 2, q.shape[-2], k.shape[-2])
+    scale = torch.exp((q[0, 0, 0] * k[0, 0, 0]).sum()) * 0.1
+    return (p[:, :, 0] - scale * p[:, :, 1]) @ torch.cat((v[:, ::2], v[:, 1::2]), -1)
+
+
+@variant
+def less_the_mean(q, k, v):
+    return ((q @ k.mT).softmax(-1) - 1 / k.shape[-2]) @ v
+
+
+@variant
+def mixed_with_positions(q, k, v):
+    i, j = ids(q, k)
+    near = (-(i - j).abs().to(q.dtype)).softmax(-1)
+    return (0.8 * (q @ k.mT).softmax(-1) + 0.2 * near) @ v
+
+
 # Scales.
 
 

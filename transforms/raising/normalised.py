@@ -1,0 +1,29 @@
+"""Where in an expression exponentials are divided by their sum along the keys: what a softmax may be made of."""
+
+from __future__ import annotations
+
+from ...dialects.mlir import ir
+from ..rewriting import defining_op
+from .expressions import Expr
+from .quotients import Keys, quotient
+from .sinks import sums
+from .tracing import Tracer
+
+EXPONENTIALS = ("math.exp", "math.exp2")
+
+
+def is_softmax(op: ir.Operation | None) -> bool:
+    return op is not None and op.name in ("linalg.softmax", "linalg_ext.softmax")
+
+
+def is_normalised(tracer: Tracer, node: Expr, k: Keys) -> bool:
+    """Whether it is a softmax along `k`, or a sum of exponentials divides there."""
+    if node.kind == "element" and is_softmax(op := defining_op(node.payload[0])):
+        return not node.payload[1][ir.IntegerAttr(op.attributes["dimension"]).value].vars.isdisjoint(k)
+    if node.name == "math.exp":  # exp(s − log Σ exp(s))
+        return any(is_sum_of_exponentials(tracer, d, k) for d in quotient(tracer, node).den)
+    return node.name == "arith.divf" and is_sum_of_exponentials(tracer, node.args[1], k)
+
+
+def is_sum_of_exponentials(tracer: Tracer, divisor: Expr, k: Keys) -> bool:
+    return any(n.name in EXPONENTIALS for body, _ in sums(tracer, divisor, k) for n in body.nodes())
