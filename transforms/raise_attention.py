@@ -20,6 +20,18 @@ from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
 
 
+@dataclass
+class Left:
+    """Ops that look like the end of an attention and are none, or stay as they are, and why."""
+
+    ops: list[ir.Operation]
+    reasons: dict[ir.Operation, str]
+
+    def add(self, op: ir.Operation, reason: str) -> None:
+        self.ops.append(op)
+        self.reasons[op] = reason
+
+
 @dataclass(frozen=True)
 class RaiseAttention(Pass):
     """Finds attention however it is written, and writes it as ``fuse-attention`` takes it::
@@ -46,8 +58,7 @@ class RaiseAttention(Pass):
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         candidates = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
-        missed: list[ir.Operation] = []
-        reasons: dict[ir.Operation, NearMiss] = {}
+        left = Left([], {})
         while candidates:
             candidate = candidates.pop(0)
             if ROOT in candidate.attributes or is_normal(candidate):
@@ -57,17 +68,16 @@ class RaiseAttention(Pass):
                     match = matched_at(candidate)
                 except NearMiss as miss:
                     match = divided_at(candidate)
-                    if match is None and not self._distribute(candidate, candidates, missed):
-                        missed.append(candidate)
-                        reasons[candidate] = miss
+                    if match is None and not self._distribute(candidate, candidates, left):
+                        left.add(candidate, f"not raised to attention: softmax was expected, but {miss}")
                 if match is not None:
-                    self._raise([match], candidates, missed)
+                    self._raise([match], candidates, left)
             except RecursionError:  # before anything is replaced
                 remark(candidate, "not raised to attention: hundreds of scalar ops in a row lead to it")
-        for candidate in missed:  # those that no attention has made superfluous
-            remark(candidate, f"not raised to attention: softmax was expected, but {reasons[candidate]}")
+        for candidate in left.ops:  # those that no attention has made superfluous
+            remark(candidate, left.reasons[candidate])
 
-    def _distribute(self, op: ir.Operation, *lists: list[ir.Operation]) -> bool:
+    def _distribute(self, op: ir.Operation, candidates: list[ir.Operation], left: Left) -> bool:
         """Whether `op` has a sum of probabilities as its operand, and is made a sum itself if there is attention in
         it."""
         found = distributed(op)
@@ -75,36 +85,37 @@ class RaiseAttention(Pass):
             return False
         old = op.results[0]
         old.replace_all_uses_with(found.value)
-        if self._raise(found.matches, *lists):
-            erase_dead(op, *lists)
+        if self._raise(found.matches, candidates, left):
+            erase_dead(op, candidates, left.ops)
         else:
+            left.add(op, left.reasons[found.matches[0].result.owner.operation])
             found.value.replace_all_uses_with(old)
-            erase_dead(found.value.owner.operation)
+            erase_dead(found.value.owner.operation, left.ops)
         return True
 
-    def _raise(self, matches: list[Match], *lists: list[ir.Operation]) -> int:
+    def _raise(self, matches: list[Match], candidates: list[ir.Operation], left: Left) -> int:
         """Raises those of the matches that can be, which may have scores in common; returns how many."""
         raised = 0
-        for match, statistics in self._free(matches):
+        for match, statistics in self._free(matches, left):
             end = match.result.owner.operation
             try:
                 value, root, others = rebuild(match, statistics)
             except Unreadable as reason:
-                remark(end, f"attention is left as it is: {reason}")
+                left.add(end, f"attention is left as it is: {reason}")
                 continue
             raised += 1
             remark(root, "raised to attention", kind="raised")
             match.result.replace_all_uses_with(value)
             owners = [s.value.owner.operation for s in statistics]
-            left = list(owners)  # those that are not erased
-            erase_dead(end, *lists, left)
+            remaining = list(owners)  # those that are not erased
+            erase_dead(end, candidates, left.ops, remaining)
             for owner, statistic, other in zip(owners, statistics, others, strict=True):
-                if owner in left:
+                if owner in remaining:
                     self._replace_statistic(statistic.value, other)
-                    erase_dead(owner, *lists, left)
+                    erase_dead(owner, candidates, left.ops, remaining)
         return raised
 
-    def _free(self, matches: list[Match]) -> list[tuple[Match, list[Statistic]]]:
+    def _free(self, matches: list[Match], left: Left) -> list[tuple[Match, list[Statistic]]]:
         """The matches whose scores and probabilities only these need, but for statistics that they have as well."""
         ends = {m.result.owner.operation: m for m in matches}
         firsts = [m.scores.reduction.op for m in matches]
@@ -115,16 +126,15 @@ class RaiseAttention(Pass):
             statistics = row_statistics(match) if firsts.count(first) == 1 else []
             user = other_use(first, set(ends), dependents(first) & slices, frozenset(s.value for s in statistics))
             if user is not None:
-                remark(
-                    end, f"attention is left as it is: '{user.name}' needs its scores or probabilities as a whole too"
-                )
+                reason = f"'{user.name}' needs its scores or probabilities as a whole too"
+                left.add(end, f"attention is left as it is: {reason}")
             elif first.block != end.block:
-                remark(end, "attention is left as it is: its matmuls stand in different regions")
+                left.add(end, "attention is left as it is: its matmuls stand in different regions")
             else:
                 found.append((match, statistics))
         if len(found) == len(matches):
             return found
-        return self._free([match for match, _ in found])  # what others need of these is no longer theirs
+        return self._free([match for match, _ in found], left)  # what others need of these is no longer theirs
 
     def _replace_statistic(self, old: ir.Value, new: ir.Value) -> None:
         made = new.owner.operation

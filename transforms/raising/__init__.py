@@ -7,6 +7,7 @@
 | tracing.py      | from an element of a tensor to its expression, through linalg and reshapes               |
 | quotients.py    | an expression as a quotient of products; sums along a variable                           |
 | softmax.py      | whether an expression is a softmax along a variable, and of what                         |
+| signs.py        | whether a number cannot be negative                                                      |
 | sinks.py        | exponentials in its sum that meet no values                                              |
 | normalised.py   | where in an expression exponentials are divided by their sum                             |
 | contraction.py  | whether an element is a sum of products, and of which tensors                            |

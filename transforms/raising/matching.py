@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,10 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, SplitNeeded, Var
-from .normalised import EXPONENTIALS, is_normalised, is_softmax, is_sum_of_exponentials
+from .normalised import is_normalised, is_softmax, is_sum_of_exponentials
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .rounding import Rounding, split_rounding
+from .sinks import EXPONENTIALS
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 
@@ -170,7 +172,20 @@ def _match(
 def _match_operands(
     tracer: Tracer, product: Contraction, k: Keys, around: Quotient, probabilities: Expr
 ) -> tuple[Softmax, Contraction, Operand, Operand, Rounding | None] | None:
-    q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities)), k)
+    try:
+        return _match_quotient(tracer, product, k, around, probabilities, ())
+    except NearMiss as miss:  # unless logarithms, of weights of keys, belong to the scores
+        if not any(n.name == "math.log" and varies(n, k) for n in tracer.expand(probabilities).nodes()):
+            raise
+        with contextlib.suppress(NearMiss):
+            return _match_quotient(tracer, product, k, around, probabilities, k)
+        raise miss from None
+
+
+def _match_quotient(
+    tracer: Tracer, product: Contraction, k: Keys, around: Quotient, probabilities: Expr, logs: Keys
+) -> tuple[Softmax, Contraction, Operand, Operand, Rounding | None] | None:
+    q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities), logs), k)
     q = Quotient([*q.num, *around.num, *(tracer.expand(f) for f in product.factors)], [*q.den, *around.den])
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
     softmaxes = [n for n in inside if n.kind == "element" and is_softmax(defining_op(n.payload[0]))]
@@ -190,7 +205,7 @@ def _match_operands(
                 for n in e.nodes()
             )
 
-        softmax = match_softmax(tracer, q, k, is_computed)
+        softmax = match_softmax(tracer, q, k, is_computed, logs)
         if softmax is not None and scores.element in set(softmax.scores.nodes()):
             if rounding is not None:
                 rounding.check(softmax)

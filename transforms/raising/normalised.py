@@ -6,10 +6,8 @@ from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import Expr
 from .quotients import Keys, quotient
-from .sinks import sums
+from .sinks import EXPONENTIALS, sums
 from .tracing import Tracer
-
-EXPONENTIALS = ("math.exp", "math.exp2")
 
 
 def is_softmax(op: ir.Operation | None) -> bool:

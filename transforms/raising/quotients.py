@@ -12,6 +12,9 @@ from .indices import Index, Var, combined
 from .tracing import Tracer
 
 OEQ, ONE, UNO, UEQ, UNE = 1, 6, 14, 8, 13  # arith.cmpf's predicates
+GREATER, LESS = (2, 3, 9, 10), (4, 5, 11, 12)
+LARGER = {"arith.maximumf", "arith.maxnumf"}
+SMALLER = {"arith.minimumf", "arith.minnumf"}
 
 
 class NearMiss(Exception):
@@ -27,6 +30,11 @@ def varies(expr: Expr, k: Keys) -> bool:
     return any(v in expr.vars for v in k)
 
 
+def is_mask(expr: Expr) -> bool:
+    """Whether it is a condition as a number, 0 or 1."""
+    return expr.name == "arith.uitofp" and str(expr.args[0].type) == "i1"
+
+
 @dataclass
 class Quotient:
     """Π num / Π den."""
@@ -35,40 +43,43 @@ class Quotient:
     den: list[Expr] = field(default_factory=list)
 
 
-def quotient(tracer: Tracer, expr: Expr) -> Quotient:
-    """`expr` as a product of factors, of which some divide; select(c, x, 0) is x·c, exp(y − log z) is exp(y)/z."""
+def quotient(tracer: Tracer, expr: Expr, k: Keys = ()) -> Quotient:
+    """`expr` as a product of factors, of which some divide; select(c, x, 0) is x·c, exp(y − log z) is exp(y)/z.
+
+    A logarithm of what varies along `k`, and is no mask, stays in the exponent.
+    """
     result = Quotient()
-    _collect(tracer, expr, result.num, result.den)
+    _collect(tracer, expr, result.num, result.den, k)
     return result
 
 
-def _collect(tracer: Tracer, expr: Expr, num: list[Expr], den: list[Expr]) -> None:
+def _collect(tracer: Tracer, expr: Expr, num: list[Expr], den: list[Expr], k: Keys) -> None:
     make = tracer.make
     if expr.name == "arith.mulf" and len(num) + len(den) < MOST:
         for arg in expr.args:
-            _collect(tracer, arg, num, den)
+            _collect(tracer, arg, num, den, k)
     elif expr.name == "arith.divf":
-        _collect(tracer, expr.args[0], num, den)
-        _collect(tracer, expr.args[1], den, num)
+        _collect(tracer, expr.args[0], num, den, k)
+        _collect(tracer, expr.args[1], den, num, k)
     elif expr.name == "arith.negf":
         num.append(make.const(-1.0))
-        _collect(tracer, expr.args[0], num, den)
+        _collect(tracer, expr.args[0], num, den, k)
     elif expr.name == "arith.select" and expr.type == REAL and 0.0 in (expr.args[1].number, expr.args[2].number):
         condition, then, otherwise = expr.args
         if then.number == 0.0:
             if condition.name == "arith.cmpf" and _is_nan_test(condition, otherwise):
-                return _collect(tracer, otherwise, num, den)
+                return _collect(tracer, otherwise, num, den, k)
             condition, then = make.negation(condition), otherwise
         num.append(make.op("arith.uitofp", (condition,)))
-        _collect(tracer, then, num, den)
+        _collect(tracer, then, num, den, k)
     elif expr.name == "arith.select" and _is_test_of_infinity(expr.args[0]):
-        _collect(tracer, expr.args[2], num, den)  # as nan_to_num does; probabilities are finite
+        _collect(tracer, expr.args[2], num, den, k)  # as nan_to_num does; probabilities are finite
     elif expr.name == "math.exp":
-        rest, logs = _without_logs(tracer, expr.args[0])
+        rest, logs = _without_logs(tracer, expr.args[0], k)
         if logs:
             num.append(make.op("math.exp", (rest,)))
             for sign, inner in logs:
-                _collect(tracer, inner, *((num, den) if sign > 0 else (den, num)))
+                _collect(tracer, inner, *((num, den) if sign > 0 else (den, num)), k)
         else:
             num.append(expr)
     elif expr.number != 1.0:
@@ -95,14 +106,16 @@ def predicate(comparison: Expr) -> int:
     return ir.IntegerAttr(attribute).value if attribute is not None else -1
 
 
-def _without_logs(tracer: Tracer, expr: Expr) -> tuple[Expr, list[tuple[int, Expr]]]:
-    """`expr` without its terms ±log(z), and these."""
+def _without_logs(tracer: Tracer, expr: Expr, k: Keys) -> tuple[Expr, list[tuple[int, Expr]]]:
+    """`expr` without its terms ±log(z), but those that stay, and these."""
     make = tracer.make
     logs: list[tuple[int, Expr]] = []
 
     @functools.cache  # sums may share terms: there may be thousands of paths to one
     def has_log(e: Expr) -> bool:
-        return e.name == "math.log" or (e.name in ("arith.addf", "arith.subf") and any(map(has_log, e.args)))
+        if e.name == "math.log":
+            return not varies(e.args[0], k) or is_mask(e.args[0])
+        return e.name in ("arith.addf", "arith.subf") and any(map(has_log, e.args))
 
     def strip(e: Expr, sign: int) -> Expr:
         if not has_log(e):
@@ -156,3 +169,18 @@ def along_k(tracer: Tracer, reduction, k: Keys) -> Expr | None:
     else:  # equal sizes in the order in which both have them
         at = dict(zip(wide, k, strict=True))
     return tracer.expand(reduction.body([Index.of(at[d]) if d in at else Index() for d in reduction.loops]))
+
+
+def extremum(expr: Expr) -> tuple[str, tuple[Expr, ...]]:
+    """Whether the larger or the smaller of two is taken, which must not both be numbers."""
+    if expr.name in LARGER | SMALLER:
+        return "max" if expr.name in LARGER else "min", expr.args
+    if expr.name != "arith.select" or expr.args[0].name != "arith.cmpf":
+        return "", ()
+    test, *chosen = expr.args
+    if test.args not in (tuple(chosen), tuple(chosen[::-1])) or all(a.number is not None for a in chosen):
+        return "", ()
+    is_greater = predicate(test) in GREATER
+    if not is_greater and predicate(test) not in LESS:
+        return "", ()
+    return "max" if is_greater == (test.args[0] is chosen[0]) else "min", tuple(chosen)

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -22,6 +23,7 @@ from .indices import Index, Var
 from .joining import joined
 from .masks import masks_outside
 from .matching import Match
+from .sinks import Beside
 from .statistics import Statistic
 from .tensors import contract, counted_by, shaped
 
@@ -135,7 +137,7 @@ class _Rebuilder:
     def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
         match = self.match
         known = {*rows, self.k}
-        if not all(e.vars <= known for e in (match.softmax.scores, *match.softmax.beside, *match.softmax.weights)):
+        if not all(e.vars <= known for e in (match.softmax.scores, *match.softmax.weights)):
             raise Unreadable("the scores have a dimension that the output lacks")
         if not {*queries.vars, *keys.vars} <= {*known, *match.scores.loops}:
             raise Unreadable("queries or keys have a dimension that the scores lack")
@@ -170,15 +172,23 @@ class _Rebuilder:
         return self.make.rewritten(expr, lambda n: scores if n is self.match.scores.element else None)
 
     def _keep_share(self) -> None:
-        """What the keys have of the sum with what is beside them: l / (l + Σ exp(y − m)), a factor per row."""
-        make, match = self.make, self.match
-        if not match.softmax.beside:
+        """What the keys have of the sum with what is beside them: l / (l + Σ c·exp(y − m)), a factor per row."""
+        make, softmax = self.make, self.match.softmax
+        if not softmax.beside and softmax.least is None:
             return
         at = tuple(Index.of(v) for v in self.rows)
         highest, own = make.element(self.maximum, at), make.element(self.sum, at)
-        total = own
-        for y in match.softmax.beside:
-            total = make.add(total, make.op("math.exp", (make.op("arith.subf", (y, highest)),)))
+
+        def amount(beside: Beside) -> Expr:
+            if beside.score is None:
+                return beside.factor
+            return make.mul(make.op("math.exp", (make.op("arith.subf", (beside.score, highest)),)), beside.factor)
+
+        total = functools.reduce(make.add, map(amount, softmax.beside), own)
+        if softmax.least is not None:
+            total = make.op("arith.maximumf", (total, amount(softmax.least)))
+        if not total.vars <= set(self.rows):
+            raise Unreadable("what is added to the sum of its exponentials has a dimension that the scores lack")
         share = self.emit.elementwise(make.op("arith.divf", (own, total)), self.rows, self.compute)
         self.share = (make.element(share, at),)
 

@@ -12,13 +12,9 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from .expressions import ROUND, Expr
-from .quotients import Keys, NearMiss, Quotient, predicate, quotient, varies
+from .quotients import Keys, NearMiss, Quotient, extremum, quotient, varies
 from .softmax import Softmax
 from .tracing import Tracer
-
-LARGER = {"arith.maximumf", "arith.maxnumf"}
-SMALLER = {"arith.minimumf", "arith.minnumf"}
-GREATER, LESS = (2, 3, 9, 10), (4, 5, 11, 12)  # arith.cmpf's predicates
 
 
 @dataclass(frozen=True)
@@ -68,24 +64,9 @@ def _unclamped(expr: Expr) -> tuple[Expr, tuple[float, float]]:
     """What is clamped, and to which numbers."""
     low, high = -math.inf, math.inf
     while True:
-        kind, args = _extremum(expr)
+        kind, args = extremum(expr)
         bound = next((a.number for a in args if a.number is not None), None)
         if not kind or bound is None:
             return expr, (low, high)
         low, high = (max(low, bound), high) if kind == "max" else (low, min(high, bound))
         expr = next(a for a in args if a.number is None)
-
-
-def _extremum(expr: Expr) -> tuple[str, tuple[Expr, ...]]:
-    """Whether the larger or the smaller of two is taken, which must not both be numbers."""
-    if expr.name in LARGER | SMALLER:
-        return "max" if expr.name in LARGER else "min", expr.args
-    if expr.name != "arith.select" or expr.args[0].name != "arith.cmpf":
-        return "", ()
-    test, *chosen = expr.args
-    if test.args not in (tuple(chosen), tuple(chosen[::-1])) or all(a.number is not None for a in chosen):
-        return "", ()
-    is_greater = predicate(test) in GREATER
-    if not is_greater and predicate(test) not in LESS:
-        return "", ()
-    return "max" if is_greater == (test.args[0] is chosen[0]) else "min", tuple(chosen)

@@ -1,8 +1,10 @@
-"""Sinks: exponentials in the sum of a softmax that meet no values, such as those of scores that each head has learned.
+"""Sinks: what is in the sum of a softmax and meets no values, such as exponentials of scores that each head learned.
 
     e / (Σ_k e + exp(y − m)),   or a sum over the keys and a column of y beside them,
 
-is softmax times l / (l + exp(y − m)), where l is the sum over the keys alone, if y is shifted as the scores are.
+is softmax times l / (l + exp(y − m)), where l is the sum over the keys alone, if y is shifted as the scores are. A
+number beside the sum, e / (Σ_k e + ε), is one beside l if the exponentials are relative to the maximum of their row,
+and exp(0 − m)·ε if they are not shifted.
 """
 
 from __future__ import annotations
@@ -10,13 +12,23 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from .expressions import Expr
 from .indices import Index
 from .quotients import Keys, NearMiss, quotient, summed
 from .tracing import Tracer
 
+EXPONENTIALS = ("math.exp", "math.exp2")
 MAX_SINKS = 16  # more that are summed beside the keys are no sinks
+
+
+@dataclass(frozen=True)
+class Beside:
+    """`factor`·exp(`score` − m) where m is the maximum of the row; without a score, `factor` itself."""
+
+    factor: Expr
+    score: Expr | None
 
 
 def sums(tracer: Tracer, divisor: Expr, k: Keys) -> list[tuple[Expr, list[Expr]]]:
@@ -49,28 +61,39 @@ def sums(tracer: Tracer, divisor: Expr, k: Keys) -> list[tuple[Expr, list[Expr]]
 
 
 def sinks(
-    tracer: Tracer, along: list[Expr], beside: list[Expr], is_statistic: Callable[[Expr], bool]
-) -> tuple[Expr, ...]:
-    """The scores whose exponentials are `beside` those of `along` in a sum, without the shift that both must have."""
-    if not beside:
-        return ()
-    shift = _shift(along, is_statistic)
-    scores = []
-    for other in beside:
-        factors = quotient(tracer, other)
-        if factors.den or any(f.name not in ("math.exp", "math.exp2") for f in factors.num):
-            raise NearMiss("something that is no exponential is added to the sum of its exponentials")
-        if _shift(factors.num, is_statistic) != shift:
-            raise NearMiss("exponentials that are shifted in another way are added to the sum of its exponentials")
-        total = tracer.make.const(0.0)
-        for f in factors.num:
-            term = _without_statistics(tracer, f.args[0], is_statistic)
-            in_nats = term if f.name == "math.exp" else tracer.make.mul(term, tracer.make.const(math.log(2.0)))
-            total = tracer.make.add(total, in_nats)
-        scores.append(total)
-    if any(is_statistic(s) for s in scores):
+    tracer: Tracer, along: list[Expr], beside: list[Expr], is_statistic: Callable[[Expr], bool], is_relative: bool
+) -> tuple[Beside, ...]:
+    """What is `beside` the exponentials of `along` in a sum, without the shift that all of it must have.
+
+    `is_relative`: those of the keys are relative to the maximum of their row.
+    """
+    return tuple(_sink(tracer, other, _shift(along, is_statistic), is_statistic, is_relative) for other in beside)
+
+
+def _sink(
+    tracer: Tracer, other: Expr, shift: list[tuple], is_statistic: Callable[[Expr], bool], is_relative: bool
+) -> Beside:
+    make = tracer.make
+    parts = quotient(tracer, other)
+    exponentials = [f for f in parts.num if f.name in EXPONENTIALS]
+    factor = functools.reduce(make.mul, [f for f in parts.num if f not in exponentials], make.const(1.0))
+    for divisor in parts.den:
+        factor = make.op("arith.divf", (factor, divisor))
+    score: Expr | None = make.const(0.0)
+    if exponentials and _shift(exponentials, is_statistic) != shift:
+        raise NearMiss("exponentials that are shifted in another way are added to the sum of its exponentials")
+    if not exponentials and shift:
+        if not is_relative:
+            raise NearMiss("a number is added to the sum of its exponentials, which are not shifted by their maximum")
+        score = None
+    for f in exponentials:
+        term = _without_statistics(tracer, f.args[0], is_statistic)
+        in_nats = term if f.name == "math.exp" else make.mul(term, make.const(math.log(2.0)))
+        assert score is not None
+        score = make.add(score, in_nats)
+    if is_statistic(factor) or (score is not None and is_statistic(score)):
         raise NearMiss("something that is computed from the scores is added to the sum of its exponentials")
-    return tuple(scores)
+    return Beside(factor, score)
 
 
 def _without_statistics(tracer: Tracer, expr: Expr, is_statistic: Callable[[Expr], bool]) -> Expr:
@@ -115,6 +138,6 @@ def _shift(factors: list[Expr], is_statistic: Callable[[Expr], bool]) -> list[tu
             found.append((sign, expr.serial, times))
 
     for f in factors:
-        if f.name in ("math.exp", "math.exp2"):
+        if f.name in EXPONENTIALS:
             look(f.args[0], 1, (f.name,))
     return sorted(set(found))

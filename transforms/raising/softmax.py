@@ -17,10 +17,27 @@ from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import REAL, Expr
 from .indices import Index, combined
-from .quotients import OEQ, ONE, UEQ, UNE, Keys, NearMiss, Quotient, along_k, predicate, quotient, summed, varies
-from .sinks import sinks, sums
+from .quotients import (
+    OEQ,
+    ONE,
+    UEQ,
+    UNE,
+    Keys,
+    NearMiss,
+    Quotient,
+    along_k,
+    extremum,
+    is_mask,
+    predicate,
+    quotient,
+    summed,
+    varies,
+)
+from .signs import is_not_negative
+from .sinks import EXPONENTIALS, Beside, sinks, sums
 from .tracing import MAXIMA, Tracer
 
+LOWEST = -3e38  # nothing that is lower raises a maximum
 SINGLE_KEY = "there is a single key, whose weight is 1"
 
 
@@ -28,73 +45,89 @@ SINGLE_KEY = "there is a single key, whose weight is 1"
 class Softmax:
     """softmax(`scores`) along a variable, times Π `num` / Π `den`, which are the same along it, times Π `weights`.
 
-    `beside` are further scores of each row whose exponentials are in the sum, but that meet no values: sinks.
+    `beside` is what else is in the sum, but meets no values: sinks. `least` is a lower bound of the sum.
     `weights` vary along it, and do not depend on what is computed from scores but element by element: a dropout's mask.
     """
 
     scores: Expr
     num: tuple[Expr, ...]
     den: tuple[Expr, ...]
-    beside: tuple[Expr, ...] = ()
+    beside: tuple[Beside, ...] = ()
     weights: tuple[Expr, ...] = ()
+    least: Beside | None = None
 
 
-def match_softmax(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool]) -> Softmax | None:
+def match_softmax(
+    tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool], logs: Keys = ()
+) -> Softmax | None:
     """The softmax along `k` that the quotient is; None if nothing speaks for one; NearMiss if something does.
 
-    `is_computed` tells what is computed from scores, not element by element.
+    `is_computed` tells what is computed from scores, not element by element; `logs`: see `quotient`.
     """
 
     def is_statistic(e: Expr) -> bool:
         return not varies(e, k) and is_computed(e)
 
-    one = tracer.make.const(1.0)
-    dividing = [d for d in q.den if varies(d, k) and not is_computed(d)]
-    inverse = [tracer.make.op("arith.divf", (one, d)) for d in dividing]
-    q = Quotient(q.num, [d for d in q.den if d not in dividing])
+    def with_inverses(given: Quotient) -> Quotient:
+        """What divides and varies along k as a factor."""
+        dividing = [d for d in given.den if varies(d, k) and not is_computed(d)]
+        inverses = [tracer.make.op("arith.divf", (tracer.make.const(1.0), d)) for d in dividing]
+        return Quotient([*given.num, *inverses], [d for d in given.den if d not in dividing])
+
+    q = with_inverses(q)
     along = [f for f in q.num if varies(f, k)]
     num = [f for f in q.num if not varies(f, k)]
     ready = _existing_softmax(tracer, along, k)
-    if ready is not None:
-        element, scores = ready
-        weights = [*_without(along, [element]), *inverse]
-        _require_free(q.den, k)
-        _require_given(weights, is_computed)
-        return replace(_finished(tracer, scores, num, q.den, k, is_statistic), weights=tuple(weights))
-    exponentials = [f for f in along if f.name in ("math.exp", "math.exp2")]
+    exponentials = [f for f in along if f.name in EXPONENTIALS or (ready is not None and f is ready[0])]
     if not exponentials:
         if along and any(summed(tracer, divisor, k) is not None for divisor in q.den):
             raise NearMiss("what is divided by its sum is no exponential")
         return None
-    missed = ""
+
+    def finished(scores: Expr, own: list[Expr], num: list[Expr], den: list[Expr]) -> Softmax:
+        """Of the factors `own`, and the others as weights."""
+        weights = _without(along, own)
+        _require_given(weights, is_computed)
+        _require_free(den, k)
+        both = [f for f in num if f in den]
+        num, den = _without(num, both), _without(den, both)
+        return replace(_finished(tracer, scores, num, den, k, is_statistic), weights=tuple(weights))
+
+    missed: NearMiss | None = None
     for divisor in q.den:
-        plain = _unguarded(divisor)
+        plain, bound = _unbounded(divisor)
         for body, beside in [] if varies(divisor, k) else sums(tracer, plain, k):
-            inner = quotient(tracer, body)
-            inner_along = [f for f in inner.num if varies(f, k)]
+            inner = with_inverses(quotient(tracer, body, logs))
+            own = [f for f in inner.num if varies(f, k)]
             if any(varies(f, k) for f in inner.den):
                 continue
-            if _includes(along, inner_along) and any(f in exponentials for f in inner_along):
-                weights = [*_without(along, inner_along), *inverse]
-                _require_given(weights, is_computed)
-                scores = logarithm(tracer, inner_along, k, is_statistic)
-                if plain is not divisor and not _is_shifted_by_maximum(tracer, inner_along, scores, k):
-                    raise NearMiss(
-                        "its sum is bounded from below, and its exponentials are not shifted by their maximum"
-                    )
-                den = [d for d in q.den if d is not divisor]
-                more = [f for f in inner.num if not varies(f, k)]
-                if beside and (more or inner.den):
-                    raise NearMiss("the sum of its exponentials is scaled before others are added to it")
-                num += inner.den
-                den += more
-                _require_free(den, k)
-                found = _finished(tracer, scores, num, den, k, is_statistic)
-                others = sinks(tracer, inner_along, beside, is_statistic)
-                return replace(found, beside=others, weights=tuple(weights))
-            missed = missed or "its exponentials are divided by a sum of something else"
-    if missed:
-        raise NearMiss(missed)
+            if not _includes(along, own) or not any(f in exponentials for f in own):
+                missed = missed or NearMiss("its exponentials are divided by a sum of something else")
+                continue
+            more = [f for f in inner.num if not varies(f, k)]
+            if (beside or bound) and (more or inner.den):
+                missed = NearMiss("the sum of its exponentials is scaled before others are added to it")
+                continue
+            try:
+                scores = logarithm(tracer, own, k, is_statistic, ready)
+                den = [*(d for d in q.den if d is not divisor), *more]
+                found = finished(scores, own, [*num, *inner.den], den)
+                is_relative = _is_relative(tracer, own, k)
+                others = sinks(tracer, own, beside, is_statistic, is_relative)
+                if bound is None or (bound.number <= 1 and _is_shifted_by_maximum(tracer, own, scores, k)):
+                    return replace(found, beside=others)
+                least = sinks(tracer, own, [bound], is_statistic, is_relative)
+                return replace(found, beside=others, least=least[0])
+            except NearMiss as miss:
+                missed = miss
+    if ready is not None:
+        element, scores = ready
+        try:
+            return finished(scores, [element], num, q.den)
+        except NearMiss as miss:
+            missed = missed or miss
+    if missed is not None:
+        raise missed
     _require_free(q.den, k)
     if not q.den:
         raise NearMiss("its exponentials are not divided by their sum")
@@ -141,13 +174,37 @@ def _fresh(tracer: Tracer, op: ir.Operation) -> bool:
     return starts == [-math.inf, 0.0]
 
 
-def _unguarded(divisor: Expr) -> Expr:
-    """Σ for max(Σ, c) with 0 < c ≤ 1: the same if the largest term is 1, or all are 0."""
-    if divisor.name in MAXIMA:
-        for sum_, bound in (divisor.args, divisor.args[::-1]):
-            if bound.number is not None and 0 < bound.number <= 1:
-                return sum_
-    return divisor
+def _unbounded(divisor: Expr) -> tuple[Expr, Expr | None]:
+    """(Σ, c) for max(Σ, c) with c > 0."""
+    kind, args = extremum(divisor)
+    for sum_, bound in (args, args[::-1]) if kind == "max" else ():
+        if bound.number is not None and bound.number > 0:
+            return sum_, bound
+    return divisor, None
+
+
+def _is_relative(tracer: Tracer, factors: list[Expr], k: Keys) -> bool:
+    """Whether the factors are one exp((x − m)·c), with m the maximum of x, or 0 where that is −∞, and c > 0."""
+    if len(factors) != 1 or factors[0].name not in EXPONENTIALS:
+        return False
+    difference = factors[0].args[0]
+    while difference.name == "arith.mulf" and any(a.number is not None and a.number > 0 for a in difference.args):
+        difference = next(a for a in difference.args if a.number is None)
+    if difference.name != "arith.subf":
+        return False
+    x, m = difference.args
+    if m.name == "arith.select" and 0 in (m.args[1].number, m.args[2].number):
+        condition, then, otherwise = m.args
+        m = otherwise if then.number == 0 else then
+        if condition.name != "arith.cmpf" or m not in condition.args:
+            return False
+        if not any(a.number == -math.inf for a in condition.args):
+            return False
+    reduction = tracer.reduction(m) if m.kind == "element" else None
+    if reduction is None or reduction.kind != "max":
+        return False
+    start = tracer.expand(reduction.init).number
+    return start is not None and start < LOWEST and along_k(tracer, reduction, k) is x
 
 
 def _is_shifted_by_maximum(tracer: Tracer, factors: list[Expr], scores: Expr, k: Keys) -> bool:
@@ -155,7 +212,7 @@ def _is_shifted_by_maximum(tracer: Tracer, factors: list[Expr], scores: Expr, k:
 
     Lower than what masks may make of all scores of a row: where these are −∞, the exponentials are 0.
     """
-    exponentials = [f for f in factors if f.name in ("math.exp", "math.exp2")]
+    exponentials = [f for f in factors if f.name in EXPONENTIALS]
     if len(exponentials) != 1 or exponentials[0].args[0].name != "arith.subf":
         return False
     m = exponentials[0].args[0].args[1]
@@ -185,21 +242,34 @@ def _without(all_: list[Expr], some: list[Expr]) -> list[Expr]:
     return rest
 
 
-def logarithm(tracer: Tracer, factors: list[Expr], k: Keys, is_statistic: Callable[[Expr], bool]) -> Expr:
-    """The scores: log Π factors, without shifts by statistics. A factor that is 0 or 1 becomes a mask."""
+def logarithm(
+    tracer: Tracer,
+    factors: list[Expr],
+    k: Keys,
+    is_statistic: Callable[[Expr], bool],
+    ready: tuple[Expr, Expr] | None = None,
+) -> Expr:
+    """The scores: log Π factors, without shifts by statistics. A factor that is 0 or 1 becomes a mask.
+
+    `ready`: a softmax, and what it is of.
+    """
     make = tracer.make
     total: Expr | None = None
     masks: list[Expr] = []
     for f in factors:
-        if f.name == "math.exp":
+        if ready is not None and f is ready[0]:
+            term = ready[1]
+        elif f.name == "math.exp":
             term = f.args[0]
         elif f.name == "math.exp2":
             term = make.mul(f.args[0], make.const(math.log(2.0)))
-        elif f.name == "arith.uitofp" and str(f.args[0].type) == "i1":
+        elif is_mask(f):
             masks.append(f.args[0])
             continue
+        elif is_not_negative(f):
+            term = make.op("math.log", (f,))
         else:
-            raise NearMiss("what is normalised is no product of exponentials and masks")
+            raise NearMiss("what is normalised is no product of exponentials, masks and what is never negative")
         term = unshifted(tracer, term, k, is_statistic)
         total = term if total is None else make.add(total, term)
     assert total is not None

@@ -201,6 +201,24 @@ def plus_one(q, k, v):
 
 
 @variant
+def plus_epsilon(q, k, v):
+    e = torch.exp((s := q @ k.mT) - s.amax(-1, keepdim=True))
+    return e / (e.sum(-1, keepdim=True) + 0.1) @ v
+
+
+@variant
+def plus_epsilon_without_maximum(q, k, v):
+    e = torch.exp(q @ k.mT * 0.1)
+    return e @ v / (e.sum(-1, keepdim=True) + 0.1)
+
+
+@variant
+def at_least(q, k, v):
+    e = torch.exp((s := q @ k.mT) - s.amax(-1, keepdim=True))
+    return e / e.sum(-1, keepdim=True).clamp_min(1.5) @ v
+
+
+@variant
 def in_float32(q, k, v):
     return F.softmax((q @ k.mT).float(), dim=-1, dtype=torch.float32).to(q.dtype) @ v
 
@@ -341,6 +359,24 @@ def masked_after_exp(q, k, v):
     i, j = ids(q, k)
     e = torch.exp(q @ k.mT) * (i >= j)
     return e / e.sum(-1, keepdim=True) @ v
+
+
+@variant
+def masked_after_softmax(q, k, v):
+    i, j = ids(q, k)
+    p = (q @ k.mT).softmax(-1) * (i >= j)
+    return p / p.sum(-1, keepdim=True) @ v
+
+
+@variant
+def logarithms_of_gates(q, k, v):
+    return (q @ k.mT + torch.log(torch.sigmoid(k[..., 0]))[:, :, None]).softmax(-1) @ v
+
+
+@variant
+def logarithm_of_a_mask(q, k, v):
+    i, j = ids(q, k)
+    return (q @ k.mT + torch.log((i >= j).to(q.dtype) + 1e-9)).softmax(-1) @ v
 
 
 @variant

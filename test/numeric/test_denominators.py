@@ -1,0 +1,181 @@
+"""What exponentials are divided by: their sum with something added, bounded, or of those times weights; against
+float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attn_opt.compiler import compile
+from crossed import crossed
+from probability_graphs import Graph, check, check_on_gpu, softmax
+
+ADDED = 0.75  # large, so that it shows whether it is relative to the right maximum
+
+
+def scores(graph: Graph) -> str:
+    return graph.scores("s", graph.argument("q", "hmd"), graph.argument("k", "hkd"))
+
+
+def divided(graph: Graph, e: str, of: str, body: list[str], more: tuple[tuple[str, str], ...] = ()) -> str:
+    """e / %d, where the body makes %d of the sum, %in1, of `of`."""
+    total = graph.reduced("total", of, "hmk", "k", "addf")
+    body = [*body, "%r = arith.divf %in0, %d : f32"]
+    return graph.elementwise("quotient", "hmk", [(e, "hmk"), (total, "hm"), *more], body)
+
+
+PLUS = [f"%c = arith.constant {ADDED} : f32", "%d = arith.addf %in1, %c : f32"]
+PLUS_GIVEN = ["%d = arith.addf %in1, %in2 : f32"]
+AT_LEAST = ["%c = arith.constant 2.0 : f32", "%d = arith.maximumf %in1, %c : f32"]
+PLAIN = ["%d = arith.addf %in1, %zero : f32"]
+SIGMOID = [
+    "%one = arith.constant 1.0 : f32",
+    "%n = arith.negf %in1 : f32",
+    "%ex = math.exp %n : f32",
+    "%de = arith.addf %ex, %one : f32",
+    "%g = arith.divf %one, %de : f32",
+]
+
+
+def shifted(graph: Graph, body: list[str], given: str | None = None) -> str:
+    e = graph.exponentials("e", scores(graph))
+    more = ((graph.argument("w", given, "f32"), given),) if given is not None else ()
+    return divided(graph, e, e, body, more)
+
+
+def plain(graph: Graph, body: list[str]) -> str:
+    e = graph.elementwise("e", "hmk", [(scores(graph), "hmk")], ["%r = math.exp %in0 : f32"])
+    return divided(graph, e, e, body)
+
+
+def masked(graph: Graph, x: str) -> str:
+    w = graph.argument("w", "mk", "i1")
+    return graph.elementwise("masked", "hmk", [(x, "hmk"), (w, "mk")], ["%r = arith.select %in1, %in0, %zero : f32"])
+
+
+def masked_scores(graph: Graph, body: list[str]) -> str:
+    """The maximum is that of scores that are −∞ under a mask."""
+    hide = ["%r = arith.select %in1, %in0, %lowest : f32"]
+    s, w = scores(graph), graph.argument("w", "mk", "i1")
+    s = graph.elementwise("masked", "hmk", [(s, "hmk"), (w, "mk")], hide)
+    m = graph.reduced("highest", s, "hmk", "k", "maximumf")
+    guard = ["%is = arith.cmpf oeq, %in0, %lowest : f32", "%r = arith.select %is, %zero, %in0 : f32"]
+    m = graph.elementwise("safe", "hm", [(m, "hm")], guard)
+    shift = ["%y = arith.subf %in0, %in1 : f32", "%r = math.exp %y : f32"]
+    e = graph.elementwise("e", "hmk", [(s, "hmk"), (m, "hm")], shift)
+    return divided(graph, e, e, body)
+
+
+def renormalised(graph: Graph, body: list[str]) -> str:
+    p = masked(graph, graph.softmax("p0", scores(graph)))
+    return divided(graph, p, p, body)
+
+
+def weighted(graph: Graph) -> str:
+    """Softmax's results are multiplied by gates of keys, and divided by their sum again."""
+    p, w = graph.softmax("p0", scores(graph)), graph.argument("w", "hk", "f32")
+    p = graph.elementwise("gated", "hmk", [(p, "hmk"), (w, "hk")], [*SIGMOID, "%r = arith.mulf %in0, %g : f32"])
+    return divided(graph, p, p, PLAIN)
+
+
+def logarithms(graph: Graph) -> str:
+    """The logarithm of gates is added to scores."""
+    body = [*SIGMOID, "%l = math.log %g : f32", "%r = arith.addf %in0, %l : f32"]
+    s, w = scores(graph), graph.argument("w", "hk", "f32")
+    return graph.softmax("p0", graph.elementwise("biased", "hmk", [(s, "hmk"), (w, "hk")], body))
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def of_scores(q: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return q @ k.swapaxes(-1, -2) * 0.25
+
+
+def exact(q, k, v, w=None, least=-np.inf, added=0.0, is_shifted=True, live=None) -> np.ndarray:
+    s = of_scores(q, k)
+    s = s if live is None else np.where(live, s, -np.inf)
+    highest = s.max(-1, keepdims=True) if is_shifted else 0
+    e = np.exp(s - np.where(np.isinf(highest), 0, highest))
+    return e / np.maximum(e.sum(-1, keepdims=True) + added, least) @ v
+
+
+CASES = {
+    "shifted": (lambda g: shifted(g, PLUS), lambda q, k, v: exact(q, k, v, added=ADDED)),
+    "given": (
+        lambda g: shifted(g, PLUS_GIVEN, "hm"),
+        lambda q, k, w, v: exact(q, k, v, added=w[..., None]),
+    ),
+    "plain": (lambda g: plain(g, PLUS), lambda q, k, v: exact(q, k, v, added=ADDED, is_shifted=False)),
+    "at least": (lambda g: shifted(g, AT_LEAST), lambda q, k, v: exact(q, k, v, least=2.0)),
+    "plain, at least": (lambda g: plain(g, AT_LEAST), lambda q, k, v: exact(q, k, v, least=2.0, is_shifted=False)),
+    "masked": (lambda g: masked_scores(g, PLUS), lambda q, k, w, v: exact(q, k, v, added=ADDED, live=w)),
+    "renormalised": (
+        lambda g: renormalised(g, PLAIN),
+        lambda q, k, w, v: softmax(np.where(w, of_scores(q, k), -np.inf)) @ v,
+    ),
+    "weighted": (weighted, lambda q, k, w, v: softmax(of_scores(q, k) + np.log(sigmoid(w))[:, None]) @ v),
+    "logarithms": (logarithms, lambda q, k, w, v: softmax(of_scores(q, k) + np.log(sigmoid(w))[:, None]) @ v),
+}
+LEFT = {
+    # The maximum is that of all scores, the sum that of some.
+    "other maximum": lambda g: (lambda e: divided(g, e, e, PLUS))(masked(g, g.exponentials("e", scores(g)))),
+    # Shifted by something of the row that is no maximum.
+    "no maximum": lambda g: no_maximum(g),
+}
+
+
+def no_maximum(graph: Graph) -> str:
+    s = scores(graph)
+    total = graph.reduced("sums", s, "hmk", "k", "addf")
+    body = ["%y = arith.subf %in0, %in1 : f32", "%r = math.exp %y : f32"]
+    e = graph.elementwise("e", "hmk", [(s, "hmk"), (total, "hm")], body)
+    return divided(graph, e, e, PLUS)
+
+
+def made(name: str, kind: str) -> tuple[Graph, str, np.ndarray, list[np.ndarray]]:
+    probabilities, formula = CASES[name]
+    graph = Graph(kind)
+    p = probabilities(graph)
+    text = graph.text(p, graph.argument("v", "hkn"))
+    inputs = graph.inputs()
+    inputs[1] *= np.linspace(0.2, 3, inputs[1].shape[1])[:, None].astype(inputs[1].dtype)  # maxima come late
+    if name == "given":
+        inputs[2] = np.abs(inputs[2])
+    if name == "masked":
+        inputs[2][5] = False  # a row without a key
+    return graph, text, formula(*(x if x.dtype == bool else x.astype(np.float64) for x in inputs)), inputs
+
+
+@pytest.mark.parametrize("name, kind", crossed(list(CASES), ["f32", "bf16"]))
+def test_denominators(name, kind):
+    graph, text, expected, inputs = made(name, kind)
+    check(graph, text, expected, 1, inputs)
+
+
+@pytest.mark.parametrize("name", ["shifted", "masked"])
+def test_split_keys(name):
+    graph, text, expected, inputs = made(name, "f32")
+    check(graph, text, expected, 1, inputs, split_keys=3)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left(name):
+    """What would be relative to another number is not fused."""
+    graph = Graph("f32")
+    text = graph.text(LEFT[name](graph), graph.argument("v", "hkn"))
+    assert "linalg_ext" not in compile(text, threads=1).ir("raised")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("name, kind", [("shifted", "f32"), ("shifted", "bf16"), ("plain", "f32")])
+def test_on_gpus(name, kind, arch):
+    _, text, expected, inputs = made(name, kind)
+    check_on_gpu(text, expected, inputs, kind, arch)
+
+
+@pytest.mark.parametrize("name", ["shifted", "weighted"])
+def test_code_for_gpus(name):
+    _, text, _, _ = made(name, "bf16")
+    kernel = compile(text, target="nvidia", arch="sm_90a")
+    assert "linalg_ext.softmax" in kernel.ir("fused") and "wgmma" in kernel.ir("ptx")

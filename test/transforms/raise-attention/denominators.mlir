@@ -1,0 +1,117 @@
+// RUN: attn-opt %s --raise-attention --canonicalize --cse | FileCheck %s
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#key = affine_map<(i, j) -> (j)>
+
+// A number beside the sum of exponentials that are relative to their maximum: l / (l + 0.001), a factor per row.
+// CHECK-LABEL: @added
+//   CHECK-DAG: %[[EPS:.*]] = arith.constant 1.000000e-03 : f32
+//       CHECK: %[[P:.*]]:4 = linalg_ext.softmax dimension(1) ins(%{{.*}} : tensor<6x10xf32>)
+//       CHECK: linalg.generic {{.*}} ins(%[[P]]#2 : tensor<6xf32>)
+//  CHECK-NEXT: ^bb0(%[[L:.*]]: f32,
+//  CHECK-NEXT:   %[[D:.*]] = arith.addf %[[L]], %[[EPS]]
+//  CHECK-NEXT:   arith.divf %[[L]], %[[D]]
+//   CHECK-NOT: math.exp
+//       CHECK: return
+func.func @added(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %lowest = arith.constant 0xFF800000 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %z_r = linalg.fill ins(%zero : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %l_r = linalg.fill ins(%lowest : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %m = linalg.reduce { arith.maximumf } ins(%s : tensor<6x10xf32>) outs(%l_r : tensor<6xf32>) dimensions = [1]
+  %e = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x10xf32>
+  %l = linalg.reduce { arith.addf } ins(%e : tensor<6x10xf32>) outs(%z_r : tensor<6xf32>) dimensions = [1]
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %l : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %eps = arith.constant 1.0e-3 : f32
+    %0 = arith.addf %b, %eps : f32
+    %1 = arith.divf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
+
+// The sum of exponentials that are not shifted is at least 1: the bound is one of Σ exp(s) = l·exp(m).
+// CHECK-LABEL: @at_least
+//       CHECK: %[[P:.*]]:4 = linalg_ext.softmax
+//       CHECK: linalg.generic {{.*}} ins(%[[P]]#1, %[[P]]#2 :
+//       CHECK:   arith.subf %{{.*}}, %[[M:.*]] : f32
+//  CHECK-NEXT:   %[[B:.*]] = math.exp
+//  CHECK-NEXT:   %[[D:.*]] = arith.maximumf %{{.*}}, %[[B]]
+//  CHECK-NEXT:   arith.divf %{{.*}}, %[[D]]
+func.func @at_least(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %z_r = linalg.fill ins(%zero : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e = linalg.exp ins(%s : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %l = linalg.reduce { arith.addf } ins(%e : tensor<6x10xf32>) outs(%z_r : tensor<6xf32>) dimensions = [1]
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %l : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %one = arith.constant 1.0 : f32
+    %0 = arith.cmpf ogt, %b, %one : f32
+    %1 = arith.select %0, %b, %one : f32
+    %2 = arith.divf %a, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
+
+// What softmax gives, times magnitudes of gates, divided by its sum again: the gates' logarithms, made once a key, are
+// added to the scores.
+// CHECK-LABEL: @renormalised
+//       CHECK: %[[G:.*]] = linalg.generic {{.*}} ins(%arg3 : tensor<10xf32>)
+//       CHECK:   math.log
+//       CHECK: %[[X:.*]] = linalg.generic {{.*}} ins({{.*}}%[[G]]{{.*}}) outs(%{{.*}} : tensor<6x10xf32>)
+//       CHECK:   arith.addf
+//       CHECK: %[[P:.*]]:4 = linalg_ext.softmax dimension(1) ins(%[[X]] : tensor<6x10xf32>)
+//       CHECK: %[[O:.*]] = linalg.generic {{.*}} ins(%[[P]]#0, %arg2 : tensor<6x10xf32>, tensor<10x4xf32>)
+//       CHECK: return %[[O]]
+func.func @renormalised(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>, %w: tensor<10xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %z_r = linalg.fill ins(%zero : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %g = linalg.generic {indexing_maps = [#id, #key, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %w : tensor<6x10xf32>, tensor<10xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = math.absf %b : f32
+    %1 = arith.mulf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x10xf32>
+  %l = linalg.reduce { arith.addf } ins(%g : tensor<6x10xf32>) outs(%z_r : tensor<6xf32>) dimensions = [1]
+  %n = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %l : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %o = linalg.matmul ins(%n, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
