@@ -326,7 +326,19 @@ def dropped(q, k, v, m):
     return output_of(softmax(scores_of(q, k)) * m / 0.7, v)
 
 
+def sum_with_a_floor(q, k, v):
+    """Where scores are low it is the floor that divides."""
+    e = jnp.exp(scores_of(q, k))
+    return output_of(e / jnp.maximum(e.sum(-1, keepdims=True), 1e-3), v)
+
+
+def added_to(q, k, v, m):
+    return output_of(softmax(scores_of(q, k)) + m, v)
+
+
 VARIANTS = {
+    sum_with_a_floor: qkv(),
+    added_to: MASK,
     **dict.fromkeys(
         (
             *(einsum_keys_first, einsum_heads_last, einsum_output_transposed, one_einsum, by_logsumexp),
@@ -367,10 +379,11 @@ def test_variant(fn):
     check(fn, VARIANTS[fn])
 
 
-def sum_with_a_floor(q, k, v):
-    """Not softmax where scores are low: nothing makes the largest term 1."""
-    e = jnp.exp(scores_of(q, k))
-    return output_of(e / jnp.maximum(e.sum(-1, keepdims=True), 1e-3), v)
+def sum_with_a_number(q, k, v):
+    """Relative to the maximum of all scores, not to that of the row."""
+    s = scores_of(q, k)
+    e = jnp.exp(s - s.max())
+    return output_of(e / (e.sum(-1, keepdims=True) + 1e-3), v)
 
 
 def sum_of_others(q, k, v):
@@ -378,8 +391,8 @@ def sum_of_others(q, k, v):
     return output_of(jnp.exp(s) / jnp.exp(2 * s).sum(-1, keepdims=True), v)
 
 
-def added_to(q, k, v, m):
-    return output_of(softmax(scores_of(q, k)) + m, v)
+def at_least(q, k, v, m):
+    return output_of(jnp.maximum(softmax(scores_of(q, k)), m), v)
 
 
 def returned_too(q, k, v):
@@ -392,9 +405,12 @@ def over_heads(q, k, v):
 
 
 REFUSED = {
-    sum_with_a_floor: (qkv(), "its sum is bounded from below, and its exponentials are not shifted by their maximum"),
+    sum_with_a_number: (
+        qkv(),
+        "a number is added to the sum of its exponentials, which are not shifted by their maximum",
+    ),
     sum_of_others: (qkv(), "its exponentials are divided by a sum of something else"),
-    added_to: (MASK, "its result goes through 'arith.addf'"),
+    at_least: (MASK, "its result goes through"),
     returned_too: (qkv(), "needs its scores or probabilities as a whole too"),
     over_heads: (qkv(), "normalised along another dimension"),
 }
