@@ -1,7 +1,8 @@
-"""Arithmetic on tensors of uint8, in a graph of torch.export, as arithmetic on wider integers.
+"""Arithmetic on tensors of 8 bits without a fraction, in a graph of torch.export, as arithmetic on wider integers.
 
-The importer forgets that such a tensor has no sign where it is combined with another type, and ends the process on
-some ops. It moves and converts them right, so these stay.
+The importer forgets that a tensor of uint8 has no sign where it is combined with another type, and ends the process on
+some ops. It moves and converts them right, so these stay. Of int8 it computes most ops right, and ends the process on
+`CRASHING`.
 
     %0 = gt(%x, 100)                    %w = _to_copy(%x, dtype=int32)   %0 = gt(%w, 100)
     %1 = mul(%x, %y) : uint8    →       %m = mul(%w, %v) : int32         %1 = _to_copy(%m, dtype=uint8)
@@ -19,7 +20,12 @@ MOVING = (
     "_unsafe_view"
 )  # ops that hand elements on, and conversions
 RIGHT = {getattr(aten, name) for name in MOVING.split(" ")}
-NARROW = (torch.uint8, torch.int8, torch.int16)  # what becomes int32 where one of them is uint8
+CRASHING = {
+    getattr(aten, name)
+    for name in "addmm baddbmm bmm div dot floor_divide fmod matmul mm mul mv remainder sub".split(" ")
+}
+BYTES = (torch.uint8, torch.int8)
+NARROW = (*BYTES, torch.int16)  # results that become int32 where an operand does
 
 
 def widen(graph: torch.fx.Graph) -> None:
@@ -32,7 +38,9 @@ def widen(graph: torch.fx.Graph) -> None:
             is_wide = node.args[0] in wide
         else:
             packet = getattr(node.target, "overloadpacket", None)
-            is_wide = packet not in RIGHT and any(map(_is_unsigned, (node, *node.all_input_nodes)))
+            values = (node, *node.all_input_nodes)
+            is_wide = packet not in RIGHT and any(_has(value, (torch.uint8,)) for value in values)
+            is_wide |= packet in CRASHING and any(_has(value, BYTES) for value in values)
         if is_wide:
             wide.add(node)
             _widen_operands(graph, node)
@@ -41,9 +49,9 @@ def widen(graph: torch.fx.Graph) -> None:
 
 def _widen_operands(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
     with graph.inserting_before(node):
-        wide = {n: _converted(graph, n, torch.int32) for n in node.all_input_nodes if _is_unsigned(n)}
+        wide = {n: _converted(graph, n, torch.int32) for n in node.all_input_nodes if _has(n, BYTES)}
     node.args, node.kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: wide.get(n, n))
-    if node.kwargs.get("dtype") == torch.uint8:
+    if node.kwargs.get("dtype") in BYTES:
         node.kwargs = {**node.kwargs, "dtype": torch.int32}
 
 
@@ -73,7 +81,8 @@ def _set_value(node: torch.fx.Node, value: Any) -> None:
     node.meta.pop("tensor_meta", None)  # it would come first
 
 
-def _is_unsigned(node: torch.fx.Node) -> bool:
+def _has(node: torch.fx.Node, types: tuple[torch.dtype, ...]) -> bool:
+    """Whether the node's value, or one of its values, is a tensor of one of `types`."""
     value = node.meta.get("val")
     values = value if isinstance(value, tuple | list) else (value,)
-    return any(isinstance(v, torch.Tensor) and v.dtype == torch.uint8 for v in values)
+    return any(isinstance(v, torch.Tensor) and v.dtype in types for v in values)

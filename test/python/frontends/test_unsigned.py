@@ -31,6 +31,20 @@ def test_torch():
     equal(compile(lambda x, y: (x + y, x > y), args)(NUMBERS, OTHERS), (NUMBERS + OTHERS, NUMBERS > OTHERS))
 
 
+def test_small_integers_of_torch():
+    torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
+
+    def computed(x, y):
+        scalars = x * 2, x - 3, 1 - x, x // 3, x % 3, torch.fmod(x, y), x * 2.5
+        tensors = x * y, x - y, x // y, x % y, x + y, x > y, torch.maximum(x, y), -x
+        products = x.view(1, 7) @ y.view(7, 1), x.view(7, 1) @ y.view(1, 7), (x * y.long()).sum()
+        return *scalars, *tensors, *products, torch.cat([x, y]), x.float() / 2
+
+    numbers = torch.from_numpy(np.array([0, 1, -7, 127, -128, -3, 90], np.int8))
+    args = numbers, torch.from_numpy(OTHERS.view(np.int8))
+    equal(compile(computed, args)(*args), computed(*args))
+
+
 @pytest.mark.parametrize("way", ["compile", "backend"])
 def test_masks_of_torch(way):
     torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
