@@ -10,9 +10,11 @@ import os
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable
 
 _FORMAT = "qq"
+GRACE = 2.0  # seconds that a process has to end on request
 
 
 class Progress:
@@ -66,9 +68,9 @@ def isolated(work: Callable[[], int], quiet: bool = False) -> int:
             break
         except KeyboardInterrupt:  # the child got it too
             continue
-        except SystemExit:  # at a request to end, which came to us alone
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGTERM)
+        except SystemExit as request:  # to end, which came to us alone
+            _end(child)
+            return int(request.code or 0)
         except ChildProcessError:  # one of these came when the child had just ended
             status = 130
             break
@@ -77,6 +79,21 @@ def isolated(work: Callable[[], int], quiet: bool = False) -> int:
     if status < 0:
         raise Crash(-status)
     return status
+
+
+def _end(child: int) -> None:
+    """Ends `child`, by force where it does not on request: a kernel or a pass that runs on lets Python hear nothing."""
+    for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        try:
+            while deadline is None or time.monotonic() < deadline:
+                if os.waitpid(child, 0 if deadline is None else os.WNOHANG)[0]:
+                    return
+                time.sleep(0.01)
+        except ChildProcessError:  # it had just ended
+            return
 
 
 def crashes(work: Callable[[], object]) -> bool:

@@ -6,8 +6,10 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import ml_dtypes
 import numpy as np
@@ -260,3 +262,18 @@ def test_streams_that_cannot_be_used(command, message, tmp_path):
         assert done.returncode == 1
         assert done.stderr.startswith(message)
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_a_kernel_without_end_ends_on_request(tmp_path, is_checked):
+    (tmp_path / "endless.mlir").write_text("""
+        func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+          %y = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>
+          return %y : tensor<4xf32>
+        }""")
+    command = [*COMMAND, str(tmp_path / "endless.mlir"), *([] if is_checked else ["--no-check"])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as tool:
+        assert any("compiled" in line for line in tool.stdout)
+        time.sleep(0.2)
+        tool.terminate()
+        assert tool.wait(timeout=60) == 128 + signal.SIGTERM
