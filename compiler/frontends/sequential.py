@@ -2,6 +2,7 @@
 
     stablehlo.scatter, tm_tensor.scatter
       for each index: the window of the result there = its update, or what the region makes of both
+      (indices of TMTensor that are negative count from the end)
     tm_tensor.scan
       for each slice along the dimension: the running value, and the slice, become the next running value
 
@@ -202,20 +203,27 @@ def _cloned(region: ir.Region) -> Callable[[ir.Value, ir.Value], ir.Value]:
     return combine
 
 
-def _tm_scatter(op: ir.Operation) -> list[ir.Value]:
+def _tm_scatter(op: ir.Operation) -> list[ir.Value] | None:
     updates, indices, result = op.operands
     mapped = list(op.attributes["dimension_map"])
     extents = build.mixed_sizes(updates)
-    windows = iter(extents[1:])
-    sizes: list[Mixed] = [1 if d in mapped else next(windows) for d in range(result.type.rank)]
+    windows, rank = iter(extents[1:]), result.type.rank
+    # A window has all dimensions of the result, or only those in which it is not placed by indices.
+    dropped = [] if len(extents) == 1 + rank else mapped
+    if len(extents) != 1 + rank - len(dropped):
+        return None
+    sizes: list[Mixed] = [1 if d in dropped else next(windows) for d in range(rank)]
     combine = _cloned(op.regions[0])
 
     def body(at: list[ir.Value], value: ir.Value) -> ir.Value:
         offsets = [build.index(0)] * value.type.rank
         for j, d in enumerate(mapped):
-            offsets[d] = _position(indices, [at[0], build.index(j)])
+            position = _position(indices, [at[0], build.index(j)])
+            from_end = arith.addi(position, build.as_index(build.mixed_sizes(result)[d]))
+            is_negative = arith.cmpi(arith.CmpIPredicate.slt, position, build.index(0))
+            offsets[d] = arith.select(is_negative, from_end, position)
         part = _extract(updates, [at[0], *[0] * (len(extents) - 1)], [1, *extents[1:]], [0])
-        return _write(value, part, offsets, sizes, mapped, lambda old, new: combine(new, old))
+        return _write(value, part, offsets, sizes, dropped, lambda old, new: combine(new, old))
 
     return [_nest(extents[:1], result, body)]
 

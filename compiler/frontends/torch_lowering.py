@@ -22,6 +22,7 @@ from ...dialects.mlir import ir
 from ..diagnostics import user_error
 from . import torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
+from .sequential import to_loops
 
 TO_BACKEND = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -117,12 +118,16 @@ def index(x: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
 
 
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter has no lowering."""
+    """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter is a loop.
+
+    Of an index that is given more than once the last one counts, as where elements are written one after the other.
+    """
     size = x.size(dim)
     hits = torch.arange(size, device=x.device).unsqueeze(1) == index.reshape(1, -1)
-    from_source = source.index_select(dim, hits.to(torch.int64).argmax(1))
+    last = torch.where(hits, torch.arange(index.numel(), device=x.device), -1).amax(1)
+    from_source = source.index_select(dim, last.clamp(min=0))
     shape = [size if d == dim % x.dim() else 1 for d in range(x.dim())]
-    return torch.where(hits.any(1).view(shape), from_source, x)
+    return torch.where((last >= 0).view(shape), from_source, x)
 
 
 def index_put(
@@ -205,6 +210,7 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, TO_BACKEND, WAY_OUT)
     run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
+    to_loops(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT, HINTS)
     return Lowered(module, arguments, program, results)
