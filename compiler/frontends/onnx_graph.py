@@ -20,10 +20,10 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from ..diagnostics import user_error
 from . import onnx_contrib
 from .lowering import first_line
-from .onnx_float8 import in_steps
 from .onnx_functions import inlined
 from .onnx_matmuls import in_four_dimensions
 from .onnx_precision import in_single_precision
+from .onnx_quantization import in_steps
 from .onnx_sizes import Sizes
 
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor

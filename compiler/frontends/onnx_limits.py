@@ -11,6 +11,12 @@ from ..diagnostics import user_error
 Attributes = dict[str, Any]
 UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
 UNKNOWN_TYPES = {TensorProto.UINT16: "uint16", TensorProto.UINT64: "uint64"}  # the lowering aborts on most operators
+TYPE_NAMES = [*TensorProto.DataType.keys()]  # onnx knows more of them with each version
+SMALL_TYPES = {
+    TensorProto.DataType.Value(name): name.lower()
+    for name in ("UINT2", "INT2", "UINT4", "INT4", "FLOAT4E2M1")
+    if name in TYPE_NAMES
+}  # on all operators
 HANDS_ON = ("Identity", "Where")
 
 # By operator: whether a node is wrong, of its attributes and what is known of its inputs; in what respect.
@@ -78,7 +84,10 @@ def check(graph: GraphProto, way_out: str) -> None:
                 raise _refusal(node, respect, way_out)
         kinds = [types[name].elem_type for name in (*node.input, *node.output) if name in types]
         unknown = [UNKNOWN_TYPES[kind] for kind in kinds if kind in UNKNOWN_TYPES]
-        if unknown and node.op_type not in HANDS_ON:
+        if node.op_type in HANDS_ON:
+            unknown = []
+        unknown += [SMALL_TYPES[kind] for kind in kinds if kind in SMALL_TYPES]
+        if unknown:
             raise _refusal(node, f" of {unknown[0]}", way_out)
 
 

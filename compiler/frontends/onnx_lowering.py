@@ -25,9 +25,9 @@ from . import onnx_contrib, onnx_limits
 from .constants import compute_constants, pattern
 from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
-from .onnx_float8 import lower_casts
 from .onnx_functions import has_function
 from .onnx_graph import prepared
+from .onnx_quantization import lower_casts
 from .open_reshapes import to_views
 from .sequential import to_loops
 

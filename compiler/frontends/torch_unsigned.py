@@ -20,10 +20,8 @@ MOVING = (
     "_unsafe_view"
 )  # ops that hand elements on, and conversions
 RIGHT = {getattr(aten, name) for name in MOVING.split(" ")}
-CRASHING = {
-    getattr(aten, name)
-    for name in "addmm baddbmm bmm div dot floor_divide fmod matmul mm mul mv remainder sub".split(" ")
-}
+ARITHMETIC = "addmm baddbmm bmm div dot floor_divide fmod matmul mm mul mv remainder sub"
+CRASHING = {getattr(aten, name) for name in ARITHMETIC.split(" ")}
 BYTES = (torch.uint8, torch.int8)
 NARROW = (*BYTES, torch.int16)  # results that become int32 where an operand does
 

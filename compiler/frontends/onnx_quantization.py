@@ -1,19 +1,29 @@
-"""Floats of 8 bits in ONNX graphs: conversions in steps that are lowered to linalg.
+"""Quantization in ONNX graphs: conversions in steps that are lowered to linalg.
 
     Y = QuantizeLinear(X, S) : f8E4M3FN;  Z = DequantizeLinear(Y, S)
   becomes
     Y = Cast(Min(448, Max(-448, Div(X, S)))) : f8E4M3FN;  Z = Mul(Cast(Y), S)
 
 A Cast to 8 bits saturates, unless it has ``saturate = 0``. In torch's dialect casts are ``aten.to.dtype``.
+
+Of integers, whose lowering knows neither scales of an axis nor types of 4 bits, and would put matmuls of integers where
+no attention is found:
+
+    Y = QuantizeLinear(X, S, P) : i8;  Z = DequantizeLinear(Y, S, P)
+  becomes
+    N = Min(127, Max(-128, Add(Round(Div(X, S)), Cast(P)))) : f32;  Z = Mul(Sub(N, Cast(P)), S)
+
+and N is cast to i8 where Y is used otherwise.
 """
 
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from ...dialects.mlir import ir
+from .onnx_limits import TYPE_NAMES
 
 # By ONNX's number of the type: what ml_dtypes calls it, torch's number.
 TYPES = {
@@ -23,6 +33,12 @@ TYPES = {
     TensorProto.FLOAT8E5M2FNUZ: ("float8_e5m2fnuz", 25),
 }
 
+INTEGERS = {
+    TensorProto.DataType.Value(name)
+    for name in ("UINT2", "INT2", "UINT4", "INT4", "UINT8", "INT8", "UINT16", "INT16")
+    if name in TYPE_NAMES
+}
+
 
 def in_steps(model: ModelProto) -> bool:
     """Writes the conversions of a model whose types were inferred in steps; whether there are any."""
@@ -30,7 +46,7 @@ def in_steps(model: ModelProto) -> bool:
     types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
     for t in graph.initializer:
         types[t.name] = helper.make_tensor_type_proto(t.data_type, list(t.dims)).tensor_type
-    steps = _Steps(types)
+    steps = _Steps(types, _used_otherwise(graph))
     for node in graph.node:
         steps.add(node)
     if len(steps.nodes) == len(graph.node):
@@ -41,11 +57,24 @@ def in_steps(model: ModelProto) -> bool:
     return True
 
 
-class _Steps:
-    """The nodes of a graph, some of them in steps."""
+def _used_otherwise(graph: GraphProto) -> set[str]:
+    """The values that are more than the operands of DequantizeLinear."""
+    used = {value.name for value in graph.output}
+    for node in graph.node:
+        if node.op_type != "DequantizeLinear":
+            used.update(node.input)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                used |= _used_otherwise(inner) | {name for n in inner.node for name in n.input}
+    return used
 
-    def __init__(self, types: dict[str, TypeProto.Tensor]):
-        self.types = types
+
+class _Steps:
+    """The nodes of a graph, some of them in steps. `used`: which values DequantizeLinear is not alone to read."""
+
+    def __init__(self, types: dict[str, TypeProto.Tensor], used: set[str]):
+        self.types, self.used = types, used
+        self.rounded: dict[str, str] = {}  # by the name of a quantized integer: the same as a float
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
@@ -63,8 +92,55 @@ class _Steps:
             element = self._element(node.input[1])
             wide = self._step(node, "Cast", [source], element, to=element)
             self._step(node, "Mul", [wide, self._scale(node, given.get("axis", 1))], element, result)
+        elif node.op_type == "QuantizeLinear" and to in INTEGERS and self._is_plain(node, given):
+            self._quantized(node, given.get("axis", 1), to)
+        elif node.op_type == "DequantizeLinear" and self._is_plain(node, given):
+            self._dequantized(node, given.get("axis", 1))
         else:
             self.nodes.append(node)
+
+    def _is_plain(self, node: NodeProto, given: dict[str, Any]) -> bool:
+        """Whether it computes in the type of its scale, without blocks, and what it needs to know is known."""
+        element = self._element(node.input[1])
+        is_float = element in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+        is_known = all(name in self.types and self.types[name].HasField("shape") for name in node.input[:2])
+        own = given.get("precision", element) == element and given.get("output_dtype", element) == element
+        own |= node.op_type == "QuantizeLinear" and not given.get("precision")
+        return is_float and is_known and own and not given.get("block_size")
+
+    def _quantized(self, node: NodeProto, axis: int, to: int) -> None:
+        element = self._element(node.input[1])
+        dtype = helper.tensor_dtype_to_np_dtype(element)
+        value = self._cast(node, node.input[0], element)
+        value = self._step(node, "Div", [value, self._scale(node, axis)], element)
+        value = self._step(node, "Round", [value], element)
+        if (zero := self._zero(node, axis, element)) is not None:
+            value = self._step(node, "Add", [value, zero], element)
+        limits = ml_dtypes.iinfo(helper.tensor_dtype_to_np_dtype(to))
+        for operator, limit in (("Max", limits.min), ("Min", limits.max)):
+            value = self._step(node, operator, [self._constant(node, float(limit), dtype), value], element)
+        self.rounded[node.output[0]] = value
+        if node.output[0] in self.used:
+            self._step(node, "Cast", [value], to, node.output[0], to=to)
+
+    def _dequantized(self, node: NodeProto, axis: int) -> None:
+        element = self._element(node.input[1])
+        value = self.rounded.get(node.input[0], node.input[0])
+        value = self._cast(node, value, element)
+        if (zero := self._zero(node, axis, element)) is not None:
+            value = self._step(node, "Sub", [value, zero], element)
+        self._step(node, "Mul", [value, self._scale(node, axis)], element, node.output[0])
+
+    def _zero(self, node: NodeProto, axis: int, element: int) -> str | None:
+        """The node's zero point as a float, in a shape that goes with its input's."""
+        if len(node.input) < 3 or not node.input[2]:
+            return None
+        return self._along(node, self._cast(node, node.input[2], element), node.input[1], axis, element)
+
+    def _cast(self, node: NodeProto, source: str, element: int) -> str:
+        if self._element(source) == element:
+            return source
+        return self._step(node, "Cast", [source], element, to=element)
 
     def _rounded(self, node: NodeProto, source: str, to: int) -> None:
         element = self._element(source)
@@ -76,11 +152,15 @@ class _Steps:
 
     def _scale(self, node: NodeProto, axis: int) -> str:
         """The node's scale in a shape that goes with its input's."""
-        scale, rank = node.input[1], len(self.types[node.input[0]].shape.dim)
-        if len(self.types[scale].shape.dim) != 1 or rank < 2:
-            return scale
+        return self._along(node, node.input[1], node.input[1], axis, self._element(node.input[1]))
+
+    def _along(self, node: NodeProto, value: str, like: str, axis: int, element: int) -> str:
+        """`value`, of the shape of `like`, with more dimensions where it is a vector along the input's `axis`."""
+        rank = len(self.types[node.input[0]].shape.dim)
+        if len(self.types[like].shape.dim) != 1 or rank < 2:
+            return value
         axes = [d for d in range(rank) if d != axis % rank]
-        return self._step(node, "Unsqueeze", [scale, self._constant(node, axes, np.int64)], self._element(scale))
+        return self._step(node, "Unsqueeze", [value, self._constant(node, axes, np.int64)], element)
 
     def _step(self, node: NodeProto, operator: str, inputs: list[str], element: int, name: str = "", **given) -> str:
         name = name or f"{node.output[0]} ({len(self.nodes)})"
