@@ -16,6 +16,7 @@ from ...dialects.float8 import FORMATS
 from ...dialects.mlir import ir
 from ...transforms.formulas import evaluated, leaves
 from ..diagnostics import diagnostic, user_error
+from .transformed import refuse_transformed
 
 WORD = 8  # bytes; pointers, sizes and strides are words
 WRITABLE = "bufferization.writable"  # of an argument that may be written to
@@ -386,6 +387,7 @@ def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
             f"{name} has no elements that could be computed with: it stands for a tensor that torch traces"
         )
     if hasattr(value, "resolve_neg"):  # torch's tensors that need gradients export nothing, lazily negated ones no sign
+        refuse_transformed(value, name)
         value = value.detach().resolve_neg()
     try:
         dtype = of_torch(getattr(value, "dtype", None))

@@ -415,8 +415,22 @@ def test_tensors_without_elements_in_memory():
         with pytest.raises(CompileError, match=r"argument .* (is|has) no ") as caught:
             kernel(other, k, v)
         assert "nvidia" not in str(caught.value)
-    with pytest.raises(CompileError, match="is no array in the host's memory"):
-        torch.vmap(kernel)(q[None], k[None], v[None])
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_tensors_that_torch_transforms(traced):
+    """torch.func's tensors stand for others: kernels are not called with them, and say what can be done instead."""
+    q, k, v = tensors(*SHAPES)
+    graph = "func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> { return %x : tensor<3xf32> }"
+    kernel = compile(lambda x: x * 2, (q,)) if traced else compile(graph)
+    for call, message in (
+        (lambda: torch.vmap(kernel)(q[None]), r"under torch\.vmap.*\n.*compile\(torch\.vmap\(fn\), args\)"),
+        (lambda: torch.func.grad(lambda x: kernel(x).sum())(q), "kernels have no derivative"),
+        (lambda: torch.func.functionalize(kernel)(q), "torch.func transforms"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            call()
+    close(compile(torch.vmap(sdpa()), (q[None], k[None], v[None]))(q[None], k[None], v[None])[0], sdpa()(q, k, v))
 
 
 @pytest.mark.parametrize("backend", ["eager", "attn_opt"])

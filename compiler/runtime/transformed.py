@@ -1,0 +1,25 @@
+"""Tensors that torch.func hands to the functions that it transforms: none that a kernel can compute with."""
+
+from typing import Any
+
+from ..diagnostics import user_error
+
+
+def refuse_transformed(value: Any, name: str) -> None:
+    """A user's error for a tensor of torch that stands for another: its memory, where it has any, is not its own."""
+    import torch  # it made the value
+
+    transforms = torch._C._functorch
+    if not (transforms.is_functorch_wrapped_tensor(value) or torch._is_functional_tensor(value)):
+        return
+    if transforms.is_batchedtensor(value):
+        raise user_error(
+            f"{name} is one of many under torch.vmap, which kernels cannot be called in",
+            "map before compiling: compile(torch.vmap(fn), args), or torch.compile(torch.vmap(fn), backend='attn_opt')",
+        )
+    if transforms.is_gradtrackingtensor(value):
+        raise user_error(
+            f"{name} is differentiated by torch.func, and kernels have no derivative",
+            "torch.compile(…, backend='attn_opt') leaves to torch what is",
+        )
+    raise user_error(f"{name} is one that torch.func transforms, which kernels cannot be called with")
