@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 PREFIX = "ATTN_OPT_"
+FLAGS = {"0": False, "false": False, "no": False, "off": False, "1": True, "true": True, "yes": True, "on": True}
 MOST_THREADS = max(1024, os.cpu_count() or 1)  # the OpenMP runtime ends the process where it gets no more of them
 
 
@@ -20,7 +21,17 @@ class Variable:
 
 
 def _flag(text: str) -> bool:
-    return text.lower() not in ("", "0", "false", "no", "off")
+    if text.lower() not in FLAGS:
+        raise ValueError
+    return FLAGS[text.lower()]
+
+
+_flag.__name__ = "0 or 1"
+
+
+def _wish(text: str) -> bool:
+    """Yes, unless it is a no: an error would hide the one that it is asked about."""
+    return FLAGS.get(text.lower(), True)
 
 
 def _positive(text: str) -> int:
@@ -44,7 +55,7 @@ VARIABLES = (
     Variable("CACHE_DIR", "", str, "where compiled kernels are kept; by default attn-opt in the user's cache folder"),
     Variable("CACHE_LIMIT", 256, _positive, "megabytes on disk, beyond which the kernels unused longest are removed"),
     Variable("THREADS", None, _threads, "threads that a CPU kernel runs on; by default all that this process may use"),
-    Variable("TRACEBACK", False, _flag, "show the Python traceback of an internal error"),
+    Variable("TRACEBACK", False, _wish, "show the Python traceback of an internal error"),
 )
 _BY_NAME = {variable.name: variable for variable in VARIABLES}
 

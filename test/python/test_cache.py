@@ -280,9 +280,16 @@ def test_the_folder_is_bounded_and_keeps_what_is_used(folder, monkeypatch):
     assert (folder / "4.kernel").exists() and not (folder / "0.kernel").exists()
 
 
-def test_a_bad_limit_is_an_error(folder, monkeypatch):
-    monkeypatch.setenv("ATTN_OPT_CACHE_LIMIT", "-3")
-    with pytest.raises(CompileError, match="ATTN_OPT_CACHE_LIMIT=-3: expects a positive integer"):
+@pytest.mark.parametrize("text", ["-3", "abc"])
+def test_a_bad_limit_is_an_error(text, folder, monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE_LIMIT", text)
+    with pytest.raises(CompileError, match=f"ATTN_OPT_CACHE_LIMIT={text}: expects a positive integer"):
+        compile(ADD)
+
+
+def test_a_flag_that_is_none_is_an_error(folder, monkeypatch):
+    monkeypatch.setenv("ATTN_OPT_CACHE", "maybe")
+    with pytest.raises(CompileError, match="ATTN_OPT_CACHE=maybe: expects 0 or 1"):
         compile(ADD)
 
 
