@@ -1,5 +1,6 @@
 """What frontends share: running upstream passes with the user's errors, and a look at what they left."""
 
+import re
 from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -37,7 +38,14 @@ def run(module: ir.Module, pipeline: str, way_out: str) -> None:
         handler.detach()
 
 
+# What upstream says of an op that it has no pattern for; of those that it has no name for, either, it prints the name.
+UNKNOWN = re.compile(r"failed to legalize operation '([^']*)'[^{]*(?:\{name = \"([^\"]*)\"\})?", re.DOTALL)
+
+
 def _failure(problem: str, location: ir.Location | None, way_out: str) -> Diagnostic:
+    unknown = UNKNOWN.match(problem)
+    if unknown is not None:
+        problem = f"no pattern matches '{unknown[2] or unknown[1]}'"
     return diagnostic("error", f"no lowering to linalg: {problem}; {way_out}", location)
 
 

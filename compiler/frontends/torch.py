@@ -43,6 +43,11 @@ def trace(
         raise user_error("example_args must be a tuple of arguments, but is a tensor; write (tensor,)")
     module = source if isinstance(source, torch.nn.Module) else _Function(source)
     given = torch.utils._pytree.tree_leaves((example_args, example_kwargs))
+    if any(isinstance(v, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(v) for v in given):
+        raise user_error(
+            "an example argument is one that torch.func transforms (vmap, grad, …): it has no numbers of its own",
+            "compile before, or what is transformed: compile(torch.vmap(fn), args)",
+        )
     if torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in given):
         message = "arguments need gradients, but results of kernels have none: they have no backward pass"
         warnings.warn(f"attn_opt: {message}; torch.compile(…, backend='attn_opt') leaves it to torch", stacklevel=5)

@@ -384,7 +384,8 @@ def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
     refuse_traced(value)
     if hasattr(value, "fake_mode"):  # torch would hand over memory that is not there
         raise user_error(
-            f"{name} has no elements that could be computed with: it stands for a tensor that torch traces"
+            f"{name} has no elements that could be computed with: it stands for a tensor that torch traces",
+            "a kernel is no part of what torch traces; export or trace the function that it was compiled from",
         )
     if hasattr(value, "resolve_neg"):  # torch's tensors that need gradients export nothing, lazily negated ones no sign
         refuse_transformed(value, name)

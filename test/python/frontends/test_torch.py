@@ -610,3 +610,27 @@ def test_rows_and_columns_are_written_by_index(places):
 
     args = (*tensors((5, 6)), torch.tensor(places), *tensors((2, 6), (1, 2)))
     torch.testing.assert_close(compile(written, args)(*args), written(*args))
+
+
+def test_what_is_not_compiled_says_what_to_do():
+    """Of ops without a lowering it has the names."""
+    (x,) = tensors((2, 6))
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return kernel(x)
+
+    kernel = compile(torch.exp, (x,))
+    for wrong, message in [
+        (
+            lambda: compile(lambda x: torch.cummax(x, 0)[0], (x,)),
+            r"no pattern matches 'torch\.aten\.cummax'; leave that op to",
+        ),
+        (lambda: torch.export.export(Module(), (x,)), "export or trace the function that it was compiled from"),
+        (
+            lambda: torch.func.grad(lambda x: compile(torch.exp, (x,))(x).sum())(x),
+            "compile before, or what is transformed",
+        ),
+    ]:
+        with pytest.raises(CompileError, match=message):
+            wrong()
