@@ -38,14 +38,15 @@ def run(module: ir.Module, pipeline: str, way_out: str) -> None:
         handler.detach()
 
 
-# What upstream says of an op that it has no pattern for; of those that it has no name for, either, it prints the name.
+# What upstream says of an op of torch that no pattern of it matches; of a generic op it prints whose place that takes.
 UNKNOWN = re.compile(r"failed to legalize operation '([^']*)'[^{]*(?:\{name = \"([^\"]*)\"\})?", re.DOTALL)
 
 
 def _failure(problem: str, location: ir.Location | None, way_out: str) -> Diagnostic:
     unknown = UNKNOWN.match(problem)
-    if unknown is not None:
-        problem = f"no pattern matches '{unknown[2] or unknown[1]}'"
+    name = (unknown[2] or unknown[1]) if unknown is not None else ""
+    if name.startswith("torch."):  # what ONNX's operators lack, `onnx_lowering` reads
+        problem = f"no pattern matches '{name}'"
     return diagnostic("error", f"no lowering to linalg: {problem}; {way_out}", location)
 
 
