@@ -73,7 +73,7 @@ def _bound_of(value: ir.Value, masked: bool = False) -> float:
         return math.inf if tile is None else factor * _bound_of_tile(tile, masked)
     if masked and op.name == "arith.select":
         live = [v for v in list(op.operands)[1:] if constant_value(v) != -math.inf]
-        return factor * max(_bound_of(v, masked) for v in live)
+        return factor * max((_bound_of(v, masked) for v in live), default=0.0)
     return factor if op.name == "math.tanh" else math.inf
 
 
