@@ -10,9 +10,9 @@ from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
 from ..rewriting import defining_op, terminator
+from .exponentials import MOST
 from .masking import yielded
 
-EXPONENTS = 126  # how large the operand of 2^x may be, or −x
 MOST_BOUND = 84  # of an operand but for its row's number: that of the row has half of it left
 
 
@@ -26,7 +26,7 @@ def exponent_bound(exponential: ir.Operation) -> int | None:
         return None
     most = math.ceil(most)
     of_row = min(most, factor * _bound_of_row(row)) if row is not None else 0.0
-    return most if most + of_row <= EXPONENTS else None
+    return most if most + of_row <= MOST else None
 
 
 def row_limit(exponential: ir.Operation) -> float | None:
@@ -34,9 +34,9 @@ def row_limit(exponential: ir.Operation) -> float | None:
     None: there is none, or no need for it."""
     element, row, factor = _parts(exponential)
     most = math.ceil(min(factor * _bound_of(element, masked=True), MOST_BOUND + 1))
-    if row is None or most > MOST_BOUND or 2 * most <= EXPONENTS:
+    if row is None or most > MOST_BOUND or 2 * most <= MOST:
         return None
-    return (EXPONENTS - most) / factor
+    return (MOST - most) / factor
 
 
 def _parts(exponential: ir.Operation) -> tuple[ir.Value, ir.Value | None, float]:

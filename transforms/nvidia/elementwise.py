@@ -250,9 +250,9 @@ class Elementwise:
         if op.name in ("arith.addf", "arith.subf"):
             a, b = op.operands
             for product, position in ((a, b), (b, a)) if op.name == "arith.addf" else ((a, b),):
-                lines = self.positions.lines(op, position, places(layout, count))
-                linear = self._scaled_element(product, layout, count) if lines else None
-                if linear is not None:
+                linear = self._scaled_element(product, layout, count)
+                lines = self.positions.lines(op, position, places(layout, count)) if linear is not None else []
+                if linear is not None and lines:
                     return dataclasses.replace(linear, lines=lines)
         return self._scaled_element(value, layout, count)
 

@@ -92,10 +92,12 @@ class Positions:
 
     def lines(self, op: ir.Operation, value: ir.Value, places: Sequence[Place]) -> list[Line]:
         """What `op` adds, or subtracts, at these places, if that is a product with a position; else []."""
-        found = [self.line(value, *place) for place in places]
-        lines = [line for line in found if line is not None and line.step is not None]
-        if len(lines) < len(found):
-            return []
+        lines: list[Line] = []
+        for place in places:
+            line = self.line(value, *place)
+            if line is None or line.step is None:
+                return []
+            lines.append(line)
         return [self._negative(op, line) for line in lines] if op.name == "arith.subf" else lines
 
     def moved(self, op: ir.Operation, line: Line, factor: float, by: ir.Value) -> Line:

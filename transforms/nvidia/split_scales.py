@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..copying import without_inputs
 from ..passes import Pass
-from ..rewriting import copy_op, defining_op, erase_dead, ops_in, ops_of, terminator
+from ..rewriting import copy_op, erase_dead, ops_in, ops_of, single_use, terminator
 from .bulk_copies import bulk_copies
-from .masking import is_rising_line, say_what_is_dead
+from .masking import is_rising_line, masks, say_what_is_dead, unmasked, yielded
 
 
 @dataclass(frozen=True)
@@ -54,22 +53,19 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 
 def _split(op: ir.Operation) -> None:
+    found = masks(yielded(op))
+    if not found or not all(single_use(select.results[0]) for select in found):
+        return
     block = op.regions[0].blocks[0]
-    user, number = _below_masks(terminator(block))
-    made = user.operands[number]
-    source = next((v for v in block.arguments if is_rising_line(made, v)), None)
-    if user == terminator(block) or source is None:
-        return  # no mask, or something else than a product below it
-    if indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
+    source = next((v for v in block.arguments if is_rising_line(found[-1].operands[2], v)), None)
+    if source is None or indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
         return
     with ir.InsertionPoint(ops_of(op.block)[ops_of(op.block).index(op) + 1]), op.location:
         scaled = copy_op(op, {})
     op.results[0].replace_all_uses_with(scaled.results[0])
     scaled.operands[source.arg_number] = op.results[0]
-    user.operands[number] = source
-    inner = scaled.regions[0].blocks[0]
-    below, place = _below_masks(terminator(inner))
-    terminator(inner).operands[0] = below.operands[place]
+    found[-1].operands[2] = source
+    terminator(scaled.regions[0].blocks[0]).operands[0] = unmasked(yielded(scaled))
     for each in (op, scaled):
         _drop_unread(each)
 
@@ -82,16 +78,3 @@ def _drop_unread(op: ir.Operation) -> None:
     unread = [v.arg_number for v in inputs if not list(v.uses)]
     if unread:
         without_inputs(op, unread)
-
-
-def _below_masks(end: ir.Operation) -> tuple[ir.Operation, int]:
-    """Which operand of which op an element is before some become −inf. `end`: what yields it."""
-    user, number = end, 0
-    while True:
-        select = defining_op(user.operands[number])
-        if select is None or select.name != "arith.select" or len(list(select.results[0].uses)) != 1:
-            return user, number
-        dead = [i for i in (1, 2) if constant_value(select.operands[i]) == float("-inf")]
-        if len(dead) != 1:
-            return user, number
-        user, number = select, 3 - dead[0]
