@@ -4,8 +4,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..copying import copy_needed
 from ..passes import Pass
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import Values, defining_op, ops_in, ops_of
 
 INTERNAL = "#llvm.linkage<internal>"
 # What a task computes from nothing as soon as it is told; vectors of positions and of ones are made so.
@@ -50,14 +51,14 @@ def _narrow(function: ir.Operation, calls: list[ir.Operation]) -> None:
     passed = list(zip(*([*call.operands][:count] for call in calls), strict=True))
     kept: list[int] = []
     first: dict[tuple[ir.Value, ...], int] = {}
-    clones: dict[ir.Value, ir.Value] = {}
+    copies: Values = {}
     with ir.InsertionPoint.at_block_begin(entry), function.location:
         for number, values in enumerate(passed):
             argument = entry.arguments[number]
             if next(iter(argument.uses), None) is None:
                 continue
             if len({*values}) == 1 and _is_constant(values[0]):
-                argument.replace_all_uses_with(_clone(values[0], clones))
+                argument.replace_all_uses_with(copy_needed(values[0], copies, lambda _: True))
             elif values in first:
                 argument.replace_all_uses_with(entry.arguments[first[values]])
             else:
@@ -78,18 +79,6 @@ def _is_constant(value: ir.Value) -> bool:
     if made is None:
         return False
     return made.name in CONSTANTS or (made.name in OF_CONSTANTS and all(map(_is_constant, made.operands)))
-
-
-def _clone(value: ir.Value, clones: dict[ir.Value, ir.Value]) -> ir.Value:
-    """The same constant at the insertion point."""
-    if value not in clones:
-        made = value.owner.operation
-        operands = [_clone(operand, clones) for operand in made.operands]
-        clone = made.clone()
-        for number, operand in enumerate(operands):
-            clone.operation.operands[number] = operand
-        clones[value] = clone.operation.results[0]
-    return clones[value]
 
 
 def _set_type(function: ir.Operation, entry: ir.Block, kept: list[int]) -> None:
