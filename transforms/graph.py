@@ -93,8 +93,8 @@ def move_users_after(users: Iterable[ir.Operation], anchor: ir.Operation) -> Non
         last = op
 
 
-def erase_dead(op: ir.Operation, *lists: list[ir.Operation]) -> None:
-    """Erases `op` and what only it needed, from the lists too."""
+def erase_with_producers(op: ir.Operation, *lists: list[ir.Operation]) -> None:
+    """Erases `op`, if nothing uses it, and what only it needed, from the lists too."""
     pending = [op]
     while pending:
         op = pending.pop()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
 from .attention import ROOT, attention_at, fused_loops, is_in
-from .graph import ancestor_in, backward_slice, erase_dead, move_users_after
+from .graph import ancestor_in, backward_slice, erase_with_producers, move_users_after
 from .passes import Pass, remark
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
@@ -86,11 +86,11 @@ class RaiseAttention(Pass):
         old = op.results[0]
         old.replace_all_uses_with(found.value)
         if self._raise(found.matches, candidates, left):
-            erase_dead(op, candidates, left.ops)
+            erase_with_producers(op, candidates, left.ops)
         else:
             left.add(op, left.reasons[found.matches[0].result.owner.operation])
             found.value.replace_all_uses_with(old)
-            erase_dead(found.value.owner.operation, left.ops)
+            erase_with_producers(found.value.owner.operation, left.ops)
         return True
 
     def _raise(self, matches: list[Match], candidates: list[ir.Operation], left: Left) -> int:
@@ -108,11 +108,11 @@ class RaiseAttention(Pass):
             match.result.replace_all_uses_with(value)
             owners = [s.value.owner.operation for s in statistics]
             remaining = list(owners)  # those that are not erased
-            erase_dead(end, candidates, left.ops, remaining)
+            erase_with_producers(end, candidates, left.ops, remaining)
             for owner, statistic, other in zip(owners, statistics, others, strict=True):
                 if owner in remaining:
                     self._replace_statistic(statistic.value, other)
-                    erase_dead(owner, candidates, left.ops, remaining)
+                    erase_with_producers(owner, candidates, left.ops, remaining)
         return raised
 
     def _free(self, matches: list[Match], left: Left) -> list[tuple[Match, list[Statistic]]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ..graph import erase_dead
+from ..graph import erase_with_producers
 from .contraction import Contraction, contraction_at
 from .emission import Emitter, Unreadable
 from .expressions import REAL, Expr
@@ -187,7 +187,7 @@ class _Distribution:
                 total = self.make.add(total, self._product(rest)[1])
             value = shaped(self.emit.elementwise(total, self.out, self.element), self.groups, self.result.type)
         for op in left:  # now that no one asks for what they share any more
-            erase_dead(op)
+            erase_with_producers(op)
         return None if value is None else Distributed(matches, value)
 
     def _product(self, term: Expr) -> tuple[ir.Operation, Expr]:
