@@ -11,6 +11,7 @@ from attn_opt.compiler.runtime import ptx
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from crossed import crossed
+from machine_code import definitions_of_left_operands
 
 CASES = read_cases(pathlib.Path(__file__).parents[2] / "bench" / "gpu_cases.txt", ["--target", "nvidia"])
 MAXIMA = {"": {}, ", online": {"keep_maximum": False}}  # which softmax, by what a test's name ends with
@@ -160,3 +161,27 @@ def test_rows_that_are_not_aligned_take_no_registers(fields):
     made = ptx.assemble(text, "sm_90a")
     assert made is not None and made.spills <= 4, made.log
     assert not [line for line in made.warnings if SERIALISED.search(line)], made.log
+
+
+IN_REGISTERS = {
+    "8 bits that become wider": ({"head_size": 160, "value_size": 32, "element": "f8E4M3FN", "output": "f32"}, False),
+    "…, up to a length": ({"head_size": 192, "value_size": 24, "element": "f8E4M3FN", "lengths": (129,)}, False),
+    "copied by threads": ({"head_size": 160, "value_size": 24}, False),
+    "copied by the engine, causal": ({"window": (None, 0)}, True),
+    "copied by the engine, a window": ({"window": (-100, 0)}, True),
+}
+
+
+@needs_ptxas
+@pytest.mark.parametrize("name", IN_REGISTERS)
+def test_queries_in_registers_stay_there(name):
+    """ptxas has given their registers away in a loop that reads them again."""
+    fields, copy_engine = IN_REGISTERS[name]
+    graph = Attention(**{"heads": 2, "queries": 300, "keys": 300, "element": "f16", **fields})
+    kernel = compile(graph.text(), target="nvidia", **OPTIONS, copy_engine=copy_engine)
+    code = ptx.sass(kernel.ir("ptx"), "sm_90a")
+    if code is None:
+        pytest.skip("nothing shows machine code")
+    found = definitions_of_left_operands(code)
+    assert found, "queries are in registers"
+    assert not {place: made for place, made in found.items() if len(made) != 1}

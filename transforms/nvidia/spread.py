@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..rewriting import defining_op, only_if, ops_of
+from ..rewriting import defining_op, ops_of
 from .conversions import to_register
 from .memory import Access
 from .scalars import emit_scalar
@@ -121,18 +121,24 @@ def _evaluated(body: ir.Block, values: dict, at: dict, moving: int | None, dista
 
 
 def store_shared(source: Spread, tile: Shared, element: ir.Type, thread: Thread) -> None:
-    """All elements to shared memory, 16 bytes a thread at a time."""
+    """All elements to shared memory, 16 bytes a thread at a time.
+
+    Threads that are left over make the last piece, too, and do not store it. A branch around them, in a loop with
+    queries in registers, made ptxas (13.0) put something else into these, which it took for unused behind the branch.
+    """
     per_row = tile.inner_size // tile.per_piece
     total = tile.outer_size * per_row
     for first in range(0, total, thread.threads):
         number = add(thread.number, first)
+        exists = create("arith.extui", i32(), less(number, constant(i32(), total)))
+        number = create("arith.minsi", i32(), number, constant(i32(), total - 1))
         outer, inner = div(number, per_row), mul(rem(number, per_row), tile.per_piece)
-        with only_if(less(number, constant(i32(), total)) if total - first < thread.threads else None):
-            positions = [outer, inner] if tile.inner == 1 else [inner, outer]
-            values = source.elements(positions, tile.inner, tile.per_piece)
-            if tile.width == 2:
-                text = f"cvt.rn.{element}x2.f32 $0, $2, $1;"
-                words = [asm(text, "=r,f,f", values[i : i + 2], [i32()], effects=False)[0] for i in range(0, 8, 2)]
-            else:
-                words = [create("arith.bitcast", i32(), v) for v in values]
-            asm("st.shared.v4.b32 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", [tile.piece(outer, inner), *words])
+        positions = [outer, inner] if tile.inner == 1 else [inner, outer]
+        values = source.elements(positions, tile.inner, tile.per_piece)
+        if tile.width == 2:
+            text = f"cvt.rn.{element}x2.f32 $0, $2, $1;"
+            words = [asm(text, "=r,f,f", values[i : i + 2], [i32()], effects=False)[0] for i in range(0, 8, 2)]
+        else:
+            words = [create("arith.bitcast", i32(), v) for v in values]
+        text = "{ .reg .pred p; setp.ne.b32 p, $5, 0; @p st.shared.v4.b32 [$0], {$1, $2, $3, $4}; }"
+        asm(text, "r,r,r,r,r,r", [tile.piece(outer, inner), *words, exists])
