@@ -251,6 +251,7 @@ def nvidia(
         "pieces-to-elements",
         "fuse-elements{all=1}",  # after them: each op that is left becomes a kernel
         *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
+        "own-inits",  # after cse: dimensions of equal inits would be one axis
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.
         f"outline-kernels{{any-strides={int(any_strides)}}}",
         *(["outline-pads"] if copy_engine else []),

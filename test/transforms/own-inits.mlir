@@ -28,3 +28,20 @@ func.func @empty(%a: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %1 = linalg.transpose ins(%0 : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) permutation = [1, 0]
   return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// A slice of a result is the place of that result alone: what starts with the same zeros starts somewhere else.
+// CHECK-LABEL: func.func @slice
+// CHECK:       %[[S:.*]] = tensor.extract_slice
+// CHECK:       %[[A:.*]] = linalg.fill {{.*}} outs(%[[S]] :
+// CHECK-NEXT:  linalg.matmul {{.*}} outs(%[[A]] :
+// CHECK-NEXT:  %[[E:.*]] = tensor.empty() : tensor<4x4xf32>
+// CHECK-NEXT:  %[[B:.*]] = linalg.fill {{.*}} outs(%[[E]] :
+// CHECK-NEXT:  linalg.matmul {{.*}} outs(%[[B]] :
+func.func @slice(%a: tensor<4x4xf32>, %o: tensor<8x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %s = tensor.extract_slice %o[4, 0] [4, 4] [1, 1] : tensor<8x4xf32> to tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%s : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %0 = linalg.matmul ins(%a, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = linalg.matmul ins(%0, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+}

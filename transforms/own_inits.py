@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from ...dialects.mlir import ir
-from ...dialects.tiling.structured import moves_first
-from ..passes import Pass
-from ..rewriting import ops_in
+from ..dialects import build
+from ..dialects.mlir import ir
+from ..dialects.tiling.structured import moves_first
+from .extents import known_sizes
+from .passes import Pass
+from .rewriting import defining_op, ops_in
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class OwnInits(Pass):
         }
 
     A shared fill would have to live on and be copied for each of them. A shared empty tensor says that two results
-    have the same dimensions, or may share memory, where they only happen to be of one size.
+    have the same dimensions, or may share memory, where they only happen to be of one size. So does a fill of another
+    tensor's slice, whose copies fill empty tensors.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -51,11 +54,22 @@ def _give_each_its_own(init: ir.Operation) -> None:
             continue
         if (_is_fill(user) and _is_fill(init)) or (len(uses) == 1 and user.block == init.block):
             continue
-        with ir.InsertionPoint(user):
-            own = init.clone()
-        user.operands[use.operand_number] = own.results[0]
+        with ir.InsertionPoint(user), init.location:
+            user.operands[use.operand_number] = _copy(init)
     if not list(init.results[0].uses):
         init.erase()
+
+
+def _copy(init: ir.Operation) -> ir.Value:
+    """The same tensor; not in the place that another one has a slice for."""
+    target = defining_op(init.operands[-1]) if _is_fill(init) else None
+    if target is None or target.name != "tensor.extract_slice":
+        return init.clone().operation.results[0]
+    value = target.results[0]
+    empty = build.empty(known_sizes(value), value.type.element_type)
+    own = init.clone().operation
+    own.operands[len(own.operands) - 1] = empty
+    return own.results[0]
 
 
 def _is_init(user: ir.Operation, use: ir.OpOperand) -> bool:
