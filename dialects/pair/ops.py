@@ -83,9 +83,9 @@ class WidenOp(Pair.Operation, name="widen", traits=[ext.Pure]):
 
 
 class Exp2Op(Pair.Operation, name="exp2", traits=[ext.Pure]):
-    """Powers of two of numbers below 1, as a word: to bf16's accuracy, 0 where they are subnormal.
+    """Powers of two of numbers below 1, as a word: to about bf16's accuracy, 0 where they are subnormal.
 
-    What is no number gives −∞ or NaN, so that a sum that it is part of is no number.
+    What is no number gives NaN, or more than 2⁶⁴, so that of a sum that it is part of this can be told.
     """
 
     low: ext.Operand[Any]

@@ -14,6 +14,12 @@
 // CHECK-NEXT:    %[[P:.*]] = pair.product %[[W]], %[[ONES]]
 // CHECK-NEXT:    %[[SUM:.*]] = arith.addf %[[L]], %[[P]] : f32
 // CHECK-NEXT:    linalg.yield %[[W]], %[[SUM]] : i32, f32
+// CHECK:       linalg.generic {{.*}} outs(%{{.*}} : memref<64xf32>) {
+// CHECK-NEXT:  ^bb0(%[[TOTAL:.*]]: f32):
+// CHECK-NEXT:    %[[MOST:.*]] = arith.constant 1.84467441E+19 : f32
+// CHECK-NEXT:    %[[NUMBER:.*]] = arith.cmpf olt, %[[TOTAL]], %[[MOST]] : f32
+// CHECK-NEXT:    %[[NAN:.*]] = arith.constant 0x7FC00000 : f32
+// CHECK-NEXT:    arith.select %[[NUMBER]], %[[TOTAL]], %[[NAN]] : f32
 // NONE-LABEL:  func.func @probabilities
 // NONE:        math.exp2
 // NONE-NOT:    pair.exp2
@@ -25,12 +31,12 @@
 // VECTORS-DAG: %[[SCALE:.*]] = arith.constant dense<3.906250e-03> : vector<16xf32>
 // VECTORS:     %[[M:.*]] = math.fma %{{.*}}, %[[UNIT]], %[[SHIFT]]
 // VECTORS:     %[[T:.*]] = math.fma %{{.*}}, %[[SCALE]], %[[M]]
-// VECTORS:     vector.shuffle %{{.*}}, %{{.*}} [0, 32, 2, 34,
-// VECTORS:     vector.shuffle %{{.*}}, %{{.*}} [1, 33, 3, 35,
-// VECTORS:     llvm.call_intrinsic "llvm.x86.avx512.permvar.hi.512"
-// VECTORS:     llvm.call_intrinsic "llvm.x86.avx512.permvar.hi.512"
-// VECTORS:     llvm.call_intrinsic "llvm.x86.avx512.pmulh.w.512"
-// VECTORS:     llvm.intr.fshl
+// VECTORS:     %[[W:.*]] = vector.shuffle %{{.*}}, %{{.*}} [1, 2, 65, 66, 5, 6, 69, 70,
+// VECTORS:     %[[LINEAR:.*]] = vector.bitcast %[[W]] : vector<64xi8> to vector<32xi16>
+// VECTORS:     %[[PART:.*]] = arith.shrui %[[LINEAR]]
+// VECTORS:     %[[ABOVE:.*]] = llvm.call_intrinsic "llvm.x86.avx512.vpermi2var.hi.512"(%{{.*}}, %[[PART]], %{{.*}})
+// VECTORS:     arith.xori %[[LINEAR]], %[[ABOVE]]
+// VECTORS:     arith.ori %[[LINEAR]], %[[ABOVE]]
 // VECTORS:     x86.avx512.dot
 func.func @probabilities(%max: memref<64xf32>, %s0: memref<8x64xf32>, %s1: memref<8x64xf32>, %w: memref<8x64xi32>,
                          %l: memref<64xf32>) {
