@@ -73,18 +73,22 @@ class Accumulators:
                 values.append(value)
         return values
 
-    def finish(self, final: Sequence[ir.Value]) -> None:
-        """Combines and stores what the reduction loops left."""
-        values = dict(zip(self.keys(), final, strict=True))
+    def finish(self, final: Sequence[ir.Value]) -> dict[Key, ir.Value]:
+        """Combines and stores what the reduction loops left; returns it, but for lanes that come together, without the
+        chain in the keys."""
+        values, stored = dict(zip(self.keys(), final, strict=True)), {}
         for out in self.outputs:
             run = self._run(out) if self.is_split and out.number not in self.updates else None
             all_at = [self.tile.at(out.loops, offsets) for offsets in self.tile.offsets(sorted(out.loops))]
             if run is None:
                 for at in all_at:
                     offsets = tuple(at[d] for d in sorted(out.loops))
-                    self.access.store(out, self._total(out, offsets, self._parts(out, at, values)), at)
+                    total = self._total(out, offsets, self._parts(out, at, values))
+                    self.access.store(out, total, at)
+                    stored[out.number, offsets] = total
             else:
                 self._store_runs(out, run, [at for at in all_at if at[run] == 0], values)
+        return stored
 
     def _total(self, out: Operand, offsets: Offsets, parts: list[ir.Value]) -> ir.Value:
         if self.is_split:

@@ -20,6 +20,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, vector
 from .accumulators import Accumulators
 from .buffer_parts import size_of
+from .followers import Followed
 from .lane_comparisons import compared
 from .multiples import is_multiple
 from .operand_access import OperandAccess
@@ -40,10 +41,12 @@ class Emitter:
         initial: dict[int, float | int | Structured],
         streams: Sequence[Stream] = (),
         asks_l2: bool = False,
+        following: Structured | None = None,
     ):
         """`initial`: what accumulators start from, by operand number: constants, or updates of what is read.
 
-        `streams`: what is prefetched, evenly over the register tiles. `asks_l2`: see `Target`.
+        `streams`: what is prefetched, evenly over the register tiles. `asks_l2`: see `Target`. `following`: what is
+        done with the results of a register tile, see `followers`.
         """
         self.op = op
         self.schedule = schedule
@@ -55,6 +58,7 @@ class Emitter:
         self.tile = RegisterTile(schedule)
         self.access = OperandAccess(op, schedule, self.tile, self.evaluator, asks_l2)
         self.accumulators = Accumulators(op, schedule, self.tile, self.access, initial)
+        self.followed = Followed(op, following, self.tile, self.access, self.lanes) if following is not None else None
         self.streams = [] if self.access.ahead or self.access.blocks else streams  # once is enough
 
     def emit(self) -> None:
@@ -71,7 +75,9 @@ class Emitter:
         if bursts == 1:
             self._prefetch(build.index(0), 1)
         sums = self._reduction if bursts == 1 else functools.partial(self._reduction_in, bursts)
-        self.accumulators.finish(sums(level, self.accumulators.start()))
+        results = self.accumulators.finish(sums(level, self.accumulators.start()))
+        if self.followed is not None:
+            self.followed.emit(results)
         return []
 
     def _reduction_in(self, bursts: int, level: int, accumulators: list[ir.Value]) -> list[ir.Value]:

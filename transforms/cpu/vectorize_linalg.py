@@ -6,6 +6,7 @@ from ...dialects.mlir import ir
 from ..passes import Pass, option, warn
 from ..rewriting import ops_in
 from .emit import Emitter
+from .followers import follower
 from .initial_values import filled_with, find_fills, find_starts, is_fill
 from .prefetch import find_streams
 from .schedule import check_body, choose
@@ -31,7 +32,8 @@ class VectorizeLinalg(Pass):
               …
 
     Accumulators that were filled with a constant right before start from it in registers; those that were updated
-    element by element, such as an output that is rescaled, are updated when they are loaded.
+    element by element, such as an output that is rescaled, are updated when they are loaded. What is reduced of a
+    result right after it, as a row's maximum, is reduced when it is stored (`followers`).
     Ops with maps that are no projections, or with a body that does not work on vectors, are left, with a warning.
     """
 
@@ -45,6 +47,10 @@ class VectorizeLinalg(Pass):
         found = [
             structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
         ]
+        schedules = {structured.op: choose(structured, target) for structured in found}
+        following = {op.op: after for op in found if (after := follower(op, schedules[op.op])) is not None}
+        followers = [after.op for after in following.values()]
+        found = [structured for structured in found if structured.op not in followers]
         by_op = {structured.op: structured for structured in found}
         starts = [find_fills(structured) for structured in found]
         for structured, by_number in zip(found, starts, strict=True):
@@ -57,10 +63,14 @@ class VectorizeLinalg(Pass):
             if structured.op in dropped:
                 continue
             initial = {n: filled_with(start) if is_fill(start) else by_op[start] for n, start in by_number.items()}
-            with ir.InsertionPoint(structured.op), structured.op.location:
-                schedule, prefetched = choose(structured, target), streams.get(structured.op, ())
-                Emitter(structured, schedule, initial, prefetched, target.asks_l2).emit()
+            after = following.get(structured.op)
+            last = structured.op if after is None else after.op  # what comes between them is not touched
+            with ir.InsertionPoint(last), structured.op.location:
+                schedule, prefetched = schedules[structured.op], streams.get(structured.op, ())
+                Emitter(structured, schedule, initial, prefetched, target.asks_l2, after).emit()
             structured.op.erase()
+            if after is not None:
+                after.op.erase()
         for start in dropped:
             start.erase()
 
