@@ -25,7 +25,7 @@ One iteration works on a tile of queries [m, d], of keys [n, d], of values [n, d
 - where pairs are multiplied (AVX512-BF16): 64 queries and 64 keys, with which scores, probabilities and what they are
   made of stay in the L1 cache; 128 keys of larger heads, whose keys and values, in 16 bits, would leave it anyway, but
   not under a mask, as what tiles have beyond its edge is computed in vain; where vectors are computed with by halves,
-  of all heads of 64 and more, if there are two such tiles: a store takes the time of 1.4 multiply-adds there, and the
+  of all heads of 32 and more, if there are two such tiles: a store takes the time of 1.4 multiply-adds there, and the
   output has fewer of them;
 - the head dimensions are not tiled. No size exceeds the dimension.
 
@@ -54,7 +54,7 @@ QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
 STREAMED_KEYS, STREAMED_TILES = 1024, 16
 MATRIX_QUERIES, LONG_QUERIES = 32, 128
 PAIRED_KEYS, MASKED_KEYS = 128, 64
-WIDE_HEADS = 2 * 64  # of keys and values
+WIDE_HEADS = 2 * 32  # of keys and values
 
 
 def choose_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
