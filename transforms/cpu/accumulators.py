@@ -7,7 +7,7 @@ reduction ("split"), they are vectors of partial results, combined after the loo
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
@@ -73,22 +73,24 @@ class Accumulators:
                 values.append(value)
         return values
 
-    def finish(self, final: Sequence[ir.Value]) -> dict[Key, ir.Value]:
-        """Combines and stores what the reduction loops left; returns it, but for lanes that come together, without the
-        chain in the keys."""
-        values, stored = dict(zip(self.keys(), final, strict=True)), {}
+    def finish(self, final: Sequence[ir.Value], follow: Callable[[dict[Key, ir.Value]], None] | None = None) -> None:
+        """Combines and stores what the reduction loops left. Before it is stored `follow` is given it, but for lanes
+        that come together, without the chain in the keys."""
+        values = dict(zip(self.keys(), final, strict=True))
         for out in self.outputs:
             run = self._run(out) if self.is_split and out.number not in self.updates else None
             all_at = [self.tile.at(out.loops, offsets) for offsets in self.tile.offsets(sorted(out.loops))]
-            if run is None:
-                for at in all_at:
-                    offsets = tuple(at[d] for d in sorted(out.loops))
-                    total = self._total(out, offsets, self._parts(out, at, values))
-                    self.access.store(out, total, at)
-                    stored[out.number, offsets] = total
-            else:
+            if run is not None:
                 self._store_runs(out, run, [at for at in all_at if at[run] == 0], values)
-        return stored
+                continue
+            results = {}
+            for at in all_at:
+                offsets = tuple(at[d] for d in sorted(out.loops))
+                results[out.number, offsets] = self._total(out, offsets, self._parts(out, at, values))
+            if follow is not None:
+                follow(results)
+            for at, total in zip(all_at, results.values(), strict=True):
+                self.access.store(out, total, at)
 
     def _total(self, out: Operand, offsets: Offsets, parts: list[ir.Value]) -> ir.Value:
         if self.is_split:

@@ -75,9 +75,8 @@ class Emitter:
         if bursts == 1:
             self._prefetch(build.index(0), 1)
         sums = self._reduction if bursts == 1 else functools.partial(self._reduction_in, bursts)
-        results = self.accumulators.finish(sums(level, self.accumulators.start()))
-        if self.followed is not None:
-            self.followed.emit(results)
+        follow = None if self.followed is None else self.followed.emit
+        self.accumulators.finish(sums(level, self.accumulators.start()), follow)
         return []
 
     def _reduction_in(self, bursts: int, level: int, accumulators: list[ir.Value]) -> list[ir.Value]:

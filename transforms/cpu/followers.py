@@ -1,7 +1,7 @@
 """Reductions that follow a contraction in its loops: a row's maximum is taken of scores that are still in registers.
 
-    linalg.generic {S[k, q] += …} outs(%s)                          # a register tile of S is stored …
-    linalg.generic {m[q] = max(m[q], S[k, q])} ins(%s) outs(%m)     # … and combined with %m right there
+    linalg.generic {S[k, q] += …} outs(%s)                          # before a register tile of S is stored …
+    linalg.generic {m[q] = max(m[q], S[k, q])} ins(%s) outs(%m)     # … it is combined with %m
 
 Scores are not read once more for it, from the L2 cache where a tile of them fills the L1 cache, and what is done with
 them takes other pipes than the products of the next register tile.

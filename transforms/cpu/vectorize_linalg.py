@@ -33,7 +33,7 @@ class VectorizeLinalg(Pass):
 
     Accumulators that were filled with a constant right before start from it in registers; those that were updated
     element by element, such as an output that is rescaled, are updated when they are loaded. What is reduced of a
-    result right after it, as a row's maximum, is reduced when it is stored (`followers`).
+    result right after it, as a row's maximum, is reduced before it is stored (`followers`).
     Ops with maps that are no projections, or with a body that does not work on vectors, are left, with a warning.
     """
 
