@@ -138,6 +138,7 @@ def cpu(
         "canonicalize",
         "cse",
         "sink-scales",  # before the maximum is fused with what it is taken of
+        "unscale-maxima",  # after it: of maxima that are scaled once they are found
         "fuse-reductions",
         "round-results",
         "own-inits",

@@ -50,6 +50,7 @@ PASSES = (
     "cpu/pad-tiles",
     "cpu/lanes-innermost",
     "cpu/sink-scales",
+    "cpu/unscale-maxima",
     "cpu/fuse-reductions",
     "cpu/round-results",
     "cpu/write-in-place",
