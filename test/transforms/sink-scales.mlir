@@ -112,3 +112,33 @@ func.func @stays(%a: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   } -> tensor<4x4xf32>
   return %p, %c : tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// -----
+
+// An op of two inputs that reads each element once is no contraction, even if a second result of it is a sum.
+// CHECK-LABEL: func.func @two_inputs
+// CHECK:       %[[S:.*]] = linalg.exp
+// CHECK-NOT:   arith.mulf
+// CHECK:       linalg.generic {{.*}} ins(%[[S]], %{{.*}} : tensor<4x8xf32>, tensor<8xf32>)
+// CHECK-NEXT:  ^bb0(%[[IN:.*]]: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f32):
+// CHECK:         arith.mulf %[[IN]], %{{.*}} {linalg_ext.rounded_first}
+#id = affine_map<(j, i) -> (j, i)>
+#row = affine_map<(j, i) -> (i)>
+func.func @two_inputs(%a: tensor<4x8xf32>, %m: tensor<8xf32>, %sums: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {
+  %scale = arith.constant 0.125 : f32
+  %e = tensor.empty() : tensor<4x8xf32>
+  %s = linalg.exp ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%s : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %y = arith.mulf %in, %scale : f32
+    linalg.yield %y : f32
+  } -> tensor<4x8xf32>
+  %p:2 = linalg.generic {indexing_maps = [#id, #row, #id, #row], iterator_types = ["reduction", "parallel"]} ins(%x, %m : tensor<4x8xf32>, tensor<8xf32>) outs(%e, %sums : tensor<4x8xf32>, tensor<8xf32>) {
+  ^bb0(%in: f32, %max: f32, %out: f32, %sum: f32):
+    %d = arith.subf %in, %max : f32
+    %y = math.exp2 %d : f32
+    %t = arith.addf %sum, %y : f32
+    linalg.yield %y, %t : f32, f32
+  } -> (tensor<4x8xf32>, tensor<8xf32>)
+  return %p#0, %p#1 : tensor<4x8xf32>, tensor<8xf32>
+}

@@ -11,7 +11,6 @@ from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of, single_use, terminator
 from .initial_values import filled_with, is_fill
 from .scalar_body import ROUNDED_FIRST
-from .shared_rows import is_contraction
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
 
@@ -45,7 +44,7 @@ class SinkScales(Pass):
 
 def _after_mask(generic: ir.Operation) -> ir.Operation | None:
     """An op of its own for the product that a mask is put over, select(dead, −∞, s · 0.18); None if there is none."""
-    if len(generic.results) != 1 or not all(_takes(use.owner.operation, generic) for use in generic.results[0].uses):
+    if len(generic.results) != 1 or not all(_takes(use, generic) for use in generic.results[0].uses):
         return None
     block = generic.regions[0].blocks[0]
     value = terminator(block).operands[0]
@@ -85,7 +84,7 @@ def _factor(generic: ir.Operation) -> float | None:
     if block.arguments[0] not in (a, b) or factor is None or not 0 < factor < math.inf:
         return None
     uses = list(result.uses)
-    if not all(_takes(use.owner.operation, generic) for use in uses):
+    if not all(_takes(use, generic) for use in uses):
         return None
     if any(_is_written(use.owner.operation, use.operand_number) for use in uses) and not single_use(source):
         return None
@@ -96,9 +95,12 @@ def _is_simple(body: list[ir.Operation]) -> bool:
     return all(o.name in ("arith.constant", "arith.mulf") for o in body)
 
 
-def _takes(user: ir.Operation, scale: ir.Operation) -> bool:
-    """True if the op reads each element once per element that it computes: not a contraction."""
-    return user.name == "linalg.generic" and user.block == scale.block and not is_contraction(user)
+def _takes(use: ir.OpOperand, scale: ir.Operation) -> bool:
+    """True for an op that reads each element once: no contraction, which would multiply it again and again."""
+    user = use.owner.operation
+    if user.name != "linalg.generic" or user.block != scale.block:
+        return False
+    return bool(indexing_maps(user)[use.operand_number].is_permutation)
 
 
 def _is_written(user: ir.Operation, number: int) -> bool:
