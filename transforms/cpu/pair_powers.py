@@ -13,7 +13,8 @@ t is smaller so that nothing is negative. The mean of two integers, rounded up, 
 That x is multiplied and shifted comes for free where it is a multiply-add, t = s·(c/64) + (k − m/64), which a product
 that is to be rounded first is not (`scalar_body`). What is below −127 becomes the least t, whose word is subnormal, 0
 to the instruction that multiplies pairs. Of no number W is at least 0xC000, and its power at least 2⁶⁵: who sums powers
-up sees it of the sum (`pair_exponentials`). (Only NaN whose bits are all ones, which no instruction makes, would be 0.)
+up sees it of the sum (`pair_exponentials`). (W is at most 0xFF00, or the mean of NaN whose bits are all ones, such as
+that of GPUs, would be 0.)
 Of a multiply-add x is beyond 1, by rounding, only where scores are beyond 2²⁴, and 2 and more apart: up to 120 the word
 is finite and below 2⁶⁴, some 2^(x/2), then.
 
@@ -32,6 +33,7 @@ LANES = 16
 LEAST, STEPS = -127.0, 64.0  # t = 2 + (x − LEAST − SHIFT/UNITS)/STEPS
 UNITS, PARTS = 256, 64  # of [0, 1): halves of a unit of bf16's mantissa; as many as two vectors have numbers of 16 bits
 SHIFT = 24  # more than 2ᶠ is below 1 + f, in UNITS; a multiple of UNITS/PARTS, so that f = 0 is where a part begins
+MOST = 0xFF00 - (1 << 16)  # of no number, as an integer with a sign
 BELOW_NO_NUMBER = 2.0**64  # a sum of powers that is not has one of what is no number
 LOOKUP = "llvm.x86.avx512.vpermi2var.hi.512"
 
@@ -44,6 +46,7 @@ def exp2(low: ir.Value, high: ir.Value) -> ir.Value:
     middle = [4 * lane + 4 * LANES * which + byte for lane in range(LANES) for which in (0, 1) for byte in (1, 2)]
     kind = ir.VectorType.get([2 * LANES], ir.IntegerType.get_signless(16))
     linear = vector.bitcast(kind, vector.ShuffleOp(*t, middle).result)
+    linear = arith.minui(linear, build.constant(kind, MOST))
     part = arith.shrui(linear, build.constant(kind, (UNITS // PARTS).bit_length() - 1))
     above = llvm_ops.call_intrinsic(kind, LOOKUP, [_table(kind, 0), part, _table(kind, 2 * LANES)])
     # As LLVM knows the mean of two integers, rounded up.
