@@ -57,23 +57,96 @@ def drawn(seed):
     return graph, options, pick((1.0, 1.0, 1.0, 3.0, 8.0))
 
 
+def drawn_widely(seed):
+    """The same, of all types, layouts and lengths, for all architectures; few queries, too."""
+    rng = random.Random(seed)
+    pick = rng.choice
+
+    def maybe(share, values, other):
+        return pick(values) if rng.random() < share else other
+
+    heads, element = pick((1, 2, 3, 4, 6, 8)), pick(("f16", "bf16", "f16", "bf16", "f32", "f8E4M3FN"))
+    queries = pick((1, 1, 2, 7, 16, 33, 64, 65, 100, 128, 129, 200, 256, 257, 300, 384, 512, 640))
+    keys = pick((queries, queries, 1, 5, 64, 65, 128, 200, 301, 448, 512, 700, 1000, 2049))
+    packed = maybe(0.08, ("3hd", "h3d"), "")
+    fields = {"batch": pick((1, 2, 3)), "heads": heads, "queries": queries, "keys": queries if packed else keys}
+    sequences = maybe(0.25, ("lengths", "lengths", "groups"), "") if not packed else ""
+    if sequences == "lengths":
+        fields["lengths"] = tuple(rng.randint(0, keys) for _ in range(fields["batch"]))
+    if sequences == "groups":
+        groups = tuple((rng.randint(1, 150), rng.randint(1, 200)) for _ in range(pick((1, 2, 3, 5))))
+        fields |= {"batch": 1, "groups": groups}
+        fields |= {"queries": sum(q for q, _ in groups), "keys": sum(k for _, k in groups)}
+    layouts = ("bshd", "sbhd", "hbsd", "bhsd")
+    graph = Attention(
+        **fields,
+        heads_kv=maybe(0.3, [n for n in range(1, heads + 1) if heads % n == 0], 0) if packed != "h3d" else 0,
+        head_size=pick((8, 16, 20, 32, 33, 40, 48, 64, 64, 64, 72, 80, 96, 100, 128, 128, 160, 192, 256)),
+        value_size=maybe(0.2, (8, 16, 24, 40, 64, 96, 128), 0) if not packed else 0,
+        values_transposed=maybe(0.1, (True,), False) if not packed else False,
+        element=element,
+        output=pick(("f16", "f8E4M3FN", "f32", "bf16")) if element[:2] == "f8" else maybe(0.1, ("f32", "f16"), ""),
+        window=WINDOWS[pick(list(WINDOWS))](pick),
+        bottom_right=maybe(0.3, (True,), False),
+        softcap=maybe(0.2, SOFTCAPS, 0.0),
+        alibi=maybe(0.2, (True,), False),
+        bias=maybe(0.2, ("qk", "hqk", "bhqk", "k", "hk", "bq", "h", "q"), ""),
+        mask=maybe(0.15, ("qk", "bhqk", "bk", "hqk", "q"), ""),
+        lse=maybe(0.2, (True,), False),
+        dynamic=maybe(0.25, (True,), False),
+        input_layout="bshd" if packed else maybe(0.3, layouts, "bhsd"),
+        output_layout=maybe(0.3, layouts, "bhsd"),
+        packed=packed,
+    )
+    options = {"arch": maybe(0.3, ("sm_80",), "sm_90a")}
+    if options["arch"] == "sm_90a":
+        options |= maybe(
+            0.5, ({"copy_engine": False}, {"keep_maximum": False}, *({"stages": n} for n in (1, 2, 3))), {}
+        )
+    options |= maybe(0.2, [{"split_keys": n} for n in (1, 2, 3, 7)], {})
+    options |= maybe(0.1, ({"any_strides": True},), {})
+    return graph, options, pick((1.0, 1.0, 1.0, 3.0, 8.0))
+
+
+ERRORS = {"bf16": 8e-3, "f16": 1.6e-3, "f32": 3e-5, "f8E4M3FN": 6e-2}
+
+
+def check(graph, options, factor, seed):
+    inputs = [x.copy() for x in graph.inputs("normal", seed)]
+    if not graph.packed:
+        inputs[0] = (inputs[0].astype(np.float32) * factor).astype(inputs[0].dtype)
+    kernel = compile(graph.text(), target="nvidia", **options)
+    found = kernel(*inputs)
+    out = found[0] if graph.lse else found
+    expected, sums = graph.reference(inputs)
+    limit = max(ERRORS[graph.element] * (4 if graph.softcap else 1), ERRORS[graph.output_element])  # caps: approximated
+    result = graph.canonical_output(np.asarray(out).astype(np.float64))
+    assert np.linalg.norm(result - expected) <= limit * np.linalg.norm(expected), graph
+    dead = ~np.isfinite(sums)
+    assert not result[dead].any(), "rows without a key are 0"
+    if graph.lse:
+        np.testing.assert_array_equal(np.isfinite(found[1]), ~dead)
+        exact = 2e-2 if graph.element == "f8E4M3FN" else 5e-3
+        close = exact + 1e-3 * graph.softcap + 4e-4 * np.abs(sums[~dead]).max(initial=0)
+        np.testing.assert_allclose(np.float64(found[1])[~dead], sums[~dead], atol=close)
+    again = kernel(*inputs)
+    np.testing.assert_array_equal(np.asarray(out), np.asarray(again[0] if graph.lse else again))
+
+
 @needs_hopper
 @pytest.mark.parametrize("seed", SEEDS)
 def test_against_float64(seed, poisoned):
     graph, options, factor = drawn(seed)
-    inputs = [x.copy() for x in graph.inputs("normal", seed)]
-    inputs[0] = (inputs[0].astype(np.float32) * factor).astype(inputs[0].dtype)
-    kernel = compile(graph.text(), target="nvidia", arch="sm_90a", **options)
-    found = kernel(*inputs)
-    out = found[0] if graph.lse else found
-    expected, sums = graph.reference(inputs)
-    limit = (8e-3 if graph.element == "bf16" else 1.6e-3) * (4 if graph.softcap else 1)  # a cap is approximated
-    assert np.linalg.norm(np.float64(out) - expected) <= limit * np.linalg.norm(expected), graph
-    dead = ~np.isfinite(sums)
-    assert not np.asarray(out)[dead].any(), "rows without a key are 0"
-    if graph.lse:
-        np.testing.assert_array_equal(np.isfinite(found[1]), ~dead)
-        close = 5e-3 + 1e-3 * graph.softcap + 4e-4 * np.abs(sums[~dead]).max(initial=0)
-        np.testing.assert_allclose(np.float64(found[1])[~dead], sums[~dead], atol=close)
-    again = kernel(*inputs)
-    np.testing.assert_array_equal(np.asarray(out), np.asarray(again[0] if graph.lse else again))
+    check(graph, {"arch": "sm_90a", **options}, factor, seed)
+
+
+@needs_hopper
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_features_against_float64(seed, poisoned):
+    check(*drawn_widely(seed), seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_features_compile(seed):
+    graph, options, _ = drawn_widely(seed)
+    compile(graph.text(), target="nvidia", **options)
