@@ -13,7 +13,7 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, SplitNeeded, Var
-from .normalised import is_normalised, is_softmax, is_sum_of_exponentials
+from .normalised import is_normalised, is_sum_of_exponentials, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .rounding import Rounding, split_rounding
 from .sinks import EXPONENTIALS
@@ -188,7 +188,7 @@ def _match_quotient(
     q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities), logs), k)
     q = Quotient([*q.num, *around.num, *(tracer.expand(f) for f in product.factors)], [*q.den, *around.den])
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
-    softmaxes = [n for n in inside if n.kind == "element" and is_softmax(defining_op(n.payload[0]))]
+    softmaxes = [n for n in inside if softmax_of(n) is not None]
     if not softmaxes and not q.den and not any(n.name in EXPONENTIALS for n in inside):
         _require_no_matmul(tracer, q, k)
         return None

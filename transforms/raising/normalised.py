@@ -10,13 +10,18 @@ from .sinks import EXPONENTIALS, sums
 from .tracing import Tracer
 
 
-def is_softmax(op: ir.Operation | None) -> bool:
-    return op is not None and op.name in ("linalg.softmax", "linalg_ext.softmax")
+def softmax_of(node: Expr) -> ir.Operation | None:
+    """The softmax one of whose probabilities `node` is: no element of its other results, the statistics of rows."""
+    op = defining_op(node.payload[0]) if node.kind == "element" else None
+    if op is None or op.name not in ("linalg.softmax", "linalg_ext.softmax") or node.payload[0] != op.results[0]:
+        return None
+    return op
 
 
 def is_normalised(tracer: Tracer, node: Expr, k: Keys) -> bool:
     """Whether it is a softmax along `k`, or a sum of exponentials divides there."""
-    if node.kind == "element" and is_softmax(op := defining_op(node.payload[0])):
+    op = softmax_of(node)
+    if op is not None:
         return not node.payload[1][ir.IntegerAttr(op.attributes["dimension"]).value].vars.isdisjoint(k)
     if node.name == "math.exp":  # exp(s − log Σ exp(s))
         return any(is_sum_of_exponentials(tracer, d, k) for d in quotient(tracer, node).den)
