@@ -438,7 +438,7 @@ def sink(q, k, v):
 @variant
 def sink_and_projection(q, k, v):
     """The share that keys have of the sum comes between the second matmul and the next."""
-    s = torch.cat((q @ k.mT, torch.full((2, 4, q.shape[-2], 1), 0.5, dtype=q.dtype)), -1)
+    s = torch.cat((torch.tanh(q @ k.mT), torch.full((2, 4, q.shape[-2], 1), 0.5, dtype=q.dtype)), -1)
     return s.softmax(-1)[..., :-1] @ v @ torch.sin(torch.arange(24.0)).to(q.dtype).view(8, 3)
 
 
