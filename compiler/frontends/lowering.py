@@ -33,13 +33,30 @@ def run(module: ir.Module, pipeline: str, way_out: str) -> None:
     except ir.MLIRError as error:
         with module.context:
             found += [_failure(d.message, d.location, way_out) for d in error.error_diagnostics]
-        raise DiagnosedError([*found, _failure(first_line(error), None, way_out)][:1]) from None
+        found = found or [_failure(first_line(error), None, way_out)]
+        if any(f"'{name}'" in found[0].message for name in OPERANDS):
+            left = [_failure(f"failed to legalize operation '{op.name}'", op.location, way_out) for op in _left(module)]
+            found = left or found
+        raise DiagnosedError(found[:1]) from None
     finally:
         handler.detach()
 
 
 # What upstream says of an op of torch that no pattern of it matches; of a generic op it prints whose place that takes.
 UNKNOWN = re.compile(r"failed to legalize operation '([^']*)'[^{]*(?:\{name = \"([^\"]*)\"\})?", re.DOTALL)
+
+
+# What only ever is an operand: it is left because what takes it is, and comes before that.
+OPERANDS = (
+    *(f"torch.constant.{kind}" for kind in ("int", "float", "bool", "none", "str", "device", "number")),
+    *("torch.prim.ListConstruct", "torch.vtensor.literal"),
+)
+
+
+def _left(module: ir.Module) -> list[ir.Operation]:
+    """What no pattern of upstream's passes has matched, operands last."""
+    left = [op for op in ops(module) if op.name.startswith("torch.")]
+    return sorted(left, key=lambda op: op.name in OPERANDS)
 
 
 def _failure(problem: str, location: ir.Location | None, way_out: str) -> Diagnostic:

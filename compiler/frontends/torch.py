@@ -65,11 +65,13 @@ def trace(
 
 
 def _distinct(arguments: Any, module: torch.nn.Module) -> Any:
-    """`arguments` with each tensor once: torch.export takes (x, x), or x and a parameter x, for one in all calls."""
+    """`arguments` with each tensor once: torch.export takes (x, x), or x and a parameter x, for one in all calls, and
+    does not know x[0] where x comes later."""
     seen = {id(value) for value in (*module.parameters(), *module.buffers())}
+    given = {id(value) for value in torch.utils._pytree.tree_leaves(arguments)}
 
     def other(value: torch.Tensor) -> torch.Tensor:
-        if id(value) in seen:
+        if id(value) in seen or id(value._base) in given:
             value = value.detach()
         seen.add(id(value))
         return value

@@ -1,16 +1,11 @@
 """From a program of torch.export to linalg on tensors, by the importer and the passes of the bindings.
 
-Decompositions are chosen so that attention stays recognisable and sizes stay sizes: ``aten.matmul`` is kept whole (as
-``view`` and ``bmm`` its batch dimensions would be lost where they are dynamic), scaled_dot_product_attention becomes
-two of them around a softmax, flex_attention too, with its modifications inlined.
+Ops are decomposed first (`torch_decompositions.py`); flex_attention becomes two matmuls around a softmax, with its
+modifications inlined.
 """
 
 import dataclasses
-import functools
-import math
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -23,6 +18,7 @@ from ..diagnostics import user_error
 from . import torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
+from .torch_decompositions import decompositions
 
 TO_BACKEND = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -32,144 +28,6 @@ TO_BACKEND = (
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
 WAY_OUT = "leave that op to torch, by torch.compile(…, backend='attn_opt')"
 HINTS = {"ml_program.global": f"random numbers are drawn there, as by dropout: call eval() on the model, or {WAY_OUT}"}
-KEPT_WHOLE = (torch.ops.aten.matmul,)
-
-
-def scaled_dot_product_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    """aten.scaled_dot_product_attention in two matmuls; rows that are masked as a whole give zeros, as torch's do."""
-    if dropout_p:
-        weights = _scores(query, key, attn_mask, is_causal, scale, enable_gqa).softmax(-1)
-        weights = torch.nn.functional.dropout(weights, dropout_p)
-    else:
-        weights = torch._safe_softmax(_scores(query, key, attn_mask, is_causal, scale, enable_gqa), -1)
-    return torch.matmul(weights.to(value.dtype), _repeated(value, query, enable_gqa))
-
-
-def flash_attention_for_cpu(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: torch.Tensor | None = None,
-    scale: float | None = None,
-) -> Any:
-    """What scaled_dot_product_attention is to torch's own kernel: the output and, in f32, its log-sum-exp."""
-    if dropout_p:
-        return NotImplemented
-    scores = _scores(query, key, attn_mask, is_causal, scale, enable_gqa=False)
-    weights = torch._safe_softmax(scores, -1)
-    return torch.matmul(weights.to(value.dtype), value), torch.logsumexp(scores.to(torch.float32), -1)
-
-
-def _scores(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    attn_mask: torch.Tensor | None,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-) -> torch.Tensor:
-    factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
-    scores = torch.matmul(query, _repeated(key, query, enable_gqa).transpose(-2, -1)) * factor
-    if is_causal:
-        rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
-        columns = torch.arange(key.size(-2), device=query.device)
-        scores = torch.where(columns <= rows, scores, -math.inf)
-    if attn_mask is not None:
-        if attn_mask.dtype == torch.bool:
-            scores = torch.where(attn_mask, scores, -math.inf)
-        else:
-            scores = scores + attn_mask
-    return scores
-
-
-def _repeated(keys: torch.Tensor, query: torch.Tensor, enable_gqa: bool) -> torch.Tensor:
-    """Keys or values, repeated for the queries' heads; the copies vanish when attention is raised."""
-    groups = query.size(-3) // keys.size(-3) if enable_gqa else 1
-    if groups == 1:
-        return keys
-    batch, heads, length, size = keys.shape[:-3], keys.size(-3), keys.size(-2), keys.size(-1)
-    repeated = keys.unsqueeze(-3).expand(*batch, heads, groups, length, size)
-    return repeated.reshape(*batch, heads * groups, length, size)
-
-
-NARROW = (torch.int8, torch.int16, torch.int32)
-
-
-def index(x: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
-    """aten.index by narrow integers, which tables of pages have, by wide ones: others have no lowering."""
-    narrow = [i is not None and i.dtype in NARROW for i in indices]
-    if not any(narrow):
-        return NotImplemented
-    wide = [i.to(torch.int64) if n and i is not None else i for i, n in zip(indices, narrow, strict=True)]
-    return torch.ops.aten.index.Tensor(x, wide)
-
-
-def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter is a loop.
-
-    Of an index that is given more than once the last one counts, as where elements are written one after the other.
-    """
-    size = x.size(dim)
-    hits = torch.arange(size, device=x.device).unsqueeze(1) == index.reshape(1, -1)
-    last = torch.where(hits, torch.arange(index.numel(), device=x.device), -1).amax(1)
-    from_source = source.index_select(dim, last.clamp(min=0))
-    shape = [size if d == dim % x.dim() else 1 for d in range(x.dim())]
-    return torch.where((last >= 0).view(shape), from_source, x)
-
-
-def index_put(
-    x: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
-) -> Any:
-    """aten.index_put along one dimension, or of one value where a mask says; others are left as they are."""
-    given = [d for d, index in enumerate(indices) if index is not None]
-    index = indices[given[0]] if len(given) == 1 else None
-    if index is not None and index.dtype == torch.bool and values.numel() == 1 and not accumulate:
-        after = x.dim() - given[0] - index.dim()
-        return torch.where(index.reshape(*index.shape, *([1] * after)), values.reshape([]), x)
-    if index is None or index.dim() != 1 or index.dtype == torch.bool or accumulate:
-        return NotImplemented
-    shape = [index.size(0) if d == given[0] else size for d, size in enumerate(x.shape)]
-    index = torch.where(index < 0, index + x.size(given[0]), index)  # counted from the end
-    return index_copy(x, given[0], index, values.expand(shape))
-
-
-def power(x: torch.Tensor, exponent: float) -> Any:
-    """aten.pow with a small whole exponent as products; other exponents are left as they are."""
-    whole = isinstance(exponent, int) and x.dtype != torch.bool
-    if not (x.dtype.is_floating_point or whole) or exponent not in (2, 3, 4):
-        return NotImplemented
-    square = x * x
-    return {2: lambda: square, 3: lambda: square * x, 4: lambda: square * square}[int(exponent)]()
-
-
-@functools.cache
-def decompositions() -> dict[Any, Callable]:
-    """What becomes of each op that has no lowering of its own, or a worse one."""
-    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
-
-    table = {op: f for op, f in get_decomposition_table().items() if op._overloadpacket not in KEPT_WHOLE}
-    table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
-    table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default] = flash_attention_for_cpu
-    table[torch.ops.aten.pow.Tensor_Scalar] = power
-    table[torch.ops.aten.isfinite.default] = lambda x: x.abs() < float("inf")
-    table[torch.ops.aten.index.Tensor] = index
-    table[torch.ops.aten.index_copy.default] = index_copy
-    table[torch.ops.aten.index_put.default] = index_put
-    table[torch.ops.aten.expand.default] = torch_shapes.expand
-    return table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +60,10 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
+    torch_shapes.make_empty_anew(graph)
     torch_unsigned.widen(graph)
+    torch_shapes.multiply_matrices(graph)
+    torch_shapes.count_from_the_start(graph)
     torch_shapes.split_and_merge(graph)
     torch_sinks.write_out(graph)
     results = _tensor_outputs(graph)

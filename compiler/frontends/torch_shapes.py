@@ -1,8 +1,13 @@
-"""view and expand where sizes are symbols, in terms that say which dimensions are merged, split or kept.
+"""Views of torch in terms that the importer, and then tracing, understand.
+
+view and expand where sizes are symbols are written in terms that say which dimensions are merged, split or kept.
 
 A ``view`` of dynamic sizes reaches MLIR as a reshape to computed sizes, which nothing can see through. What torch
 knows about the symbols tells the groups of dimensions: [b, t, 32] as [b, t, 4, 8] is one split of the last, and
 [b·t, 32] one merge of the first two.
+
+What counts through memory, as_strided, becomes a slice of all elements in a row; products with a vector become ones
+with a matrix of one column or row. What has no elements is made anew: on views of it the importer ends the process.
 """
 
 from collections.abc import Sequence
@@ -102,3 +107,86 @@ def expand(x: torch.Tensor, size: Sequence[Any], *, implicit: bool = False) -> A
     if not any(changed) or all(isinstance(s, torch.SymInt) or s != -1 for s in kept):
         return NotImplemented
     return torch.ops.aten.expand.default(x, kept)
+
+
+def as_strided(x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
+    """aten.as_strided of a contiguous tensor by one stride as a slice of its elements, by several as a gather."""
+    if not _counts_elements(x, size, stride, offset):
+        return NotImplemented
+    flat = x.reshape(-1)
+    if len(size) == 1:
+        return flat[(offset or 0) : (offset or 0) + (size[0] - 1) * stride[0] + 1 : stride[0]]
+    index = torch.full(list(size), offset or 0, dtype=torch.int64, device=x.device)
+    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+        shape = [n if d == other else 1 for other in range(len(size))]
+        index = index + (torch.arange(n, device=x.device) * step).view(shape)
+    return flat[index]
+
+
+def as_strided_scatter(x: torch.Tensor, source: torch.Tensor, size: Any, stride: Any, offset: Any = None) -> Any:
+    """aten.as_strided_scatter of a contiguous tensor by one stride, such as its diagonal, as a write to a slice."""
+    if not _counts_elements(x, size, stride, offset) or len(size) != 1:
+        return NotImplemented
+    start = offset or 0
+    end = start + (size[0] - 1) * stride[0] + 1
+    return torch.slice_scatter(x.reshape(-1), source, 0, start, end, stride[0]).view(x.shape)
+
+
+def _counts_elements(x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> bool:
+    """Whether strides of memory are strides of elements, all known, and there is more than one element to take."""
+    known = not _is_dynamic([*x.shape, *size, *stride, offset or 0]) and all(s > 0 for s in [*size, *stride])
+    return known and x.is_contiguous() and bool(size)
+
+
+def multiply_matrices(graph: torch.fx.Graph) -> None:
+    """Gives vectors that are multiplied with tensors of three and more dimensions a dimension of one element:
+    those of two have a lowering."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.matmul.default):
+        ranks = [n.meta["val"].dim() for n in node.args]
+        if min(ranks) != 1 or max(ranks) < 3:
+            continue
+        is_row = ranks[0] == 1
+        with graph.inserting_before(node):
+            operands = list(node.args)
+            vector = 0 if is_row else 1
+            operands[vector] = _emitted(graph, torch.ops.aten.unsqueeze.default, operands[vector], 0 if is_row else 1)
+            product = _emitted(graph, torch.ops.aten.matmul.default, *operands)
+            node.replace_all_uses_with(_emitted(graph, torch.ops.aten.squeeze.dim, product, -2 if is_row else -1))
+        graph.erase_node(node)
+
+
+BY_DIMENSION = {
+    getattr(torch.ops.aten, name)
+    for name in ("scatter", "scatter_add", "scatter_reduce", "gather", "index_add", "index_select", "index_reduce")
+}
+
+
+def count_from_the_start(graph: torch.fx.Graph) -> None:
+    """Gives scatters and gathers dimensions that are not counted from the end: of others the importer's passes make
+    indices out of range, and end the process."""
+    for node in graph.nodes:
+        if getattr(node.target, "overloadpacket", None) in BY_DIMENSION and node.args[1] < 0:
+            node.update_arg(1, node.args[1] + node.args[0].meta["val"].dim())
+
+
+def make_empty_anew(graph: torch.fx.Graph) -> None:
+    """Makes each tensor that has no elements, whatever it is computed from."""
+    found = False
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, torch.Tensor) or not any(s == 0 for s in _known(value)):
+            continue
+        if _is_dynamic(value.shape) or node.target is torch.ops.aten.full.default:
+            continue
+        with graph.inserting_before(node):
+            made = graph.call_function(torch.ops.aten.full.default, (list(value.shape), 0), {"dtype": value.dtype})
+        made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+        found = True
+    if found:
+        graph.eliminate_dead_code()
+
+
+def _known(value: torch.Tensor) -> list[int]:
+    return [s for s in value.shape if isinstance(s, int)]

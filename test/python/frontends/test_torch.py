@@ -623,8 +623,8 @@ def test_what_is_not_compiled_says_what_to_do():
     kernel = compile(torch.exp, (x,))
     for wrong, message in [
         (
-            lambda: compile(lambda x: torch.cummax(x, 0)[0], (x,)),
-            r"no pattern matches 'torch\.aten\.cummax'; leave that op to",
+            lambda: compile(lambda x: torch.nextafter(x, x), (x,)),
+            r"no pattern matches 'torch\.aten\.nextafter'; leave that op to",
         ),
         (lambda: torch.export.export(Module(), (x,)), "export or trace the function that it was compiled from"),
         (

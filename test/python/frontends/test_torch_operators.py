@@ -1,0 +1,109 @@
+"""Operators of torch that are written out before the importer, which has no lowering for them, a wrong one, or ends the
+process on them."""
+
+import math
+
+import pytest
+from attn_opt.compiler import CompileError, compile
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+F = torch.nn.functional
+
+torch.manual_seed(0)
+X, Y = torch.randn(4, 6), torch.randn(4, 6)
+WHOLE = torch.randint(-9, 9, (4, 6))
+THREE = torch.tensor([True, False, True, True])
+FIVE = X.flatten().sort().values[-5] <= X  # as many elements are true
+SIGNS = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf])
+ROWS, STARTS = torch.tensor([0, 1, 2, 1, 3]), torch.tensor([0, 2, 2])
+
+
+def written(x, mask, value):
+    x = x.clone()
+    x[:, mask] = value
+    return x
+
+
+SEARCHES = {
+    "searchsorted": (lambda x: torch.searchsorted(torch.tensor([0.0, 1, 2]), x), X),
+    "searchsorted right": (lambda x: torch.searchsorted(torch.tensor([0.0, 1]), x, right=True), X.round()),
+    "searchsorted in int32": (lambda x: torch.searchsorted(torch.tensor([0.0, 1]), x, out_int32=True), X),
+    "searchsorted of rows": (lambda s, x: torch.searchsorted(s, x, side="left"), X.sort(-1).values, Y.round()),
+    "searchsorted of NaN": (torch.searchsorted, X.sort(-1).values, torch.full((4, 1), math.nan)),
+    "bucketize": (lambda x: torch.bucketize(x, torch.tensor([-1.0, 0, 1])), X),
+    "cummax": (lambda x: torch.cummax(x, -1), X.round()),
+    "cummax of NaN": (lambda x: torch.cummax(x, 0), torch.tensor([1, math.nan, 2, 3, math.nan, 4])),
+    "cummin of integers": (lambda x: torch.cummin(x, 0), WHOLE),
+    "logcumsumexp of large": (lambda x: x.logcumsumexp(-1), torch.tensor([[1e4, 1, 1e4], [-math.inf, -math.inf, 3]])),
+}
+BAGS = {
+    f"embedding_bag, {mode}, {padding}": (
+        lambda x, mode=mode, padding=padding: F.embedding_bag(ROWS, x, STARTS, mode=mode, padding_idx=padding),
+        X,
+    )
+    for mode in ("sum", "mean", "max")
+    for padding in (None, 1)
+}
+BAGS["embedding_bag of a matrix"] = (lambda x: F.embedding_bag(ROWS[:4].view(2, 2), x), X)
+BAGS["embedding_bag, weighted"] = (
+    lambda x, w: F.embedding_bag(ROWS, x, STARTS, mode="sum", per_sample_weights=w),
+    X,
+    Y[0, :5],
+)
+WRITES = {
+    "put": (lambda x: torch.put(x, torch.tensor([0, 1, 7, -1]), torch.ones(4)), X),
+    "put, accumulated": (lambda x: torch.put(x, torch.tensor([[0, -1], [-2, 3]]), torch.ones(2, 2), True), X),
+    "added where a mask says": (lambda x, m, v: x.index_put([m], v, accumulate=True), X, THREE, Y[0]),
+    "rows where a mask says": (lambda x, m, v: x.index_put([m], v), X, THREE, Y[:3]),
+    "elements where a mask says": (lambda x, m, v: x.index_put([m], v), X, FIVE, Y[0, :5]),
+    "columns where a mask says": (written, X.mT.contiguous(), THREE, torch.randn(6, 3)),
+    "one column where a mask says": (written, X.mT.contiguous(), THREE, Y[0][:, None]),
+    "fill_diagonal_": (lambda x: x.masked_fill(torch.zeros(4, 6, dtype=torch.bool).fill_diagonal_(True), -1), X),
+    "as_strided": (lambda x: x.as_strided((3, 2, 2), (6, 1, 2), 1), X),
+    "scatter to the last": (lambda x, i: x.scatter(-1, i, 1.0), X, WHOLE.abs() % 6),
+    "scatter_add to the last": (lambda x, i: x.scatter_add(-1, i, x), X, WHOLE.abs() % 6),
+    "scatter_reduce to the last": (lambda x, i: x.scatter_reduce(-1, i, x, "amax"), X, WHOLE.abs() % 6),
+}
+ELEMENTS = {
+    "fmod of integers": (lambda x, y: torch.fmod(x, y), WHOLE, WHOLE.abs() + 1),
+    "fmod by a number": (lambda x: (torch.fmod(x, 3), torch.fmod(x, -3), torch.fmod(x, 2.5)), WHOLE),
+    "fmax": (torch.fmax, X, torch.where(X[:1] > 0, math.nan, X[:1])),
+    "fmin": (torch.fmin, torch.where(X[:1] > 0, math.nan, X[:1]), X),
+    "copysign": (lambda x, y: torch.copysign(x[:, None], y), X, SIGNS),
+    "signbit": (torch.signbit, SIGNS),
+    "all of several dimensions": (lambda x: x.all((0, 1)), FIVE),
+    "addmv": (lambda x, a, b: torch.addmv(x, a, b, alpha=2, beta=0.5), X[:, 0], X, Y[0]),
+    "matrices times a vector": (lambda x, y: torch.stack((x, y)) @ y[0], X, Y),
+    "a vector times matrices": (lambda x, y: y[:, 0] @ torch.stack((x, y)), X, Y),
+    "block_diag": (torch.block_diag, X, Y),
+}
+EMPTY = {
+    "group_norm": (lambda x: F.group_norm(x, 2), torch.empty(0, 4, 3)),
+    "linear": (F.linear, torch.empty(0, 6), X),
+    "bilinear": (F.bilinear, torch.empty(0, 6), torch.empty(0, 6), torch.ones(2, 6, 6)),
+    "attention": (
+        lambda x: F.scaled_dot_product_attention(*[x.view(0, 5, 2, 3).mT] * 3).transpose(1, 2).reshape(0, 2, 15),
+        torch.empty(0, 5, 6),
+    ),
+    "a sum": (lambda x: x.sum(0), torch.empty(0, 6)),
+}
+
+
+@pytest.mark.parametrize("name", cases := {**SEARCHES, **BAGS, **WRITES, **ELEMENTS, **EMPTY})
+def test_as_torch_has_it(name):
+    function, *args = cases[name]
+    torch.testing.assert_close(compile(function, tuple(args))(*args), function(*args), equal_nan=True)
+
+
+def test_the_error_names_the_op_and_not_its_operands():
+    expected = r"test_torch_operators\.py:\d+:.*no pattern matches 'torch\.aten\.view\.dtype'"
+    with pytest.raises(CompileError, match=expected):
+        compile(lambda x: x.view(torch.int32) + 1, (X,))
+
+
+def test_a_view_and_its_base():
+    def function(row, whole, column):
+        return row + whole * column[:, None]
+
+    args = (X[1], X, X[:, 2])
+    torch.testing.assert_close(compile(function, args)(*args), function(*args))
