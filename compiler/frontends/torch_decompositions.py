@@ -163,11 +163,14 @@ def signbit(x: torch.Tensor) -> torch.Tensor:
 
 
 def copysign(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    size = x.abs().to(torch.result_type(x, y))
+    kind = torch.result_type(x, y)
+    size = x.abs().to(kind if kind.is_floating_point else torch.get_default_dtype())
     return torch.where(signbit(y), -size, size)
 
 
 def addmv(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    if not x.dtype.is_floating_point:
+        return NotImplemented
     product = torch.matmul(matrix, vector) * alpha
     return product if beta == 0 else product + x * beta
 

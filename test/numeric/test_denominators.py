@@ -26,6 +26,7 @@ def divided(graph: Graph, e: str, of: str, body: list[str], more: tuple[tuple[st
 PLUS = [f"%c = arith.constant {ADDED} : f32", "%d = arith.addf %in1, %c : f32"]
 PLUS_GIVEN = ["%d = arith.addf %in1, %in2 : f32"]
 AT_LEAST = ["%c = arith.constant 2.0 : f32", "%d = arith.maximumf %in1, %c : f32"]
+AT_LEAST_ONE = ["%c = arith.constant 1.0 : f32", "%d = arith.maximumf %in1, %c : f32"]
 PLAIN = ["%d = arith.addf %in1, %zero : f32"]
 SIGMOID = [
     "%one = arith.constant 1.0 : f32",
@@ -40,6 +41,25 @@ def shifted(graph: Graph, body: list[str], given: str | None = None) -> str:
     e = graph.exponentials("e", scores(graph))
     more = ((graph.argument("w", given, "f32"), given),) if given is not None else ()
     return divided(graph, e, e, body, more)
+
+
+def shifted_by(graph: Graph, body: list[str], change: list[str]) -> str:
+    """Exponentials less what `change` makes of the maximum."""
+    s = scores(graph)
+    m = graph.reduced("highest", s, "hmk", "k", "maximumf")
+    m = graph.elementwise("changed", "hm", [(m, "hm")], change)
+    shift = ["%y = arith.subf %in0, %in1 : f32", "%r = math.exp %y : f32"]
+    e = graph.elementwise("e", "hmk", [(s, "hmk"), (m, "hm")], shift)
+    return divided(graph, e, e, body)
+
+
+FLOOR = 1.5  # above some maxima, below others
+FLOORED = [f"%f = arith.constant {FLOOR} : f32", "%r = arith.maximumf %in0, %f : f32"]
+FINITE = [
+    *("%hi = arith.constant 0x7F800000 : f32", "%abs = math.absf %in0 : f32"),
+    *("%is = arith.cmpf one, %abs, %hi : f32", "%r = arith.select %is, %in0, %zero : f32"),
+]
+TWICE = ["%r = arith.addf %in0, %in0 : f32"]
 
 
 def plain(graph: Graph, body: list[str]) -> str:
@@ -92,10 +112,10 @@ def of_scores(q: np.ndarray, k: np.ndarray) -> np.ndarray:
     return q @ k.swapaxes(-1, -2) * 0.25
 
 
-def exact(q, k, v, w=None, least=-np.inf, added=0.0, is_shifted=True, live=None) -> np.ndarray:
+def exact(q, k, v, w=None, least=-np.inf, added=0.0, is_shifted=True, live=None, floor=-np.inf) -> np.ndarray:
     s = of_scores(q, k)
     s = s if live is None else np.where(live, s, -np.inf)
-    highest = s.max(-1, keepdims=True) if is_shifted else 0
+    highest = np.maximum(s.max(-1, keepdims=True), floor) if is_shifted else 0
     e = np.exp(s - np.where(np.isinf(highest), 0, highest))
     return e / np.maximum(e.sum(-1, keepdims=True) + added, least) @ v
 
@@ -110,6 +130,21 @@ CASES = {
     "at least": (lambda g: shifted(g, AT_LEAST), lambda q, k, v: exact(q, k, v, least=2.0)),
     "plain, at least": (lambda g: plain(g, AT_LEAST), lambda q, k, v: exact(q, k, v, least=2.0, is_shifted=False)),
     "masked": (lambda g: masked_scores(g, PLUS), lambda q, k, w, v: exact(q, k, v, added=ADDED, live=w)),
+    "floored": (
+        lambda g: shifted_by(g, PLUS, FLOORED),
+        lambda q, k, v: exact(q, k, v, added=ADDED, floor=FLOOR),
+    ),
+    "floored, at least": (
+        lambda g: shifted_by(g, AT_LEAST_ONE, FLOORED),
+        lambda q, k, v: exact(q, k, v, least=1.0, floor=FLOOR),
+    ),
+    "finite": (lambda g: shifted_by(g, PLUS, FINITE), lambda q, k, v: exact(q, k, v, added=ADDED)),
+    "twice, at least": (
+        lambda g: shifted_by(g, AT_LEAST_ONE, TWICE),
+        lambda q, k, v: (lambda e: e / np.maximum(e.sum(-1, keepdims=True), 1) @ v)(
+            (lambda s: np.exp(s - 2 * s.max(-1, keepdims=True)))(of_scores(q, k))
+        ),
+    ),
     "renormalised": (
         lambda g: renormalised(g, PLAIN),
         lambda q, k, w, v: softmax(np.where(w, of_scores(q, k), -np.inf)) @ v,

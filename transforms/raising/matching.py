@@ -15,8 +15,8 @@ from .expressions import REAL, ROUND, Expr
 from .indices import Index, SplitNeeded, Var
 from .normalised import is_normalised, is_sum_of_exponentials, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
+from .relative import EXPONENTIALS
 from .rounding import Rounding, split_rounding
-from .sinks import EXPONENTIALS
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
 

@@ -6,7 +6,8 @@ from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import Expr
 from .quotients import Keys, quotient
-from .sinks import EXPONENTIALS, sums
+from .relative import EXPONENTIALS
+from .sinks import sums
 from .tracing import Tracer
 
 

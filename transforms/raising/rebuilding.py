@@ -180,6 +180,10 @@ class _Rebuilder:
         highest, own = make.element(self.maximum, at), make.element(self.sum, at)
 
         def amount(beside: Beside) -> Expr:
+            if beside.to is not None:
+                to = beside.to
+                factor = make.rewritten(to.factor, lambda n: highest if n is to.maximum else None)
+                return make.mul(factor, beside.factor)
             if beside.score is None:
                 return beside.factor
             return make.mul(make.op("math.exp", (make.op("arith.subf", (beside.score, highest)),)), beside.factor)

@@ -3,8 +3,8 @@
     e / (Σ_k e + exp(y − m)),   or a sum over the keys and a column of y beside them,
 
 is softmax times l / (l + exp(y − m)), where l is the sum over the keys alone, if y is shifted as the scores are. A
-number beside the sum, e / (Σ_k e + ε), is one beside l if the exponentials are relative to the maximum of their row,
-and exp(0 − m)·ε if they are not shifted.
+number beside the sum, e / (Σ_k e + ε), is one beside l if the exponentials are relative to the maximum of their row
+(`relative.py`), and exp(0 − m)·ε if they are not shifted.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from dataclasses import dataclass
 from .expressions import Expr
 from .indices import Index
 from .quotients import Keys, NearMiss, quotient, summed
+from .relative import EXPONENTIALS, Relative
 from .tracing import Tracer
 
-EXPONENTIALS = ("math.exp", "math.exp2")
 MAX_SINKS = 16  # more that are summed beside the keys are no sinks
 
 
 @dataclass(frozen=True)
 class Beside:
-    """`factor`·exp(`score` − m) where m is the maximum of the row; without a score, `factor` itself."""
+    """`factor`·exp(`score` − m) where m is the maximum of the row; without a score, `factor`, times what `to` says."""
 
     factor: Expr
     score: Expr | None
+    to: Relative | None = None
 
 
 def sums(tracer: Tracer, divisor: Expr, k: Keys) -> list[tuple[Expr, list[Expr]]]:
@@ -61,17 +62,17 @@ def sums(tracer: Tracer, divisor: Expr, k: Keys) -> list[tuple[Expr, list[Expr]]
 
 
 def sinks(
-    tracer: Tracer, along: list[Expr], beside: list[Expr], is_statistic: Callable[[Expr], bool], is_relative: bool
+    tracer: Tracer, along: list[Expr], beside: list[Expr], is_statistic: Callable[[Expr], bool], to: Relative | None
 ) -> tuple[Beside, ...]:
     """What is `beside` the exponentials of `along` in a sum, without the shift that all of it must have.
 
-    `is_relative`: those of the keys are relative to the maximum of their row.
+    `to`: what those of the keys are relative to.
     """
-    return tuple(_sink(tracer, other, _shift(along, is_statistic), is_statistic, is_relative) for other in beside)
+    return tuple(_sink(tracer, other, _shift(along, is_statistic), is_statistic, to) for other in beside)
 
 
 def _sink(
-    tracer: Tracer, other: Expr, shift: list[tuple], is_statistic: Callable[[Expr], bool], is_relative: bool
+    tracer: Tracer, other: Expr, shift: list[tuple], is_statistic: Callable[[Expr], bool], to: Relative | None
 ) -> Beside:
     make = tracer.make
     parts = quotient(tracer, other)
@@ -83,7 +84,7 @@ def _sink(
     if exponentials and _shift(exponentials, is_statistic) != shift:
         raise NearMiss("exponentials that are shifted in another way are added to the sum of its exponentials")
     if not exponentials and shift:
-        if not is_relative:
+        if to is None:
             raise NearMiss("a number is added to the sum of its exponentials, which are not shifted by their maximum")
         score = None
     for f in exponentials:
@@ -93,7 +94,7 @@ def _sink(
         score = make.add(score, in_nats)
     if is_statistic(factor) or (score is not None and is_statistic(score)):
         raise NearMiss("something that is computed from the scores is added to the sum of its exponentials")
-    return Beside(factor, score)
+    return Beside(factor, score, to if score is None else None)
 
 
 def _without_statistics(tracer: Tracer, expr: Expr, is_statistic: Callable[[Expr], bool]) -> Expr:

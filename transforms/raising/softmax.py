@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
-from .expressions import REAL, Expr
+from .expressions import Expr
 from .indices import Index, combined
 from .quotients import (
     OEQ,
@@ -33,11 +33,11 @@ from .quotients import (
     summed,
     varies,
 )
+from .relative import EXPONENTIALS, relative
 from .signs import is_not_negative
-from .sinks import EXPONENTIALS, Beside, sinks, sums
-from .tracing import MAXIMA, Tracer
+from .sinks import Beside, sinks, sums
+from .tracing import Tracer
 
-LOWEST = -3e38  # nothing that is lower raises a maximum
 SINGLE_KEY = "there is a single key, whose weight is 1"
 
 
@@ -112,11 +112,11 @@ def match_softmax(
                 scores = logarithm(tracer, own, k, is_statistic, ready)
                 den = [*(d for d in q.den if d is not divisor), *more]
                 found = finished(scores, own, [*num, *inner.den], den)
-                is_relative = _is_relative(tracer, own, k)
-                others = sinks(tracer, own, beside, is_statistic, is_relative)
-                if bound is None or (bound.number <= 1 and _is_shifted_by_maximum(tracer, own, scores, k)):
+                to = relative(tracer, own, scores, k)
+                others = sinks(tracer, own, beside, is_statistic, to)
+                if bound is None or (bound.number <= 1 and to is not None and to.to_maximum):
                     return replace(found, beside=others)
-                least = sinks(tracer, own, [bound], is_statistic, is_relative)
+                least = sinks(tracer, own, [bound], is_statistic, to)
                 return replace(found, beside=others, least=least[0])
             except NearMiss as miss:
                 missed = miss
@@ -181,52 +181,6 @@ def _unbounded(divisor: Expr) -> tuple[Expr, Expr | None]:
         if bound.number is not None and bound.number > 0:
             return sum_, bound
     return divisor, None
-
-
-def _is_relative(tracer: Tracer, factors: list[Expr], k: Keys) -> bool:
-    """Whether the factors are one exp((x − m)·c), with m the maximum of x, or 0 where that is −∞, and c > 0."""
-    if len(factors) != 1 or factors[0].name not in EXPONENTIALS:
-        return False
-    difference = factors[0].args[0]
-    while difference.name == "arith.mulf" and any(a.number is not None and a.number > 0 for a in difference.args):
-        difference = next(a for a in difference.args if a.number is None)
-    if difference.name != "arith.subf":
-        return False
-    x, m = difference.args
-    if m.name == "arith.select" and 0 in (m.args[1].number, m.args[2].number):
-        condition, then, otherwise = m.args
-        m = otherwise if then.number == 0 else then
-        if condition.name != "arith.cmpf" or m not in condition.args:
-            return False
-        if not any(a.number == -math.inf for a in condition.args):
-            return False
-    reduction = tracer.reduction(m) if m.kind == "element" else None
-    if reduction is None or reduction.kind != "max":
-        return False
-    start = tracer.expand(reduction.init).number
-    return start is not None and start < LOWEST and along_k(tracer, reduction, k) is x
-
-
-def _is_shifted_by_maximum(tracer: Tracer, factors: list[Expr], scores: Expr, k: Keys) -> bool:
-    """Whether the factors are one exp(x − m), with m the maximum of `scores`, or that of it and a lower number.
-
-    Lower than what masks may make of all scores of a row: where these are −∞, the exponentials are 0.
-    """
-    exponentials = [f for f in factors if f.name in EXPONENTIALS]
-    if len(exponentials) != 1 or exponentials[0].args[0].name != "arith.subf":
-        return False
-    m = exponentials[0].args[0].args[1]
-    numbers = [n.number for n in scores.nodes() if n.type == REAL and n.number is not None and math.isfinite(n.number)]
-    if m.name in MAXIMA:
-        bounds = [a for a in m.args if a.number is not None and a.number < min([0.0, *numbers])]
-        m = next((a for a in m.args if a.number is None), m) if bounds else m
-    elif m.name == "arith.select":  # 0 in place of −∞
-        m = m.args[2] if m.args[1].number == 0 else m.args[1] if m.args[2].number == 0 else m
-    reduction = tracer.reduction(m) if m.kind == "element" else None
-    if reduction is None or reduction.kind != "max":
-        return False
-    body = along_k(tracer, reduction, k)
-    return body is not None and (body is scores or body is unshifted(tracer, body, k, lambda e: False))
 
 
 def _includes(all_: list[Expr], some: list[Expr]) -> bool:

@@ -219,6 +219,19 @@ def at_least(q, k, v):
 
 
 @variant
+def guarded_by_isinf(q, k, v):
+    m = (s := q @ k.mT).amax(-1, keepdim=True)
+    e = torch.exp(s - torch.where(m.isinf(), torch.zeros_like(m), m))
+    return e / (e.sum(-1, keepdim=True) + 0.1) @ v
+
+
+@variant
+def guarded_by_a_bound(q, k, v):
+    e = torch.exp((s := q @ k.mT) - s.amax(-1, keepdim=True).clamp(min=0.5))
+    return e / e.sum(-1, keepdim=True).clamp_min(1) @ v
+
+
+@variant
 def in_float32(q, k, v):
     return F.softmax((q @ k.mT).float(), dim=-1, dtype=torch.float32).to(q.dtype) @ v
 

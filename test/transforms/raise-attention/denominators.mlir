@@ -115,3 +115,48 @@ func.func @renormalised(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10
   %o = linalg.matmul ins(%n, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
+
+// Relative to max(m, 0.5): beside l, which is relative to m, the bound is one of exp(max(m, 0.5) − m).
+// CHECK-LABEL: @floored
+//   CHECK-DAG: %[[FLOOR:.*]] = arith.constant 5.000000e-01 : f32
+//       CHECK: %[[P:.*]]:4 = linalg_ext.softmax
+//       CHECK: linalg.generic {{.*}} ins(%[[P]]#1, %[[P]]#2 :
+//  CHECK-NEXT: ^bb0(%[[M:.*]]: f32, %[[L:.*]]: f32,
+//       CHECK:   %[[F:.*]] = arith.maximumf %{{.*}}, %{{.*}}
+//  CHECK-NEXT:   %[[X:.*]] = arith.subf %[[F]], %[[M]]
+//  CHECK-NEXT:   %[[B:.*]] = math.exp %[[X]]
+//  CHECK-NEXT:   %[[D:.*]] = arith.maximumf %[[L]], %[[B]]
+//  CHECK-NEXT:   arith.divf %[[L]], %[[D]]
+func.func @floored(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %lowest = arith.constant 0xFF800000 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %z_r = linalg.fill ins(%zero : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %l_r = linalg.fill ins(%lowest : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %m = linalg.reduce { arith.maximumf } ins(%s : tensor<6x10xf32>) outs(%l_r : tensor<6xf32>) dimensions = [1]
+  %e = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %m : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %floor = arith.constant 0.5 : f32
+    %0 = arith.maximumf %b, %floor : f32
+    %1 = arith.subf %a, %0 : f32
+    %2 = math.exp %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<6x10xf32>
+  %l = linalg.reduce { arith.addf } ins(%e : tensor<6x10xf32>) outs(%z_r : tensor<6xf32>) dimensions = [1]
+  %p = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%e, %l : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %one = arith.constant 1.0 : f32
+    %0 = arith.maximumf %b, %one : f32
+    %1 = arith.divf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
