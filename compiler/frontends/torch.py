@@ -23,6 +23,7 @@ from torch.export.graph_signature import OutputKind
 from ..api import Options, compile_module
 from ..diagnostics import user_error
 from ..runtime.signature import Slot, as_numpy, check_sign, is_numpys, signless
+from ..runtime.transformed import is_transformed
 from ..traced_kernel import TracedKernel, call_error
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
@@ -43,7 +44,7 @@ def trace(
         raise user_error("example_args must be a tuple of arguments, but is a tensor; write (tensor,)")
     module = source if isinstance(source, torch.nn.Module) else _Function(source)
     given = torch.utils._pytree.tree_leaves((example_args, example_kwargs))
-    if any(isinstance(v, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(v) for v in given):
+    if any(isinstance(v, torch.Tensor) and is_transformed(v) for v in given):
         raise user_error(
             "an example argument is one that torch.func transforms (vmap, grad, …): it has no numbers of its own",
             "compile before, or what is transformed: compile(torch.vmap(fn), args)",

@@ -5,13 +5,20 @@ from typing import Any
 from ..diagnostics import user_error
 
 
+def is_transformed(value: Any) -> bool:
+    """Whether a tensor of torch stands for another: its memory, where it has any, is not its own."""
+    import torch  # it made the value
+
+    return torch._C._functorch.is_functorch_wrapped_tensor(value) or torch._is_functional_tensor(value)
+
+
 def refuse_transformed(value: Any, name: str) -> None:
-    """A user's error for a tensor of torch that stands for another: its memory, where it has any, is not its own."""
+    """A user's error for such a tensor."""
+    if not is_transformed(value):
+        return
     import torch  # it made the value
 
     transforms = torch._C._functorch
-    if not (transforms.is_functorch_wrapped_tensor(value) or torch._is_functional_tensor(value)):
-        return
     if transforms.is_batchedtensor(value):
         raise user_error(
             f"{name} is one of many under torch.vmap, which kernels cannot be called in",
