@@ -198,8 +198,8 @@ def _shape(value: Any) -> Any:
 
 
 def _dynamic_dims(value: Any) -> frozenset[int]:
-    """The dimensions whose sizes are symbols. A symbol that turned out to be a number while dynamo went on is none: some
-    tensors have the one, others the other, and sizes that are taken apart would not fit."""
+    """The dimensions whose sizes are symbols. A symbol that turned out to be a number while dynamo went on is none:
+    some tensors have the one, others the other, and sizes that are taken apart would not fit."""
     sizes = enumerate(_shape(value))
     return frozenset(d for d, size in sizes if not isinstance(size, int) and size.node.maybe_as_int() is None)
 
