@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..dialects.mlir import ir
 from .copying import copy_body
-from .passes import Pass, option
+from .passes import Pass, PassError, option
 from .rewriting import functions_of, ops_in
 
 
@@ -19,13 +19,15 @@ class InlineCalls(Pass):
         func.func @f(…) { …  %c = math.tanh %s …  %p = linalg.softmax … ins(%c) … }
 
     Attention is found in one function. With `every`, so it is for every call: GPUs call no functions of tensors.
-    Functions of several blocks, and calls of a function from within it, stay. Upstream's inliner knows no ops of ours.
+    Functions of several blocks, and calls of a function from within it, stay; where no condition stands before such a
+    call, it would never return, which is an error. Upstream's inliner knows no ops of ours.
     """
 
     every: bool = option("also public functions, and those that are called more than once", False)
 
     def run(self, op: ir.Operation) -> None:
         functions = {f.attributes["sym_name"].value: f for f in functions_of(op)}
+        _refuse_endless(functions)
         called = Counter(_callee(use) for use in ops_in(op, "func.call", "func.constant"))
         done: set[str] = set()
 
@@ -48,6 +50,30 @@ class InlineCalls(Pass):
         for name, function in functions.items():
             if not called[name] and _is_private(function):
                 function.erase()
+
+
+def _refuse_endless(functions: dict[str, ir.Operation]) -> None:
+    """An error for a function that calls itself, directly or by way of others, whatever it is called with."""
+    certain = {
+        name: [op for op in ops_in(f, "func.call") if op.block == f.regions[0].blocks[0] and _callee(op) in functions]
+        for name, f in functions.items()
+        if len(f.regions[0].blocks)
+    }
+    returning: set[str] = set()
+
+    def visit(name: str, callers: tuple[str, ...]) -> None:
+        for call in certain.get(name, ()) if name not in returning else ():
+            callee = _callee(call)
+            ring = (*callers, name)[(*callers, name).index(callee) :] if callee in (*callers, name) else ()
+            if ring:
+                way = "".join(f" by way of '{other}'" for other in ring[1:])
+                message = f"'{callee}' calls itself{way} whatever it is called with, so it never returns"
+                raise PassError(f"{message}; call it in a region of scf.if that is not always taken", call)
+            visit(callee, (*callers, name))
+        returning.add(name)
+
+    for name in functions:
+        visit(name, ())
 
 
 def _callee(use: ir.Operation) -> str:
