@@ -33,15 +33,20 @@ func.func @empty(%a: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
 // CHECK-LABEL: func.func @slice
 // CHECK:       %[[S:.*]] = tensor.extract_slice
 // CHECK:       %[[A:.*]] = linalg.fill {{.*}} outs(%[[S]] :
-// CHECK-NEXT:  linalg.matmul {{.*}} outs(%[[A]] :
-// CHECK-NEXT:  %[[E:.*]] = tensor.empty() : tensor<4x4xf32>
-// CHECK-NEXT:  %[[B:.*]] = linalg.fill {{.*}} outs(%[[E]] :
-// CHECK-NEXT:  linalg.matmul {{.*}} outs(%[[B]] :
-func.func @slice(%a: tensor<4x4xf32>, %o: tensor<8x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+// CHECK-NEXT:  scf.for {{.*}} = %[[A]])
+// CHECK-NEXT:    %[[E:.*]] = tensor.empty() : tensor<4x4xf32>
+// CHECK-NEXT:    %[[B:.*]] = linalg.fill {{.*}} outs(%[[E]] :
+// CHECK-NEXT:    linalg.matmul {{.*}} outs(%[[B]] :
+func.func @slice(%a: tensor<4x4xf32>, %o: tensor<8x4xf32>, %n: index) -> tensor<4x4xf32> {
   %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
   %s = tensor.extract_slice %o[4, 0] [4, 4] [1, 1] : tensor<8x4xf32> to tensor<4x4xf32>
   %z = linalg.fill ins(%zero : f32) outs(%s : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %0 = linalg.matmul ins(%a, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %1 = linalg.matmul ins(%0, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
-  return %0, %1 : tensor<4x4xf32>, tensor<4x4xf32>
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %z) -> tensor<4x4xf32> {
+    %0 = linalg.matmul ins(%a, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %1 = linalg.matmul ins(%0, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%sum : tensor<4x4xf32>) -> tensor<4x4xf32>
+    scf.yield %1 : tensor<4x4xf32>
+  }
+  return %r : tensor<4x4xf32>
 }

@@ -32,7 +32,8 @@
 // VECTORS:     %[[M:.*]] = math.fma %{{.*}}, %[[UNIT]], %[[SHIFT]]
 // VECTORS:     %[[T:.*]] = math.fma %{{.*}}, %[[SCALE]], %[[M]]
 // VECTORS:     %[[W:.*]] = vector.shuffle %{{.*}}, %{{.*}} [1, 2, 65, 66, 5, 6, 69, 70,
-// VECTORS:     %[[LINEAR:.*]] = vector.bitcast %[[W]] : vector<64xi8> to vector<32xi16>
+// VECTORS:     %[[BITS:.*]] = vector.bitcast %[[W]] : vector<64xi8> to vector<32xi16>
+// VECTORS:     %[[LINEAR:.*]] = arith.minui %[[BITS]]
 // VECTORS:     %[[PART:.*]] = arith.shrui %[[LINEAR]]
 // VECTORS:     %[[ABOVE:.*]] = llvm.call_intrinsic "llvm.x86.avx512.vpermi2var.hi.512"(%{{.*}}, %[[PART]], %{{.*}})
 // VECTORS:     arith.xori %[[LINEAR]], %[[ABOVE]]
