@@ -97,13 +97,13 @@ def read_sizes(op: ir.Operation) -> None:
         source = defining_op(dim.operands[0])
         form = None if d is None or source is None else extent(dim.operands[0], int(d))
         with ir.InsertionPoint(dim), dim.location:
-            known = _index_value(form) or _computed(form)
+            known = _index_value(form) or computed(form)
         if known is not None:
             dim.results[0].replace_all_uses_with(known)
             dim.erase()
 
 
-def _computed(form: Index | None) -> ir.Value | None:
+def computed(form: Index | None) -> ir.Value | None:
     """A number, or a form of several values or of a multiple of one, as a value at the insertion point."""
     if form is None or not all(isinstance(v.type, ir.IndexType) for v, _ in form.terms):
         return None

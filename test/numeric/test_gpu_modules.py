@@ -11,6 +11,7 @@ from graphs import unfused
 from harness import crossed
 from narrow_attention import NarrowAttention
 
+PACKED = {"packed": "3hd", "input_layout": "bshd"}
 CASES = {
     "head size 1": {"head_size": 1, "lse": True},
     "head size 1, causal": {"head_size": 1, "window": (None, 0), "heads_kv": 1},
@@ -21,6 +22,9 @@ CASES = {
     "stored by head dimension": {"input_layout": "bhds", "output_layout": "bhds", "head_size": 40},
     "stored by head dimension, as many as rows": {"input_layout": "hbds", "head_size": 64},
     "grouped, with log-sum-exp": {"heads": 4, "heads_kv": 2, "lse": True},
+    "grouped, packed, one token": PACKED | {"heads": 6, "heads_kv": 2, "queries": 1, "keys": 1},
+    "grouped, packed, one token of odd heads": PACKED
+    | {"heads": 9, "heads_kv": 3, "queries": 1, "keys": 1, "head_size": 33},
 }
 
 
@@ -42,6 +46,26 @@ def test_against_float64(name, arch, element):
         scores = graph.factor * q @ np.repeat(k, graph.heads // graph.kv, axis=1).swapaxes(2, 3)
         np.testing.assert_allclose(found[1], np.log(np.exp(scores).sum(-1)), rtol=0, atol=1e-4)
         assert graph.keys == 1 or len(Launches.kernels) == 1, "it is computed on the tiles"
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("keys", [1, 72, 600])
+@pytest.mark.parametrize("queries", [1, 2])
+def test_heads_that_stand_side_by_side(queries, keys, arch):
+    """Queries as a projection makes them, [batch, queries, heads · d]: the rows of a tile are parts of a row of it."""
+    graph = Attention(2, 6, 2, queries, keys, 16, element="f16", input_layout="bshd")
+    flat, apart = f"tensor<2x{queries}x96xf16>", f"tensor<2x{queries}x6x16xf16>"
+    head, body = graph.text().split("{\n", 1)
+    assert f"%q: {apart}" in head
+    split = (
+        f"%q = tensor.expand_shape %flat [[0], [1], [2, 3]] output_shape [2, {queries}, 6, 16] : {flat} into {apart}"
+    )
+    text = f"{head.replace(f'%q: {apart}', f'%flat: {flat}')}{{\n  {split}\n{body}"
+    inputs = graph.inputs("normal", 0)
+    q, k, v = (x.astype(np.float64) for x in inputs)
+    (found,) = run_module(text, [q.reshape(2, queries, 96), k, v], arch=arch)
+    expected, _ = graph.reference(inputs)
+    assert np.abs(found - expected).max() <= 3e-3 * np.abs(expected).max()
 
 
 # Where loops of some tiles of queries have no iteration: their first tile would be behind the last key.

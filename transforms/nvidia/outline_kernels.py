@@ -16,6 +16,7 @@ from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
 from .axes import Axes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
+from .lifted_views import lift_views
 from .one_block import between_matmuls, everything, is_one_tile, merges, one_block
 from .own_rows import own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
@@ -86,7 +87,7 @@ class OutlineKernels(Pass):
     def _outline(self, function: ir.Operation, foralls: list[ir.Operation]) -> None:
         name = ir.StringAttr(function.attributes["sym_name"]).value
         for number, forall in enumerate(foralls):
-            _lift_views(forall)
+            lift_views(forall)
             _Outliner(forall, kernel_module(function), f"{name}_{number}", self).run()
         erase_dead(function.regions[0].blocks[0])  # tensors that only the loops used
 
@@ -121,17 +122,6 @@ class OutlineKernels(Pass):
 def _loops(function: ir.Operation) -> list[ir.Operation]:
     """Its loops over tiles."""
     return [o for o in ops_of(function.regions[0].blocks[0]) if o.name == "scf.forall"]
-
-
-def _lift_views(forall: ir.Operation) -> None:
-    """Reshapes of what stands before the loop go before it, where they are other views of the same memory;
-    canonicalization takes those into the loop that follow one another."""
-    for op in ops_in(forall):
-        if op.name in RESHAPES and not only_units(op):
-            owner = op.operands[0].owner
-            maker = (owner.owner if isinstance(owner, ir.Block) else owner).operation
-            if maker != forall and not is_inside(maker, forall):
-                op.move_before(forall)
 
 
 class _Outliner:
