@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ..extents import computed, known_sizes
-from ..linear import linear
+from ..linear import DYNAMIC, linear
 from ..reshapes import RESHAPES, only_units, reassociation, reshape
 from ..rewriting import defining_op, is_made_inside, ops_in
-from ..slices import Size, extract, slice_parts
+from ..slices import Size, extract, slice_parts, split
 
 
 def lift_views(forall: ir.Operation) -> None:
@@ -67,10 +67,9 @@ def _lift_split(op: ir.Operation, forall: ir.Operation) -> None:
     with ir.InsertionPoint(forall), op.location:
         view = reshape(memory, [dim.sizes for dim in dims], expand=True)
     with ir.InsertionPoint(op), op.location:
-        parts = [[s for dim in dims for s in getattr(dim, name)] for name in ("offsets", "cut")]
-        static = [ir.ShapedType.get_dynamic_size() if isinstance(s, ir.Value) else s for s in parts[1]]
-        kind = ir.RankedTensorType.get(static, memory.type.element_type)
-        part = extract(kind, view, *parts, [1] * len(static))
+        sizes = [size for dim in dims for size in dim.cut]
+        kind = ir.RankedTensorType.get(split(sizes)[1], memory.type.element_type)
+        part = extract(kind, view, [o for dim in dims for o in dim.offsets], sizes, [1] * len(sizes))
         result = reshape(part, [group for dim in dims for group in dim.groups], expand=True)
     op.results[0].replace_all_uses_with(result)
     op.erase()
@@ -82,8 +81,10 @@ def _split(whole: Size, offset: Size, size: Size, shape: list[int]) -> _Dim | No
     if len(wide) == 1:
         return _Dim([whole], [offset], [size], [[size if d == wide[0] else 1 for d in range(len(shape))]])
     inner = [shape[d] for d in wide[1:]]
+    if DYNAMIC in inner or not isinstance(whole, int) or not isinstance(size, int):
+        return None
     unit, place = math.prod(inner), linear(offset)
-    if not isinstance(whole, int) or not isinstance(size, int) or whole % unit or not place.divisible_by(unit):
+    if whole % unit or not place.divisible_by(unit):
         return None
     begin = computed(place.divided(unit))
     if begin is None:
