@@ -22,12 +22,12 @@ from ...dialects.mlir import ir
 from ..extents import computed, known_sizes
 from ..linear import DYNAMIC, linear
 from ..reshapes import RESHAPES, only_units, reassociation, reshape
-from ..rewriting import defining_op, is_made_inside, ops_in
+from ..rewriting import defining_op, erase_if_unused, is_made_inside, ops_in
 from ..slices import Size, extract, slice_parts, split
 
 
 def lift_views(forall: ir.Operation) -> None:
-    """Canonicalization takes views into the loop that follow one another."""
+    """Moves those of a loop that are of memory. (Canonicalization took views that follow one another into it.)"""
     for op in ops_in(forall):
         if op.name in RESHAPES and not only_units(op):
             if not is_made_inside(op.operands[0], forall):
@@ -73,6 +73,7 @@ def _lift_split(op: ir.Operation, forall: ir.Operation) -> None:
         result = reshape(part, [group for dim in dims for group in dim.groups], expand=True)
     op.results[0].replace_all_uses_with(result)
     op.erase()
+    erase_if_unused(cut)
 
 
 def _split(whole: Size, offset: Size, size: Size, shape: list[int]) -> _Dim | None:
