@@ -47,9 +47,15 @@ class VectorizeLinalg(Pass):
         found = [
             structured for generic in ops_in(op, "linalg.generic") if (structured := _checked(generic)) is not None
         ]
-        schedules = {structured.op: choose(structured, target) for structured in found}
-        following = {op.op: after for op in found if (after := follower(op, schedules[op.op])) is not None}
-        followers = [after.op for after in following.values()]
+        # By objects of ours: ops that are alike have one hash, and those that are erased cannot be compared.
+        schedules = {structured: choose(structured, target) for structured in found}
+        following: dict[Structured, Structured] = {}
+        followers: list[ir.Operation] = []
+        for structured in found:
+            after = follower(structured, schedules[structured]) if structured.op not in followers else None
+            if after is not None:
+                following[structured] = after
+                followers.append(after.op)
         found = [structured for structured in found if structured.op not in followers]
         by_op = {structured.op: structured for structured in found}
         starts = [find_fills(structured) for structured in found]
@@ -58,16 +64,19 @@ class VectorizeLinalg(Pass):
                 if start in by_op and not find_fills(by_op[start]):
                     by_number.setdefault(number, start)
         streams = find_streams(op)
+        prefetched = {structured: streams.get(structured.op, ()) for structured in found}
         dropped = [start for by_number in starts for start in by_number.values()]
-        for structured, by_number in zip(found, starts, strict=True):
-            if structured.op in dropped:
-                continue
-            initial = {n: filled_with(start) if is_fill(start) else by_op[start] for n, start in by_number.items()}
-            after = following.get(structured.op)
+        initial = [
+            {n: filled_with(start) if is_fill(start) else by_op[start] for n, start in by_number.items()}
+            for by_number in starts
+        ]
+        left = [(op, begin) for op, begin in zip(found, initial, strict=True) if op.op not in dropped]
+        for structured, begin in left:
+            after = following.get(structured)
             last = structured.op if after is None else after.op  # what comes between them is not touched
             with ir.InsertionPoint(last), structured.op.location:
-                schedule, prefetched = schedules[structured.op], streams.get(structured.op, ())
-                Emitter(structured, schedule, initial, prefetched, target.asks_l2, after).emit()
+                own = prefetched[structured]
+                Emitter(structured, schedules[structured], begin, own, target.asks_l2, after).emit()
             structured.op.erase()
             if after is not None:
                 after.op.erase()
