@@ -30,7 +30,7 @@ def follower(op: Structured, schedule: Schedule) -> Structured | None:
     if len(op.outputs) != 1 or not op.is_accumulator(op.outputs[0]) or build.is_narrow(op.outputs[0].element):
         return None
     (result,) = op.outputs
-    following = _next(op.op)
+    following, before = _next(op.op)
     found = structured_of(following) if following is not None else None
     if found is None or len(found.operands) != 2 or len(found.outputs) != 1:
         return None
@@ -41,24 +41,21 @@ def follower(op: Structured, schedule: Schedule) -> Structured | None:
     if not is_same or schedule.vector_loop not in {_loops(found, op)[d] for d in out.loops}:
         return None
     fills = list(find_fills(found).values())
-    return found if fills and all(other in fills for other in _between(op.op, found.op)) else None
+    return found if fills and all(other in fills for other in before) else None
 
 
-def _next(op: ir.Operation) -> ir.Operation | None:
-    """The next generic op that is no fill, if before it there is nothing else that may touch memory."""
+def _next(op: ir.Operation) -> tuple[ir.Operation | None, list[ir.Operation]]:
+    """The next generic op that is no fill, and the fills before it, if nothing else before it may touch memory."""
     operations = ops_of(op.block)
+    fills = []
     for other in operations[operations.index(op) + 1 :]:
-        if other.name == "linalg.generic" and not is_fill(other):
-            return other
-        if not is_fill(other) and not _is_apart(other):
-            return None
-    return None
-
-
-def _between(op: ir.Operation, other: ir.Operation) -> list[ir.Operation]:
-    """What stands between two ops of a block and touches memory."""
-    operations = ops_of(op.block)
-    return [o for o in operations[operations.index(op) + 1 : operations.index(other)] if not _is_apart(o)]
+        if is_fill(other):
+            fills.append(other)
+        elif other.name == "linalg.generic":
+            return other, fills
+        elif not _is_apart(other):
+            break
+    return None, []
 
 
 def _is_apart(op: ir.Operation) -> bool:

@@ -77,7 +77,7 @@ def _factor(generic: ir.Operation) -> float | None:
     block = generic.regions[0].blocks[0]
     *body, end = ops_of(block)
     products = [o for o in body if o.name == "arith.mulf"]
-    if len(products) != 1 or products[0].results[0] != end.operands[0] or not _is_simple(body):
+    if len(products) != 1 or products[0].results[0] != end.operands[0] or not only_multiplies(body):
         return None
     a, b = products[0].operands
     factor = constant_value(b if a == block.arguments[0] else a)
@@ -91,7 +91,8 @@ def _factor(generic: ir.Operation) -> float | None:
     return factor
 
 
-def _is_simple(body: list[ir.Operation]) -> bool:
+def only_multiplies(body: list[ir.Operation]) -> bool:
+    """Whether a body does nothing but multiply by constants."""
     return all(o.name in ("arith.constant", "arith.mulf") for o in body)
 
 

@@ -14,7 +14,7 @@ from ..passes import Pass
 from ..rewriting import carried_number, defining_op, erase_if_unused, for_body, ops_in, ops_of, terminator
 from .initial_values import filled_with, is_fill
 from .scalar_body import ROUNDED_FIRST
-from .sink_scales import MAXIMA
+from .sink_scales import MAXIMA, only_multiplies
 
 WITHOUT_SCALE = (0.0, math.inf, -math.inf)  # times a positive number they are what they are
 
@@ -69,12 +69,8 @@ def _factor(generic: ir.Operation) -> float | None:
     block = generic.regions[0].blocks[0]
     *body, end = ops_of(block)
     factor = _scaled(end.operands[0])
-    known = factor is not None and factor[0] == block.arguments[0] and all(_is_simple(o) for o in body)
+    known = factor is not None and factor[0] == block.arguments[0] and only_multiplies(body)
     return factor[1] if factor is not None and known else None
-
-
-def _is_simple(op: ir.Operation) -> bool:
-    return op.name in ("arith.constant", "arith.mulf")
 
 
 def _scaled(value: ir.Value) -> tuple[ir.Value, float] | None:

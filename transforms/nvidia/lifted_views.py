@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...dialects import build
 from ...dialects.mlir import ir
 from ..extents import computed, known_sizes
 from ..linear import DYNAMIC, linear
@@ -87,12 +86,11 @@ def _split(whole: Size, offset: Size, size: Size, shape: list[int]) -> _Dim | No
     unit, place = math.prod(inner), linear(offset)
     if whole % unit or not place.divisible_by(unit):
         return None
-    begin = computed(place.divided(unit))
-    if begin is None:
+    begin = place.divided(unit)
+    first = computed(begin) if begin.static is None else begin.static
+    if first is None:
         return None
     ends = [*wide[1:], len(shape)]
     starts = [0, *wide[1:]]
     groups: list[list[Size]] = [list(shape[a:b]) for a, b in zip(starts, ends, strict=True)]
-    number = build.constant_value(begin)
-    first = begin if number is None else int(number)
     return _Dim([whole // unit, *inner], [first, *[0] * len(inner)], [size // unit, *inner], groups)
