@@ -56,6 +56,7 @@ USE = """%e = tensor.empty() : tensor<{shape}xf32, "fragment">
 IDENTITY = "affine_map<(i, j) -> (i, j)>"
 WIDENING = {
     "f16": "%z = arith.extf %x : f16 to f32",
+    "bf16": "%z = arith.extf %x : bf16 to f32",
     "f32": "%z = arith.addf %x, %x : f32",
     "i8": "%z = arith.sitofp %x : i8 to f32",
 }
@@ -75,8 +76,28 @@ def use_of(element, shape, columns, at_once):
     )
 
 
-BYTES = {"f16": 2, "f32": 4, "i8": 1}
+BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i8": 1}
+BITS = {  # of small integers
+    "f16": lambda x: x.astype("<f2"),
+    "bf16": lambda x: (x.astype("<f4").view("<u4") >> 16).astype("<u2"),
+    "f32": lambda x: x.astype("<f4"),
+    "i8": lambda x: x.astype("i1"),
+}
+TURNS = {"f16": 1, "bf16": 1, "f32": 2, "i8": 2}
 SOURCE, TARGET = 1 << 20, 1 << 30  # where arrays stand; shared memory begins at 0
+
+
+class Banks(Threads):
+    """Asserts how many words a warp reads of one bank of shared memory at once."""
+
+    turns = 1
+
+    def read(self, addresses, on, width, count, aligned=0):
+        if on.any() and addresses[on][0] < SOURCE:
+            for warp in np.unique(self.warp[on]):
+                words = np.unique(addresses[on & (self.warp == warp)] // 4)
+                assert np.bincount(words % 32).max() <= self.turns * count
+        return super().read(addresses, on, width, count, aligned)
 
 
 def run(element, height, columns, size, at, rows, valid, stride, start, aligned, at_once=False):
@@ -98,9 +119,9 @@ def run(element, height, columns, size, at, rows, valid, stride, start, aligned,
     size = size or column + valid
     rng = np.random.default_rng(0)
     elements = (head + 1) * (first + rows) * stride - stride + size
-    numbers = rng.integers(-100, 100, elements).astype({"f16": "<f2", "f32": "<f4", "i8": "i1"}[element])
+    numbers = rng.integers(-100, 100, elements)
     before = np.zeros(start, np.uint8)  # of the same 16 bytes as the first element
-    source = Memory(np.concatenate([before, numbers.view(np.uint8)]), SOURCE)
+    source = Memory(np.concatenate([before, BITS[element](numbers).view(np.uint8)]), SOURCE)
     target = Memory(np.full(4 * height * columns, 0xAA, np.uint8), TARGET)
     shared = Memory(np.full(1 << 18, 0x7F, np.uint8))
     per_head = (first + rows) * stride
@@ -114,7 +135,8 @@ def run(element, height, columns, size, at, rows, valid, stride, start, aligned,
         (function,) = ops_in(module.operation, "llvm.func")
         sizes = [head + 1, first + rows, *([] if f"x{size}x" in text else [size])]
         arguments = [SOURCE + start, *sizes, per_head, stride, TARGET, columns, head, first, column]
-        threads = Threads(height * 2 + 128, [shared, source, target], empty_anywhere=True)
+        threads = Banks(height * 2 + 128, [shared, source, target], empty_anywhere=True)
+        threads.turns = TURNS[element]
         threads.call(function, [*arguments, rows, valid])
     found = target.bytes.view("<f4").reshape(height, columns)
     np.testing.assert_array_equal(found, expected * (2 if element == "f32" else 1))
@@ -146,11 +168,12 @@ def test_what_is_not_valid_is_not_read(element, valid):
     run(element, 64, 64, 64 + valid, (0, 5, 64), 40, valid, 131, BYTES[element], BYTES[element])
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["kept", "at once"])
 @pytest.mark.parametrize(
-    ("element", "size", "aligned"), [("f16", 66, 4), ("f16", 68, 8), ("f32", 66, 8), ("i8", 66, 2)]
+    ("element", "size", "aligned"), [("f16", 66, 4), ("bf16", 66, 4), ("f16", 68, 8), ("f32", 66, 8), ("i8", 66, 2)]
 )
-def test_neighbours_come_together_from_rows_that_allow_it(element, size, aligned):
-    run(element, 64, 64, size, (1, 3, 0), 64, size, size, aligned, aligned)
+def test_neighbours_come_together_from_rows_that_allow_it(element, size, aligned, at_once):
+    run(element, 64, 64, size, (1, 3, 0), 64, size, size, aligned, aligned, at_once)
 
 
 def test_rows_of_an_open_size():

@@ -7,6 +7,7 @@ side by side come at once from rows that are aligned to both.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from ...dialects.mlir import ir
@@ -23,6 +24,7 @@ from .thread import (
     constant,
     create,
     div,
+    f32,
     i32,
     i64,
     less,
@@ -122,49 +124,95 @@ def load_skewed(
     """All elements of a tile that a thread has; `at_once`: they are used as they come, else kept two in a word."""
     words: Words = []
     loaded: list[ir.Value] = []
-    width = tile.width
-    pair = _load_pair(width, math.gcd(aligned, 2 * width) // width == 2, at_once)
-    row = add(mul(thread.warp, 16), div(thread.lane, 4))
-    starts = [
-        add(add(tile.address, add(mul(row, tile.pitch), mul(thread.column, width))), shift) for shift in shifts.values
-    ]
+    width, element = tile.width, kind.element_type
+    together = math.gcd(aligned, 2 * width) // width == 2
+    row = add(tile.address, mul(add(mul(thread.warp, 16), div(thread.lane, 4)), tile.pitch))
+    columns = [add(shift, mul(thread.column, width)) for shift in shifts.values]
+    if 8 * width == CHUNK:
+        turned = _Turned(row, columns[0], together)
+        pairs = [turned.pair, turned.pair]
+        if at_once and not together and isinstance(element, ir.BF16Type):
+            pairs, element = [turned.floats, turned.floats], f32()
+    else:
+        load = _together if together else _at_once if at_once else _in_words
+        pairs = [functools.partial(load, width, [(add(row, c), 0), (add(row, c), width)]) for c in columns]
     for half, column in places("fragment", Registers.count(kind))[::2]:
         assert half is not None and column is not None
-        found = pair(starts[half], half * GROUP * tile.pitch + width * 8 * (column // 2))
+        found = pairs[half](half * GROUP * tile.pitch + width * thread.distance(1, column))
         loaded += list(dict.fromkeys(word for word, _ in found))
         words += found
-    return Registers("fragment", tuple(kind.shape), Packed(words, kind.element_type), loaded=loaded)
+    return Registers("fragment", tuple(kind.shape), Packed(words, element), loaded=loaded)
 
 
-def _load_pair(width: int, together: bool, at_once: bool):
-    """What loads two neighbours from a place."""
-
-    def load(place: ir.Value, offset: int) -> Words:
-        first, second = f"[$1+{offset}]", f"[$1+{offset + width}]"
-        if width == 4:
-            if together:
-                text = f"ld.shared.v2.b32 {{$0, $1}}, [$2+{offset}];"
-                return [(word, 0) for word in asm(text, "=r,=r,r", [place], [i32()] * 2)]
-            return [(asm(f"ld.shared.b32 $0, {at};", "=r,r", [place], [i32()])[0], 0) for at in (first, second)]
-        bits = 8 * width
-        if together:
-            text = f"ld.shared.b32 $0, {first};" if width == 2 else _narrow(f"ld.shared.u16 t, {first};")
-        elif at_once:
-            return [
-                (asm(_narrow(f"ld.shared.u{bits} t, {at};"), "=r,r", [place], [i32()])[0], 0) for at in (first, second)
-            ]
-        elif width == 2:
-            loads = f"ld.shared.u16 a, {first}; ld.shared.u16 b, {second};"
-            text = f"{{ .reg .b16 a, b; {loads} mov.b32 $0, {{a, b}}; }}"
-        else:
-            loads = f"ld.shared.u8 a, {first}; ld.shared.u8 b, {second};"
-            wider = "cvt.u32.u16 c, a; cvt.u32.u16 d, b;"
-            text = f"{{ .reg .b16 a, b; .reg .b32 c, d; {loads} {wider} prmt.b32 $0, c, d, 0x0040; }}"
-        (word,) = asm(text, "=r,r", [place], [i32()])
-        return [(word, 0), (word, bits)]
-
-    return load
+Places = list[tuple[ir.Value, int]]  # addresses, and how many bytes behind them
 
 
-def _narrow(load: str) -> str:
-    return f"{{ .reg .b16 t; {load} cvt.u32.u16 $0, t; }}"
+class _Turned:
+    """Reads pairs of elements of 2 bytes, eight columns at a time: as many bytes as a piece, but those of a shifted row
+    stand in two. All lanes of a row read the first one, at their places modulo 16 bytes, so that no two of eight rows
+    are in the same banks; those whose element is in the second one take what they read for the next columns."""
+
+    def __init__(self, row: ir.Value, column: ir.Value, together: bool):
+        ends = [column] if together else [column, add(column, 2)]
+        inside = [create("arith.andi", i32(), end, constant(i32(), CHUNK - 1)) for end in ends]
+        self._places: Places = [(add(row, place), 0) for place in inside]
+        self._is_next = [less(constant(i32(), CHUNK - 1), end) for end in ends]
+        self._words = functools.cache(functools.partial(_together if together else _in_words, 2, self._places))
+        self._elements = functools.cache(functools.partial(_at_once, 2, self._places))
+
+    def pair(self, offset: int) -> Words:
+        low, high = self._is_next[0], self._is_next[-1]
+        selector = add(_either(low, 0x54, 0x10), _either(high, 0x7600, 0x3200))
+        (here, _), (there, _) = self._words(offset)[0], self._words(offset + CHUNK)[0]
+        word = _permuted(here, there, selector)
+        return [(word, 0), (word, 16)]
+
+    def floats(self, offset: int) -> Words:
+        """Of bf16: each in a word, whose upper half it is; the other one is 0."""
+        here, there = self._elements(offset), self._elements(offset + CHUNK)
+        selectors = [_either(is_next, 0x5476, 0x1032) for is_next in self._is_next]
+        return [(_permuted(a, b, s), 0) for (a, _), (b, _), s in zip(here, there, selectors, strict=True)]
+
+
+def _either(condition: ir.Value, one: int, other: int) -> ir.Value:
+    return select(condition, constant(i32(), one), constant(i32(), other))
+
+
+def _permuted(one: ir.Value, other: ir.Value, selector: ir.Value | int) -> ir.Value:
+    """A word of four of these eight bytes."""
+    if isinstance(selector, int):
+        selector = constant(i32(), selector)
+    return asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", [one, other, selector], [i32()], effects=False)[0]
+
+
+def _together(width: int, places: Places, offset: int) -> Words:
+    """Two neighbours by one load; they are aligned to both."""
+    place, behind = places[0]
+    at = offset + behind
+    if width == 4:
+        found = asm(f"ld.shared.v2.b32 {{$0, $1}}, [$2+{at}];", "=r,=r,r", [place], [i32()] * 2)
+        return [(word, 0) for word in found]
+    word = _loaded(2 * width, place, at)
+    return [(word, 0), (word, 8 * width)]
+
+
+def _at_once(width: int, places: Places, offset: int) -> Words:
+    """Two neighbours, each in a word of its own."""
+    return [(_loaded(width, place, offset + behind), 0) for place, behind in places]
+
+
+def _in_words(width: int, places: Places, offset: int) -> Words:
+    """Two neighbours, in one word if they fit."""
+    both = _at_once(width, places, offset)
+    if width == 4:
+        return both
+    word = _permuted(both[0][0], both[1][0], 0x5410 if width == 2 else 0x0040)
+    return [(word, 0), (word, 8 * width)]
+
+
+def _loaded(width: int, place: ir.Value, offset: int) -> ir.Value:
+    load = f"[$1+{offset}];"
+    if width == 4:
+        return asm(f"ld.shared.b32 $0, {load}", "=r,r", [place], [i32()])[0]
+    text = f"{{ .reg .b16 t; ld.shared.u{8 * width} t, {load} cvt.u32.u16 $0, t; }}"
+    return asm(text, "=r,r", [place], [i32()])[0]

@@ -65,8 +65,8 @@ class SpecializeWarps(Pass):
     read at once, and then wait for scores. Where the rows of a warpgroup have fewer tiles of keys than those of the
     block, it computes with these alone (consumer_role.py).
     Buffers for right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others
-    one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one, or
-    of 8 bits; one more than the tiles that warpgroups may be apart, if that is more.
+    one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one, of
+    8 bits, or copied by threads; one more than the tiles that warpgroups may be apart, if that is more.
     Kernels with a load that the copy engine cannot do stay as they are.
 
     Right operands that are "paired" go on from where they were copied to another buffer: by three more warps beside the
@@ -152,7 +152,8 @@ class _Specializer:
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or is_right_operand(load):
                 tile = ring.bytes // ring.stages
-                wanted = 3 if tile <= SMALL_TILE or copy.kind.element_type.width == 8 else 2
+                deep = tile <= SMALL_TILE or copy.kind.element_type.width == 8 or ring.is_skewed
+                wanted = 3 if deep else 2
                 wanted = max(wanted, apart.get(load, 0) + 1)
                 ring.stages = max(1, min(self.options.stages or wanted, room // tile))
         deep = [r for r in rings.values() if r.stages > 1]

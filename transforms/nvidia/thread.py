@@ -257,8 +257,8 @@ class Shared:
 @dataclass
 class Skewed:
     """A tile in shared memory whose rows begin where they do in memory, but for multiples of 16 bytes: element (r, c)
-    is ``r·pitch + shift + c·width`` bytes behind the first one, the row's shift being 0 to 15. (Eight rows are in
-    different banks, but for what shifts differ.)"""
+    is ``r·pitch + shift + c·width`` bytes behind the first one, the row's shift being 0 to 15. The pitch is an odd
+    number of times 16 bytes: these, of eight rows, are in different banks."""
 
     first: ir.Value
     shape: tuple[int, ...]
@@ -272,7 +272,7 @@ class Skewed:
 
     @staticmethod
     def bytes(rows: int, columns: int, width: int) -> int:
-        return rows * (-(-columns * width // 16) + 1) * 16
+        return rows * (-(-columns * width // 16) + 1 | 1) * 16
 
     @property
     def size(self) -> int:
