@@ -30,6 +30,7 @@ TO_LINALG = "convert-elementwise-to-linalg"  # of arith and math on tensors; rai
 TO_SCF = "lift-cf-to-scf"  # branches between blocks; passes know regions of one
 STAGES = 0  # by rule
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
+BUSY_ROWS = 64  # and more, and a block computes for longer than it reads keys and values
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
 TASKS_PER_THREAD = 2  # fewer blocks than that, and keys are split: one thread's rest is the others' wait
 
@@ -40,16 +41,18 @@ def online(
     from_data: bool = True,
     together: int = 2,
     few_rows: int = 0,
+    busy_rows: int = 0,
     whole_tiles: bool = False,
 ) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
-    `parts`, `workers`, `together`: see `split-keys`. `few_rows`: see it, `split-masked-tiles` and
+    `parts`, `workers`, `busy_rows`, `together`: see `split-keys`. `few_rows`: see it, `split-masked-tiles` and
     `mark-few-rows`; `whole_tiles`: `split-masked-tiles`.
     `from_data`: loop bounds may come from data.
     """
     options = {
-        "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} together={together}}}",
+        "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} busy-rows={busy_rows} "
+        f"together={together}}}",
         "split-masked-tiles": f"{{from-data={int(from_data)} few-rows={few_rows} whole-tiles={int(whole_tiles)}}}",
         "mark-few-rows": f"{{rows={few_rows}}}",
     }
@@ -241,7 +244,7 @@ def nvidia(
         "check-sizes",
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
-        *online(parts, multiprocessors, from_data=False, together=PARTS_TOGETHER),
+        *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
         "drop-units",
         f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through

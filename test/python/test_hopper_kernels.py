@@ -94,6 +94,24 @@ def test_a_tile_alone_is_computed_again_too(sizes, head_size, window):
         assert scheduled.count("tile.raised") == 2  # by those that compute, and by the one that copies
 
 
+@pytest.mark.parametrize(("heads", "length", "parts"), [(1, 2048, 4), (2, 2048, 2), (4, 1024, 1), (8, 2048, 1)])
+def test_keys_are_split_as_far_as_multiprocessors_are_idle(heads, length, parts):
+    case = Attention(batch=1, heads=heads, queries=length, keys=length, head_size=64, element="f16")
+    explained = str(compile(case.text(), target="nvidia", arch="sm_90a").explain())
+    found = re.search(r"split into (\d+) parts", explained)
+    assert (int(found[1]) if found else 1) == parts
+
+
+@pytest.mark.parametrize(("heads", "pairs"), [(8, False), (9, True)])
+def test_tiles_are_paired_where_multiprocessors_have_several(heads, pairs):
+    """Of 64 rows: 128 and 144, of which the last of a head have the most keys."""
+    case = Attention(batch=1, heads=heads, queries=1024, keys=1024, head_size=64, element="f16", window=(None, 0))
+    kernel = compile(case.text(), target="nvidia", arch="sm_90a", tile_sizes=(1, 1, 64, 0, 64), split_keys=1)
+    loops = [line for line in kernel.ir("scheduled").splitlines() if "scf.for" in line and "%grid_dim_x" in line]
+    tiles = kernel.ir("scheduled").count("scf.for") - kernel.ir("scheduled").count("step %c64")
+    assert len(loops) and (tiles > len(loops)) == pairs
+
+
 def test_loads_that_depend_on_tiles_are_refused():
     """The warp that copies computes no tiles: what loads depend on has to come from flags (persistent-blocks)."""
     case = Attention(batch=1, heads=1, queries=64, keys=512, head_size=64, element="f16")

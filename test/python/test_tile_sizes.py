@@ -92,7 +92,17 @@ def test_vectors(monkeypatch):
         ({"head_size": 64}, (192, 128)),
         ({"head_size": 64, "queries": 1024}, (256, 64)),  # of 1152 in six tiles of 192, 128 would be padding
         ({"head_size": 64, "queries": 2048, "heads": 8}, (128, 128)),  # 88 tiles of 192, 128 of 128
-        ({"head_size": 64, "queries": 1536, "heads": 8}, (192, 128)),  # 96 of 128: keys are split anyway
+        ({"head_size": 64, "queries": 1536, "heads": 8}, (128, 128)),  # 96 blocks for 132 multiprocessors
+        ({"head_size": 64, "queries": 512, "heads": 16}, (64, 128)),  # 128
+        ({"head_size": 64, "queries": 512, "heads": 32}, (128, 128)),
+        ({"head_size": 64, "queries": 2048, "heads": 12}, (192, 128)),
+        ({"head_size": 64, "queries": 1024, "heads": 24}, (256, 64)),  # 96; two turns of smaller ones take longer
+        ({"head_size": 64, "window": (None, 0), "queries": 1024, "keys": 1024, "heads": 16}, (64, 64)),
+        ({"head_size": 64, "window": (None, 0), "queries": 1024, "keys": 1024, "heads": 24}, (128, 128)),
+        ({"head_size": 128, "queries": 1024, "heads": 8}, (64, 128)),
+        ({"head_size": 256, "queries": 1024, "heads": 8}, (64, 64)),
+        ({"head_size": 128, "bias": "bhqk", "keys": 1023, "queries": 1024, "heads": 8}, (64, 112)),
+        ({"head_size": 64, "softcap": 30.0, "queries": 512, "heads": 16}, (64, 128)),
         ({"head_size": 64, "window": (None, 0)}, (256, 64)),
         ({"head_size": 64, "window": (None, 0), "queries": 512, "heads": 128}, (256, 64)),
         ({"head_size": 64, "window": (None, 0), "queries": 256, "heads": 256}, (128, 128)),  # one tile of 256
@@ -121,7 +131,7 @@ def test_vectors(monkeypatch):
         ({"head_size": 64, "mask": "bhqk"}, (128, 128)),  # too few share it
         ({"head_size": 64, "queries": 1}, (1, 64)),
         ({"head_size": 63}, (192, 128)),  # rows are not aligned, and copied to some that are
-        ({"head_size": 63, "queries": 100}, (100, 128)),
+        ({"head_size": 63, "queries": 100}, (64, 128)),  # two of 64
         ({"head_size": 60, "queries": 200}, (128, 128)),
         ({"head_size": 60, "queries": 100}, (64, 64)),  # too few queries read what is copied
         ({"head_size": 63, "dynamic": True}, (192, 128)),

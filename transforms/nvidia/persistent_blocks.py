@@ -31,8 +31,9 @@ class PersistentBlocks(Pass):
             …
 
     Where loop bounds depend on the number of a tile among its neighbours (along a dimension of the grid, of extent n: a
-    causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. For
-    kernels whose loads the copy engine does: it brings the first operands of a tile while the one before is finished.
+    causal mask), a block takes the tiles i and n − 1 − i, one after the other: every such pair is the same work. (Not
+    where there are known to be no more tiles than multiprocessors.) For kernels whose loads the copy engine does: it
+    brings the first operands of a tile while the one before is finished.
 
     Tiles that must be computed again (``keep-maximum``) come after all others, so that no one waits to hear of it::
 
@@ -70,9 +71,9 @@ class _Kernel:
         body = [o for o in ops_of(self.block)[:-1] if o.name not in KEPT]
         retries = [o for o in body if RETRY in o.attributes]
         with ir.InsertionPoint(ops_of(self.block)[-1]):
+            row = None if self._has_one_tile_a_block() else self._balanced(number)
             tiles = self._pass_tiles()
             blocks = gpu.GridDimOp(ir.Attribute.parse("#gpu<dim x>")).result
-            row = self._balanced(number)
             flags = _flags() if retries else None
             for retry in [False, True] if retries else [False]:
                 if retry:
@@ -115,18 +116,25 @@ class _Kernel:
             count = arith.divui(arith.subi(block.arguments[0], number), blocks)
         return block, block.arguments[0], count
 
+    def _launches(self) -> list[ir.Operation]:
+        name = ir.StringAttr(self.kernel.attributes["sym_name"]).value
+        launches = ops_in(self.top, "gpu.launch_func")
+        return [o for o in launches if str(o.attributes["kernel"]).rpartition("@")[2] == name]
+
+    def _has_one_tile_a_block(self) -> bool:
+        counts = [build.constant_value(launch.operands[0]) for launch in self._launches()]
+        return all(isinstance(count, int) and count <= self.multiprocessors for count in counts)
+
     def _pass_tiles(self) -> ir.Value:
         """The number of tiles as a parameter; the launches get as many blocks as there are multiprocessors."""
-        name = ir.StringAttr(self.kernel.attributes["sym_name"]).value
         tiles = self.block.add_argument(ir.IndexType.get(), self.kernel.location)
         kinds = [a.type for a in self.block.arguments]
         self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
-        for launch in ops_in(self.top, "gpu.launch_func"):
-            if str(launch.attributes["kernel"]).rpartition("@")[2] == name:
-                with ir.InsertionPoint(launch), launch.location:
-                    count = launch.operands[0]
-                    fewer = arith.minsi(count, build.index(self.multiprocessors))
-                    relaunch(launch, [fewer, *list(launch.operands)[1:], count])
+        for launch in self._launches():
+            with ir.InsertionPoint(launch), launch.location:
+                count = launch.operands[0]
+                fewer = arith.minsi(count, build.index(self.multiprocessors))
+                relaunch(launch, [fewer, *list(launch.operands)[1:], count])
         return tiles
 
     def _balanced(self, number: ir.Value) -> _Rows | None:

@@ -14,10 +14,10 @@ Hopper's copy engine and warps with roles (``specialize-warps``) take other size
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries; a fourth one
 with 64 keys, 256 queries: where what stands between the matmuls takes longer than they do. That is up to head dimension
 32; up to 64 where scores go through a function such as tanh, or under a mask by position, whose edges cut tiles: there
-each warpgroup computes with keys of its own (own_keys.py), unless all queries are one tile. 256 queries also where more
-than a little of 192 would be padding; 128 where all larger ones hold much padding, or tiles of 256 would be fewer than
-multiprocessors, or tiles of 192 while of 128 there are nearly enough. Where head dimensions exceed 128, shared memory
-holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where those of queries do. All that
+each warpgroup computes with keys of its own (own_keys.py), unless all queries are one tile. Where head dimensions
+exceed 128, shared memory holds two stages of 80 keys; 64 are better under a mask by position, whose tiles end where
+those of queries do. Of these, 128 queries and 64, the sizes are taken that all multiprocessors are done with first:
+where queries are few, 64, so that none is idle, or what leaves the fewest with one tile more than others. All that
 where rows are aligned to 16 bytes, or will be (``align-rows``), and more than 64 queries are known or possible. Values
 of 8 bits, of which each tile is summed by itself, leave no registers for a fourth warpgroup from head dimension 33 on,
 and have other tiles beyond 128 (``widen-operands``).
@@ -67,10 +67,10 @@ FUNCTIONS = ["math." + name for name in _FUNCTIONS]
 FEW_QUERIES = 64
 ALIGNED = 128  # bits
 LEAST_KEYS = 16
-MOST_PADDING = 0.06
-MOST_PADDING_OF_8_BITS = 1 / 8  # between two warpgroups and three there is more than with f16
 MANY = 8
-FILLED = 0.9  # of the multiprocessors
+# How long a multiprocessor takes for a tile of so many queries and all keys, and how much longer is as good.
+TIME = {64: 0.7, 128: 1.0, 192: 1.2, 256: 1.6}
+AS_GOOD = 1.05
 
 
 def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -94,15 +94,15 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
             engines = all(_is_engines(v, attention) for v in others)
             small = SMALL_HOPPER_TILES_BY_HEAD if engines else SKEWED_HOPPER_TILES_BY_HEAD
             many = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if starts or shared_by_many else []
-            sizes, order = _choose_first(attention, many, small=small)
+            sizes, order = _choose_fastest(attention, many, small)
         else:
-            sizes, order = _choose(attention, CROWDED_HOPPER_TILES_BY_HEAD)
+            sizes, order = _choose_fastest(attention, [], CROWDED_HOPPER_TILES_BY_HEAD)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
-    if sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention)) > 1:  # both edges of a window cut tiles
-        return _choose_first(attention, [] if eight_bits else [MANY_WARPS_HOPPER_TILES_BY_HEAD])
+    if _edges(attention) > 1:  # both cut tiles
+        return _choose_fastest(attention, [] if eight_bits else [MANY_WARPS_HOPPER_TILES_BY_HEAD])
     if eight_bits:  # sums apart take the registers of a fourth warpgroup
-        return _choose_first(attention, [HOPPER_TILES_BY_HEAD], most_padding=MOST_PADDING_OF_8_BITS)
+        return _choose_fastest(attention, [HOPPER_TILES_BY_HEAD])
     tiles: list[Tiles]
     if _uses_functions(attention):
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD if _by_place(attention) else FUNCTION_HOPPER_TILES_BY_HEAD]
@@ -110,32 +110,50 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD, MASKED_HOPPER_TILES_BY_HEAD]
     else:
         tiles = [HOPPER_TILES_BY_HEAD, MANY_WARPS_HOPPER_TILES_BY_HEAD]
-    return _choose_first(attention, tiles)
+    return _choose_fastest(attention, tiles)
 
 
-def _choose_first(
-    attention: Attention,
-    candidates: Sequence[Tiles],
-    most_padding: float = MOST_PADDING,
-    small: Tiles = SMALL_HOPPER_TILES_BY_HEAD,
+def _choose_fastest(
+    attention: Attention, candidates: Sequence[Tiles], small: Tiles = SMALL_HOPPER_TILES_BY_HEAD
 ) -> tuple[list[int], list[int]]:
-    """The first of the candidates of which not much would be padding of queries, or leave multiprocessors without one,
-    or where four warpgroups would share a masked tile be all; else small tiles."""
+    """The first of the candidates, of small tiles and of half of these, that takes hardly longer than the fastest."""
     loops, extents = contraction_loops(attention.root), static_extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     queries = extents[loops.m[-1]] if loops.m else 1
-    rows = [extents[d] for d in loops.batch + loops.m]
-    known = None if None in rows else math.prod(n for n in rows if n is not None)
-    for tiles in candidates:
-        tile, _ = _sizes_for(_head_size(attention), tiles)
-        padded = queries is not None and -queries % tile > most_padding * queries
-        single = tile >= 256 and bool(_by_place(attention)) and queries is not None and queries <= tile
-        few = known is not None and known < MULTIPROCESSORS * tile
-        if tile < 256:  # a block of fewer rows each: else a split of the keys gives them all some work
-            few = few and known >= FILLED * MULTIPROCESSORS * SMALL_HOPPER_TILES_BY_HEAD[0][1]
-        if not padded and not single and not few:
-            return _choose(attention, tiles)
-    return _choose(attention, small)
+    if queries is None:
+        return _choose(attention, [*candidates, small][0])
+    others = [extents[d] for d in loops.batch + loops.m[:-1]]
+    heads = None if None in others else math.prod(n for n in others if n is not None)
+    summed = extent_of(extents, loops.k[-1:], queries)
+    cut = bool(_by_place(attention))
+    half = tuple((limit, FEW_QUERIES, FEW_QUERIES if cut else keys) for limit, _, keys in small)
+    times: list[tuple[float, Tiles]] = []
+    for tiles in [*candidates, small, half]:
+        rows, _ = _sizes_for(_head_size(attention), tiles)
+        if not (rows >= 256 and cut and queries <= rows):  # four warpgroups would share a masked tile that is all
+            times.append((_time(rows, queries, summed, heads, _edges(attention) == 1), tiles))
+    least = min(time for time, _ in times)
+    return _choose(attention, next(tiles for time, tiles in times if time <= AS_GOOD * least))
+
+
+def _time(rows: int, queries: int, keys: int, heads: int | None, is_causal: bool) -> float:
+    """That of all tiles of so many rows, on all multiprocessors; of one head, on one, where heads are not known.
+
+    A multiprocessor has one tile at a time. Below a causal mask they differ, and are paired so that all have as much to
+    do, at least the longest one; else most have as many as any has.
+    """
+    tiles = -(-queries // rows)
+    if is_causal:
+        tiles *= 1 - max(queries - rows, 0) / (2 * max(keys, queries))
+    if heads is None:
+        return TIME[rows] * tiles
+    share = heads * tiles / MULTIPROCESSORS
+    return TIME[rows] * (max(share, 1) if is_causal else math.ceil(share))
+
+
+def _edges(attention: Attention) -> int:
+    """How many comparisons of places a mask has: one if it is causal, two if it is a window."""
+    return sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention))
 
 
 def _uses_functions(attention: Attention) -> bool:

@@ -23,12 +23,14 @@ from .match_accumulation import (
     carried_levels,
     filled_with,
     has_fewer_rows,
+    most_rows,
     zero_like,
 )
 from .merge_parts import merged
 
 TASKS = 2  # per worker, where keys are split: what one takes longer the next one makes up for
 FEWEST_TILES = 2  # of a part: below, merging costs what it gains
+KEYS_OF_A_MERGE = 768  # which a busy block goes through meanwhile (measured on an H200)
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,14 @@ class SplitKeys(Pass):
     How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or
     where the number of blocks is not known; blocks of less than `few_rows` rows (decoding), which cost little to merge,
     are then taken to be as few as can be. Else as many as give a worker two tasks, of at least two tiles, or somewhat
-    fewer if that divides the tiles evenly.
+    fewer if that divides the tiles evenly. Blocks of `busy_rows` rows and more compute all the time: as many parts as
+    workers would be idle without, and none where that saves a block less time than it takes to merge.
     """
 
     parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
     workers: int = option("threads or multiprocessors that share the work", 1)
     few_rows: int = option("blocks of fewer rows, by dimension, are split also where their number is not known", 0)
+    busy_rows: int = option("blocks of so many rows get a task a worker, and short ones are not split; 0: none do", 0)
     together: int = option("at most so many parts are read at once where they are merged", 2)
 
     def run(self, op: ir.Operation) -> None:
@@ -99,10 +103,13 @@ class SplitKeys(Pass):
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
         if blocks >= self.workers:
             return 1
-        most = TASKS * self.workers // blocks
+        busy = self.busy_rows and most_rows(keys.found.softmax) >= self.busy_rows
+        most = (1 if busy else TASKS) * self.workers // blocks
         if tiles is None:
             return most
-        most = min(most, tiles // FEWEST_TILES)
+        most = max(min(most, tiles // FEWEST_TILES), 1)
+        if busy and (tiles - tiles // most) * keys.step < KEYS_OF_A_MERGE:
+            return 1
         even = [n for n in range(most, most * 2 // 3, -1) if tiles % n == 0]
         return even[0] if even else most
 
@@ -167,6 +174,11 @@ class KeyLoop:
         """How many tiles of keys there are; None if that is not known."""
         low, high, step = (build.constant_value(v) for v in list(self.loop.operands)[:3])
         return -(-(high - low) // step) if isinstance(low, int) and isinstance(high, int) else None
+
+    @property
+    def step(self) -> int:
+        """How many keys a tile has."""
+        return build.constant_value(self.loop.operands[2])
 
     def split(self, parts: int, together: int) -> None:
         anchor = self.holder or self.loop
