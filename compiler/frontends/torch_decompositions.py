@@ -200,6 +200,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.expand.default] = torch_shapes.expand
     table[torch.ops.aten.as_strided.default] = torch_shapes.as_strided
     table[torch.ops.aten.as_strided_scatter.default] = torch_shapes.as_strided_scatter
+    table[torch.ops.aten.resize.default] = torch_shapes.resize
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **kind: torch.empty(size, **kind)
     table[torch.ops.aten.put.default] = put
     table[torch.ops.aten.fmod.Scalar] = table[torch.ops.aten.fmod.Tensor] = remainder_of_sign

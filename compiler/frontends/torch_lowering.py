@@ -49,13 +49,14 @@ def lower(program: ExportedProgram) -> Lowered:
     """Linalg on tensors for a program of torch.export. A user's error where there is no way."""
     from .torch_flex import without_flex_attention
 
+    _refuse_other_shapes(program.graph_module.graph)
     program = without_flex_attention(program)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
             program = program.run_decompositions(decompositions())
     except Exception as error:
-        raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
+        raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
     graph = program.graph_module.graph
     _refuse(graph)
     arguments = _arguments(program)
@@ -136,6 +137,15 @@ def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
             tensors.append(value)
     node.args = (tuple(tensors),)
     return numbers
+
+
+def _refuse_other_shapes(graph: torch.fx.Graph) -> None:
+    """A user's error where an argument gets another shape: that is no write to its elements, and would be lost."""
+    for node in graph.nodes:
+        name = str(getattr(node.target, "overloadpacket", "")).removeprefix("aten.")
+        if name in torch_shapes.OTHER_SHAPES and node.args[0].op == "placeholder":
+            problem = f"{name} gives argument '{node.args[0].name}' another shape, which no kernel can"
+            raise user_error(f"{problem}; call it on {node.args[0].name}.clone(), or {WAY_OUT}")
 
 
 def _refuse(graph: torch.fx.Graph) -> None:
