@@ -18,6 +18,7 @@ from ..diagnostics import user_error
 from . import torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
+from .sorting import by_rank
 from .torch_decompositions import decompositions
 
 TO_BACKEND = (
@@ -73,6 +74,7 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
     to_loops(module)
+    by_rank(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT, HINTS)
     return Lowered(module, arguments, program, results)
