@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import torch_searches, torch_shapes
+from . import torch_experts, torch_searches, torch_shapes
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
 
@@ -232,4 +232,5 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.gelu.default] = gelu
     table[torch.ops.aten.elu.default] = elu
     table.update(torch_searches.DECOMPOSITIONS)
+    table.update(torch_experts.DECOMPOSITIONS)
     return table

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_shapes, torch_sinks, torch_unsigned
+from . import torch_experts, torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
 from .sorting import by_rank
@@ -55,7 +55,7 @@ def lower(program: ExportedProgram) -> Lowered:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
-            program = program.run_decompositions(decompositions())
+            program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
     graph = program.graph_module.graph
