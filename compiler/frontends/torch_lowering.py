@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_experts, torch_shapes, torch_sinks, torch_unsigned
+from . import torch_complex, torch_experts, torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
 from .sorting import by_rank
@@ -59,6 +59,7 @@ def lower(program: ExportedProgram) -> Lowered:
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
     graph = program.graph_module.graph
+    torch_complex.split(graph)
     _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
@@ -97,7 +98,7 @@ def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
                 raise user_error(f"argument {number} is a symbolic number, which is not supported; pass it as a tensor")
             continue
         value = held[spec.target]
-        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1:
+        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1 and not value.is_complex():
             with graph.inserting_before(node):
                 scalar = graph.call_function(
                     torch.ops.aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype}
