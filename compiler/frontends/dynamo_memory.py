@@ -11,10 +11,8 @@ import torch
 
 from .dynamo_calls import VIEWS, name_of, written_by
 from .dynamo_multihead import WRITTEN_OUT, in_mode_of
+from .torch_shapes import OTHER_SHAPES, SHAPE_WRITES
 
-# Views that a call changes its argument's own shape to.
-SHAPE_WRITES = {f"{name}_" for name in ("unsqueeze", "squeeze", "transpose", "t", "swapaxes", "swapdims")}
-OTHER_SHAPES = {*SHAPE_WRITES, "resize_", "resize_as_", "set_"}
 OUTSIDE = "outside"  # inputs may share their memory with each other
 
 

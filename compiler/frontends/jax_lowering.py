@@ -4,6 +4,7 @@
     jax.jit(fn).trace(…).lower()      StableHLO in jaxlib's MLIR; its CHLO (erf, top-k, …) made StableHLO there
     serialize / deserialize           a portable artifact carries it over, so that the two versions may differ
     control_flow, sequential          in our context; loops and branches become scf's, scatters become loops
+    sorting                           sorts become ranks
     concatenations                    become tensor.concat, which raise-attention reads through; linalg has branches
     stablehlo-legalize-to-linalg      then inline: jnp.where and tril are functions
 
@@ -22,6 +23,7 @@ from .constants import compute_constants
 from .control_flow import to_scf
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
+from .sorting import by_rank
 
 # Types lose their signs after the ops that compare, convert or divide by them have been lowered.
 TO_LINALG = (
@@ -31,7 +33,6 @@ TO_LINALG = (
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
 WAY_OUT = "keep it outside of the function that is compiled"
 HINTS = {
-    "stablehlo.sort": "sort outside of the function, or take jnp.max and jnp.argmax where they do",
     "stablehlo.scatter": "write to one array at a time, by jax.lax.dynamic_update_slice or x.at[…]",
 }
 
@@ -45,6 +46,7 @@ def lower(traced: Any, name: str) -> ir.Module:
     _replace_empty(module)
     to_scf(module)
     to_loops(module)
+    by_rank(module)
     for op in ops(module):
         if op.name == "stablehlo.concatenate":
             _concatenate(op)

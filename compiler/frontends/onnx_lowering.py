@@ -30,6 +30,7 @@ from .onnx_graph import prepared
 from .onnx_quantization import lower_casts
 from .open_reshapes import to_views
 from .sequential import to_loops
+from .sorting import by_rank
 
 WAY_OUT = "run that part of the model with another runtime, or replace the node"
 TO_TORCH = "builtin.module(func.func(convert-torch-onnx-to-torch))"
@@ -103,6 +104,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     to_views(module)
     clamp_gathers(module)
     to_loops(module)
+    by_rank(module)
     compute_constants(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("torch", "torch_c", "tm_tensor", "ml_program"), WAY_OUT)

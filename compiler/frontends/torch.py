@@ -208,6 +208,8 @@ def as_array(value: Any, wanted: str, place: Any = None) -> Any:
     names the type that argument `place` was traced with."""
     if not isinstance(value, torch.Tensor):
         return signless(value, wanted, place)
+    if value.is_complex():  # what the kernel takes, see `torch_complex.py`
+        value = torch.view_as_real(value.resolve_conj())
     if value.device.type == "cpu":
         array = as_numpy(value.contiguous() if value.layout == torch.strided else value)
         return array if value.dtype.is_floating_point else signless(array, wanted, place)

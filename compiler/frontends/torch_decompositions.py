@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import torch_searches, torch_shapes
+from . import torch_experts, torch_searches, torch_shapes
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
 
@@ -184,6 +184,25 @@ def power(x: torch.Tensor, exponent: float) -> Any:
     return {2: lambda: square, 3: lambda: square * x, 4: lambda: square * square}[int(exponent)]()
 
 
+def gelu(x: torch.Tensor, *, approximate: str = "none") -> Any:
+    """aten.gelu by tanh, of which the importer has √(2/π) in four digits."""
+    if approximate != "tanh":
+        return NotImplemented
+    wide = _not_narrow(x)
+    return (0.5 * wide * (1 + torch.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)))).to(x.dtype)
+
+
+def elu(x: torch.Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> torch.Tensor:
+    """aten.elu by expm1: exp less 1 has no digits left where x is small."""
+    wide = _not_narrow(x)
+    return torch.where(wide > 0, wide * scale, torch.expm1(wide * input_scale) * (alpha * scale)).to(x.dtype)
+
+
+def _not_narrow(x: torch.Tensor) -> torch.Tensor:
+    """Halves in float32, as which torch computes what is one op of its own."""
+    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable]:
     """What becomes of each op that has no lowering of its own, or a worse one."""
@@ -200,6 +219,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.expand.default] = torch_shapes.expand
     table[torch.ops.aten.as_strided.default] = torch_shapes.as_strided
     table[torch.ops.aten.as_strided_scatter.default] = torch_shapes.as_strided_scatter
+    table[torch.ops.aten.resize.default] = torch_shapes.resize
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **kind: torch.empty(size, **kind)
     table[torch.ops.aten.put.default] = put
     table[torch.ops.aten.fmod.Scalar] = table[torch.ops.aten.fmod.Tensor] = remainder_of_sign
@@ -209,5 +229,8 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.fmin.default] = lambda x, y: torch.where(y.isnan() | (x <= y), x, y)
     table[torch.ops.aten.all.dims] = lambda x, dim=None, keepdim=False: ~torch.any(~x.bool(), dim, keepdim)
     table[torch.ops.aten.addmv.default] = addmv
+    table[torch.ops.aten.gelu.default] = gelu
+    table[torch.ops.aten.elu.default] = elu
     table.update(torch_searches.DECOMPOSITIONS)
+    table.update(torch_experts.DECOMPOSITIONS)
     return table

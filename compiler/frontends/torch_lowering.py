@@ -15,9 +15,10 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_shapes, torch_sinks, torch_unsigned
+from . import torch_complex, torch_experts, torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
+from .sorting import by_rank
 from .torch_decompositions import decompositions
 
 TO_BACKEND = (
@@ -49,14 +50,16 @@ def lower(program: ExportedProgram) -> Lowered:
     """Linalg on tensors for a program of torch.export. A user's error where there is no way."""
     from .torch_flex import without_flex_attention
 
+    _refuse_other_shapes(program.graph_module.graph)
     program = without_flex_attention(program)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
-            program = program.run_decompositions(decompositions())
+            program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     except Exception as error:
-        raise user_error(f"torch cannot decompose the program: {first_line(error)}") from error
+        raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
     graph = program.graph_module.graph
+    torch_complex.split(graph)
     _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
@@ -72,6 +75,7 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
     to_loops(module)
+    by_rank(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT, HINTS)
     return Lowered(module, arguments, program, results)
@@ -94,7 +98,7 @@ def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
                 raise user_error(f"argument {number} is a symbolic number, which is not supported; pass it as a tensor")
             continue
         value = held[spec.target]
-        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1:
+        if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1 and not value.is_complex():
             with graph.inserting_before(node):
                 scalar = graph.call_function(
                     torch.ops.aten.full.default, (list(value.shape), value.item()), {"dtype": value.dtype}
@@ -136,6 +140,15 @@ def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
             tensors.append(value)
     node.args = (tuple(tensors),)
     return numbers
+
+
+def _refuse_other_shapes(graph: torch.fx.Graph) -> None:
+    """A user's error where an argument gets another shape: that is no write to its elements, and would be lost."""
+    for node in graph.nodes:
+        name = str(getattr(node.target, "overloadpacket", "")).removeprefix("aten.")
+        if name in torch_shapes.OTHER_SHAPES and node.args[0].op == "placeholder":
+            problem = f"{name} gives argument '{node.args[0].name}' another shape, which no kernel can"
+            raise user_error(f"{problem}; call it on {node.args[0].name}.clone(), or {WAY_OUT}")
 
 
 def _refuse(graph: torch.fx.Graph) -> None:

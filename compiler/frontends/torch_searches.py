@@ -1,7 +1,8 @@
-"""Ops of torch that search and scan: searchsorted, bucketize, cummax, cummin, logcumsumexp, embedding_bag.
+"""Ops of torch that search and scan: searchsorted, bucketize, cummax, cummin, logcumsumexp, embedding_bag, topk, ….
 
 searchsorted(s, x)   the number of elements of s that are less than x
 cummax, …            log2(n) steps, each of which combines elements with those 1, 2, 4, … before them
+topk, kthvalue, …    parts of a sort, which `sorting.py` lowers
 embedding_bag        a product of the rows that are looked up with a matrix that says which bag each is in
 """
 
@@ -74,6 +75,51 @@ def logcumsumexp(x: torch.Tensor, dim: int) -> Any:
     return x
 
 
+def sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
+    """aten.sort of what the importer has no comparison for."""
+    if not x.dim():
+        return x, torch.zeros_like(x, dtype=torch.int64)
+    if x.dtype != torch.bool:
+        return NotImplemented
+    values, indices = aten.sort.default(x.to(torch.int32), dim, descending)
+    return values.to(torch.bool), indices
+
+
+def stable_sort(x: torch.Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
+    return aten.sort.default(x, dim, descending)  # which ours always is
+
+
+def topk(x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    if not x.dim():
+        return sort(x)
+    values, indices = aten.sort.default(x, dim, largest)
+    return values.narrow(dim, 0, k), indices.narrow(dim, 0, k)
+
+
+def kthvalue(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    if not x.dim():
+        return sort(x)
+    values, indices = aten.sort.default(x, dim)
+    values, indices = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
+    return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+def median_along(x: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
+    """aten.median.dim: the lower one of two, and the first NaN where there is any."""
+    if not x.dim():
+        return sort(x)
+    values, indices = kthvalue(x, (x.size(dim) + 1) // 2, dim, keepdim)
+    if x.dtype.is_floating_point:
+        is_nan = x.isnan()
+        values = torch.where(is_nan.any(dim, keepdim), math.nan, values)
+        indices = torch.where(is_nan.any(dim, keepdim), is_nan.to(torch.int32).argmax(dim, keepdim), indices)
+    return values, indices
+
+
+def median(x: torch.Tensor) -> torch.Tensor:
+    return median_along(x.reshape(-1), 0)[0]
+
+
 SUM, MEAN, MAX = range(3)  # modes of embedding_bag
 
 
@@ -113,6 +159,12 @@ DECOMPOSITIONS = {
     aten.cummax.default: running_extremum(torch.ge),
     aten.cummin.default: running_extremum(torch.le),
     aten.logcumsumexp.default: logcumsumexp,
+    aten.sort.default: sort,
+    aten.sort.stable: stable_sort,
+    aten.topk.default: topk,
+    aten.kthvalue.default: kthvalue,
+    aten.median.dim: median_along,
+    aten.median.default: median,
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag,
 }

@@ -17,6 +17,10 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+# Views that a call changes its argument's own shape to, and what else gives its argument another shape in place.
+SHAPE_WRITES = {f"{name}_" for name in ("unsqueeze", "squeeze", "transpose", "t", "swapaxes", "swapdims")}
+OTHER_SHAPES = {*SHAPE_WRITES, "resize_", "resize_as_", "set_"}
+
 
 def _is_dynamic(sizes: Sequence[Any]) -> bool:
     return any(not isinstance(s, int) for s in sizes)
@@ -130,6 +134,20 @@ def as_strided_scatter(x: torch.Tensor, source: torch.Tensor, size: Any, stride:
     start = offset or 0
     end = start + (size[0] - 1) * stride[0] + 1
     return torch.slice_scatter(x.reshape(-1), source, 0, start, end, stride[0]).view(x.shape)
+
+
+KEEPS_ORDER = (None, torch.preserve_format, torch.contiguous_format)
+
+
+def resize(x: torch.Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:
+    """aten.resize of what lies in memory as its dimensions are told: elements in their order, then zeros, where torch
+    leaves what memory happens to hold."""
+    if _is_dynamic([*x.shape, *size]) or not x.is_contiguous() or memory_format not in KEEPS_ORDER:
+        return NotImplemented
+    flat, needed = x.reshape(-1), _product(size)
+    if needed > flat.numel():
+        flat = torch.cat((flat, flat.new_zeros(needed - flat.numel())))
+    return flat[:needed].reshape(list(size))
 
 
 def _counts_elements(x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> bool:

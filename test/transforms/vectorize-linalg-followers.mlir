@@ -91,3 +91,41 @@ func.func @apart(%k: memref<64x64xf32>, %qt: memref<64x64xf32>, %s: memref<64x64
   memref.copy %m, %result : memref<64xf32> to memref<64xf32>
   return
 }
+
+// -----
+
+#ij = affine_map<(i, j) -> (i)>
+#of_j = affine_map<(i, j) -> (j)>
+#none = affine_map<(i) -> ()>
+#of_i = affine_map<(i) -> (i)>
+
+// What goes over more than the result has is no follower: it reads each element of it several times.
+// CHECK-LABEL: func.func @places
+// CHECK:         arith.addi
+// CHECK:         arith.maxsi
+func.func @places(%x: memref<64xf32>, %ranks: memref<64xi32>, %places: memref<64xi32>) {
+  %zero = arith.constant 0 : i32
+  linalg.generic {indexing_maps = [#none, #of_i], iterator_types = ["parallel"]} ins(%zero : i32) outs(%ranks : memref<64xi32>) {
+  ^bb0(%a: i32, %b: i32):
+    linalg.yield %a : i32
+  }
+  linalg.generic {indexing_maps = [#ij, #of_j, #ij], iterator_types = ["parallel", "reduction"]}
+      ins(%x, %x : memref<64xf32>, memref<64xf32>) outs(%ranks : memref<64xi32>) {
+  ^bb0(%a: f32, %b: f32, %c: i32):
+    %less = arith.cmpf olt, %b, %a : f32
+    %one = arith.extui %less : i1 to i32
+    %sum = arith.addi %c, %one : i32
+    linalg.yield %sum : i32
+  }
+  linalg.generic {indexing_maps = [#none, #of_i], iterator_types = ["parallel"]} ins(%zero : i32) outs(%places : memref<64xi32>) {
+  ^bb0(%a: i32, %b: i32):
+    linalg.yield %a : i32
+  }
+  linalg.generic {indexing_maps = [#of_j, #ij], iterator_types = ["parallel", "reduction"]}
+      ins(%ranks : memref<64xi32>) outs(%places : memref<64xi32>) {
+  ^bb0(%a: i32, %b: i32):
+    %most = arith.maxsi %b, %a : i32
+    linalg.yield %most : i32
+  }
+  return
+}

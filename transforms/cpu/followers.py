@@ -37,8 +37,11 @@ def follower(op: Structured, schedule: Schedule) -> Structured | None:
     source, out = found.operands
     if source.value != result.value or not out.is_read or not found.is_accumulator(out) or combiner(found, out) is None:
         return None
+    loops = _loops(found, op)  # of all that it goes over, where it counts along none
+    if len(loops) < found.n_loops or any(inner.name == "linalg.index" for inner in found.body_ops):
+        return None
     is_same = all((a == NO_LOOP) == (b == NO_LOOP) for a, b in zip(source.dims, result.dims, strict=True))
-    if not is_same or schedule.vector_loop not in {_loops(found, op)[d] for d in out.loops}:
+    if not is_same or schedule.vector_loop not in {loops[d] for d in out.loops}:
         return None
     fills = list(find_fills(found).values())
     return found if fills and all(other in fills for other in before) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
@@ -207,6 +207,7 @@ def _match_quotient(
 
         softmax = match_softmax(tracer, q, k, is_computed, logs)
         if softmax is not None and scores.element in set(softmax.scores.nodes()):
+            _require_one_rounding(softmax, scores, is_computed)
             if rounding is not None:
                 rounding.check(softmax)
             return softmax, scores, queries, keys, rounding
@@ -214,6 +215,18 @@ def _match_quotient(
     if softmaxes or any(is_sum_of_exponentials(tracer, d, k) for d in q.den):
         _require_visible(seen, k)
     return None
+
+
+def _require_one_rounding(softmax: Softmax, scores: Contraction, is_computed: Callable[[Expr], bool]) -> None:
+    """NearMiss if scores are compared with what is computed from them, such as the least of those that are kept. They
+    would be computed once more in the loop, in another order, and equal ones differ in their last digits."""
+    for node in softmax.scores.nodes():
+        if node.kind == "op" and node.name == "arith.cmpf":
+            others = [a for a in node.args if is_computed(a)]
+            if others and scores.element in {n for a in node.args for n in a.nodes()}:
+                raise NearMiss(
+                    "its scores are compared with what is computed from all of them, such as the k-th largest"
+                )
 
 
 def _require_factors(tracer: Tracer, q: Quotient, k: Keys) -> None:

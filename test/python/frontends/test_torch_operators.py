@@ -60,6 +60,10 @@ WRITES = {
     "one column where a mask says": (written, X.mT.contiguous(), THREE, Y[0][:, None]),
     "fill_diagonal_": (lambda x: x.masked_fill(torch.zeros(4, 6, dtype=torch.bool).fill_diagonal_(True), -1), X),
     "as_strided": (lambda x: x.as_strided((3, 2, 2), (6, 1, 2), 1), X),
+    "resize to more": (lambda x: torch.ops.aten.resize(x, [5, 6])[:4], X),
+    "resize before a copy": (lambda x: torch.empty(3).resize_(x.shape).copy_(x), X),
+    "resize to less": (lambda x: (x * 2).resize_(2, 3) + 1, X),
+    "out of another size": (lambda x: torch.mul(x, x, out=torch.empty(0)), X),
     "scatter to the last": (lambda x, i: x.scatter(-1, i, 1.0), X, WHOLE.abs() % 6),
     "scatter_add to the last": (lambda x, i: x.scatter_add(-1, i, x), X, WHOLE.abs() % 6),
     "scatter_reduce to the last": (lambda x, i: x.scatter_reduce(-1, i, x, "amax"), X, WHOLE.abs() % 6),
@@ -71,6 +75,10 @@ ELEMENTS = {
     "fmin": (torch.fmin, torch.where(X[:1] > 0, math.nan, X[:1]), X),
     "copysign": (lambda x, y: torch.copysign(x[:, None], y), X, SIGNS),
     "signbit": (torch.signbit, SIGNS),
+    "gelu by tanh": (lambda x: 100 * F.gelu(x, approximate="tanh"), X),
+    "gelu by tanh of bfloat16": (lambda x: F.gelu(x, approximate="tanh"), X.bfloat16()),
+    "elu of small numbers": (lambda x: 1e4 * F.elu(1e-4 * x), X),
+    "selu of small numbers": (lambda x: 1e4 * F.selu(1e-4 * x), X),
     "all of several dimensions": (lambda x: x.all((0, 1)), FIVE),
     "addmv": (lambda x, a, b: torch.addmv(x, a, b, alpha=2, beta=0.5), X[:, 0], X, Y[0]),
     "matrices times a vector": (lambda x, y: torch.stack((x, y)) @ y[0], X, Y),
@@ -99,6 +107,26 @@ def test_the_error_names_the_op_and_not_its_operands():
     expected = r"test_torch_operators\.py:\d+:.*no pattern matches 'torch\.aten\.view\.dtype'"
     with pytest.raises(CompileError, match=expected):
         compile(lambda x: x.view(torch.int32) + 1, (X,))
+
+
+@pytest.mark.parametrize("reshape", [lambda x: x.resize_(2, 3), lambda x: x.resize_(9, 9), lambda x: x.t_()])
+def test_another_shape_of_an_argument_is_refused(reshape):
+    def function(x):
+        reshape(x)
+        return x.add_(1).sum()
+
+    with pytest.raises(CompileError, match=r"_ gives argument 'x' another shape.*x\.clone\(\)"):
+        compile(function, (X.clone(),))
+
+
+def test_what_torch_cannot_decompose_has_a_way_out():
+    def function(x):
+        y = x * 2
+        y.resize_(9, 9)
+        return y[:2]
+
+    with pytest.raises(CompileError, match=r"(?s)cannot decompose.*leave that op to torch, by torch\.compile"):
+        compile(function, (X,))
 
 
 def test_a_view_and_its_base():

@@ -284,3 +284,31 @@ func.func @number_beside(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<1
   %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
+
+// -----
+
+// Only the largest scores are kept: computed once more in the loop, none might be equal to the largest of these.
+func.func @largest(%q: tensor<2x5x8xf32>, %kt: tensor<2x8x5xf32>, %v: tensor<2x5x8xf32>) -> tensor<2x5x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<2x5x5xf32>
+  %e2 = tensor.empty() : tensor<2x5xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<2x5x5xf32>) -> tensor<2x5x5xf32>
+  %lowest = linalg.fill ins(%least : f32) outs(%e2 : tensor<2x5xf32>) -> tensor<2x5xf32>
+  %s = linalg.batch_matmul ins(%q, %kt : tensor<2x5x8xf32>, tensor<2x8x5xf32>) outs(%zeros : tensor<2x5x5xf32>) -> tensor<2x5x5xf32>
+  %top = linalg.reduce { arith.maximumf } ins(%s : tensor<2x5x5xf32>) outs(%lowest : tensor<2x5xf32>) dimensions = [2]
+  %kept = linalg.generic {indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i)>, affine_map<(b, i, j) -> (b, i, j)>],
+                          iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%s, %top : tensor<2x5x5xf32>, tensor<2x5xf32>) outs(%e : tensor<2x5x5xf32>) {
+  ^bb0(%x: f32, %m: f32, %out: f32):
+    %is_top = arith.cmpf oeq, %x, %m : f32
+    %y = arith.select %is_top, %x, %least : f32
+    linalg.yield %y : f32
+  } -> tensor<2x5x5xf32>
+  %p = linalg.softmax dimension(2) ins(%kept : tensor<2x5x5xf32>) outs(%e : tensor<2x5x5xf32>) -> tensor<2x5x5xf32>
+  %e3 = tensor.empty() : tensor<2x5x8xf32>
+  %zeros3 = linalg.fill ins(%zero : f32) outs(%e3 : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  // expected-remark @+1 {{but its scores are compared with what is computed from all of them, such as the k-th largest}}
+  %o = linalg.batch_matmul ins(%p, %v : tensor<2x5x5xf32>, tensor<2x5x8xf32>) outs(%zeros3 : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return %o : tensor<2x5x8xf32>
+}
