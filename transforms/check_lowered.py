@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..dialects.mlir import ir
+from ..dialects.mlir import ir, rewrite
 from .passes import Pass, PassError, option
 from .rewriting import ops_in
 
@@ -21,6 +21,8 @@ class CheckLowered(Pass):
     def run(self, op: ir.Operation) -> None:
         parts = [op] if self.target == "cpu" else ops_in(op, "gpu.module")
         for part in parts:
+            if _has_only(part, LOWERED[self.target]):
+                continue
             inner = _first_other(part, LOWERED[self.target])
             if inner is not None:
                 what = "the CPU" if self.target == "cpu" else "GPUs"
@@ -29,6 +31,26 @@ class CheckLowered(Pass):
                         f"'{inner.name}' is left: transform-interpreter applies scripts and removes them", inner
                     )
                 raise PassError(f"'{inner.name}' could not be lowered to the LLVM dialect for {what}", inner)
+
+
+def _has_only(op: ir.Operation, names: tuple[str, ...]) -> bool:
+    """True if all ops inside `op` have one of the names, or are of a dialect, whose name ends in a dot. Upstream's
+    conversion, for which nothing is left to do then, sees that in a tenth of the time that a walk in Python takes.
+    """
+    target = rewrite.ConversionTarget(op.context)
+    for name in (op.name, *names):
+        if name.endswith("."):
+            target.add_legal_dialect(name.removesuffix("."))
+        else:
+            target.add_legal_op(name)
+    unheard = op.context.attach_diagnostic_handler(lambda _: True)  # that it cannot be converted is told by name
+    try:
+        rewrite.apply_full_conversion(op, target, rewrite.RewritePatternSet(op.context).freeze())
+    except ir.MLIRError:
+        return False
+    finally:
+        unheard.detach()
+    return True
 
 
 def _first_other(op: ir.Operation, prefixes: tuple[str, ...]) -> ir.Operation | None:

@@ -127,8 +127,8 @@ class Accumulators:
 
     def _parts(self, out: Operand, at: dict[int, int], values: dict[Key, ir.Value]) -> list[ir.Value]:
         """The partial results of an element: one for each chain, or unrolled vector along the lanes."""
-        loops = self._loops(out)
-        offsets = [o for o in self._offsets(out) if all(o[loops.index(d)] == at[d] for d in out.loops)]
+        counts = [(at[d],) if d in out.loops else range(self._count(d)) for d in self._loops(out)]
+        offsets = itertools.product(*counts, range(self._chains(out)))
         return [values[out.number, o] for o in offsets]
 
     # --- what they start from

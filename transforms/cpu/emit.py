@@ -214,7 +214,7 @@ class Emitter:
         """True for what is loaded right before its first use: vectors that are read ahead, as later ones are asked for
         there, and what registers would not hold all of: elements that come by two, and where they are few, all that is
         multiplied by such vectors, as no load passes a request."""
-        is_ahead = operand.number in self.access.ahead or operand.number in self.schedule.by_two
+        is_ahead = operand.number in self.access.ahead or operand.number in self.schedule.by_two | self.schedule.anew
         is_ahead |= self.schedule.rows_in_turn and bool(self.access.ahead)
         return is_ahead and self.schedule.order[-1] in operand.loops
 
@@ -224,9 +224,15 @@ class Emitter:
         """Evaluates the body at every point of the register tile; takes and returns the accumulators' values."""
         keys = self.accumulators.keys()
         current = dict(zip(keys, values, strict=True))
+        anew = self.schedule.anew
+        operands = sorted(self.op.operands, key=lambda operand: operand.number in anew)  # before the fence of a vector
+        columns, column = self._columns(), None
         for point in self._in_order():
             inputs = {}
-            for operand in self.op.operands:
+            if anew and [point[d] for d in columns] != column:
+                self.loaded = self.access.without(anew, self.loaded)
+                column = [point[d] for d in columns]
+            for operand in operands:
                 if not operand.is_read:
                     continue
                 if operand.is_output and self.op.is_accumulator(operand):
@@ -253,10 +259,15 @@ class Emitter:
         """The points of the register tile, so that those which add to one accumulator are far apart; where registers
         are few, all vectors of a row before the next row, whose element is then needed only for them."""
         loops = range(self.op.n_loops)
-        outer = [d for d in loops if not self.op.is_parallel(d)]
+        outer = self._columns() if self.schedule.anew else [d for d in loops if not self.op.is_parallel(d)]
         if self.schedule.rows_in_turn:
             outer += [d for d in loops if d != self.v]
         return sorted(self.tile.offsets(loops), key=lambda point: [point[d] for d in outer])
+
+    def _columns(self) -> list[int]:
+        """The loops of which all points of a column of the register tile have the same iteration: a step of each sum,
+        and a vector."""
+        return [*(d for d in range(self.op.n_loops) if not self.op.is_parallel(d)), self.v]
 
     def _compared(self, inner: ir.Operation, point: Offsets) -> ir.Value | None:
         return compared(self.op, inner, self.tile, point)

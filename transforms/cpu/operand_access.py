@@ -78,6 +78,11 @@ class OperandAccess:
             self._ask_for_block(operand, place)
         return dict(zip((key(first), key(second)), alternating(pair, self.lanes), strict=True))
 
+    def without(self, numbers: frozenset[int], loaded: dict[Key, ir.Value]) -> dict[Key, ir.Value]:
+        """What is loaded but for these operands, whose elements LLVM does not keep in registers either."""
+        self._fence()
+        return {key: value for key, value in loaded.items() if key[0] not in numbers}
+
     def _comes_by_two(self, operand: Operand, at: dict[int, int]) -> bool:
         """True for every second pair of neighbours, where the schedule says so."""
         if operand.number not in self.schedule.by_two:

@@ -46,19 +46,14 @@ def _is_outlined(loop: ir.Operation) -> bool:
 def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
     body = loop.regions[0].blocks[0]
     *moved, end = ops_of(body)
-    inside = [inner for top in moved for inner in (top, *ops_in(top))]
-    own = {*body.arguments}
-    for op in inside:
-        own.update(op.results)
-        own.update(argument for region in op.regions for block in region.blocks for argument in block.arguments)
+    uses = _uses_from_outside(moved)
+    ivs = list(body.arguments)
     captured: list[ir.Value] = []
     constants: list[ir.Value] = []
-    for operand in dict.fromkeys(operand for op in inside for operand in op.operands):
-        if operand not in own:
-            made = defining_op(operand)
-            (constants if made is not None and made.name == "arith.constant" else captured).append(operand)
+    for operand in dict.fromkeys(operand for _, _, operand in uses if operand not in ivs):
+        made = defining_op(operand)
+        (constants if made is not None and made.name == "arith.constant" else captured).append(operand)
 
-    ivs = list(body.arguments)
     arguments = [*ivs, *captured]
     with ir.InsertionPoint(function), loop.location:
         outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
@@ -76,9 +71,29 @@ def _outline(loop: ir.Operation, function: ir.Operation, name: str) -> None:
         for value in constants:
             clones[value] = value.owner.operation.clone().results[0]
     replacements = dict(zip(arguments, entry.arguments, strict=True)) | clones
-    for op in inside:
-        for number, operand in enumerate(op.operands):
-            if operand in replacements:
-                op.operands[number] = replacements[operand]
+    for op, number, operand in uses:
+        op.operands[number] = replacements[operand]
     with ir.InsertionPoint(end), loop.location:
         func.CallOp([], ir.FlatSymbolRefAttr.get(name), arguments)
+
+
+def _uses_from_outside(ops: list[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
+    """The operands of these ops, and of all inside them, that none of them makes: op, number, value."""
+    own: set[ir.Value] = set()
+    found = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        op = inner.operation
+        for number, operand in enumerate(op.operands):
+            if operand not in own:
+                found.append((op, number, operand))
+        own.update(op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                own.update(block.arguments)
+        return advance
+
+    advance = ir.WalkResult.ADVANCE
+    for op in ops:
+        op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return [use for use in found if use[2] not in own]  # blocks need not stand in the order that they run in

@@ -1,6 +1,7 @@
 """Evaluates the scalar body of a structured op on scalars and vectors."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, vector
@@ -22,6 +23,24 @@ ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpF
 def register_type(kind: ir.Type) -> ir.Type:
     """What an element is while it is computed with: f32 for narrow floats."""
     return build.compute_type(kind)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What becomes of an op of the body at each point: known once, as reading IR takes most of the time.
+
+    `sources`: values of the body that it works on; `result`: the type of a scalar result in registers. `negates`: the
+    third one is negated first. `is_ordered`: an extremum of a number and one that may be NaN.
+    """
+
+    inner: ir.Operation
+    value: ir.Value
+    name: str
+    sources: tuple[ir.Value, ...]
+    result: ir.Type
+    attributes: dict[str, ir.Attribute]
+    negates: bool = False
+    is_ordered: bool = False
 
 
 class BodyEvaluator:
@@ -52,27 +71,50 @@ class BodyEvaluator:
         values: dict[ir.Value, ir.Value] = {}
         for number, value in operands.items():
             values[self.op.body.arguments[number]] = value
-        products = self._fused_products()
-        for inner in self.op.body_ops:
-            if inner.name == "linalg.index":
-                values[inner.results[0]] = index(inner.attributes["dim"].value, point)
-            elif inner not in products:
-                known = compared(inner, point) if inner.name == "arith.cmpi" else None
-                values[inner.results[0]] = self._op(inner, values, products) if known is None else known
+        for step in self._steps():
+            if step.name == "linalg.index":
+                values[step.value] = index(step.attributes["dim"].value, point)
+            else:
+                known = compared(step.inner, point) if step.name == "arith.cmpi" else None
+                values[step.value] = self._op(step, values) if known is None else known
         return [self._value(v, values) for v in self.op.end.operands]
+
+    def _steps(self) -> list[Step]:
+        """The ops of the body but those products that become a part of a multiply-add."""
+        if not hasattr(self, "_planned"):
+            products = self._fused_products()
+            self._planned = [self._step(inner, products) for inner in self.op.body_ops if inner not in products]
+        return self._planned
 
     def _fused_products(self) -> list[ir.Operation]:
         """The products whose one use is an arith.addf, or from which an arith.subf subtracts: both become an fma."""
-        if not hasattr(self, "_products"):
-            self._products: list[ir.Operation] = []
-            for inner in self.op.body_ops:
-                if inner.name in ("arith.mulf", "pair.product") and ROUNDED_FIRST not in inner.attributes:
-                    uses = list(inner.results[0].uses)
-                    if len(uses) == 1 and (uses[0].owner.operation.name, uses[0].operand_number) in FUSED:
-                        other = uses[0].owner.operation.operands[1 - uses[0].operand_number]
-                        if not any(other == p.results[0] for p in self._products):  # a·b + c·d: fuse one
-                            self._products.append(inner)
-        return self._products
+        products: list[ir.Operation] = []
+        for inner in self.op.body_ops:
+            if inner.name in ("arith.mulf", "pair.product") and ROUNDED_FIRST not in inner.attributes:
+                uses = list(inner.results[0].uses)
+                if len(uses) == 1 and (uses[0].owner.operation.name, uses[0].operand_number) in FUSED:
+                    other = uses[0].owner.operation.operands[1 - uses[0].operand_number]
+                    if not any(other == p.results[0] for p in products):  # a·b + c·d: fuse one
+                        products.append(inner)
+        return products
+
+    def _step(self, inner: ir.Operation, products: list[ir.Operation]) -> Step:
+        value, name, sources = inner.results[0], inner.name, list(inner.operands)
+        result, negates = register_type(value.type), False
+        attributes = {a: inner.attributes[a] for a in inner.attributes}
+        if name == "arith.constant" and build.is_narrow(value.type):
+            attributes["value"] = ir.FloatAttr.get(result, attributes["value"].value)
+        if name in ("arith.addf", "arith.subf"):
+            for position, source in enumerate(sources):
+                producer = defining_op(source)
+                if producer is not None and producer in products:
+                    negates = name == "arith.subf"
+                    name = "math.fma" if producer.name == "arith.mulf" else producer.name
+                    sources = [*producer.operands, sources[1 - position]]
+                    attributes = {} if name == "math.fma" else attributes
+                    break
+        is_ordered = name in ORDERED and sources[0] != sources[1] and any(v in self.from_numbers for v in sources)
+        return Step(inner, value, name, tuple(sources), result, attributes, negates, is_ordered)
 
     def _value(self, value: ir.Value, values: dict[ir.Value, ir.Value]) -> ir.Value:
         """The value that stands for `value`; from outside of the body, itself in its register type."""
@@ -80,46 +122,30 @@ class BodyEvaluator:
             values[value] = self.to_register(value)
         return values[value]
 
-    def _op(self, inner: ir.Operation, values: dict, products: list[ir.Operation]) -> ir.Value:
-        result = register_type(inner.results[0].type)
-        if inner.name == "arith.constant":
-            attribute = inner.attributes["value"]
-            if build.is_narrow(inner.results[0].type):
-                attribute = ir.FloatAttr.get(result, attribute.value)
-            return arith.ConstantOp(result, attribute).result
-        name, sources = inner.name, list(inner.operands)
-        negate = False
-        if name in ("arith.addf", "arith.subf"):
-            for position, source in enumerate(sources):
-                producer = defining_op(source)
-                if producer is not None and producer in products:
-                    negate = name == "arith.subf"
-                    name = "math.fma" if producer.name == "arith.mulf" else producer.name
-                    sources = [*producer.operands, sources[1 - position]]
-                    break
-        operands = [self._value(v, values) for v in sources]
-        if negate:
+    def _op(self, step: Step, values: dict[ir.Value, ir.Value]) -> ir.Value:
+        name, result = step.name, step.result
+        if name == "arith.constant":
+            return arith.ConstantOp(result, step.attributes["value"]).result
+        operands = [self._value(v, values) for v in step.sources]
+        if step.negates:
             operands[2] = arith.negf(operands[2])
         if name in ("arith.extf", "arith.truncf"):
-            if name == "arith.truncf" and build.is_float8(inner.results[0].type):
-                return self.to_register(arith.truncf(build.like(operands[0].type, inner.results[0].type), operands[0]))
+            if name == "arith.truncf" and build.is_float8(step.value.type):
+                return self.to_register(arith.truncf(build.like(operands[0].type, step.value.type), operands[0]))
             source = build.element_of(operands[0].type)
             if source == result:
                 return operands[0]
             name = "arith.extf" if ir.FloatType(source).width < ir.FloatType(result).width else "arith.truncf"
-        if name in ORDERED and sources[0] != sources[1] and any(v in self.from_numbers for v in sources):
-            return self._extremum(name, operands, number=0 if sources[0] in self.from_numbers else 1)
+        if step.is_ordered:
+            return self._extremum(name, operands, number=0 if step.sources[0] in self.from_numbers else 1)
         if any(_is_vector(v) for v in operands):
             operands = [self.broadcast(v) for v in operands]
             result = ir.VectorType.get([self.lanes], result)
         if name in PAIRED:
             return PAIRED[name](*operands)
         if name == "pair.widen":
-            return pairs.widen(operands[0], inner.attributes["element"].value)
-        attributes = (
-            {} if name == "math.fma" and name != inner.name else {a: inner.attributes[a] for a in inner.attributes}
-        )
-        return ir.Operation.create(name, results=[result], operands=operands, attributes=attributes).result
+            return pairs.widen(operands[0], step.attributes["element"].value)
+        return ir.Operation.create(name, results=[result], operands=operands, attributes=step.attributes).result
 
     def _extremum(self, name: str, operands: list[ir.Value], number: int) -> ir.Value:
         """The larger or smaller of a number and x; the number if x is NaN. One instruction; maxnumf takes three."""

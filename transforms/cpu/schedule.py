@@ -51,9 +51,10 @@ class Schedule:
     `transposed` is a loop unrolled by `lanes`: operands that are contiguous along it, and not along `vector_loop`, are
     read as square blocks and transposed in registers. `chains` partial results of each accumulator are computed in turn
     where a reduction loop, that of the lanes too, is unrolled: an operation need not wait for the one before. `by_two`
-    tells the operands of which neighbours are loaded together and broadcast (`broadcasts.py`). `rows_in_turn`: the
-    registers do not hold the accumulators of a tile and all that is multiplied. `places`: the loop over distant places
-    that a streamed operand is read at in turn, all of which are in the tile.
+    tells the operands of which neighbours are loaded together and broadcast, `anew` those of which an element is loaded
+    again for each vector that it multiplies (`broadcasts.py`). `rows_in_turn`: the registers do not hold the
+    accumulators of a tile and all that is multiplied. `places`: the loop over distant places that a streamed operand is
+    read at in turn, all of which are in the tile.
     """
 
     vector_loop: int  # NO_LOOP: scalars only
@@ -63,6 +64,7 @@ class Schedule:
     transposed: int = NO_LOOP
     chains: int = 1
     by_two: frozenset[int] = frozenset()
+    anew: frozenset[int] = frozenset()
     rows_in_turn: bool = False
     places: int = NO_LOOP
 
@@ -101,7 +103,8 @@ def choose(op: Structured, target: Target) -> Schedule:
         return Schedule(NO_LOOP, 1, tuple(parallel + reductions), {})
     vectors = math.ceil(size_of(op, vector) / lanes)
     unroll: dict[int, int] = {}
-    chains, by_two, rows_in_turn, places = 1, frozenset[int](), False, places_of(op)
+    chains, rows_in_turn, places = 1, False, places_of(op)
+    by_two, anew = frozenset[int](), frozenset[int]()
     if vector in parallel and reductions:
         reuse = _reuse_loop(op, vector, parallel)
         budget = target.registers * 3 // 4
@@ -125,6 +128,8 @@ def choose(op: Structured, target: Target) -> Schedule:
             rows_in_turn = held > target.registers
             if target.permutes_apart and lanes * BYTES == VECTOR_BYTES:
                 by_two = _by_two(op, vector, unroll, reductions[-1])
+            if target.halves and _is_streamed(op) and _converts_f16(op, vector):
+                anew = _anew(op, vector, reductions[-1])
         inner = [vector] + ([reuse] if reuse is not None else [])
         in_pairs = any(op.operands[number].dims[-1] == reductions[-1] for number in by_two)
         if reuse is not None:
@@ -140,7 +145,7 @@ def choose(op: Structured, target: Target) -> Schedule:
         chains = 1 if unroll else min(CHAINS, vectors)
         unroll[vector] = max(chains, _vectors_of_a_line(op, vector, lanes))
         held = sum(math.prod(unroll.get(d, 1) for d in o.loops) for o in op.operands if not o.is_output)
-        rows_in_turn = target.is_narrow and held + math.prod(unroll[d] for d in inner) > target.registers
+        rows_in_turn = held + math.prod(unroll[d] for d in inner) > target.registers
         order = [d for d in parallel if d not in inner] + inner + [d for d in reductions if d != vector] + [vector]
     else:
         across = _transposed_loop(op, vector, lanes)
@@ -149,7 +154,7 @@ def choose(op: Structured, target: Target) -> Schedule:
             return Schedule(vector, lanes, tuple(order), {across: lanes}, across)
         unroll[vector] = 2 if vectors >= 2 else 1
         order = [d for d in parallel if d != vector] + [vector]
-    return Schedule(vector, lanes, tuple(order), unroll, NO_LOOP, chains, by_two, rows_in_turn, places)
+    return Schedule(vector, lanes, tuple(order), unroll, NO_LOOP, chains, by_two, anew, rows_in_turn, places)
 
 
 def _lanes(op: Structured, vector: int, target: Target) -> int:
@@ -161,8 +166,19 @@ def _lanes(op: Structured, vector: int, target: Target) -> int:
     lanes = target.vector_bytes // lane_bytes(op)
     if not target.halves or op.is_parallel(vector) or not _is_streamed(op):
         return lanes
-    is_converted = any(isinstance(o.element, ir.F16Type) for o in op.operands)
-    return lanes // 2 if is_converted and _vectors_of_a_line(op, vector, lanes // 2) > 1 else lanes
+    return lanes // 2 if _converts_f16(op, vector) and _vectors_of_a_line(op, vector, lanes // 2) > 1 else lanes
+
+
+def _converts_f16(op: Structured, vector: int) -> bool:
+    """True if vectors of f16 are converted as they are read."""
+    inputs = [o for o in op.operands if not o.is_output and vector in o.loops]
+    return any(isinstance(o.element, ir.F16Type) for o in inputs)
+
+
+def _anew(op: Structured, vector: int, summed: int) -> frozenset[int]:
+    """The operands of f32 whose elements are broadcast, others in each step of the sum."""
+    inputs = [o for o in op.operands if not o.is_output and not o.is_scalar and vector not in o.loops]
+    return frozenset(o.number for o in inputs if summed in o.loops and element_bytes(o.element) == BYTES)
 
 
 def _by_two(op: Structured, vector: int, unroll: dict[int, int], summed: int) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from ...dialects.llvm_ops import call_intrinsic
@@ -45,8 +46,11 @@ def _as_it_is(value: ir.Value) -> ir.Value:
 def sum_of_lanes(rows: list[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
     """A vector whose lane i is `combine` over all lanes of row i; their number is a power of 2, up to that of lanes.
 
-    Each step makes one vector of two: neighbours of each are combined, first within segments of 128 bits, in which
-    shuffles are cheap, then neighbouring segments. What is left of fewer rows are sums of one vector with itself.
+    Each step makes one vector of two. Where there are more rows than a segment of 128 bits has lanes, halves come
+    first, as that is when there are most vectors, and it takes one permutation where all else takes two: a blend has
+    the first half of `a` and the second one of `b`, what is added to it the others. Then neighbouring segments of each
+    are combined, then neighbours within segments, in which shuffles are cheap. What is left of fewer rows are sums of
+    one vector with itself.
     """
     n = rows[0].type.shape[0]
     segment = min(n, max(1, SEGMENT_BITS // rows[0].type.element_type.width))
@@ -65,14 +69,28 @@ def sum_of_lanes(rows: list[ir.Value], combine: Callable[[ir.Value, ir.Value], i
         even, odd = (vector.ShuffleOp(a, b, [lane + move for lane in lanes]).result for move in (0, run))
         return combine(even, odd)
 
+    def exchanged(a: ir.Value, b: ir.Value) -> ir.Value:
+        """The halves of `a` combined, and then those of `b`."""
+        kept = [*range(n // 2), *range(n + n // 2, 2 * n)]
+        others = [*range(n // 2, n + n // 2)]
+        return combine(*(vector.ShuffleOp(a, b, lanes).result for lanes in (kept, others)))
+
+    def of_neighbours(
+        rows: list[ir.Value], count: int, step: Callable[[ir.Value, ir.Value], ir.Value]
+    ) -> list[ir.Value]:
+        """One row of two that are `count` apart: the first of each run of `count` with the first of the next one."""
+        firsts = [i for i in range(len(rows)) if i // count % 2 == 0]
+        return [step(rows[i], rows[i + count]) for i in firsts]
+
+    groups = 1  # of lanes, each of which has sums of rows of its own
+    while len(rows) > segment:
+        run = n // (2 * groups)
+        rows = of_neighbours(rows, segment, exchanged if groups == 1 else functools.partial(halved, run=run, within=n))
+        groups *= 2
     left = segment  # lanes of a row in a segment
     while left > 1 and len(rows) > 1:
-        rows = [halved(a, b, 1, segment) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+        rows = of_neighbours(rows, 1, functools.partial(halved, run=1, within=segment))
         left //= 2
-    groups = 1
-    while len(rows) > 1:
-        rows = [halved(a, b, segment, n) for a, b in zip(rows[::2], rows[1::2], strict=True)]
-        groups *= 2
     (found,) = rows
     while (size := found.type.shape[0]) > groups * segment:
         found = halved(found, found, size // 2 if groups == 1 else segment, size)
