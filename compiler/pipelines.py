@@ -120,6 +120,7 @@ def cpu(
     workers = TASKS_PER_THREAD * threads if threads > 1 and parallel else 1
     return [
         "check-sizes",
+        "check-elements",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
@@ -239,6 +240,7 @@ def nvidia(
     copy_engine = copy_engine and of.is_hopper and not any_strides
     return [
         "check-sizes",
+        "check-elements",
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, together=PARTS_TOGETHER),
