@@ -107,6 +107,15 @@ def test_listener_is_told_in_order(module):
     assert (told[3].file, told[3].line) == ("two.mlir", 2)
 
 
+def test_error_without_a_place_names_the_pass(module):
+    with module.context:
+        for function in module.operation.regions[0].blocks[0].operations:
+            function.operation.location = ir.Location.unknown()
+    with pytest.raises(PassFailure) as caught:
+        run(["func.func(tag-ops{name=error})"], module)
+    assert str(caught.value) == "error: pass 'tag-ops': cannot tag so"
+
+
 def test_pass_error_is_a_failure_at_its_op(module):
     told, log = [], Log()
     with pytest.raises(PassFailure) as caught:
