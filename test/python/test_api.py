@@ -36,6 +36,13 @@ func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %0 : tensor<4xf32>
 }
 """
+DIMENSION = """func.func @f(%a: tensor<?x4xf32>, %b: tensor<?x4xf32>) -> (tensor<?x4xf32>, index) {
+  %c7 = arith.constant 7 : index
+  %0 = linalg.add ins(%a, %b : tensor<?x4xf32>, tensor<?x4xf32>) outs(%a : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %1 = tensor.dim %0, %c7 : tensor<?x4xf32>
+  return %0, %1 : tensor<?x4xf32>, index
+}
+"""
 
 
 def normal(*shapes, dtype=np.float32):
@@ -251,6 +258,7 @@ def test_shapes_that_were_right_before_are_checked_together():
         ("module {}", {}, "<string>:1:1: error: there is no function"),
         (ADD, {"entry": "g"}, r"<string>: error: no function 'g' with a body; there are: "),
         (DECLARED, {}, r"<string>:1:1: error: @g is called, but has no body: give it one"),
+        (DIMENSION, {}, r"<string>:4:8: error: there is no dimension 7 in tensor<\?x4xf32>"),
         (DECLARED, {"target": "nvidia"}, r"<string>:\d:\d+: error: 'func\.call' stands outside of the fused loops"),
         ("func.func @f(%a: memref<4xf32>) { return }", {}, r"<string>:1:\d+: error: .*memref<4xf32>"),
     ],
