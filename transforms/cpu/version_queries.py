@@ -147,18 +147,20 @@ class _Versions:
 
     def _after(self, scores: ir.Operation) -> list[ir.Operation]:
         """The scores, what depends on them, and what is computed of that element by element, in program order."""
-        core = [scores]
+        core, late = [scores], set[ir.Operation]()  # late: what depends on them, too, but is computed once, of results
         before = {o.operation for o in self.block.operations if o.operation.is_before_in_block(self.root)}
         for op in [o.operation for o in self.block.operations if scores.is_before_in_block(o.operation)]:
             made = {one for v in operands_with_captures(op) if (one := defining_op(v)) is not None}
-            if not made & set(core):
+            if not made & {*core, *late}:
                 continue
-            if op not in self.ops and is_elementwise(op):
+            if op not in self.ops and is_elementwise(op) and not made & late:
                 more = self._needed([op], self.ops | before)
                 is_made = all(one == op or one.name in MADE_AGAIN for one in more)
                 self.ops |= more if is_made and not self._needs_others(more, before) else set()
             if op in self.ops:
                 core.append(op)
+            else:
+                late.add(op)
         return core
 
     def _needs_others(self, ops: Collection[ir.Operation], before: Collection[ir.Operation]) -> bool:
