@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import Attention, contraction_loops, find_attention, is_elementwise
+from ..attention import Attention, attention_at, contraction_loops, find_attention, is_elementwise
 from ..extents import extent, known_sizes, static_extents
 from ..fuse_attention import producers_outside
 from ..graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
@@ -63,9 +63,12 @@ class VersionQueries(Pass):
     few: int = option("how many queries are few", FEW)
 
     def run(self, op: ir.Operation) -> None:
-        for attention in find_attention(op):
+        for root in [one.root for one in find_attention(op)]:
+            attention = attention_at(root)  # anew: what it has in common with another one may be in that one's versions
+            if attention is None or FEW_QUERIES in root.attributes or see_few_keys(attention, self.few):
+                continue
             queries = _queries(attention)
-            if queries is None or FEW_QUERIES in attention.root.attributes or see_few_keys(attention, self.few):
+            if queries is None:
                 continue
             versions = _Versions(attention)
             if versions.are_possible:
