@@ -78,13 +78,13 @@ run() {
     case $part in
       tests)
         timeout 300 python3 -m pytest -q -n 12 --timeout 120 -p no:cacheprovider -m "" -k "not compiles_anywhere" \
-          test/numeric/test_gpu_attention.py test/numeric/test_gpu_own_keys.py test/numeric/test_gpu_features.py \
-          test/numeric/test_gpu_torch.py test/python/test_gpu_calls.py ;;
+          test/numeric/test_gpu_{attention,graphs,arrays,own_keys,features,torch}.py \
+          test/python/test_gpu_{calls,results,code}.py ;;
       memcheck | racecheck)
         # One process: the tool follows the kernels of all cases. A few cases of each kind suffice for races.
         timeout 480 compute-sanitizer --tool "$part" --report-api-errors no --error-exitcode 9 --print-limit 20 \
           python3 -m pytest -q --timeout 100 -p no:cacheprovider test/numeric/test_gpu_own_keys.py \
-          test/numeric/test_gpu_attention.py \
+          test/numeric/test_gpu_{attention,graphs}.py \
           -k "normal and 256 or test_graphs or split_keys or against_float64 and (odd or f8 or pages or f32 or causal or bias or mask or softcap) and not wide and not normal" ;;
       launch) timeout 120 python3 bench/launch.py ;;
       autotune)

@@ -122,7 +122,8 @@ def make_options(given: dict[str, Any]) -> Options:
     unknown = sorted(given.keys() - set(known))
     if unknown:
         raise user_error(f"unknown option '{unknown[0]}'; the options are: {', '.join(known)}")
-    return Options(**given)
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+    return Options(**plain)  # numpy's scalars are as good as Python's
 
 
 def default_threads() -> int | None:

@@ -175,6 +175,8 @@ def run(
 
     def tell(found: Diagnostic) -> None:
         if found.severity == "error":
+            if not found.file and stage.name not in found.message:  # then the pass is all of a place that there is
+                found = dataclasses.replace(found, message=f"pass '{stage.name}': {found.message}")
             errors.append(found)
         if listener:
             listener(found)

@@ -60,7 +60,7 @@ def _value(owner: str, key: str, text: str | None, kind: Any) -> Any:
         return text
     try:
         if kind is int:
-            return _integer(text)
+            return _count(text)
         if kind is float:
             return float(text)
         if typing.get_origin(kind) is tuple:
@@ -78,7 +78,7 @@ def _words(kind: Any) -> str:
         return (
             "integers of 64 bits with commas between them" if typing.get_args(kind)[0] is int else "values with commas"
         )
-    return "an integer of 64 bits" if kind is int else "a number"
+    return "an integer from 0 to 2^63 - 1" if kind is int else "a number"
 
 
 def _integer(text: str) -> int:
@@ -86,6 +86,13 @@ def _integer(text: str) -> int:
     if not -(1 << 63) <= int(text) < 1 << 63:
         raise ValueError
     return int(text)
+
+
+def _count(text: str) -> int:
+    """A number by itself always is how many of something, or how large."""
+    if _integer(text) < 0:
+        raise ValueError
+    return _integer(text)
 
 
 def _example(kind: Any) -> str:

@@ -123,6 +123,7 @@ def cpu(
     workers = TASKS_PER_THREAD * threads if threads > 1 and parallel else 1
     return [
         "check-sizes",
+        "check-elements",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
@@ -242,6 +243,7 @@ def nvidia(
     copy_engine = copy_engine and of.is_hopper and not any_strides
     return [
         "check-sizes",
+        "check-elements",
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),

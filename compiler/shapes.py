@@ -154,7 +154,7 @@ def _empty(op: ir.Operation, classes: _Classes) -> None:
 
 def _dim(op: ir.Operation, classes: _Classes) -> None:
     d = constant_value(op.operands[1])
-    if d is not None:
+    if d is not None and 0 <= d < _rank(op.operands[0]):
         classes.unify([(op.results[0], 0), (op.operands[0], d)])
 
 

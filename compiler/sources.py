@@ -33,7 +33,7 @@ def text_of(source: Any) -> tuple[str, str]:
     if isinstance(source, os.PathLike) or (isinstance(source, str) and _looks_like_path(source)):
         return read(source)
     if isinstance(source, str):
-        return source, "<string>"
+        return decoded(source.encode("utf-8", "surrogatepass"), "<string>"), "<string>"
     raise user_error(f"expects MLIR text, a path or a module, but found {type(source).__name__}")
 
 

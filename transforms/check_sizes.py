@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from ..dialects.build import constant_value
 from ..dialects.mlir import ir
 from .passes import Pass, PassError
 from .rewriting import ops_in, ops_of
@@ -12,7 +13,8 @@ MOST_BYTES = 2**63 - 1  # that an index counts
 
 @dataclass(frozen=True)
 class CheckSizes(Pass):
-    """Fails where an argument or a result takes more bytes than an index counts, 2^63 − 1. Changes nothing::
+    """Fails where an argument or a result takes more bytes than an index counts, 2^63 − 1, and where the size of a
+    dimension is asked for that a tensor does not have. Changes nothing::
 
         func.func @f(%a: tensor<4294967296x4294967296xf16>)   // error: argument 0 takes more than 2^63 - 1 bytes
 
@@ -29,6 +31,10 @@ class CheckSizes(Pass):
                 _check(f"argument {i}", kind, arguments[i].location if blocks else function)
             for i, kind in enumerate(kinds.results):
                 _check(f"result {i}", kind, ends[0] if ends else function)
+        for dim in ops_in(op, "tensor.dim", "memref.dim"):
+            d, kind = constant_value(dim.operands[1]), dim.operands[0].type
+            if d is not None and kind.has_rank and not 0 <= d < kind.rank:
+                raise PassError(f"there is no dimension {d} in {kind}: name one of its {kind.rank}, from 0", dim)
 
 
 def _check(name: str, kind: ir.Type, place: ir.Location | ir.Operation) -> None:

@@ -30,7 +30,9 @@ def extent_of(extents: list[int | None], loops: list[int], default: int) -> int:
 
 
 def extent(value: ir.Value, d: int) -> Index | None:
-    """Dimension `d` of `value`; None if it is dynamic and no op says it."""
+    """Dimension `d` of `value`; None if it is dynamic and no op says it, or if there is none (see `check-sizes`)."""
+    if not isinstance(value.type, ir.RankedTensorType) or not 0 <= d < value.type.rank:
+        return None
     try:
         return _Reader().dim(value, d)
     except _Unknown:

@@ -63,8 +63,7 @@ class FuseAttention(Pass):
         fused = fused_loops(op)
         marked = [root for root in marked_ops(op, ROOT) if self.tile_sizes or not is_in(root, fused)]
         everywhere = find_attention(op)
-        found = [attention_at(root) for root in marked] if marked else [a for a in everywhere if not _is_empty(a)]
-        roots = marked or [a.root for a in found if a is not None]
+        roots = marked or [attention.root for attention in everywhere if not _is_empty(attention)]
         if not roots and everywhere:
             remark(everywhere[0].root, "attention is left as it is: it has no elements")
             return
@@ -83,7 +82,11 @@ class FuseAttention(Pass):
         stops = marked_ops(op, STOP)
         lift_sizes(op)
         read_sizes(op)
-        for root, attention in zip(roots, found, strict=True):
+        for root in roots:
+            attention = attention_at(root)  # anew: another one may have taken along what this one had in common with it
+            if attention is None and not marked:
+                remark(root, "attention is left as it is: its scores are part of another one's loops")
+                continue
             tiling_remark = TilingRemark.of(root)
             sizes, order = self._chosen(root, attention, choice)
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)

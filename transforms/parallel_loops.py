@@ -84,16 +84,14 @@ def _convert(nest: Sequence[ParallelLoop]) -> None:
 
     anchor = _hoist_index_ops(forall, [v for group in accesses for a in group for v in (a.offset, a.size)])
     finals = {}
-    for i, out in zip(written, shared, strict=True):
-        arg = inner.inner_iter_args[i]
-        local = _slice(out, accesses[i], anchor)
-        arg.replace_all_uses_with(local)
-        finals[i] = (_localize(local, yielded[i], {a.dim for a in accesses[i]}), out)
+    tiles = {i: _tile_of(out, accesses[i], anchor) for i, out in zip(written, shared, strict=True)}
+    parts = {i: _slice(out, *tiles[i], anchor) for i, out in zip(written, shared, strict=True)}
+    for i, local in parts.items():  # the anchor may be one of the slices that this erases
+        inner.inner_iter_args[i].replace_all_uses_with(local)
+        finals[i] = _localize(local, yielded[i], {a.dim for a in accesses[i]})
     with ir.InsertionPoint(end.block), outer.operation.location:
-        for i in written:
-            final, out = finals[i]
-            offsets, sizes = _tile_of(out, accesses[i], anchor)
-            insert_parallel(final, out, offsets, sizes)
+        for i, out in zip(written, shared, strict=True):
+            insert_parallel(finals[i], out, *tiles[i])
     for i, result in enumerate(outer.operation.results):
         result.replace_all_uses_with(forall.operation.results[written.index(i)] if i in written else inits[i])
     outer.operation.erase()
@@ -138,8 +136,7 @@ def _tile_of(out: ir.Value, accesses: Sequence[Access], anchor: ir.Operation) ->
     return offsets, sizes
 
 
-def _slice(out: ir.Value, accesses: Sequence[Access], anchor: ir.Operation) -> ir.Value:
-    offsets, sizes = _tile_of(out, accesses, anchor)
+def _slice(out: ir.Value, offsets: list, sizes: list, anchor: ir.Operation) -> ir.Value:
     kind = ir.RankedTensorType.get(split(sizes)[1], out.type.element_type)
     with ir.InsertionPoint(anchor), anchor.location:
         return extract(kind, out, offsets, sizes, [1] * len(offsets))

@@ -30,6 +30,7 @@ PASSES = (
     "cpu/version-queries",
     "fuse-attention",
     "check-sizes",
+    "check-elements",
     "convert-linalg-softmax",
     "online/fold-diag",
     "fresh-inits",

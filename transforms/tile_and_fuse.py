@@ -104,8 +104,16 @@ def tile_and_fuse(
     tiled_loops = [d for d in order if d < len(sizes) and sizes[d]]
     if not tiled_loops:
         return Tiled(root, [])
+    if _reads_nothing(root):
+        raise PassError(f"a tensor of '{root.name}' has no elements: there is nothing to tile", root)
     with root.location:
         return _Fusion(root, tiling, {d: sizes[d] for d in tiled_loops}, set(stops), erase).run(fuse_producers)
+
+
+def _reads_nothing(op: ir.Operation) -> bool:
+    """Whether one of its tensors has no element, whatever is passed: such a one cannot be sliced."""
+    kinds = [value.type for value in (*op.operands, *op.results)]
+    return any(isinstance(kind, ir.RankedTensorType) and 0 in kind.shape for kind in kinds)
 
 
 class _Fusion:
@@ -258,6 +266,8 @@ class _Fusion:
         tiling = tiling_of(op)
         if tiling is None:
             raise Untileable("it has no tiled form")
+        if _reads_nothing(op):
+            raise Untileable("one of its tensors has no elements")
         external = {} if op.name in MADE_AGAIN else self._external_results(op)
         requests = [r for r in self.requests if r.value.owner == op]
         groups: dict[Tile, list[Request]] = {}

@@ -398,7 +398,7 @@ def as_numpy(value: Any, number: int | None = None) -> np.ndarray:
             return value.view(getattr(torch, f"uint{8 * dtype.itemsize}")).numpy().view(dtype)
         if hasattr(value, "__dlpack__"):
             return np.from_dlpack(value)
-    except (BufferError, NotImplementedError, RuntimeError, TypeError) as error:
+    except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         way_out = ['kernels for tensors on a GPU are compiled with target="nvidia"'] if _is_on_device(value) else []
         raise user_error(f"{name} is no array in the host's memory: {error}", *way_out) from None
     try:

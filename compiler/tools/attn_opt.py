@@ -231,11 +231,12 @@ def planned(options: Options) -> list[Stage]:
     if not target:
         return plan(options.passes)
     from ...transforms.fuse_attention import FuseAttention
+    from ...transforms.passes import PassError
     from ..pipelines import fusion_of, lower
 
     try:
         fusion, lowering = fusion_of(target), lower(target)
-    except ValueError as error:
+    except (ValueError, PassError) as error:
         raise user_error(f"--lower-to={target}: {error}") from None
     found = []
     for stage in plan(options.passes):

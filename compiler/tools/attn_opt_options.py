@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import re
 
 from ...transforms import passes
 from ..diagnostics import user_error
@@ -198,6 +199,11 @@ def _set_value(options: Options, name: str, value: str) -> None:
 
 def _add_pass(options: Options, name: str, value: str | None, word: str) -> None:
     if not _is_pass_name(name):
+        pass_name, brace, _ = word.lstrip("-").partition("{")
+        if brace and _is_pass_name(pass_name):
+            raise user_error(
+                f"unknown option '{word}'", f'options of a pass are written --{pass_name}="option=value …"'
+            )
         raise user_error(f"unknown option '{word}'{_close_option(name)}", "attn-opt --help lists the options")
     text = (value or "").strip()
     if text.startswith("{") and text.endswith("}"):
@@ -209,6 +215,8 @@ def _is_pass_name(name: str) -> bool:
     """Whether some pass may have this name; the bindings are asked later, and know better than the list."""
     from ..upstream_passes import UPSTREAM_PASSES
 
+    if not re.fullmatch(r"[\w-]+", name):  # part of a pipeline's text, which the bindings would take as such
+        return False
     if name in passes.names() or name in UPSTREAM_PASSES:
         return True
     from ...dialects.mlir import ir, passmanager

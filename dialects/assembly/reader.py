@@ -21,6 +21,7 @@ Span = tuple[int, int]
 
 _TRANSFORM_REGION = r"transform\.(?:named_)?sequence\b"
 _PUNCTUATION = frozenset("(){}[]<>,:=*+?|-")
+MOST_RESULTS = 1000  # of an op of ours
 
 
 @dataclasses.dataclass
@@ -305,6 +306,8 @@ class Reader:
         if form.results is not None:
             return at, form.results
         if at >= 0:
+            if count > MOST_RESULTS:  # a type is written for each
+                raise SyntaxProblem(at, f"expected at most {MOST_RESULTS} results but found {count}")
             return at, count
         # Unused handles: the transformed op and one loop per nonzero tile size.
         entries = [self.source.clean[a:b] for a, b in read.entries]

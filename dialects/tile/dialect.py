@@ -77,19 +77,24 @@ def shared_buffer(shape: Sequence[int], element: ir.Type) -> ir.Value:
 
 def dims_of(op: ir.OpView) -> list[int]:
     """The dimension of the memref that each of the tile's runs along; -1: none."""
+    expect(all(isinstance(d, ir.IntegerAttr) for d in op.dims), f"expects dims to be integers, but found {op.dims}")
     return [ir.IntegerAttr(d).value for d in op.dims]
+
+
+def expect_indices(op: ir.OpView, wanted: int, which: str = "") -> None:
+    """Checks that `op.indices` are so many; `which` says of a wrong number what they are."""
+    found = len(op.indices)
+    expect(found == wanted, f"expects {wanted} indices{which}, but found {found}")
+    for index in op.indices:
+        expect(isinstance(index.type, ir.IndexType), f"expects indices of type index, but found {index.type}")
 
 
 def expect_accesses(op: ir.OpView, memory: ir.MemRefType, tile: ir.RankedTensorType, leading: int = 0) -> None:
     """Checks the indices of an op that moves a tile: `leading` ones, an offset per dimension of the memref, and a size
     per dimension of the tile."""
     dims = dims_of(op)
-    wanted = leading + memory.rank + tile.rank
-    found = len(op.indices)
-    expect(
-        found == wanted,
-        f"expects {wanted} indices ({leading} before {memory.rank} offsets and {tile.rank} sizes), but found {found}",
-    )
+    which = f" ({leading} before {memory.rank} offsets and {tile.rank} sizes)"
+    expect_indices(op, leading + memory.rank + tile.rank, which)
     expect(
         len(dims) == tile.rank and all(-1 <= d < memory.rank for d in dims),
         f"expects dims to give a dimension of the memref (or -1) for each of the tile's {tile.rank}, but found {dims}",

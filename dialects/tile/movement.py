@@ -20,6 +20,7 @@ from .dialect import (
     arguments_from,
     expect_accesses,
     expect_arguments,
+    expect_indices,
     expect_memory,
     expect_tile,
     layout_of,
@@ -72,8 +73,8 @@ class StoreOp(Tile.Operation, name="store"):
 def verify_row_shifts(op: ir.OpView) -> None:
     expect_arguments(op, 1)
     expect_memory("the source", op.memory.type)
-    rank, found, dim, aligned = op.memory.type.rank, len(op.indices), op.dim.value, op.aligned.value
-    expect(found == rank, f"expects {rank} offsets, but found {found}")
+    rank, dim, aligned = op.memory.type.rank, op.dim.value, op.aligned.value
+    expect_indices(op, rank, " (offsets)")
     expect(0 <= dim < rank - 1, f"expects dim to be one of {rank} dimensions, and not the last, but found {dim}")
     expect(aligned in (1, 2, 4, 8), f"expects an alignment of 1, 2, 4 or 8 bytes, but found {aligned}")
     kind = op.result.type
@@ -170,8 +171,9 @@ def verify_copy_piece(op: ir.OpView) -> None:
         memory.element_type == copy.element_type,
         f"expects source and target to have one element type, but found {memory.element_type} and {copy.element_type}",
     )
-    wanted, found = memory.rank + copy.rank + 1, len(op.indices)
-    expect(found == wanted, f"expects {wanted} indices (two places, how many are valid), but found {found}")
+    expect_indices(op, memory.rank + copy.rank + 1, " (two places, how many are valid)")
+    known = isinstance(memory.element_type, ir.FloatType | ir.IntegerType)
+    expect(known, f"expects elements that are floats or integers, but found {memory.element_type}")
     least, aligned = max(memory.element_type.width // 8, 1), op.aligned.value
     expect(
         aligned in (1, 2, 4, 8, 16) and aligned >= least,

@@ -35,6 +35,7 @@ from .dialect import (
     dims_of,
     expect_accesses,
     expect_arguments,
+    expect_indices,
     expect_memory,
     expect_tile,
     layout_of,
@@ -150,6 +151,7 @@ def verify_copy_bulk(op: ir.OpView) -> None:
     expect_memory("the buffer", op.staged.type)
     expect_barriers("the barriers", op.ready.type)
     rank, dims = len(op.indices), dims_of(op)
+    expect_indices(op, rank)
     tile = staged_tile(op.staged.type)
     known = len(dims) == tile.rank == 2 and all(0 <= d < rank for d in dims)
     expect(known and rank - 1 in dims, f"expects dims to name two of {rank} dimensions, the last among them: {dims}")

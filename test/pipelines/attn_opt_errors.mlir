@@ -38,6 +38,16 @@
 // RUN: not attn-opt %s --lower-to=tpu 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: attn-opt: error: option '--lower-to' expects cpu or nvidia, but found 'tpu'
 
+// RUN: not attn-opt %s "--lower-to=cpu{matrix=amx}" 2>&1 | FileCheck %s --check-prefix=TARGET-OPTION
+// TARGET-OPTION: attn-opt: error: --lower-to=cpu{matrix=amx}: unknown matrix instructions 'amx'; known: amx-fp16
+
+// RUN: not attn-opt %s "--canonicalize{max-iterations=1}" 2>&1 | FileCheck %s --check-prefix=BRACES
+// BRACES: attn-opt: error: unknown option '--canonicalize{max-iterations=1}'
+// BRACES-NEXT: note: options of a pass are written --canonicalize="option=value …"
+
+// RUN: not attn-opt %s --- 2>&1 | FileCheck %s --check-prefix=DASHES
+// DASHES: attn-opt: error: unknown option '---'
+
 // RUN: not attn-opt %s %s 2>&1 | FileCheck %s --check-prefix=INPUTS
 // INPUTS: attn-opt: error: expected one input file but found 2
 

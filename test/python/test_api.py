@@ -36,6 +36,21 @@ func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %0 : tensor<4xf32>
 }
 """
+DIMENSION = """func.func @f(%a: tensor<?x4xf32>, %b: tensor<?x4xf32>) -> (tensor<?x4xf32>, index) {
+  %c7 = arith.constant 7 : index
+  %0 = linalg.add ins(%a, %b : tensor<?x4xf32>, tensor<?x4xf32>) outs(%a : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %1 = tensor.dim %0, %c7 : tensor<?x4xf32>
+  return %0, %1 : tensor<?x4xf32>, index
+}
+"""
+
+
+class NoCapsule:
+    def __dlpack__(self, **_):
+        return 5
+
+    def __dlpack_device__(self):
+        return 1, 0
 
 
 def normal(*shapes, dtype=np.float32):
@@ -201,6 +216,7 @@ def test_results_are_new_arrays():
         (lambda a, b: (a, b[0]), r"argument 1 must be tensor<\?x5xf32>, but is an array of shape \(5,\)"),
         (lambda a, b: (a, b[:3]), "dimension 0 of argument 1 must be 4, as dimension 0 of argument 0, but is 3"),
         (lambda a, b: (a, object()), "is no array"),
+        (lambda a, b: (a, NoCapsule()), "argument 1, of type NoCapsule, is no array in the host's memory: "),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -230,7 +246,8 @@ def test_shapes_that_were_right_before_are_checked_together():
         ("func.func @f( {", {}, r"<string>:1:\d+: error: "),
         ("func.func @f() {\n  %0 = arith.nope : f32\n  return\n}", {}, r"<string>:2:\d+: error: .*arith\.nope"),
         ("missing.mlir", {}, r"missing\.mlir: error: cannot be read: no such file"),
-        ("\0", {}, "there is no function"),
+        ("\0", {}, "<string>:1:1: error: expected MLIR assembly, but found a null character"),
+        ("module {\n} \ud800", {}, "<string>:2:3: error: expected MLIR assembly, but found what is not UTF-8 text"),
         (ADD, {"example_args": 5}, r"example_args must be a tuple of arguments, but is of type int; write \(x,\)"),
         (pathlib.Path("missing"), {}, "missing: error: cannot be read"),
         (ADD, {"target": "abacus"}, "unknown target 'abacus'; the targets are: cpu, nvidia"),
@@ -251,6 +268,7 @@ def test_shapes_that_were_right_before_are_checked_together():
         ("module {}", {}, "<string>:1:1: error: there is no function"),
         (ADD, {"entry": "g"}, r"<string>: error: no function 'g' with a body; there are: "),
         (DECLARED, {}, r"<string>:1:1: error: @g is called, but has no body: give it one"),
+        (DIMENSION, {}, r"<string>:4:8: error: there is no dimension 7 in tensor<\?x4xf32>"),
         (DECLARED, {"target": "nvidia"}, r"<string>:\d:\d+: error: 'func\.call' stands outside of the fused loops"),
         ("func.func @f(%a: memref<4xf32>) { return }", {}, r"<string>:1:\d+: error: .*memref<4xf32>"),
     ],
@@ -272,6 +290,14 @@ def test_tile_sizes_are_checked_with_the_place_of_the_root():
 def test_tile_sizes_may_be_an_array():
     kernel = compile(EXAMPLES / "attention.mlir", tile_sizes=np.array([16, 0, 32]))
     assert kernel.ir("fused") == compile(EXAMPLES / "attention.mlir", tile_sizes=(16, 0, 32)).ir("fused")
+
+
+def test_numpys_scalars_are_as_good_as_pythons():
+    kernel = compile(ADD, fuse=np.bool_(False), threads=np.int64(1), split_keys=np.int32(1))
+    a, b = normal((4, 5), (4, 5))
+    np.testing.assert_array_equal(kernel(a, b), a + b)
+    with pytest.raises(CompileError, match=r"threads must be a positive integer, at most \d+, but is 1.5"):
+        compile(ADD, threads=np.float32(1.5))
 
 
 def test_numbers_are_not_cut_to_integers():

@@ -36,8 +36,8 @@ class TagOps(Pass):
     loudly: bool = option("say so", False)
 
     def __post_init__(self):
-        if self.times < 0:
-            raise ValueError(f"times is {self.times}, but must not be negative")
+        if self.times > 100:
+            raise ValueError(f"times is {self.times}, but must be 100 at most")
 
     def run(self, op: ir.Operation) -> None:
         op.attributes[f"test.{self.name}"] = ir.UnitAttr.get()
@@ -105,6 +105,15 @@ def test_listener_is_told_in_order(module):
         ("remark", "tagged func.func"),
     ]
     assert (told[3].file, told[3].line) == ("two.mlir", 2)
+
+
+def test_error_without_a_place_names_the_pass(module):
+    with module.context:
+        for function in module.operation.regions[0].blocks[0].operations:
+            function.operation.location = ir.Location.unknown()
+    with pytest.raises(PassFailure) as caught:
+        run(["func.func(tag-ops{name=error})"], module)
+    assert str(caught.value) == "error: pass 'tag-ops': cannot tag so"
 
 
 def test_pass_error_is_a_failure_at_its_op(module):
@@ -180,11 +189,12 @@ def test_too_deep_is_an_error_of_the_users():
             "option 'counts' expects integers of 64 bits with commas between them, as in counts=4,0,8, but found '4,x'",
         ),
         ("counts=4,,8", "option 'counts' expects integers"),
-        ("times=1.5", "option 'times' expects an integer of 64 bits, as in times=4, but found '1.5'"),
+        ("times=1.5", "option 'times' expects an integer from 0 to 2^63 - 1, as in times=4, but found '1.5'"),
         ("times", "option 'times' expects a value, as in times=4"),
         ("loudly=perhaps", "option 'loudly' expects true or false, but found 'perhaps'"),
-        ("times=9223372036854775808", "option 'times' expects an integer of 64 bits"),
-        ("times=-1", "pass 'tag-ops': times is -1, but must not be negative"),
+        ("times=9223372036854775808", "option 'times' expects an integer from 0 to 2^63 - 1"),
+        ("times=-1", "option 'times' expects an integer from 0 to 2^63 - 1, as in times=4, but found '-1'"),
+        ("times=101", "pass 'tag-ops': times is 101, but must be 100 at most"),
     ],
 )
 def test_wrong_options(options, message):

@@ -27,6 +27,15 @@ func.func private @declared(tensor<0x4294967296x4294967296xi1>)
 
 // -----
 
+func.func @dimension(%a: tensor<?x4xf32>) -> index {
+  %c2 = arith.constant 2 : index
+  // expected-error @below {{there is no dimension 2 in tensor<?x4xf32>: name one of its 2, from 0}}
+  %0 = tensor.dim %a, %c2 : tensor<?x4xf32>
+  return %0 : index
+}
+
+// -----
+
 // As large as can be.
 func.func @largest(%a: tensor<9223372036854775807xi8>, %b: tensor<1152921504606846975xindex>,
     %c: tensor<576460752303423487xcomplex<f64>>, %d: memref<?x1152921504606846975xf64>, %e: tensor<0xf32>, %f: f32,

@@ -125,3 +125,29 @@ func.func @marked(%init: tensor<8xf32>) -> tensor<8xf32> {
   } {__byteir_parallel__}
   return %r : tensor<8xf32>
 }
+
+// The slices that carried tensors become are before all that reads them, also where the body starts with one that goes.
+// CHECK-LABEL: func.func @two(
+// CHECK:         scf.forall (%[[I:.*]]) = (0) to (8) step (2) shared_outs(%[[A:.*]] = %{{.*}}, %[[B:.*]] = %{{.*}})
+// CHECK:           %[[DIM:.*]] = tensor.dim %[[B]]
+// CHECK:           %[[TA:.*]] = tensor.extract_slice %[[A]][%[[I]]] [2] [1] : tensor<8xf32> to tensor<2xf32>
+// CHECK:           %[[TB:.*]] = tensor.extract_slice %[[B]][%[[I]], 0] [2, %[[DIM]]] [1, 1] : tensor<8x?xf32> to tensor<2x?xf32>
+// CHECK:           linalg.exp ins(%[[TA]]
+// CHECK:           %{{.*}} = tensor.extract_slice %[[TB]][0, 0]
+// CHECK:           tensor.parallel_insert_slice %{{.*}} into %[[A]][%[[I]]] [2] [1]
+// CHECK:           tensor.parallel_insert_slice %{{.*}} into %[[B]][%[[I]], 0] [2, %[[DIM]]] [1, 1]
+func.func @two(%a: tensor<8xf32>, %b: tensor<8x?xf32>, %n: index) -> (tensor<8xf32>, tensor<8x?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c8 = arith.constant 8 : index
+  %r:2 = scf.for %i = %c0 to %c8 step %c2 iter_args(%a1 = %a, %b1 = %b) -> (tensor<8xf32>, tensor<8x?xf32>) {
+    %ta = tensor.extract_slice %a1[%i] [2] [1] : tensor<8xf32> to tensor<2xf32>
+    %ea = linalg.exp ins(%ta : tensor<2xf32>) outs(%ta : tensor<2xf32>) -> tensor<2xf32>
+    %tb = tensor.extract_slice %b1[%i, 0] [2, %n] [1, 1] : tensor<8x?xf32> to tensor<2x?xf32>
+    %eb = linalg.exp ins(%tb : tensor<2x?xf32>) outs(%tb : tensor<2x?xf32>) -> tensor<2x?xf32>
+    %a2 = tensor.insert_slice %ea into %a1[%i] [2] [1] : tensor<2xf32> into tensor<8xf32>
+    %b2 = tensor.insert_slice %eb into %b1[%i, 0] [2, %n] [1, 1] : tensor<2x?xf32> into tensor<8x?xf32>
+    scf.yield %a2, %b2 : tensor<8xf32>, tensor<8x?xf32>
+  }
+  return %r#0, %r#1 : tensor<8xf32>, tensor<8x?xf32>
+}

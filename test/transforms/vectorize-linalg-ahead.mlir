@@ -1,7 +1,7 @@
 // RUN: attn-opt %s --vectorize-linalg="vector-bytes=64 by-two=no ahead=l2" --canonicalize --cse --split-input-file | FileCheck %s
 // RUN: not attn-opt %s --vectorize-linalg="ahead=l3" --split-input-file 2>&1 | FileCheck --check-prefix=UNKNOWN %s
 
-// UNKNOWN: error: ahead is 'l3', but must be one of l1, l2
+// UNKNOWN: error: pass 'vectorize-linalg': ahead is 'l3', but must be one of l1, l2
 
 #q = affine_map<(h, n, k) -> (h, k)>
 #k = affine_map<(h, n, k) -> (n, k)>

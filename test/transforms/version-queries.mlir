@@ -250,3 +250,40 @@ func.func @reshaped(%q0: tensor<?xf32>, %shape: tensor<2xi64>, %kt: tensor<8x?xf
   %o = linalg.matmul ins(%p#0, %v : tensor<?x?xf32>, tensor<?x8xf32>) outs(%oz : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %o : tensor<?x8xf32>
 }
+
+// -----
+
+// What is computed of the scores' sum, which stands after the choice, stands there too.
+// CHECK-LABEL: func.func @sum_besides
+// CHECK:         %[[CHOSEN:.*]]:2 = scf.if
+// CHECK:         %[[SUM:.*]] = linalg.reduce { arith.addf } ins(%[[CHOSEN]]#0
+// CHECK:         %[[X:.*]] = linalg.generic {{.*}} ins(%[[CHOSEN]]#0, %[[SUM]]
+// CHECK:         return %[[CHOSEN]]#1, %[[X]]
+func.func @sum_besides(%q: tensor<?x8xf32>, %kt: tensor<8x?xf32>, %v: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x?xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %minus_inf = arith.constant 0xFF800000 : f32
+  %m = tensor.dim %q, %c0 : tensor<?x8xf32>
+  %n = tensor.dim %v, %c0 : tensor<?x8xf32>
+  %se = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %sz = linalg.fill ins(%zero : f32) outs(%se : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = linalg.matmul ins(%q, %kt : tensor<?x8xf32>, tensor<8x?xf32>) outs(%sz : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %re = tensor.empty(%m) : tensor<?xf32>
+  %rm = linalg.fill ins(%minus_inf : f32) outs(%re : tensor<?xf32>) -> tensor<?xf32>
+  %rz = linalg.fill ins(%zero : f32) outs(%re : tensor<?xf32>) -> tensor<?xf32>
+  %sum = linalg.reduce { arith.addf } ins(%s : tensor<?x?xf32>) outs(%rz : tensor<?xf32>) dimensions = [1]
+  %x = linalg.generic {
+    indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m)>, affine_map<(m, n) -> (m, n)>],
+    iterator_types = ["parallel", "parallel"]
+  } ins(%s, %sum : tensor<?x?xf32>, tensor<?xf32>) outs(%se : tensor<?x?xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %y = arith.divf %a, %b : f32
+    linalg.yield %y : f32
+  } -> tensor<?x?xf32>
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<?x?xf32>) outs(%se, %rm, %rz, %re : tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+    : tensor<?x?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+  %oe = tensor.empty(%m) : tensor<?x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %o = linalg.matmul ins(%p#0, %v : tensor<?x?xf32>, tensor<?x8xf32>) outs(%oz : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o, %x : tensor<?x8xf32>, tensor<?x?xf32>
+}

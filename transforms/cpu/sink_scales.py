@@ -55,33 +55,21 @@ def _after_mask(generic: ir.Operation) -> ir.Operation | None:
             return None
         value, is_masked = made.operands[1 if numbers[2] == -math.inf else 2], True
         made = defining_op(value)
-    factor = constant_value(made.operands[1]) if made is not None and made.name == "arith.mulf" else None
-    if made is None or not is_masked or not single_use(value) or factor is None or not 0 < factor < math.inf:
+    scaled = scaled_value(value)
+    if made is None or scaled is None or not is_masked or not single_use(value):
         return None
-    value.replace_all_uses_with(made.operands[0])
+    value.replace_all_uses_with(scaled[0])
     made.erase()
-    return _scale_result(generic, factor)
+    return _scale_result(generic, scaled[1])
 
 
 def _factor(generic: ir.Operation) -> float | None:
-    """c, if all that the op does is to multiply a tile by a constant c, and every user takes that on; else None."""
-    if len(generic.operands) != 2 or len(generic.results) != 1:
+    """c, if the op scales a tile (`scale_of`) of this iteration, and every user takes that on; else None."""
+    factor = scale_of(generic)
+    if factor is None or not indexing_maps(generic)[0].is_permutation:
         return None
     source, result = generic.operands[0], generic.results[0]
-    maps = indexing_maps(generic)
-    if source.type != result.type or maps[0] != maps[1] or not maps[0].is_permutation:
-        return None
-    made = defining_op(source)
-    if made is None or made.block != generic.block:  # not a tile of this iteration
-        return None
-    block = generic.regions[0].blocks[0]
-    *body, end = ops_of(block)
-    products = [o for o in body if o.name == "arith.mulf"]
-    if len(products) != 1 or products[0].results[0] != end.operands[0] or not only_multiplies(body):
-        return None
-    a, b = products[0].operands
-    factor = constant_value(b if a == block.arguments[0] else a)
-    if block.arguments[0] not in (a, b) or factor is None or not 0 < factor < math.inf:
+    if defining_op(source) is None or defining_op(source).block != generic.block:
         return None
     uses = list(result.uses)
     if not all(_takes(use, generic) for use in uses):
@@ -91,9 +79,28 @@ def _factor(generic: ir.Operation) -> float | None:
     return factor
 
 
-def only_multiplies(body: list[ir.Operation]) -> bool:
-    """Whether a body does nothing but multiply by constants."""
-    return all(o.name in ("arith.constant", "arith.mulf") for o in body)
+def scale_of(generic: ir.Operation) -> float | None:
+    """c, if all that the op does is to multiply its one input by a positive constant c, element by element."""
+    if len(generic.operands) != 2 or len(generic.results) != 1:
+        return None
+    maps = indexing_maps(generic)
+    if generic.operands[0].type != generic.results[0].type or maps[0] != maps[1]:
+        return None
+    block = generic.regions[0].blocks[0]
+    scaled = scaled_value(terminator(block).operands[0])
+    return scaled[1] if scaled is not None and scaled[0] == block.arguments[0] else None
+
+
+def scaled_value(value: ir.Value) -> tuple[ir.Value, float] | None:
+    """x and c, if the value is x · c of a positive constant c."""
+    made = defining_op(value)
+    if made is None or made.name != "arith.mulf":
+        return None
+    for x, c in (list(made.operands), list(made.operands)[::-1]):
+        factor = constant_value(c)
+        if factor is not None and 0 < factor < math.inf:
+            return x, factor
+    return None
 
 
 def _takes(use: ir.OpOperand, scale: ir.Operation) -> bool:

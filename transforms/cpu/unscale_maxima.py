@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass
 from ..rewriting import carried_number, defining_op, erase_if_unused, for_body, ops_in, ops_of, terminator
 from .initial_values import filled_with, is_fill
 from .scalar_body import ROUNDED_FIRST
-from .sink_scales import MAXIMA, only_multiplies
+from .sink_scales import MAXIMA, scale_of, scaled_value
 
 WITHOUT_SCALE = (0.0, math.inf, -math.inf)  # times a positive number they are what they are
 
@@ -55,29 +54,11 @@ class UnscaleMaxima(Pass):
 
 def _factor(generic: ir.Operation) -> float | None:
     """c, if the op multiplies a row's maximum by a constant c, and does nothing else."""
-    if (
-        len(generic.operands) != 2
-        or len(generic.results) != 1
-        or indexing_maps(generic)[0] != indexing_maps(generic)[1]
-    ):
+    factor = scale_of(generic)
+    made = None if factor is None else defining_op(generic.operands[0])
+    if made is None or made.name != "linalg.generic":
         return None
-    made = defining_op(generic.operands[0])
-    if made is None or made.name != "linalg.generic" or generic.operands[0].type != generic.results[0].type:
-        return None
-    if not any(o.name in MAXIMA for o in ops_of(made.regions[0].blocks[0])):
-        return None
-    block = generic.regions[0].blocks[0]
-    *body, end = ops_of(block)
-    factor = _scaled(end.operands[0])
-    known = factor is not None and factor[0] == block.arguments[0] and only_multiplies(body)
-    return factor[1] if factor is not None and known else None
-
-
-def _scaled(value: ir.Value) -> tuple[ir.Value, float] | None:
-    """x and c, if the value is x · c of a positive constant."""
-    made = defining_op(value)
-    factor = constant_value(made.operands[1]) if made is not None and made.name == "arith.mulf" else None
-    return (made.operands[0], factor) if made is not None and factor is not None and 0 < factor < math.inf else None
+    return factor if any(o.name in MAXIMA for o in ops_of(made.regions[0].blocks[0])) else None
 
 
 @dataclass
@@ -187,7 +168,7 @@ class _Maxima:
         return body
 
     def _is_score(self, value: ir.Value) -> bool:
-        scaled, made = _scaled(value), defining_op(value)
+        scaled, made = scaled_value(value), defining_op(value)
         return scaled is not None and scaled[1] == self.factor and made is not None and ROUNDED_FIRST in made.attributes
 
     def rewrite(self) -> None:
@@ -199,9 +180,10 @@ class _Maxima:
                         if operand in body.maxima:
                             op.operands[number] = self._times(operand)
             for op in [*body.differences, *body.scores]:
-                product = defining_op(op.operands[0]) if op in body.scores else None
-                if product is not None:
-                    op.operands[0] = product.operands[0]
+                score = scaled_value(op.operands[0]) if op in body.scores else None
+                if score is not None:
+                    product = defining_op(op.operands[0])
+                    op.operands[0] = score[0]
                     erase_if_unused(product)
                 uses = list(op.results[0].uses)
                 with ir.InsertionPoint.after(op), op.location:

@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import Attention, contraction_loops, find_attention, is_elementwise
+from ..attention import Attention, attention_at, contraction_loops, find_attention, is_elementwise
 from ..extents import extent, known_sizes, static_extents
 from ..fuse_attention import producers_outside
 from ..graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
@@ -63,9 +63,12 @@ class VersionQueries(Pass):
     few: int = option("how many queries are few", FEW)
 
     def run(self, op: ir.Operation) -> None:
-        for attention in find_attention(op):
+        for root in [one.root for one in find_attention(op)]:
+            attention = attention_at(root)  # anew: what it has in common with another one may be in that one's versions
+            if attention is None or FEW_QUERIES in root.attributes or see_few_keys(attention, self.few):
+                continue
             queries = _queries(attention)
-            if queries is None or FEW_QUERIES in attention.root.attributes or see_few_keys(attention, self.few):
+            if queries is None:
                 continue
             versions = _Versions(attention)
             if versions.are_possible:
@@ -147,18 +150,20 @@ class _Versions:
 
     def _after(self, scores: ir.Operation) -> list[ir.Operation]:
         """The scores, what depends on them, and what is computed of that element by element, in program order."""
-        core = [scores]
+        core, late = [scores], set[ir.Operation]()  # late: what depends on them, too, but is computed once, of results
         before = {o.operation for o in self.block.operations if o.operation.is_before_in_block(self.root)}
         for op in [o.operation for o in self.block.operations if scores.is_before_in_block(o.operation)]:
             made = {one for v in operands_with_captures(op) if (one := defining_op(v)) is not None}
-            if not made & set(core):
+            if not made & {*core, *late}:
                 continue
-            if op not in self.ops and is_elementwise(op):
+            if op not in self.ops and is_elementwise(op) and not made & late:
                 more = self._needed([op], self.ops | before)
                 is_made = all(one == op or one.name in MADE_AGAIN for one in more)
                 self.ops |= more if is_made and not self._needs_others(more, before) else set()
             if op in self.ops:
                 core.append(op)
+            else:
+                late.add(op)
         return core
 
     def _needs_others(self, ops: Collection[ir.Operation], before: Collection[ir.Operation]) -> bool:

@@ -44,3 +44,11 @@ transform.sequence failures(propagate) {
   // expected-error @+1 {{'transform.structured.fuse_ext' op expects the handle of the op to tile}}
   "transform_ext.fuse_ext"() {tile_sizes = [], tile_interchange = []} : () -> !pdl.operation
 }
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  // expected-error @+1 {{expected at most 1000 results but found 99999999999999999999}}
+  %0, %loops:99999999999999999998 = transform.structured.fuse_ext %arg0 {tile_sizes = [2, 4]}
+}

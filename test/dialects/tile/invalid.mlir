@@ -128,6 +128,30 @@ func.func @piece_places(%m: memref<4x33xf16>, %p: memref<4x40xf16>, %i: index) {
 
 // -----
 
+func.func @dims(%m: memref<4x33xf16>, %i: index) {
+  // expected-error @below {{expects dims to be integers, but found [0, 1.000000e+00]}}
+  %t = tile.load(%m, %i, %i, %i, %i) {dims = [0, 1.0 : f64]} : (memref<4x33xf16>, index, index, index, index) -> tensor<16x16xf16>
+  return
+}
+
+// -----
+
+func.func @piece_index(%m: memref<4x33xf16>, %p: memref<4x40xf16>, %i: i64) {
+  // expected-error @below {{expects indices of type index, but found i64}}
+  tile.copy_piece (%m, %p, %i, %i, %i, %i, %i) {aligned = 2 : i64} : (memref<4x33xf16>, memref<4x40xf16>, i64, i64, i64, i64, i64) -> ()
+  return
+}
+
+// -----
+
+func.func @piece_of_indices(%m: memref<4x33xindex>, %p: memref<4x40xindex>, %i: index) {
+  // expected-error @below {{expects elements that are floats or integers, but found index}}
+  tile.copy_piece (%m, %p, %i, %i, %i, %i, %i) {aligned = 8 : i64} : (memref<4x33xindex>, memref<4x40xindex>, index, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
 func.func @piece_element(%m: memref<4x33xf16>, %p: memref<4x40xbf16>, %i: index) {
   // expected-error @below {{expects source and target to have one element type, but found f16 and bf16}}
   tile.copy_piece (%m, %p, %i, %i, %i, %i, %i) {aligned = 2 : i64} : (memref<4x33xf16>, memref<4x40xbf16>, index, index, index, index, index) -> ()

@@ -92,3 +92,26 @@ func.func @not_linear(%s: tensor<12x16xf32>, %v: tensor<16x6xf32>, %m0: tensor<1
   %o = linalg.matmul {__root__} ins(%x, %v : tensor<12x16xf32>, tensor<16x6xf32>) outs(%o0 : tensor<12x6xf32>) -> tensor<12x6xf32>
   return %o : tensor<12x6xf32>
 }
+
+// -----
+
+// Of a tensor without elements there is no slice.
+func.func @empty_root(%a: tensor<20x0xf32>, %b: tensor<0x16xf32>, %c: tensor<20x16xf32>) -> tensor<20x16xf32> {
+  // expected-error @below {{a tensor of 'linalg.matmul' has no elements: there is nothing to tile}}
+  %r = linalg.matmul {__root__} ins(%a, %b : tensor<20x0xf32>, tensor<0x16xf32>) outs(%c : tensor<20x16xf32>) -> tensor<20x16xf32>
+  return %r : tensor<20x16xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @empty_producer
+// CHECK:         %[[P:.*]] = linalg.matmul ins(%{{.*}}, %{{.*}} : tensor<20x0xf32>, tensor<0x12xf32>)
+// CHECK:         scf.for
+// CHECK:           tensor.extract_slice %[[P]]
+func.func @empty_producer(%x: tensor<20x0xf32>, %w: tensor<0x12xf32>, %y: tensor<12x16xf32>, %e: tensor<20x12xf32>, %f: tensor<20x16xf32>) -> tensor<20x16xf32> {
+  // expected-remark @below {{'linalg.matmul' stays outside the loops: one of its tensors has no elements}}
+  %p = linalg.matmul ins(%x, %w : tensor<20x0xf32>, tensor<0x12xf32>) outs(%e : tensor<20x12xf32>) -> tensor<20x12xf32>
+  // expected-remark @below {{tiled into 2 loops}}
+  %r = linalg.matmul {__root__} ins(%p, %y : tensor<20x12xf32>, tensor<12x16xf32>) outs(%f : tensor<20x16xf32>) -> tensor<20x16xf32>
+  return %r : tensor<20x16xf32>
+}
