@@ -142,7 +142,7 @@ def _time(rows: int, queries: int, keys: int, heads: int | None, is_causal: bool
     A multiprocessor has one tile at a time. Below a causal mask they differ, and are paired so that all have as much to
     do, at least the longest one; else most have as many as any has.
     """
-    tiles = -(-queries // rows)
+    tiles: float = -(-queries // rows)
     if is_causal:
         tiles *= 1 - max(queries - rows, 0) / (2 * max(keys, queries))
     if heads is None:
