@@ -99,6 +99,10 @@ def test_vectors(monkeypatch):
         ({"head_size": 64, "queries": 1024, "heads": 24}, (256, 64)),  # 96; two turns of smaller ones take longer
         ({"head_size": 64, "window": (None, 0), "queries": 1024, "keys": 1024, "heads": 16}, (64, 64)),
         ({"head_size": 64, "window": (None, 0), "queries": 1024, "keys": 1024, "heads": 24}, (128, 128)),
+        (
+            {"head_size": 64, "lengths": (700,), "queries": 1024, "keys": 1024, "heads": 16},
+            (128, 128),
+        ),  # nothing is dead
         ({"head_size": 128, "queries": 1024, "heads": 8}, (64, 128)),
         ({"head_size": 256, "queries": 1024, "heads": 8}, (64, 64)),
         ({"head_size": 128, "bias": "bhqk", "keys": 1023, "queries": 1024, "heads": 8}, (64, 112)),

@@ -131,7 +131,7 @@ def _choose_fastest(
     for tiles in [*candidates, small, half]:
         rows, _ = _sizes_for(_head_size(attention), tiles)
         if not (rows >= 256 and cut and queries <= rows):  # four warpgroups would share a masked tile that is all
-            times.append((_time(rows, queries, summed, heads, _edges(attention) == 1), tiles))
+            times.append((_time(rows, queries, summed, heads, _is_causal(attention)), tiles))
     least = min(time for time, _ in times)
     return _choose(attention, next(tiles for time, tiles in times if time <= AS_GOOD * least))
 
@@ -154,6 +154,24 @@ def _time(rows: int, queries: int, keys: int, heads: int | None, is_causal: bool
 def _edges(attention: Attention) -> int:
     """How many comparisons of places a mask has: one if it is causal, two if it is a window."""
     return sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention))
+
+
+def _is_causal(attention: Attention) -> bool:
+    """Whether what is dead ends, or begins, elsewhere for each query: not where all have the same length."""
+    loops = contraction_loops(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    of_scores = [dim_position(e) for e in indexing_maps(attention.root)[0].results]
+    queries = [of_scores.index(d) for d in loops.m[-1:]]
+    compared = [c for op in _by_place(attention) for c in ops_in(op, "arith.cmpi")]
+    return len(compared) == 1 and _is_of_index(compared[0], queries)
+
+
+def _is_of_index(op: ir.Operation, dims: Sequence[int]) -> bool:
+    """Whether a scalar of a body is computed from the index of one of these dimensions."""
+    if op.name == "linalg.index":
+        return ir.IntegerAttr(op.attributes["dim"]).value in dims
+    inputs = [of for v in op.operands if (of := defining_op(v)) is not None and of.block == op.block]
+    return any(_is_of_index(of, dims) for of in inputs)
 
 
 def _uses_functions(attention: Attention) -> bool:
