@@ -24,7 +24,7 @@ COPIED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32")
 LARGEST = 1 << 30  # elements: a kernel numbers them by i32
 MOST_DIMS = 5  # of what the copy engine reads
 FEW_ROWS = 64  # of a tile, which no copy engine brings
-MANY_READERS = 4  # of a bias or mask
+MANY_READERS = {1: 4, 2: 6, 4: 4}  # of a bias or mask, whose elements have so many bytes
 FEW_QUERIES = 128  # which read keys and values too seldom, where copies of 8 bytes a thread can do without
 
 
@@ -101,10 +101,12 @@ def pays(kind: ir.RankedTensorType, counts: Iterable[int | None], by_keys: bool)
     that share it, None if unknown. `by_keys`: whether rows of keys come through shared memory as they are.
 
     As measured on an H200: a copy takes 0.5 ps a byte. Rows of keys that are not aligned, which threads beside the
-    engine copy to shared memory (``stage-operands``), cost 0.34 ps an element more than those that are, 0.16 of one
-    byte; other tiles, whose elements each thread loads, 1 ps, 2.5 of one byte.
+    engine copy to shared memory (``stage-operands``), cost 0.23 ps an element more than those that are, 0.16 of one
+    byte; other tiles, whose elements each thread loads, 1 ps, 2.5 of one byte. Of what a causal mask leaves, half is
+    read, and all is copied.
     """
-    least = MANY_READERS if by_keys else byte_width(kind.element_type)
+    width = byte_width(kind.element_type)
+    least = MANY_READERS.get(width, width) if by_keys else width
     return math.prod(least if n is None else n for n in counts) >= least
 
 
