@@ -277,3 +277,60 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// What is done with scores does not read them.
+// CHECK-LABEL: gpu.func @unused
+// CHECK-NOT:     tile.scale
+// CHECK:         tile.store
+
+#lhs = affine_map<(i, j, d) -> (i, d)>
+#rhs = affine_map<(i, j, d) -> (j, d)>
+#out = affine_map<(i, j, d) -> (i, j)>
+#id = affine_map<(i, j) -> (i, j)>
+gpu.module @kernels {
+  gpu.func @unused(%m: memref<?x32xf16, strided<[?, 1]>>, %k: memref<64x32xf16, strided<[?, 1]>>, %bias: memref<?x1024xbf16, strided<[?, 1]>>, %out: memref<?x1024xf32, strided<[?, 1]>>, %i: index, %tile: index) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %rows = arith.constant 256 : index
+    %factor = arith.constant 1.250000e-01 : f32
+    %dead = arith.constant 0xFF800000 : f32
+    %zero = arith.constant dense<0.0> : tensor<256x64xf32, "fragment">
+    %q = tile.load (%m, %i, %c0, %rows, %c32) {dims = [0, 1]} : (memref<?x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<256x32xf16, "shared">)
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%q, %kt : tensor<256x32xf16, "shared">, tensor<64x32xf16, "shared">) outs(%zero : tensor<256x64xf32, "fragment">) {
+    ^bb0(%x: f16, %y: f16, %z: f32):
+      %xw = arith.extf %x : f16 to f32
+      %yw = arith.extf %y : f16 to f32
+      %p = arith.mulf %xw, %yw : f32
+      %t = arith.addf %z, %p : f32
+      linalg.yield %t : f32
+    } -> tensor<256x64xf32, "fragment">
+    %j = arith.muli %tile, %c64 : index
+    %h = tile.load (%bias, %i, %j, %rows, %c64) {dims = [0, 1]} : (memref<?x1024xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<256x64xbf16, "shared">)
+    %b = tile.convert_layout %h : (tensor<256x64xbf16, "shared">) -> (tensor<256x64xbf16, "fragment">)
+    %e = tensor.empty() : tensor<256x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s, %b : tensor<256x64xf32, "fragment">, tensor<256x64xbf16, "fragment">) outs(%e : tensor<256x64xf32, "fragment">) {
+    ^bb0(%x: f32, %y: bf16, %z: f32):
+      %w = arith.extf %y : bf16 to f32
+      %t = arith.mulf %w, %factor : f32
+      linalg.yield %t : f32
+    } -> tensor<256x64xf32, "fragment">
+    %s2 = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%q, %kt : tensor<256x32xf16, "shared">, tensor<64x32xf16, "shared">) outs(%zero : tensor<256x64xf32, "fragment">) {
+    ^bb0(%x: f16, %y: f16, %z: f32):
+      %xw = arith.extf %x : f16 to f32
+      %yw = arith.extf %y : f16 to f32
+      %p = arith.mulf %xw, %yw : f32
+      %t = arith.addf %z, %p : f32
+      linalg.yield %t : f32
+    } -> tensor<256x64xf32, "fragment">
+    tile.store (%s2, %out, %c0, %j, %rows, %c64) {dims = [0, 1]} : (tensor<256x64xf32, "fragment">, memref<?x1024xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    tile.store (%r, %out, %i, %j, %rows, %c64) {dims = [0, 1]} : (tensor<256x64xf32, "fragment">, memref<?x1024xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+}

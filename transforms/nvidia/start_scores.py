@@ -91,10 +91,12 @@ class _Sum:
         if kind.element_type.width != 16 or kind.shape[0] <= MOST_ROWS or defining_op(matmul.operands[0]) is None:
             return None
         scores = op.regions[0].blocks[0].arguments[0]
-        (user, *others) = (use.owner.operation for use in scores.uses)
+        if not single_use(scores):
+            return None
+        (user,) = (use.owner.operation for use in scores.uses)
         product = user if user.name == "arith.mulf" else None
         element = scores if product is None else product.results[0]
-        if others or not single_use(element):
+        if not single_use(element):
             return None
         (sum_,) = (use.owner.operation for use in element.uses)
         convert = _bias(op, sum_, element, matmul) if sum_.name == "arith.addf" else None

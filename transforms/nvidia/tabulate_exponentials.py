@@ -62,7 +62,7 @@ def table_shares(kernel: ir.Operation) -> Shares | None:
         return None
     special = [o for o in score_ops(loop) if o.name.startswith(SPECIAL)]
     exponentials = [o for o in special if is_exponential(o)]
-    if not exponentials:
+    if not exponentials or not _matmuls(loop):
         return None
     rows, keys = exponentials[0].block.owner.operation.results[0].type.shape
     multiplications = sum(_inner(o) * o.results[0].type.shape[1] for o in _matmuls(loop)) / keys
