@@ -85,13 +85,19 @@ def test_host_code_by_the_execution_engine(gpu):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     ("other", "copied"),
-    [({"mask": "bhqk"}, False), ({"mask": "bqk"}, True), ({"bias": "bqk"}, True), ({"bias": "bhqk"}, False)],
+    [
+        ({"mask": "bhqk"}, False),
+        ({"mask": "bqk"}, True),
+        ({"bias": "bhqk"}, False),
+        ({"bias": "bqk"}, False),
+        ({"bias": "bqk", "heads": 6}, True),
+    ],
     ids=str,
 )
 def test_rows_that_are_not_aligned_are_copied_where_enough_heads_share_them(other, copied, dynamic):
     """Others come through shared memory as they are."""
     sizes = {"batch": 2, "heads": 4, "queries": 100, "keys": 301, "head_size": 64, "element": "f16", "dynamic": dynamic}
-    graph = Attention(**sizes, **other)
+    graph = Attention(**{**sizes, **other})
     with fake_driver() as fake:
         kernel = compile(graph.text(), target="nvidia", arch="sm_90a", split_keys=1)
         kernel(*graph.inputs())
