@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...dialects.mlir import ir
 from ..rewriting import only_if
 from .contraction import ldmatrix
-from .thread import Shared, Thread, add, asm, constant, div, i32, less, mul, rem
+from .thread import Shared, Thread, add, asm, constant, div, i32, less, mul, permuted, rem
 
 
 def arrange(source: Shared, target: Shared, warps: int, thread: Thread) -> None:
@@ -25,11 +25,6 @@ def arrange(source: Shared, target: Shared, warps: int, thread: Thread) -> None:
     asm("fence.proxy.async.shared::cta; bar.warp.sync -1;", "", [])
 
 
-def _permuted(a: ir.Value, b: ir.Value, selector: int) -> ir.Value:
-    """Four of the eight bytes of two words, the first the lowest digit of `selector`."""
-    return asm(f"prmt.b32 $0, $1, $2, {selector:#x};", "=r,r,r", [a, b], [i32()], effects=False)[0]
-
-
 def _pair_columns(source: Shared, target: Shared, number: ir.Value, threads: int) -> None:
     total = source.size // 16
     for begin in range(0, total, threads):
@@ -37,7 +32,7 @@ def _pair_columns(source: Shared, target: Shared, number: ir.Value, threads: int
             at = mul(add(number, begin), 16)
             text = "ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];"
             words = asm(text, "=r,=r,=r,=r,r", [add(source.address, at)], [i32()] * 4)
-            paired = [_permuted(words[i], words[i + 2], s) for i in (0, 1) for s in (0x5410, 0x7632)]
+            paired = [permuted(words[i], words[i + 2], s) for i in (0, 1) for s in (0x5410, 0x7632)]
             asm("st.shared.v4.b32 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", [add(target.address, at), *paired])
 
 
@@ -54,7 +49,7 @@ def _transpose(source: Shared, target: Shared, first: ir.Value, warps: int, thre
             write = add(mul(group, 16), in_row)
             for step in range(keys // 32):
                 words = ldmatrix(add(read, 32 * step * source.line), transposed=True)
-                made = [_permuted(words[i], words[i + 1], s) for i in (0, 2) for s in (0x6420, 0x7531)]
+                made = [permuted(words[i], words[i + 1], s) for i in (0, 2) for s in (0x6420, 0x7531)]
                 place = target.piece(write, add(mul(div(matrix, 2), 16), 32 * step))
                 text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
                 asm(text, "r,r,r,r,r", [place, *made])

@@ -29,6 +29,7 @@ from .thread import (
     i64,
     less,
     mul,
+    permuted,
     places,
     pointer,
     rem,
@@ -164,25 +165,18 @@ class _Turned:
         low, high = self._is_next[0], self._is_next[-1]
         selector = add(_either(low, 0x54, 0x10), _either(high, 0x7600, 0x3200))
         (here, _), (there, _) = self._words(offset)[0], self._words(offset + CHUNK)[0]
-        word = _permuted(here, there, selector)
+        word = permuted(here, there, selector)
         return [(word, 0), (word, 16)]
 
     def floats(self, offset: int) -> Words:
         """Of bf16: each in a word, whose upper half it is; the other one is 0."""
         here, there = self._elements(offset), self._elements(offset + CHUNK)
         selectors = [_either(is_next, 0x5476, 0x1032) for is_next in self._is_next]
-        return [(_permuted(a, b, s), 0) for (a, _), (b, _), s in zip(here, there, selectors, strict=True)]
+        return [(permuted(a, b, s), 0) for (a, _), (b, _), s in zip(here, there, selectors, strict=True)]
 
 
 def _either(condition: ir.Value, one: int, other: int) -> ir.Value:
     return select(condition, constant(i32(), one), constant(i32(), other))
-
-
-def _permuted(one: ir.Value, other: ir.Value, selector: ir.Value | int) -> ir.Value:
-    """A word of four of these eight bytes."""
-    if isinstance(selector, int):
-        selector = constant(i32(), selector)
-    return asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", [one, other, selector], [i32()], effects=False)[0]
 
 
 def _together(width: int, places: Places, offset: int) -> Words:
@@ -206,7 +200,7 @@ def _in_words(width: int, places: Places, offset: int) -> Words:
     both = _at_once(width, places, offset)
     if width == 4:
         return both
-    word = _permuted(both[0][0], both[1][0], 0x5410 if width == 2 else 0x0040)
+    word = permuted(both[0][0], both[1][0], 0x5410 if width == 2 else 0x0040)
     return [(word, 0), (word, 8 * width)]
 
 

@@ -137,6 +137,15 @@ def asm(
     ]
 
 
+def permuted(one: ir.Value, other: ir.Value, selector: ir.Value | int) -> ir.Value:
+    """Four of the eight bytes of two words, the first the lowest digit of `selector`."""
+    if isinstance(selector, int):
+        text, operands = f"prmt.b32 $0, $1, $2, {selector:#x};", [one, other]
+    else:
+        text, operands = "prmt.b32 $0, $1, $2, $3;", [one, other, selector]
+    return asm(text, "=r" + ",r" * len(operands), operands, [i32()], effects=False)[0]
+
+
 def shuffled(value: ir.Value, kind: str, operand: int) -> ir.Value:
     """The value of another thread of the warp: "idx", of that lane; "bfly", whose lane differs in those bits."""
     attribute = ir.Attribute.parse(f"#nvvm<shfl_kind {kind}>")

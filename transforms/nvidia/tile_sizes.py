@@ -99,7 +99,7 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
             sizes, order = _choose_fastest(attention, [], CROWDED_HOPPER_TILES_BY_HEAD)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
-    if _edges(attention) > 1:  # both cut tiles
+    if len(_comparisons(attention)) > 1:  # both cut tiles
         return _choose_fastest(attention, [] if eight_bits else [MANY_WARPS_HOPPER_TILES_BY_HEAD])
     if eight_bits:  # sums apart take the registers of a fourth warpgroup
         return _choose_fastest(attention, [HOPPER_TILES_BY_HEAD])
@@ -125,13 +125,13 @@ def _choose_fastest(
     others = [extents[d] for d in loops.batch + loops.m[:-1]]
     heads = None if None in others else math.prod(n for n in others if n is not None)
     summed = extent_of(extents, loops.k[-1:], queries)
-    cut = bool(_by_place(attention))
+    cut, is_causal = bool(_by_place(attention)), _is_causal(attention)
     half = tuple((limit, FEW_QUERIES, FEW_QUERIES if cut else keys) for limit, _, keys in small)
     times: list[tuple[float, Tiles]] = []
     for tiles in [*candidates, small, half]:
         rows, _ = _sizes_for(_head_size(attention), tiles)
         if not (rows >= 256 and cut and queries <= rows):  # four warpgroups would share a masked tile that is all
-            times.append((_time(rows, queries, summed, heads, _is_causal(attention)), tiles))
+            times.append((_time(rows, queries, summed, heads, is_causal), tiles))
     least = min(time for time, _ in times)
     return _choose(attention, next(tiles for time, tiles in times if time <= AS_GOOD * least))
 
@@ -151,9 +151,9 @@ def _time(rows: int, queries: int, keys: int, heads: int | None, is_causal: bool
     return TIME[rows] * (max(share, 1) if is_causal else math.ceil(share))
 
 
-def _edges(attention: Attention) -> int:
-    """How many comparisons of places a mask has: one if it is causal, two if it is a window."""
-    return sum(len(ops_in(op, "arith.cmpi")) for op in _by_place(attention))
+def _comparisons(attention: Attention) -> list[ir.Operation]:
+    """The comparisons of places that a mask has: one if it is causal, two if it is a window."""
+    return [comparison for op in _by_place(attention) for comparison in ops_in(op, "arith.cmpi")]
 
 
 def _is_causal(attention: Attention) -> bool:
@@ -162,7 +162,7 @@ def _is_causal(attention: Attention) -> bool:
     assert loops is not None, "an attention's matmuls are contractions"
     of_scores = [dim_position(e) for e in indexing_maps(attention.root)[0].results]
     queries = [of_scores.index(d) for d in loops.m[-1:]]
-    compared = [c for op in _by_place(attention) for c in ops_in(op, "arith.cmpi")]
+    compared = _comparisons(attention)
     return len(compared) == 1 and _is_of_index(compared[0], queries)
 
 
