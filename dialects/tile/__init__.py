@@ -1,6 +1,6 @@
 """The dialect ``tile``; to add an op, write it in the file of its kind and import it here."""
 
-from .dialect import LAYOUTS, Tile, dims_of, layout_of, shared_buffer, with_layout
+from .dialect import LAYOUTS, Joined, Tile, dims_attribute, dims_of, layout_of, shared_buffer, with_layout
 from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, RowShiftsOp, ScaleOp, StoreOp
 from .roles import (
     AnyOfWarpOp,
@@ -63,6 +63,7 @@ __all__ = [
     "FillOnesOp",
     "InitBarriersOp",
     "InitFlagsOp",
+    "Joined",
     "LoadOp",
     "MeetOp",
     "PassTurnOp",
@@ -84,6 +85,7 @@ __all__ = [
     "WaitCopiesOp",
     "WaitMatmulsOp",
     "WarpOp",
+    "dims_attribute",
     "dims_of",
     "is_tensor_map",
     "layout_of",

@@ -5,8 +5,9 @@ where its elements are (`layouts`): ``tensor<128x64xf32, "fragment">``. Elements
 padding: 0 where they were loaded, and whatever an op makes of padding elsewhere.
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..mlir import ext, ir, memref
 from ..verification import expect
@@ -75,10 +76,34 @@ def shared_buffer(shape: Sequence[int], element: ir.Type) -> ir.Value:
     return memref.AllocOp(ir.MemRefType.get(shape, element, memory_space=space), [], []).result
 
 
-def dims_of(op: ir.OpView) -> list[int]:
-    """The dimension of the memref that each of the tile's runs along; -1: none."""
-    expect(all(isinstance(d, ir.IntegerAttr) for d in op.dims), f"expects dims to be integers, but found {op.dims}")
-    return [ir.IntegerAttr(d).value for d in op.dims]
+Joined: TypeAlias = tuple[tuple[int, int], ...]  # dimensions of a memref, and how many elements of each
+
+
+def dims_of(op: ir.OpView) -> list[int | Joined]:
+    """The dimension of the memref that each of the tile's runs along, or several, outermost first; -1: none."""
+    return [ir.IntegerAttr(d).value if isinstance(d, ir.IntegerAttr) else _joined(d, op) for d in op.dims]
+
+
+def _joined(found: ir.Attribute, op: ir.OpView) -> Joined:
+    pairs = [list(p) if isinstance(p, ir.ArrayAttr) else [] for p in (found if isinstance(found, ir.ArrayAttr) else ())]
+    known = all(len(p) == 2 and all(isinstance(n, ir.IntegerAttr) for n in p) for p in pairs)
+    expect(
+        len(pairs) > 1 and known,
+        f"expects dims to be integers, or arrays of pairs [dimension, elements], but found {op.dims}",
+    )
+    return tuple((ir.IntegerAttr(d).value, ir.IntegerAttr(n).value) for d, n in pairs)
+
+
+def dims_attribute(dims: Sequence[int | Joined]) -> ir.ArrayAttr:
+    """What `dims_of` reads."""
+    integer = ir.IntegerType.get_signless(64)
+
+    def attribute(value: int | tuple) -> ir.Attribute:
+        if isinstance(value, int):
+            return ir.IntegerAttr.get(integer, value)
+        return ir.ArrayAttr.get([attribute(part) for part in value])
+
+    return ir.ArrayAttr.get([attribute(d) for d in dims])
 
 
 def expect_indices(op: ir.OpView, wanted: int, which: str = "") -> None:
@@ -95,14 +120,22 @@ def expect_accesses(op: ir.OpView, memory: ir.MemRefType, tile: ir.RankedTensorT
     dims = dims_of(op)
     which = f" ({leading} before {memory.rank} offsets and {tile.rank} sizes)"
     expect_indices(op, leading + memory.rank + tile.rank, which)
+    parts = [((d, 1),) if isinstance(d, int) else d for d in dims]
     expect(
-        len(dims) == tile.rank and all(-1 <= d < memory.rank for d in dims),
+        len(dims) == tile.rank and all(-1 <= d < memory.rank for joined in parts for d, _ in joined),
         f"expects dims to give a dimension of the memref (or -1) for each of the tile's {tile.rank}, but found {dims}",
     )
     expect(
         memory.element_type == tile.element_type,
         f"expects memref and tile to have one element type, but found {memory.element_type} and {tile.element_type}",
     )
+
+    for extent, joined in zip(tile.shape, parts, strict=True):
+        count = math.prod(n for _, n in joined)
+        expect(
+            all(n > 0 for _, n in joined) and count <= extent,
+            f"expects joined dimensions to have one to {extent} elements, as the tile has, but found {count}",
+        )
 
 
 def expect_arguments(op: ir.OpView, least: int) -> None:

@@ -6,7 +6,9 @@
 
 The indices after the memref are an offset for each of its dimensions, then for each dimension of the tile how many
 elements along it are valid. `dims` says which dimension of the memref each of the tile's runs along, -1: the tile
-is the same all along it. A load reads 0 for what is not valid; a store leaves it alone.
+is the same all along it. Several dimensions of the memref can be joined to one of the tile, the outermost one first,
+each with how many elements of it: ``dims = [[[1, 4], [2, 16]], 3]``, row r is r div 16 along dimension 1, and r mod 16
+along dimension 2. A load reads 0 for what is not valid; a store leaves it alone.
 """
 
 from collections.abc import Sequence

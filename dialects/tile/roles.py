@@ -153,8 +153,12 @@ def verify_copy_bulk(op: ir.OpView) -> None:
     rank, dims = len(op.indices), dims_of(op)
     expect_indices(op, rank)
     tile = staged_tile(op.staged.type)
-    known = len(dims) == tile.rank == 2 and all(0 <= d < rank for d in dims)
-    expect(known and rank - 1 in dims, f"expects dims to name two of {rank} dimensions, the last among them: {dims}")
+    parts = [d for along in dims for d in ([along] if isinstance(along, int) else [d for d, _ in along])]
+    known = len(dims) == tile.rank == 2 and all(0 <= d < rank for d in parts)
+    expect(
+        known and rank - 1 in dims,
+        f"expects dims to name the last one of {rank} dimensions, and another one or several, but found {dims}",
+    )
 
 
 class CopyBulkOp(Tile.Operation, name="copy_bulk"):
@@ -183,7 +187,7 @@ def verify_copy_rows(op: ir.OpView) -> None:
     expect_barriers("the barriers", op.ready.type)
     expect_accesses(op, op.memory.type, staged_tile(op.staged.type, "skewed"))
     rank, dims = op.memory.type.rank, dims_of(op)
-    fits = len(dims) == 2 and dims[1] == rank - 1 and 0 <= dims[0] < rank - 1
+    fits = len(dims) == 2 and dims[1] == rank - 1 and isinstance(dims[0], int) and 0 <= dims[0] < rank - 1
     expect(fits, f"expects dims to name one of {rank} dimensions, then the last, but found {dims}")
     rows = op.staged.type.shape[1]
     expect(rows % 64 == 0, f"expects tiles of 64 rows, 128, …, but found {rows}")

@@ -3,6 +3,7 @@ blocks and threads one after the other. Memory starts as NaN, integers as -1, an
 What is read or written outside of an array is an error."""
 
 import contextlib
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -243,11 +244,17 @@ class Launches:
 
 
 def place(view, shape, operands):
-    """The part of a memory, in its order of dimensions, that a tile is; which dimension of the tile each is; its valid
-    sizes. Where no element is valid, the place may be anywhere."""
-    rank, dims = view.memory.type.rank, dims_of(view)
+    """The part of a memory, in its order of dimensions, that a tile is, whose joined dimensions are apart; which
+    dimension of the tile each is; its valid sizes. Where no element is valid, the place may be anywhere."""
+    rank, joined = view.memory.type.rank, dims_of(view)
     offsets, sizes = operands[:rank], operands[rank:]
-    valid = [int(np.clip(size, 0, extent)) for size, extent in zip(sizes, view.tile_shape, strict=True)]
+    dims, valid = [], []
+    for dim, size, extent in zip(joined, sizes, view.tile_shape, strict=True):
+        parts = [(dim, extent)] if isinstance(dim, int) else dim
+        inner = math.prod(n for _, n in parts[1:])
+        assert size % inner == 0, "rows that are joined are there as a whole"
+        dims += [d for d, _ in parts]
+        valid += [int(np.clip(size // inner, 0, extent)), *(n for _, n in parts[1:])]
     counts = [valid[dims.index(d)] if d in dims else 1 for d in range(rank)]
     if all(valid):
         inside = all(o >= 0 and o + n <= size for o, n, size in zip(offsets, counts, shape, strict=True))
@@ -268,8 +275,16 @@ def loaded(view, memory, indices):
     found = np.zeros(view.tile_shape, memory.dtype)
     if all(valid):
         spread = [1 if d not in order else n for d, n in enumerate(valid)]
-        found[tuple(map(slice, valid))] = np.transpose(memory[index], np.argsort(np.argsort(order))).reshape(spread)
+        part = np.transpose(memory[index], np.argsort(np.argsort(order))).reshape(spread)
+        sizes = joined_sizes(view, valid)
+        found[tuple(map(slice, sizes))] = np.broadcast_to(part, valid).reshape(sizes)
     return found
+
+
+def joined_sizes(view, valid):
+    """The valid sizes of a tile's dimensions, of those of which they are joined."""
+    left = iter(valid)
+    return [math.prod(next(left) for _ in ([dim] if isinstance(dim, int) else dim)) for dim in dims_of(view)]
 
 
 @rule("tile.load")
@@ -286,7 +301,8 @@ def store(op, frame):
         tile, memory, *indices = operands
         index, order, valid = place(view, memory.shape, indices)
         if all(valid):
-            memory[index] = np.transpose(tile[tuple(map(slice, valid))], order)
+            part = tile[tuple(map(slice, joined_sizes(view, valid)))].reshape(valid)
+            memory[index] = np.transpose(part, order)
         return []
 
     return run

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
-from attn_opt.transforms.nvidia import tile_sizes
+from attn_opt.transforms.nvidia import tile_times
 from gpu import needs_hopper
 from gpu import poisoned as poisoned
 
@@ -138,7 +138,7 @@ def check(graph, options, factor, seed):
 @pytest.fixture
 def tiles(seed, monkeypatch):
     if seed % LARGE_TILES == 0:
-        monkeypatch.setattr(tile_sizes, "MULTIPROCESSORS", 1)
+        monkeypatch.setattr(tile_times, "MULTIPROCESSORS", 1)
         monkeypatch.setenv("ATTN_OPT_CACHE", "0")
 
 

@@ -68,6 +68,44 @@ def test_heads_that_stand_side_by_side(queries, keys, arch):
     assert np.abs(found - expected).max() <= 3e-3 * np.abs(expected).max()
 
 
+# Few queries of heads that share keys: rows of a tile are both.
+SHARED_KEYS = {
+    "plain": {},
+    "causal, with log-sum-exp": {"window": (None, 0), "bottom_right": True, "lse": True},
+    "a window": {"window": (-70, 0), "bottom_right": True},
+    "a bias of all heads": {"bias": "qk"},
+    "a bias of each head": {"bias": "bhqk"},
+    "a bias of each head, of keys": {"bias": "hk"},
+    "a bias of queries": {"bias": "bq"},
+    "a mask of all heads": {"mask": "qk"},
+    "a mask of each head": {"mask": "bhqk", "softcap": 20.0},
+    "alibi": {"alibi": True},
+    "alibi, causal": {"alibi": True, "window": (None, 0), "bottom_right": True},
+    "lengths": {"lengths": (0, 150), "window": (None, 0), "bottom_right": True},
+    "b s h d": {"input_layout": "bshd", "output_layout": "bshd", "lse": True},
+    "heads outermost": {"input_layout": "hbsd", "output_layout": "sbhd"},
+    "odd head sizes": {"head_size": 17, "value_size": 9},
+    "values by columns": {"values_transposed": True},
+    "a group that is none": {"queries": 16, "heads": 10},
+    "many heads": {"queries": 1, "heads": 71, "heads_kv": 1, "batch": 1},
+    "the most queries": {"queries": 32},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "element", "arch"), crossed(list(SHARED_KEYS), [1, 2], ["f16", "f32"], ["sm_90a", "sm_80"])
+)
+def test_few_queries_of_heads_that_share_keys(name, parts, element, arch):
+    sizes = {"batch": 2, "heads": 6, "heads_kv": 2, "queries": 7, "keys": 150, "head_size": 16, "element": element}
+    graph = Attention(**sizes | SHARED_KEYS[name])
+    inputs = graph.inputs("normal", 0)
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs]
+    found = run_module(graph.text(), wide, parts=parts, arch=arch)
+    expected, lse = graph.reference(inputs)
+    assert np.abs(graph.canonical_output(found[0]) - expected).max() <= 3e-3 * np.abs(expected).max()
+    assert not graph.lse or np.abs(found[1] - lse).max() <= 1e-3
+
+
 # Where loops of some tiles of queries have no iteration: their first tile would be behind the last key.
 FEW_KEYS = {
     "causal, in groups": {"heads": 2, "heads_kv": 1, "window": (None, 0)},

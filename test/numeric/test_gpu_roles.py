@@ -65,6 +65,27 @@ def test_against_float64(case, tiles, keep_maximum):
     check(Attention(**SIZES | CASES[case]), tiles, keep_maximum=keep_maximum)
 
 
+# Few queries, which fill the rows of a tile together with heads that share their keys: the tile's sizes along both.
+JOINED = {
+    "all heads": ({"heads": 4, "heads_kv": 1, "queries": 32}, "4,32"),
+    "one warpgroup": ({"heads": 4, "heads_kv": 1, "queries": 16}, "4,16"),
+    "some heads": ({"heads": 8, "heads_kv": 2, "queries": 64, "batch": 2}, "2,64"),
+    "an odd number of queries, causal": (
+        {"heads": 64, "heads_kv": 1, "queries": 3, "window": (None, 0), "bottom_right": True},
+        "64,3",
+    ),
+    "b s h d": ({"heads": 4, "heads_kv": 2, "queries": 64, "input_layout": "bshd"}, "2,64"),
+}
+
+
+@pytest.mark.parametrize("keep_maximum", [True, False])
+@pytest.mark.parametrize("name", JOINED)
+def test_heads_that_share_keys(name, keep_maximum):
+    fields, rows = JOINED[name]
+    blocks = check(Attention(**SIZES | fields), (rows, 64), keep_maximum=keep_maximum)
+    assert all(len(block.roles) > block.warpgroups for block in blocks), "the copy engine brings queries, too"
+
+
 @pytest.mark.parametrize("window", [(-99, 0), (None, 0)])
 def test_warpgroups_look_at_the_keys_of_their_rows_alone(window):
     graph = Attention(**SIZES | {"window": window, "queries": 512, "keys": 512})

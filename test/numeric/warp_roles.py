@@ -5,6 +5,7 @@ barriers in shared memory, whose phases must not be missed, for turns, and where
 A warpgroup computes with whole tiles, and keeps its own rows.
 """
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 
@@ -17,7 +18,7 @@ from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
 from attn_opt.transforms.nvidia.thread import ROWS, WARPS
 from attn_opt.transforms.rewriting import ancestors, ops_in
-from gpu_modules import Block, View, loaded, place, stage_of
+from gpu_modules import Block, View, joined_sizes, loaded, place, stage_of
 
 PATIENCE = 10.0  # seconds
 
@@ -140,13 +141,15 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
         running().act(lambda: phases.arrive(count))
 
     def copy_bulk(op, source, buffer, barriers, use, *offsets):
-        dims, kind = dims_of(op), staged_tile(op.operation.operands[1].type)
+        kind = staged_tile(op.operation.operands[1].type)
+        parts = [((d, n),) if isinstance(d, int) else d for d, n in zip(dims_of(op), kind.shape, strict=True)]
+        counts = {d: n for part in parts for d, n in part}
         stage = stage_of(buffer, int(use) % len(buffer))
         stage[...] = np.nan
-        where = [slice(int(o), int(o) + (kind.shape[dims.index(d)] if d in dims else 1)) for d, o in enumerate(offsets)]
-        found = source[tuple(where)]
-        order = [d for d in range(source.ndim) if d not in dims] + dims
-        found = np.transpose(found, order).reshape([found.shape[d] for d in dims])
+        found = source[tuple(slice(int(o), int(o) + counts.get(d, 1)) for d, o in enumerate(offsets))]
+        order = [d for d in range(source.ndim) if d not in counts] + list(counts)
+        sizes = [math.prod(found.shape[d] for d, _ in part) for part in parts]
+        found = np.transpose(found, order).reshape(sizes)
         stage[...] = 0  # beyond the end
         stage[tuple(map(slice, found.shape))] = found
         running().act(lambda: phases_of(barriers, use).arrive(1))
@@ -162,11 +165,13 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
         return [stage_of(buffer, stage).copy()]
 
     def store(op, tile, memory, *indices):
-        index, order, valid = place(View(op, op.tile.type), memory.shape, indices)
-        own = slice(running().rows.start, min(running().rows.stop, valid[0]))
+        view = View(op, op.tile.type)
+        index, order, valid = place(view, memory.shape, indices)
+        rows, columns = joined_sizes(view, valid)
+        own = slice(running().rows.start, min(running().rows.stop, rows))
         if all(valid) and own.start < own.stop:
             target = np.transpose(memory[index], np.argsort(order))
-            target[own] = tile[own, : valid[1]]
+            target[np.unravel_index(np.arange(own.start, own.stop), target.shape[:-1])] = tile[own, :columns]
 
     def raise_flag(op, bad, flags, number):
         flags[number % flags.size] |= int(bad[running().rows].any())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...dialects.mlir import ir
 from ..rewriting import only_if
 from .memory import CHUNK, Access
-from .thread import Shared, Thread, add, asm, constant, create, div, i1, i32, i64, less, mul, rem, select, wide
+from .thread import Shared, Thread, add, asm, constant, create, div, i1, i32, i64, less, mul, rem, select
 
 
 def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: int) -> None:
@@ -17,7 +17,7 @@ def copy_to_shared(access: Access, tile: Shared, thread: Thread, vector_bytes: i
     per_row = tile.inner_size // tile.per_piece
     total = tile.outer_size * per_row
     size = access.memory.bytes
-    contiguous = vector_bytes if access.strides[inner] is not None else size
+    contiguous = vector_bytes if access.stride(inner) is not None else size
     lanes = 1 << (per_row - 1).bit_length()  # threads for a row; the last of them have nothing to do
     step = thread.threads // lanes
     if step % 8 == 0 and tile.outer_size % step == 0:
@@ -41,25 +41,22 @@ def _copy_columns(access: Access, tile: Shared, thread: Thread, lanes: int, vect
     step = thread.threads // lanes
     row, column = div(thread.number, lanes), mul(rem(thread.number, lanes), tile.per_piece)
     target, place = tile.piece(row, column), None
-    stride = access.strides[1 - tile.inner]
+    outer = 1 - tile.inner
+    stride = access.stride(outer)
     delta = None if stride is None else mul(stride, step)
     for number in range(tile.outer_size // step):
-        if place is None:
-            place = _place(access, tile.inner, row, column)
+        at = add(row, number * step)
+        if place is None or access.is_joined(outer):
+            place = _place(access, tile.inner, at, column)
         elif delta is not None:
             place = add(place, delta)
-        at = add(row, number * step)
         below = add(target, number * step * 128)
-        _copy_piece(access, 1 - tile.inner, tile.inner, at, column, below, vector_bytes, place)
+        _copy_piece(access, outer, tile.inner, at, column, below, vector_bytes, place)
 
 
 def _place(access: Access, inner: int, row: ir.Value, column: ir.Value) -> ir.Value:
     """The number of the element at (row, column), column along the dimension `inner`."""
-    place = access.base
-    for position, stride in zip([row, column] if inner == 1 else [column, row], access.strides, strict=True):
-        if stride is not None:
-            place = add(place, mul(wide(position), stride))
-    return place
+    return access.place([row, column] if inner == 1 else [column, row])
 
 
 def _copy_piece(access: Access, outer: int, inner: int, row, column, target, vector_bytes: int, first=None) -> None:

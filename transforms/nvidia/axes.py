@@ -2,11 +2,13 @@
 
 Dimensions that a structured op's loop runs along at once are one axis; so are those of a loop-carried tile from
 iteration to iteration. Contractions give the roles: the loop m is "row", the loops n and k are "column" (the keys are n
-of the first matmul and k of the second). Every other axis must have extent 1, and is "batch".
+of the first matmul and k of the second). Every other axis must have extent 1, and is "batch". Several loops m, such as
+the heads of a group and its queries, are joined to one axis of rows.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
@@ -27,22 +29,47 @@ Node = tuple[Hashable, ...]
 
 @dataclass
 class Axis:
-    """`size`: how many elements of a tile are valid along it, a number or a value; `extent`: at most so many."""
+    """`size`: how many elements of a tile are valid along it, a number or a value; `extent`: at most so many. `joined`:
+    the axes that are rows together, outermost first, of which all but the first have sizes that are numbers."""
 
     role: str = BATCH
     size: ir.Value | int = 1
     extent: int = 1
+    joined: Sequence["Axis"] = field(default=(), repr=False, compare=False)
+
+    @property
+    def parts(self) -> Sequence["Axis"]:
+        return self.joined or (self,)
+
+    @property
+    def rows(self) -> int:
+        """The extent of what it is joined to."""
+        return math.prod(part.extent for part in self.parts)
+
+    @property
+    def inner(self) -> int:
+        """How many elements of what it is joined to are one of its own."""
+        place = next(i for i, part in enumerate(self.parts) if part is self)
+        return math.prod(part.extent for part in self.parts[place + 1 :])
 
 
 def rows_first(dims: Iterable[tuple[int, Axis]]) -> list[int]:
-    """Those dimensions that are rows or columns, rows first."""
-    kept = [(d, axis.role) for d, axis in dims if axis.role != BATCH]
-    return [d for d, _ in sorted(kept, key=lambda pair: pair[1] != ROW)]
+    """Those dimensions that are rows or columns, rows first; of joined ones the first."""
+    kept: list[tuple[int, Axis]] = []
+    for d, axis in dims:
+        if axis.role != BATCH and not any(axis is part for _, other in kept for part in other.joined):
+            kept.append((d, axis))
+    return [d for d, _ in sorted(kept, key=lambda pair: pair[1].role != ROW)]
 
 
 def is_first(expression: ir.AffineExpr) -> bool:
     """Whether an index is 0, as of a dimension of one element."""
     return isinstance(expression, ir.AffineConstantExpr) and expression.value == 0
+
+
+def can_be_joined(axes: Sequence[Axis]) -> bool:
+    """Whether an element's place along each follows from its place along all of them together."""
+    return len(axes) > 1 and all(axis.size == axis.extent for axis in axes[1:])
 
 
 def kept_dims(op: ir.Operation, small: ir.RankedTensorType, steps: bool = False) -> list[int]:
@@ -208,13 +235,15 @@ class Axes:
             assert loops is not None, "a contraction has loops"
             for role, candidates in ((ROW, loops.m), (COLUMN, loops.n), (COLUMN, loops.k)):
                 wide = [d for d in candidates if self.of_loop(op, d).extent != 1] or candidates[-1:]
-                if len(wide) != 1:
+                found = [self.of_loop(op, d) for d in wide]
+                if len(wide) != 1 and not (role == ROW and can_be_joined(found)):
                     what = f"{len(wide)} loops of a matmul are more than one element wide" if wide else "no loop"
                     raise PassError(f"{what} where a tile has one dimension: tile all others by 1", op)
-                axis = self.of_loop(op, wide[0])
-                if axis.role not in (BATCH, role):
-                    raise PassError("a dimension is rows of one matmul and columns of another: not lowered yet", op)
-                axis.role = role
+                for axis in found:
+                    if axis.role not in (BATCH, role):
+                        raise PassError("a dimension is rows of one matmul and columns of another: not lowered yet", op)
+                    self._join(axis, found if len(found) > 1 else [], op)
+                    axis.role = role
         if not self._contractions:
             self._assign_by_place()
         for op in self._reductions:
@@ -227,6 +256,14 @@ class Axes:
                     "by 1",
                     owner or self.forall,
                 )
+
+    @staticmethod
+    def _join(axis: Axis, found: list[Axis], op: ir.Operation) -> None:
+        """Joins an axis to others, the same ones in all matmuls, in the order of the first."""
+        if axis.role == BATCH:
+            axis.joined = found
+        elif {id(a) for a in axis.joined} != {id(a) for a in found}:
+            raise PassError("a dimension is rows of one matmul together with others, and not of another", op)
 
     def _check_reduction(self, op: ir.Operation) -> None:
         for result, m in zip(op.results, indexing_maps(op)[-len(op.results) :], strict=True):

@@ -2,16 +2,18 @@
 
 The engine cuts boxes out of an array in memory: rows aligned to 16 bytes, the last dimension dense, at most five of
 them; a box begins at a multiple of 16 bytes of a row; what is beyond the array's sizes becomes 0. A load fits if what
-it says to be valid ends where such an array does.
+it says to be valid ends where such an array does; of joined dimensions, if it is all of the tile.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tile import dims_of, layout_of
+from ...dialects.tile import Joined, dims_of, layout_of
 from ...dialects.tiling import Index
 from ..linear import divisor, linear, minima
 from ..rewriting import ops_in
@@ -32,7 +34,7 @@ class BulkCopy:
     """A load as a box of `memory`. `ends`: per dimension how far the array goes; None: as far as the memory does."""
 
     memory: ir.Value
-    dims: tuple[int, ...]
+    dims: tuple[int | Joined, ...]
     kind: ir.RankedTensorType
     ends: tuple[ir.Value | int | None, ...]
 
@@ -50,7 +52,9 @@ class BulkCopy:
     @property
     def box(self) -> list[int]:
         sizes = [1] * self.memory.type.rank
-        sizes[self.dims[1 - self.inner]] = self.kind.shape[1 - self.inner]
+        rows, count = self.dims[1 - self.inner], self.kind.shape[1 - self.inner]
+        for d, size in [(rows, count)] if isinstance(rows, int) else rows:
+            sizes[d] = size
         sizes[-1] = self.line
         return sizes
 
@@ -87,6 +91,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
     view, kind = load.opview, load.results[0].type
     memory = view.memory
     shape, rank, dims = memory.type.shape, memory.type.rank, dims_of(view)
+    parts = [d for along in dims for d, _ in ([(along, 1)] if isinstance(along, int) else along)]
     width = byte_width(kind.element_type)
     fits = (
         memory in kernel.regions[0].blocks[0].arguments
@@ -98,8 +103,8 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         and divisor(view.indices[rank - 1]) * width % CHUNK == 0
         and kind.rank == 2
         and rank - 1 in dims
-        and len(set(dims)) == 2
-        and -1 not in dims
+        and len(set(parts)) == len(parts)
+        and -1 not in parts
         and kind.shape[1 - dims.index(rank - 1)] <= LARGEST_BOX
         and kind.shape[1 - dims.index(rank - 1)] % 8 == 0
     )
@@ -107,6 +112,10 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         return None
     ends: list[ir.Value | int | None] = [None] * rank
     for d, extent, size in zip(dims, kind.shape, view.indices[rank:], strict=True):
+        if not isinstance(d, int):
+            if not build.constant_value(size) == extent == math.prod(n for _, n in d):
+                return None
+            continue
         end = _end(view.indices[d], size, extent, shape[d], kernel)
         if end is False:
             return None
@@ -122,14 +131,14 @@ def copy_of(load: ir.Operation, kernel: ir.Operation) -> Copy | None:
 def row_copy(load: ir.Operation, kernel: ir.Operation) -> RowCopy | None:
     """A load to shared memory as one of rows that are not aligned; None if it is none."""
     view, kind = load.opview, load.results[0].type
-    memory, dims = view.memory, dims_of(view)
+    memory, dims = view.memory, [d for d in dims_of(view) if isinstance(d, int)]
     rank, width = memory.type.rank, byte_width(kind.element_type)
     fits = (
         memory in kernel.regions[0].blocks[0].arguments
         and rank >= 2
         and has_dense_rows(memory.type)
         and width <= 4
-        and kind.rank == 2
+        and len(dims) == kind.rank == 2
         and dims[1] == rank - 1
         and dims[0] not in (-1, rank - 1)
         and kind.shape[0] % 64 == 0

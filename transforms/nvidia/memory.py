@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tile import layout_of
+from ...dialects.tile import Joined, layout_of
 from .conversions import from_word, to_memory, to_register
 from .thread import (
     Registers,
@@ -18,6 +18,7 @@ from .thread import (
     byte_width,
     constant,
     create,
+    div,
     i1,
     i32,
     i64,
@@ -25,6 +26,7 @@ from .thread import (
     mul,
     places,
     pointer,
+    rem,
     select,
     stored_type,
     wide,
@@ -110,34 +112,52 @@ class Access:
 
     memory: Memory
     base: ir.Value
-    strides: list[ir.Value | None]  # per dimension of the tile; None: the tile is the same all along
+    dims: Sequence[int | Joined]  # `tile.load`
     sizes: list[ir.Value]
     shape: list[int]
     start: ir.Value | None = None  # the tile's first index along the memory's last dimension
 
     @staticmethod
-    def of(memory: Memory, indices: Sequence[ir.Value], dims: Sequence[int], shape: Sequence[int]) -> Access:
+    def of(memory: Memory, indices: Sequence[ir.Value], dims: Sequence[int | Joined], shape: Sequence[int]) -> Access:
         rank = memory.kind.rank
-        strides = [memory.strides[d] if d >= 0 else None for d in dims]
         start = indices[rank - 1] if rank else None
-        return Access(memory, memory.base(indices[:rank]), strides, list(indices[rank:]), list(shape), start)
+        return Access(memory, memory.base(indices[:rank]), dims, list(indices[rank:]), list(shape), start)
+
+    def stride(self, dim: int) -> ir.Value | None:
+        """How far apart elements along a dimension of the tile are; None: the tile is the same all along, or that
+        changes."""
+        along = self.dims[dim]
+        return self.memory.strides[along] if isinstance(along, int) and along >= 0 else None
+
+    def is_joined(self, dim: int) -> bool:
+        return not isinstance(self.dims[dim], int)
+
+    def place(self, positions: Sequence[ir.Value]) -> ir.Value:
+        """The number of the tile's element at `positions` (i32)."""
+        place = self.base
+        for position, along in zip(positions, self.dims, strict=True):
+            left = position
+            for number, (dim, count) in reversed(list(enumerate([(along, 0)] if isinstance(along, int) else along))):
+                at = rem(left, count) if number else left
+                left = div(left, count) if number else left
+                if dim >= 0:
+                    place = add(place, mul(wide(at), self.memory.strides[dim]))
+        return place
 
     def is_full(self, dim: int) -> bool:
         """Whether it is known that all elements along a dimension are valid; or, where they are all the same one, not
         known that some are not: padding of rows may be what rows are, that of columns that are summed over not."""
         size = build.constant_value(self.sizes[dim])
-        return self.strides[dim] is None if size is None else size >= self.shape[dim]
+        return self.dims[dim] == -1 if size is None else size >= self.shape[dim]
 
     def element(self, positions: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
         """The number of the tile's element at `positions` (i32), and whether it is valid (None: surely)."""
-        place, valid = self.base, None
-        for d, (position, stride) in enumerate(zip(positions, self.strides, strict=True)):
-            if stride is not None:
-                place = add(place, mul(wide(position), stride))
+        valid = None
+        for d, position in enumerate(positions):
             if not self.is_full(d):
                 inside = less(position, self.sizes[d])
                 valid = inside if valid is None else create("arith.andi", i1(), valid, inside)
-        return place, valid
+        return self.place(positions), valid
 
 
 def positions_of(place: tuple[int | None, int | None], thread: Thread) -> list[ir.Value]:
@@ -173,7 +193,7 @@ def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread) ->
 
 def _is_dense(access: Access, dim: int) -> bool:
     """Whether elements along a dimension of a tile stand side by side."""
-    stride = access.strides[dim]
+    stride = access.stride(dim)
     return stride is not None and build.constant_value(stride) == 1
 
 

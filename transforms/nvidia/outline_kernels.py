@@ -53,11 +53,12 @@ class OutlineKernels(Pass):
           tile.store(%t, %out, %i, %c0, %m, %c64)
 
     Dimensions of one element that are no row or column are dropped; rows come first, whatever the order in memory.
+    Where heads and their queries are rows, one dimension of a tile is both (`dims = [[[1, 4], [2, 16]], 3]` of a load).
     Rows are padded to `rows`, columns to 16. Padding never reaches a result: what reduces over it takes the neutral
     element in its place, stores leave it out. Where no loop is left, since one tile is all there is, the function's
-    body becomes a kernel of one block, if it suits a tile; else what stands between its matmuls, without what
-    stands around them. So does what merges parts of a single tile's keys. Loops without a matmul (parts of the keys
-    are merged) become kernels whose threads have an element of the tile each::
+    body becomes a kernel of one block, if it suits a tile; else what stands between its matmuls, without what stands
+    around them. So does what merges parts of a single tile's keys. Loops without a matmul (parts of the keys are
+    merged) become kernels whose threads have an element of the tile each::
 
         scf.forall (%i) = (0) to (%n) step (128) … { %x = scf.for %p … { … } ; … parallel_insert_slice … }
     becomes

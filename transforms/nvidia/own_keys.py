@@ -164,4 +164,5 @@ def _first_row(loop: ir.Operation) -> ir.Value | None:
     op = next((defining_op(o.operands[0]) for o in ops_of(for_body(loop)) if is_contraction(o)), None)
     while op is not None and op.name in ("tile.convert_layout", "tile.scale"):
         op = defining_op(op.operands[0])
-    return op.opview.indices[dims_of(op.opview)[0]] if op is not None and op.name == "tile.load" else None
+    dim = dims_of(op.opview)[0] if op is not None and op.name == "tile.load" else None
+    return op.opview.indices[dim] if isinstance(dim, int) else None

@@ -30,7 +30,7 @@ class Padding:
 
     def padded(self, axis: Axis) -> int:
         multiple = self.columns if axis.role == COLUMN else self.rows
-        return -(-axis.extent // multiple) * multiple
+        return -(-axis.rows // multiple) * multiple
 
     def has_padding(self, axis: Axis) -> bool:
         return not isinstance(axis.size, int) or axis.size != self.padded(axis)

@@ -70,7 +70,7 @@ def copy_rows(access: Access, tile: Skewed, ready: Barriers, use: ir.Value, thre
     each = -(-pieces // (threads // GROUP))
     lanes = -(-pieces // each)
     number = add(thread.number, threads - thread.threads)
-    stride = access.strides[0]
+    stride = access.stride(0)
     assert stride is not None, "rows of a tile are rows of memory"
     with only_if(less(number, constant(i32(), GROUP * lanes)) if GROUP * lanes < threads else None):
         row, piece = div(number, lanes), rem(number, lanes)

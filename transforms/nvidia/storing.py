@@ -80,7 +80,7 @@ def _together(access: Access, count: int) -> bool:
     last, start = memory.shape[-1], build.constant_value(access.start)
     static = last != ir.ShapedType.get_dynamic_size() and last % count == 0 and start is not None and start % count == 0
     size = build.constant_value(access.sizes[1])
-    return static and access.strides[1] is access.memory.strides[-1] and size is not None and size % count == 0
+    return static and access.stride(1) is access.memory.strides[-1] and size is not None and size % count == 0
 
 
 def _store_pieces(access: Access, tile: Registers, thread: Thread) -> None:

@@ -5,12 +5,13 @@ Used by ``outline-kernels``, whose docstring shows the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg
-from ...dialects.tile import LoadOp, StoreOp
+from ...dialects.tile import Joined, LoadOp, StoreOp, dims_attribute
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
 from ..attention import is_contraction
 from ..copying import copy_scalar_body
@@ -78,8 +79,28 @@ class TileBody:
     # Axes.
 
     def _kept(self, value: ir.Value) -> list[int]:
-        """The dimensions of a tile that are rows or columns, rows first: where they stand in memory is up to loads."""
-        return rows_first((d, self.axes.of(value, d)) for d in range(value.type.rank))
+        """The dimensions of a tile that are rows or columns, rows first: where they stand in memory is up to loads. Of
+        axes that are joined, one stands for all."""
+        return rows_first(enumerate(self._axes(value)))
+
+    def _axes(self, value: ir.Value) -> list[Axis]:
+        return [self.axes.of(value, d) for d in range(value.type.rank)]
+
+    def _size(self, axis: Axis) -> ir.Value:
+        """How many elements are valid along what an axis is joined to."""
+        outer, inner = axis.parts[0].size, math.prod(part.extent for part in axis.parts[1:])
+        if isinstance(outer, int):
+            return self.index(outer * inner)
+        return arith.muli(self.index(outer), build.index(inner)) if inner != 1 else self.index(outer)
+
+    @staticmethod
+    def _behind(axes: Sequence[Axis], dims: Sequence[int], kept: Sequence[int]) -> list[int | Joined]:
+        """Of the `kept` ones of a tile's axes, the dimension of memory, given one for each axis; -1: none."""
+
+        def of(part: Axis) -> int:
+            return next((dim for axis, dim in zip(axes, dims, strict=True) if axis is part), -1)
+
+        return [tuple((of(p), p.extent) for p in axes[d].joined) if axes[d].joined else dims[d] for d in kept]
 
     def _tile_type(self, value: ir.Value) -> ir.RankedTensorType:
         shape = [self.padding.padded(self.axes.of(value, d)) for d in self._kept(value)]
@@ -122,18 +143,17 @@ class TileBody:
         made = defining_op(init) if init is not None else None
         if init is not None and (made is None or made.name != "tensor.empty"):
             raise PassError("a result of the loop starts from values of a tensor, which its memory does not hold", op)
-        memory, kept = self.memory(value), self._kept(value)
-        axes = [self.axes.of(value, d) for d in kept]
-        loaded = self._load(memory, axes, [memory.dims[d] for d in kept], self._tile_type(value))
-        self.values[value] = loaded
-        return loaded
+        memory = self.memory(value)
+        self.values[value] = self._load(memory, value, memory.dims)
+        return self.values[value]
 
-    def _load(self, memory: Memory, axes: Sequence[Axis], dims: Sequence[int], kind: ir.Type) -> ir.Value:
+    def _load(self, memory: Memory, value: ir.Value, dims: Sequence[int]) -> ir.Value:
+        """The tile that `value` is. `dims`: the memref's dimension behind each of its own; -1: none."""
+        kept, axes = self._kept(value), self._axes(value)
         places = [self.index(o) if isinstance(o, int) else o for o in memory.offsets]
-        places += [self.index(a.size) for a in axes]
-        integer = ir.IntegerType.get_signless(64)
-        attribute = ir.ArrayAttr.get([ir.IntegerAttr.get(integer, d) for d in dims])
-        return LoadOp(memory.memref, places, attribute, result=kind).result
+        places += [self._size(axes[d]) for d in kept]
+        behind = dims_attribute(self._behind(axes, dims, kept))
+        return LoadOp(memory.memref, places, behind, result=self._tile_type(value)).result
 
     def _splat_behind(self, value: ir.Value) -> ir.Attribute | None:
         """The constant that a tensor is filled with, seen through slices."""
@@ -243,10 +263,9 @@ class TileBody:
         value, target = op.operands[0], self.memory(op.operands[1])
         new = self.tile(value)
         offsets = [self.index(o) for o in slice_offsets(op)]
-        behind, kept = kept_dims(op, value.type), self._kept(value)
-        sizes = [self.index(self.axes.of(value, d).size) for d in kept]
-        integer = ir.IntegerType.get_signless(64)
-        dims = ir.ArrayAttr.get([ir.IntegerAttr.get(integer, behind[d]) for d in kept])
+        axes, kept = self._axes(value), self._kept(value)
+        sizes = [self._size(axes[d]) for d in kept]
+        dims = dims_attribute(self._behind(axes, kept_dims(op, value.type), kept))
         StoreOp(new, target.memref, [*offsets, *sizes], dims)
 
     # Structured ops.
@@ -261,7 +280,7 @@ class TileBody:
         if is_contraction(op):
             operands[0] = self.padding.made_zero(op, operands[0], maps[0], axes)
         results = [self._tile_type(v) for v in op.results]
-        new_maps = [self._map(m, kept, v) for m, v in zip(maps, op.operands, strict=True)]
+        new_maps = [self._map(m, axes, kept, v) for m, v in zip(maps, op.operands, strict=True)]
         new = ir.Operation.create(
             "linalg.generic",
             results,
@@ -276,7 +295,7 @@ class TileBody:
         old = op.regions[0].blocks[0]
         scalars = [a.type for a in old.arguments]
         block = new.regions[0].blocks.append(*scalars, arg_locs=[op.location] * len(scalars))
-        self._scalar_body(old, block, kept)
+        self._scalar_body(old, block, axes, kept)
         if not is_contraction(op):
             self.padding.left_out(op, block, axes, kept, list(new.results))
             if len(kept) == 2 and all(axes[d].role == COLUMN for d in kept):
@@ -296,20 +315,25 @@ class TileBody:
             return build.empty(self._tile_type(value).shape, value.type.element_type)
         return self.tile(value)
 
-    def _map(self, old: ir.AffineMap, kept: list[int], operand: ir.Value) -> ir.AffineMap:
-        loops = [dim_position(e) for e in old.results]
+    def _map(self, old: ir.AffineMap, axes: Sequence[Axis], kept: list[int], operand: ir.Value) -> ir.AffineMap:
+        loops = [None if (d := dim_position(e)) is None else _loop_of(d, axes, kept) for e in old.results]
         for d, loop in enumerate(loops):
-            if loop not in kept and self.axes.of(operand, d).role != BATCH:
+            if loop is None and self.axes.of(operand, d).role != BATCH:
                 raise PassError("a row or column is read at a fixed place: not lowered for GPUs", defining_op(operand))
         tile = self._kept(operand) if loops else []
-        results = [ir.AffineExpr.get_dim(kept.index(loops[d])) for d in tile]
-        return ir.AffineMap.get(len(kept), 0, results)
+        return ir.AffineMap.get(len(kept), 0, [ir.AffineExpr.get_dim(loops[d]) for d in tile])
 
-    def _scalar_body(self, old: ir.Block, block: ir.Block, kept: list[int]) -> None:
+    def _scalar_body(self, old: ir.Block, block: ir.Block, axes: Sequence[Axis], kept: list[int]) -> None:
         """Copies the body of a generic; indices along dropped loops are 0."""
 
         def index(loop: int) -> ir.Value:
-            return linalg.IndexOp(kept.index(loop)).result if loop in kept else build.index(0)
+            place = _loop_of(loop, axes, kept)
+            if place is None:
+                return build.index(0)
+            found, axis = linalg.IndexOp(place).result, axes[loop]
+            if axis.inner > 1:
+                found = arith.divui(found, build.index(axis.inner))
+            return arith.remui(found, build.index(axis.extent)) if axis is not axis.parts[0] else found
 
         inner = dict(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
@@ -338,11 +362,16 @@ class TileBody:
                 return False
         places = [dim_position(e) for e in maps[0].results]
         memory, result = self.memory(source), op.results[0]
-        kept = self._kept(result)
         targets = [dim_position(e) for e in maps[1].results]
-        dims = [memory.dims[places.index(targets[d])] if targets[d] in places else -1 for d in kept]
-        self.values[result] = self._load(memory, [self.axes.of(result, d) for d in kept], dims, self._tile_type(result))
+        dims = [memory.dims[places.index(d)] if d in places else -1 for d in targets]
+        self.values[result] = self._load(memory, result, dims)
         return True
+
+
+def _loop_of(loop: int, axes: Sequence[Axis], kept: Sequence[int]) -> int | None:
+    """Which one of the loops that are kept a loop is, or is a part of; None: none, it has one iteration."""
+    parts = axes[loop].parts
+    return next((i for i, d in enumerate(kept) if any(axes[d] is part for part in parts)), None)
 
 
 def _sliced(value: ir.Value) -> ir.Value:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tile import dims_of, layout_of
+from ...dialects.tile import Joined, dims_of, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
 from ..linear import divisor
@@ -225,7 +225,9 @@ class Emitter:
             asm("fence.proxy.async.shared::cta;", "", [])
         return []
 
-    def _access(self, memory: ir.Value, indices: Sequence[ir.Value], dims: list[int], shape: Sequence[int]) -> Access:
+    def _access(
+        self, memory: ir.Value, indices: Sequence[ir.Value], dims: Sequence[int | Joined], shape: Sequence[int]
+    ) -> Access:
         found = self.values[memory]
         assert isinstance(found, Memory), "memory is an argument"
         return Access.of(found, [self.scalar(v) for v in indices], dims, shape)
@@ -366,7 +368,9 @@ class Emitter:
             return [spread.loaded(access, kind.element_type, aligned, inner)]
         return [load_registers(access, kind, self.thread)]
 
-    def _dense(self, memory: ir.MemRefType, dims: list[int], indices: Sequence[ir.Value]) -> tuple[int, int | None]:
+    def _dense(
+        self, memory: ir.MemRefType, dims: Sequence[int | Joined], indices: Sequence[ir.Value]
+    ) -> tuple[int, int | None]:
         """How rows of a tile in memory are aligned, in bytes, and along which dimension its elements are dense."""
         last, size = memory.rank - 1, byte_width(memory.element_type)
         if last not in dims or not has_dense_rows(memory):

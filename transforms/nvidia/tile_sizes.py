@@ -8,7 +8,8 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
 - less of both where shared memory, of which some GPUs have 99 KiB a block, does not hold them;
 - the head dimensions are not tiled;
-- where there is one query (decoding), the heads of a group that shares its keys are the rows: keys are read once.
+- where queries are few (decoding), heads of a group that shares their keys are rows with them, 64 at most: keys are
+  read once for all of these.
 
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries; a fourth one
@@ -44,9 +45,9 @@ from ..extents import extent_of, static_extents
 from ..linear import DYNAMIC
 from ..rewriting import defining_op, ops_in
 from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
-from .architecture import MULTIPROCESSORS
 from .memory import are_aligned
 from .synchronisation import RESERVED
+from .tile_times import time_of_parts, time_of_tiles
 from .widen_operands import MOST_COLUMNS
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -68,9 +69,8 @@ FEW_QUERIES = 64
 ALIGNED = 128  # bits
 LEAST_KEYS = 16
 MANY = 8
-# How long a multiprocessor takes for a tile of so many queries and all keys, and how much longer is as good.
-TIME = {64: 0.7, 128: 1.0, 192: 1.2, 256: 1.6}
-AS_GOOD = 1.05
+MANY_KEYS = 1 << 16  # of which there may be any number
+AS_GOOD = 1.05  # so much longer than the fastest tiles take
 
 
 def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
@@ -82,9 +82,11 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     aligned = all(_comes_aligned(op, number, queries) for op, number in _operands(attention))
     few = queries is not None and queries <= FEW_QUERIES
     eight_bits = attention.root.operands[1].type.element_type.width == 8
+    others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
+    if few and aligned and not others:
+        return _choose_joined(attention)
     if not aligned or few or (eight_bits and _head_size(attention) > MOST_COLUMNS):
         return _choose(attention, TILES_BY_HEAD)
-    others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if others:
         staged = all(_is_staged(v, attention) for v in others)  # after align-rows
         shared = _shared_loops(attention, extents)
@@ -131,24 +133,28 @@ def _choose_fastest(
     for tiles in [*candidates, small, half]:
         rows, _ = _sizes_for(_head_size(attention), tiles)
         if not (rows >= 256 and cut and queries <= rows):  # four warpgroups would share a masked tile that is all
-            times.append((_time(rows, queries, summed, heads, is_causal), tiles))
+            times.append((time_of_tiles(rows, queries, summed, heads, is_causal), tiles))
     least = min(time for time, _ in times)
     return _choose(attention, next(tiles for time, tiles in times if time <= AS_GOOD * least))
 
 
-def _time(rows: int, queries: int, keys: int, heads: int | None, is_causal: bool) -> float:
-    """That of all tiles of so many rows, on all multiprocessors; of one head, on one, where heads are not known.
-
-    A multiprocessor has one tile at a time. Below a causal mask they differ, and are paired so that all have as much to
-    do, at least the longest one; else most have as many as any has.
-    """
-    tiles: float = -(-queries // rows)
-    if is_causal:
-        tiles *= 1 - max(queries - rows, 0) / (2 * max(keys, queries))
-    if heads is None:
-        return TIME[rows] * tiles
-    share = heads * tiles / MULTIPROCESSORS
-    return TIME[rows] * (max(share, 1) if is_causal else math.ceil(share))
+def _choose_joined(attention: Attention) -> tuple[list[int], list[int]]:
+    """Of few queries: the rows of a tile that they fill, together with heads of their group, if they fill any."""
+    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    known = [extents[d] for d in loops.batch + loops.m]
+    queries, groups = extents[loops.m[-1]], [n for d in loops.m[:-1] if (n := extents[d]) != 1]
+    heads = groups[-1] if groups else 1
+    if None in known or queries is None or heads is None or attention.root.operands[1].type.element_type.width != 16:
+        return _choose(attention, TILES_BY_HEAD)
+    keys = extent_of(extents, loops.k[-1:], MANY_KEYS)
+    tiles = math.prod(n for n in known if n is not None)  # of one row
+    filled = [rows for rows in (128, 64) if rows % queries == 0 and heads % (rows // queries) == 0]
+    if not filled:
+        return _choose(attention, TILES_BY_HEAD)
+    rows = min(filled, key=lambda rows: time_of_parts(rows, keys, tiles // rows))
+    sizes = tuple((limit, rows, columns) for limit, _, columns in SMALL_HOPPER_TILES_BY_HEAD)
+    return _choose(attention, sizes, most_rows=rows)
 
 
 def _comparisons(attention: Attention) -> list[ir.Operation]:
@@ -305,7 +311,10 @@ def _fitting(queries: int, keys: int, row: int, shared_memory: int) -> tuple[int
     return queries, keys
 
 
-def _choose(attention: Attention, tiles: Tiles, shared_memory: int | None = None) -> tuple[list[int], list[int]]:
+def _choose(
+    attention: Attention, tiles: Tiles, shared_memory: int | None = None, most_rows: int = FEW_QUERIES
+) -> tuple[list[int], list[int]]:
+    """`most_rows`: of heads and few queries together."""
     root = attention.root
     loops, extents = contraction_loops(root), static_extents(root)
     assert loops is not None, "an attention's matmuls are contractions"
@@ -319,16 +328,18 @@ def _choose(attention: Attention, tiles: Tiles, shared_memory: int | None = None
     for d in loops.m[-1:]:
         known = extents[d]
         sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)
-    if loops.m and extents[loops.m[-1]] == 1:
-        _join_heads(sizes, extents, loops.m[:-1])
+    if loops.m:
+        _join_heads(sizes, extents, loops.m, most_rows)
     d = loops.k[-1]
     sizes[d] = min(keys, extent_of(extents, [d], keys))
     return sizes, [*loops.batch, *loops.m, *loops.n, *loops.k]
 
 
-def _join_heads(sizes: list[int], extents: list[int | None], heads: list[int]) -> None:
-    """A single query leaves the rows of a tile to the heads of the group that shares its keys, which are read once."""
-    wide = [d for d in heads if extents[d] is None or extents[d] != 1]
-    known = extents[wide[-1]] if wide else None
-    if known is not None and known <= FEW_QUERIES:
-        sizes[wide[-1]] = known
+def _join_heads(sizes: list[int], extents: list[int | None], rows: Sequence[int], most: int) -> None:
+    """Few queries leave rows of a tile to the heads of the group that shares their keys: as many in each tile."""
+    *heads, queries = rows
+    wide = [d for d in heads if extents[d] != 1]
+    count, known = extents[queries], extents[wide[-1]] if wide else None
+    if count is not None and known is not None and count <= FEW_QUERIES:
+        tiles = -(-known // (most // count))
+        sizes[wide[-1]] = -(-known // tiles)

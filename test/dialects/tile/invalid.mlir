@@ -129,7 +129,7 @@ func.func @piece_places(%m: memref<4x33xf16>, %p: memref<4x40xf16>, %i: index) {
 // -----
 
 func.func @dims(%m: memref<4x33xf16>, %i: index) {
-  // expected-error @below {{expects dims to be integers, but found [0, 1.000000e+00]}}
+  // expected-error @below {{expects dims to be integers, or arrays of pairs [dimension, elements], but found [0, 1.000000e+00]}}
   %t = tile.load(%m, %i, %i, %i, %i) {dims = [0, 1.0 : f64]} : (memref<4x33xf16>, index, index, index, index) -> tensor<16x16xf16>
   return
 }
@@ -243,5 +243,29 @@ func.func @shifts_of_columns(%m: memref<100x63xbf16, strided<[?, 1]>>, %i: index
 func.func @copy_rows(%m: memref<100x63xbf16, strided<[?, 1]>>, %b: memref<2x64x64xbf16, #gpu.address_space<workgroup>>, %r: memref<2xi64, #gpu.address_space<workgroup>>, %i: index) {
   // expected-error @below {{expects dims to name one of 2 dimensions, then the last, but found [1, 0]}}
   tile.copy_rows (%m, %b, %r, %i, %i, %i, %i, %i) {dims = [1, 0]} : (memref<100x63xbf16, strided<[?, 1]>>, memref<2x64x64xbf16, #gpu.address_space<workgroup>>, memref<2xi64, #gpu.address_space<workgroup>>, index, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @one_joined(%m: memref<4x33xf16>, %i: index) {
+  // expected-error @below {{expects dims to be integers, or arrays of pairs [dimension, elements], but found [[[0, 4]], 1]}}
+  %t = tile.load(%m, %i, %i, %i, %i) {dims = [[[0, 4]], 1]} : (memref<4x33xf16>, index, index, index, index) -> tensor<16x16xf16>
+  return
+}
+
+// -----
+
+func.func @many_joined(%m: memref<4x8x33xf16>, %i: index) {
+  // expected-error @below {{expects joined dimensions to have one to 16 elements, as the tile has, but found 32}}
+  %t = tile.load (%m, %i, %i, %i, %i, %i) {dims = [[[0, 4], [1, 8]], 2]} : (memref<4x8x33xf16>, index, index, index, index, index) -> (tensor<16x16xf16>)
+  return
+}
+
+// -----
+
+func.func @joined_beyond(%m: memref<4x8x33xf16>, %i: index) {
+  // expected-error @below {{expects dims to give a dimension of the memref (or -1) for each of the tile's 2, but found [((0, 2), (3, 2)), 2]}}
+  %t = tile.load (%m, %i, %i, %i, %i, %i) {dims = [[[0, 2], [3, 2]], 2]} : (memref<4x8x33xf16>, index, index, index, index, index) -> (tensor<16x16xf16>)
   return
 }

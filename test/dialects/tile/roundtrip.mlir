@@ -26,6 +26,17 @@ func.func @movement(%m: memref<4x1000x64xf16, strided<[?, ?, 1]>>, %i: index, %b
   return
 }
 
+// CHECK-LABEL: func.func @joined
+func.func @joined(%m: memref<2x8x16x64xf16, strided<[?, ?, ?, 1]>>, %o: memref<2x8x64xf16>, %r: !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none>, %b: memref<1x64x64xf16, #gpu.address_space<workgroup>>, %ready: memref<1xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // CHECK: %[[T:.*]] = tile.load {{.*}} {dims = {{\[\[\[}}1, 4], [2, 16]], 3]{{.*}}} : {{.*}} -> (tensor<64x64xf16, "fragment">)
+  %t = tile.load (%m, %i, %i, %i, %i, %i, %i) {dims = [[[1, 4], [2, 16]], 3]} : (memref<2x8x16x64xf16, strided<[?, ?, ?, 1]>>, index, index, index, index, index, index) -> (tensor<64x64xf16, "fragment">)
+  // CHECK: tile.copy_bulk {{.*}} {dims = {{\[\[\[}}1, 4], [2, 16]], 3]
+  tile.copy_bulk (%r, %b, %ready, %i, %i, %i, %i, %i) {dims = [[[1, 4], [2, 16]], 3]} : (!nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_128b, oob = zero, interleave = none>, memref<1x64x64xf16, #gpu.address_space<workgroup>>, memref<1xi64, #gpu.address_space<workgroup>>, index, index, index, index, index) -> ()
+  // CHECK: tile.store (%[[T]], {{.*}} {dims = {{\[\[\[}}-1, 4], [1, 8]], 2]
+  tile.store (%t, %o, %i, %i, %i, %i, %i) {dims = [[[-1, 4], [1, 8]], 2]} : (tensor<64x64xf16, "fragment">, memref<2x8x64xf16>, index, index, index, index, index) -> ()
+  return
+}
+
 // CHECK-LABEL: func.func @skewed
 func.func @skewed(%m: memref<4x1000x63xf16, strided<[?, ?, 1]>>, %i: index, %t: tensor<128x64xf16, "skewed">) {
   // CHECK: %[[S:.*]] = tile.row_shifts (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {aligned = 2 : i64, dim = 1 : i64{{.*}}} : {{.*}} -> (tensor<128xi32, "row">)
