@@ -157,8 +157,8 @@ def explanation(record: Record, name: str, target: str) -> str:
         lines += ["", f"{what} at {at(one)}" + (", found in its written-out form" if raised else "")]
         lines.append("  loops from outer to inner" if one["details"]["loops"] else "  no loops")
         lines += [f"    {line}" for line in loop_lines(one)]
-        for other in one["few"]:
-            lines += ["  for few queries", *(f"    {line}" for line in loop_lines(other))]
+        for few in dict.fromkeys(tuple(loop_lines(other)) for other in one["few"]):
+            lines += ["  for few queries", *(f"    {line}" for line in few)]
         lines += _wrapped("  fused with ", one["details"]["fused"] or ["nothing"])
         lines += [f"  {e['pass']}: {e['message']}" for e in one["also"] if e["details"].get("kind") != "parallel"]
     for title, entries in (("left", left(record)), ("also", others(record)), ("warnings", warnings(record))):

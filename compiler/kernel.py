@@ -180,7 +180,9 @@ class Kernel:
         from .runtime.cuda_driver import CudaError, driver
 
         with contextlib.suppress(CudaError):
-            driver().machine_code(self._runtime.image.code, cache.code_folder(), 0)
+            image = self._runtime.image
+            for one in (image, *(version.image for version in image.versions)):
+                driver().machine_code(one.code, cache.code_folder(), 0)
 
     def _packed(self) -> bytes:
         return packed(

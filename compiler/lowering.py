@@ -113,7 +113,7 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             pipelines.TO_SCF,
             pipelines.TO_LINALG,
             "raise-attention",
-            *(["version-queries"] if target == "cpu" and not tiling else []),
+            *([] if tiling else ["version-queries" if target == "cpu" else "version-functions"]),
             FuseAttention(
                 tuple(options.tile_sizes),
                 tuple(options.tile_interchange),

@@ -28,6 +28,7 @@ PASSES = (
     "inline-calls",
     "raise-attention",
     "cpu/version-queries",
+    "nvidia/version-functions",
     "fuse-attention",
     "check-sizes",
     "check-elements",

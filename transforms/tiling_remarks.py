@@ -13,9 +13,9 @@ from ..dialects.diagnostic import place_of
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index
 from .attention import attention_at, contraction_loops, is_contraction
-from .cpu.tile_sizes import FEW_QUERIES
 from .formulas import UNKNOWN, Formula
 from .index_formulas import formula
+from .open_queries import FEW_QUERIES
 from .passes import remark
 from .tile_and_fuse import Tiled
 

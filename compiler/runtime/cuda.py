@@ -12,12 +12,14 @@ import collections
 import ctypes
 import dataclasses
 import functools
+import itertools
 import json
+import math
 import pathlib
 import struct
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from ..diagnostics import user_error
 from .cuda_arrays import Array, Library, NumpyArrays, check_places, device_library
@@ -32,23 +34,59 @@ NO_PLAIN_TENSOR = "no plain tensor, but a sparse or nested one of torch, or one 
 _HEAD = struct.Struct("<Q")
 
 
+Condition: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]  # at most so much: (argument, dimension), multiplied
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """What is run in place of the rest where all conditions hold."""
+
+    conditions: tuple[Condition, ...]
+    image: "Image"
+
+    def suits(self, values: Sequence[Any]) -> bool:
+        return all(math.prod(values[i].shape[d] for i, d in places) <= most for most, places in self.conditions)
+
+
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """All that runs a compiled function: the host's program, the kernels' code, the architecture it is for."""
+    """All that runs a compiled function: the host's program, the kernels' code, the architecture it is for; and other
+    ones for some sizes, of which the first that suits is taken."""
 
     program: Program
     code: bytes
     arch: str
+    versions: tuple[Version, ...] = ()
 
     def packed(self) -> bytes:
-        head = json.dumps({"program": self.program.plain(), "arch": self.arch}).encode()
-        return _HEAD.pack(len(head)) + head + self.code
+        parts = [self.code, *(version.image.packed() for version in self.versions)]
+        about = {
+            "program": self.program.plain(),
+            "arch": self.arch,
+            "conditions": [version.conditions for version in self.versions],
+            "sizes": [len(part) for part in parts],
+        }
+        head = json.dumps(about).encode()
+        return b"".join([_HEAD.pack(len(head)), head, *parts])
 
     @classmethod
     def unpacked(cls, data: bytes) -> "Image":
         (size,) = _HEAD.unpack_from(data)
-        head = json.loads(data[_HEAD.size : _HEAD.size + size])
-        return cls(Program.of(head["program"]), data[_HEAD.size + size :], head["arch"])
+        at = _HEAD.size + size
+        head = json.loads(data[_HEAD.size : at])
+        code, *versions = (data[end - size : end] for size, end in _ends(at, head["sizes"]))
+        made = zip(map(conditions, head["conditions"]), map(cls.unpacked, versions), strict=True)
+        return cls(Program.of(head["program"]), code, head["arch"], tuple(Version(*one) for one in made))
+
+
+def _ends(at: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Sizes of parts that stand one after the other, and where each ends."""
+    return zip(sizes, itertools.accumulate(sizes[1:], initial=at + sizes[0]), strict=True)
+
+
+def conditions(plain: Sequence[Sequence[Any]]) -> tuple[Condition, ...]:
+    """From lists, as JSON has them."""
+    return tuple((most, tuple((i, d) for i, d in places)) for most, places in plain)
 
 
 class CudaKernel:
@@ -65,7 +103,11 @@ class CudaKernel:
         slots = signature.arguments
         self._tensors = [i for i, slot in enumerate(slots) if slot.shape is not None]
         self._scalars = [(i, slot) for i, slot in enumerate(slots) if slot.shape is None]
-        self._sizing = sorted(image.program.sizing() - set(self._tensors))
+        self._versions = [(version, CudaKernel(version.image, signature)) for version in image.versions]
+        for _, kernel in self._versions:
+            kernel.cubins = lambda: self.cubins()
+        sizing = image.program.sizing().union(*(version.image.program.sizing() for version in image.versions))
+        self._sizing = sorted(sizing - set(self._tensors))
         self._modules: dict[int, ctypes.c_void_p] = {}
         self._functions: dict[tuple[int, str], ctypes.c_void_p] = {}
         self._plans: collections.OrderedDict[Any, Plan | Misfit] = collections.OrderedDict()
@@ -162,10 +204,11 @@ class CudaKernel:
             for i, array in enumerate(arrays):
                 if array.device != device:
                     raise CudaError(f"{name} {i} is on GPU {array.device}, but argument 0 is on GPU {device}: move it")
+        chosen = next((kernel for version, kernel in self._versions if version.suits(described)), self)
         with library.on(device):
-            functions = functools.partial(self._function, device)
+            functions = functools.partial(chosen._function, device)
             try:
-                return Plan(self.image.program, described, targets, functions, library, device)
+                return Plan(chosen.image.program, described, targets, functions, library, device)
             except Misfit as misfit:
                 return misfit
 
@@ -202,7 +245,7 @@ class CudaKernel:
 
     def functions(self) -> list[ctypes.c_void_p]:
         """The kernels that are loaded."""
-        return list(self._functions.values())
+        return [*self._functions.values(), *(one for _, kernel in self._versions for one in kernel.functions())]
 
     def _function(self, device: int, name: str, shared: int) -> ctypes.c_void_p:
         if (device, name) not in self._functions:

@@ -1,13 +1,28 @@
 """From lowered IR to something that runs on a GPU: the code and the host's program for `runtime.cuda`."""
 
+import dataclasses
+
 from ...dialects.mlir import ir
+from ...transforms.nvidia.version_functions import versions_of
 from ..diagnostics import user_error
+from ..sources import find_entry
 from . import cuda, ptx
 from .host_program import host_program
 
 
 def make_image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.Image, dict[str, str]]:
-    """The image of a function that the GPU pipeline lowered, and the texts of the stages after it."""
+    """The image of a function that the GPU pipeline lowered, with its versions, and the texts of the stages after
+    it."""
+    image, code = _image(module, function, arch)
+    texts, versions = {"ptx": code}, []
+    for name, conditions in versions_of(function.operation):
+        version, code = _image(module, find_entry(module, name), arch)
+        texts[f"ptx {name}"] = code
+        versions.append(cuda.Version(cuda.conditions(conditions), version))
+    return dataclasses.replace(image, versions=tuple(versions)), texts
+
+
+def _image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.Image, str]:
     program = host_program(function)
     kernels = find_kernels(module, function)
     if kernels is None:
@@ -16,7 +31,7 @@ def make_image(module: ir.Module, function: ir.OpView, arch: str) -> tuple[cuda.
             "use the target cpu"
         )
     code = ptx.emit_ptx(ptx.llvm_ir(kernels), arch)
-    return cuda.Image(program, code.encode() + b"\0", arch), {"ptx": code}
+    return cuda.Image(program, code.encode() + b"\0", arch), code
 
 
 def find_kernels(module: ir.Module, function: ir.OpView) -> ir.Operation | None:

@@ -17,8 +17,10 @@ from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.mlir import ir
 from ...transforms.nvidia.host_copies import ELEMENTS, MAP_WORDS
+from ...transforms.nvidia.version_functions import versions_of
 from .. import pass_manager
 from ..diagnostics import user_error
+from ..sources import find_entry
 from . import cpu
 from .cuda import SHARED_SIZE_ATTRIBUTE
 from .cuda_driver import CudaError, Driver, driver
@@ -183,6 +185,8 @@ def host_module(lowered: str, ptx: str, name: str, arch: str) -> ir.Module:
         module = parse_module(lowered, "<llvm>")
         with module.operation.location:
             function = next(op for op in module.body.operations if getattr(op, "name", None) == ir.StringAttr.get(name))
+            for version, _ in versions_of(function.operation):
+                _erase(module, version)  # this one is right for any sizes
             kernels = find_kernels(module, function)
             assert kernels is not None, "a kernel for GPUs has kernels"
             symbol = ir.StringAttr(kernels.attributes["sym_name"]).value
@@ -192,6 +196,15 @@ def host_module(lowered: str, ptx: str, name: str, arch: str) -> ir.Module:
             kernels.erase()
         pass_manager.run(pipelines.nvidia_host(), module)
     return module
+
+
+def _erase(module: ir.Module, name: str) -> None:
+    """A function and its kernels."""
+    function = find_entry(module, name)
+    kernels = find_kernels(module, function)
+    for op in (function.operation, kernels):
+        if op is not None:
+            op.erase()
 
 
 class HostKernel:

@@ -393,19 +393,21 @@ def scaled(op, frame):
 
 
 def run_module(
-    text: str, inputs: Sequence[np.ndarray], last: str = "", tile_sizes: str = "", **options
+    text: str, inputs: Sequence[np.ndarray], last: str = "", tile_sizes: str = "", version: str = "", **options
 ) -> list[np.ndarray]:
     """The results of a graph, and in `Launches` the kernels that made them; options as those of the target. `last`: the
-    pass before which the module is run, if not the usual one."""
+    pass before which the module is run, if not the usual one. `version`: the function that is run, if not the graph's.
+    """
     context = make_context()
     with context:
         module = parse_module(text, "test.mlir", context)
         known = ("arch", "copy_engine", "any_strides")
         machine = pipelines.machine("nvidia", **{n: options[n] for n in known if n in options})
         sizes = f" tile-sizes={tile_sizes}" if tile_sizes else ""
-        passes = ["raise-attention", f"fuse-attention{{machine={machine}{sizes}}}", *pipelines.nvidia(**options)]
+        first = ["raise-attention", *(["version-functions"] if version else [])]
+        passes = [*first, f"fuse-attention{{machine={machine}{sizes}}}", *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
         last = last or (ENGINE if machine == HOPPER else GENERAL)
         run_passes(passes[: names.index(last)], module)
         Launches.kernels = []
-        return evaluate(module, inputs)
+        return evaluate(module, inputs, entry=version or None)

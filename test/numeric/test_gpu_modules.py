@@ -106,6 +106,35 @@ def test_few_queries_of_heads_that_share_keys(name, parts, element, arch):
     assert not graph.lse or np.abs(found[1] - lse).max() <= 1e-3
 
 
+# Versions for few queries, whose number is known at run time only: they are right for any.
+OPEN_QUERIES = {
+    "one": {"queries": 1},
+    "a tile": {"queries": 10, "window": (None, 0), "bottom_right": True, "lse": True},
+    "more than a tile": {"queries": 25, "window": (-70, 0), "bottom_right": True},
+    "a bias": {"queries": 7, "bias": "bhqk"},
+    "b s h d": {"queries": 20, "input_layout": "bshd", "output_layout": "bshd"},
+    "heads of their own": {"queries": 18, "heads_kv": 0, "alibi": True},
+    "more heads than rows": {"queries": 2, "heads": 70, "heads_kv": 1, "batch": 1},
+    "lengths": {"queries": 3, "lengths": (0, 77)},
+}
+
+
+@pytest.mark.parametrize("version", ["few_queries", "few_blocks"])
+@pytest.mark.parametrize(("name", "element", "arch"), crossed(list(OPEN_QUERIES), ["f16", "f32"], ["sm_90a", "sm_80"]))
+def test_versions_for_few_queries(name, element, arch, version):
+    sizes = {"batch": 2, "heads": 8, "heads_kv": 2, "keys": 150, "head_size": 16, "element": element, "dynamic": True}
+    graph = Attention(**sizes | OPEN_QUERIES[name])
+    inputs = graph.inputs("normal", 0)
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs]
+    found = run_module(graph.text(), wide, version=f"attention_{version}", multiprocessors=8, arch=arch)
+    expected, lse = graph.reference(inputs)
+    assert np.abs(graph.canonical_output(found[0]) - expected).max() <= 3e-3 * np.abs(expected).max()
+    assert not graph.lse or np.abs(found[1] - lse).max() <= 1e-3
+    assert all(version in kernel for kernel in Launches.kernels)
+    splits = version == "few_blocks" and graph.kv < 8  # as many as there are multiprocessors
+    assert len(Launches.kernels) == 1 + splits
+
+
 # Where loops of some tiles of queries have no iteration: their first tile would be behind the last key.
 FEW_KEYS = {
     "causal, in groups": {"heads": 2, "heads_kv": 1, "window": (None, 0)},

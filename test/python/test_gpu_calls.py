@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from attn_opt.compiler import CompileError, compile
+from attn_opt.compiler import CompileError, compile, load
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime import cuda_arrays, cuda_driver, dlpack
 from fake_tensors import K, Q, Tensor, V, arguments, graph, tensor
@@ -56,13 +56,30 @@ def test_strides_and_addresses_that_are_not_dense_take_a_kernel_for_any(gpu, lib
 
 def test_sizes_are_of_each_call(gpu, library):
     kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
-    for m, k in ((70, 90), (1, 1), (129, 64)):
+    for m, k in ((70, 90), (17, 1), (129, 64)):
         out = kernel(tensor((2, m, 64)), tensor((2, k, 64)), tensor((2, k, 64)))
         assert out.shape == (2, m, 64) and gpu.launches[-1].grid[0] == 2 * -(-m // 64)
     assert kernel(tensor((2, 0, 64)), tensor((2, 5, 64)), tensor((2, 5, 64))).shape == (2, 0, 64)
     assert len(gpu.launches) == 3
     with pytest.raises(CompileError, match="dimension 1 of argument 2 must be 90, as dimension 1 of argument 1"):
         kernel(tensor(Q), tensor(K), tensor((2, 80, 64)))
+
+
+def test_few_queries_have_kernels_of_their_own(gpu, library, tmp_path):
+    sizes = {"batch": 3, "heads": 8, "heads_kv": 2, "queries": 5, "keys": 70, "head_size": 64, "element": "f16"}
+    compile(Attention(**sizes, dynamic=True).text(), target="nvidia", arch="sm_80").save(tmp_path / "kernel")
+    kernel = load(tmp_path / "kernel")
+
+    def kernels(batch, queries, keys):
+        gpu.launches.clear()
+        q, kv = (batch, 8, queries, 64), (batch, 2, keys, 64)
+        assert kernel(tensor(q), tensor(kv), tensor(kv)).shape == q
+        return [launch.kernel.removeprefix("attention_") for launch in gpu.launches]
+
+    assert kernels(3, 16, 70) == ["few_blocks_0", "few_blocks_1"], "keys are split"
+    assert kernels(33, 1, 70) == ["few_blocks_0", "few_blocks_1"] and gpu.launches[0].grid[0] % 66 == 0
+    assert kernels(34, 1, 70) == ["few_queries_0"] and gpu.launches[0].grid[0] == 68
+    assert kernels(3, 17, 70) == ["0"] and kernels(34, 17, 70) == ["0"]
 
 
 @pytest.mark.parametrize(

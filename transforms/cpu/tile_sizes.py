@@ -41,12 +41,12 @@ from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import Attention, contraction_loops
 from ..extents import extent_of, static_extents
 from ..host import cache_bytes, computes_by_halves, matrix_unit
+from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op
 from .matrix_unit import MIN_ROWS, has_tiles, is_native, multiplies
 from .schedule import ROWS_TO_PACK
 from .tile_panels import ROWS
 
-FEW_QUERIES = "few_queries"  # on a root: the number of queries is not known, but small; how many rows a tile has
 MAX_ROWS_OF_HEAD = 16  # of those that stand side by side: with more, a tile of scores for all of them leaves the cache
 PAGE = 4096  # bytes that are read in the order of their addresses, at least
 FEW_ROWS = 4  # that cost little more than one, beside reading keys and values

@@ -8,22 +8,20 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
-from ...dialects.tiling import Index
-from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import Attention, attention_at, contraction_loops, find_attention, is_elementwise
-from ..extents import extent, known_sizes, static_extents
+from ..extents import known_sizes, static_extents
+from ..few_keys import see_few_keys
 from ..fuse_attention import producers_outside
 from ..graph import ancestor_in, can_move_after, dependants_before, is_pure, move_users_after, operands_with_captures
 from ..host import matrix_unit
-from ..linear import DYNAMIC
+from ..open_queries import FEW_QUERIES, open_queries
 from ..passes import Pass, option, remark
 from ..rewriting import Values, copy_op, defining_op
 from ..tile_and_fuse import MADE_AGAIN
 from ..tiled_results import erase_dead
-from .few_keys import see_few_keys
 from .matrix_unit import multiplies
 from .schedule import ROWS_OF_LANES
-from .tile_sizes import FEW_QUERIES, FEW_ROWS
+from .tile_sizes import FEW_ROWS
 
 FEW = 48
 
@@ -67,40 +65,12 @@ class VersionQueries(Pass):
             attention = attention_at(root)  # anew: what it has in common with another one may be in that one's versions
             if attention is None or FEW_QUERIES in root.attributes or see_few_keys(attention, self.few):
                 continue
-            queries = _queries(attention)
+            queries = open_queries(attention)
             if queries is None:
                 continue
             versions = _Versions(attention)
             if versions.are_possible:
                 versions.emit(queries, self.few)
-
-
-def _queries(attention: Attention) -> int | None:
-    """The dimension of the output along the queries; None if their number is known, or is that of the keys.
-
-    None too if the number of heads that share keys is not known: which of them are rows is then not known either.
-    """
-    root, loops = attention.root, contraction_loops(attention.root)
-    if loops is None or not loops.m or attention.scores.block != root.block:
-        return None
-    _, right, output = ([dim_position(e) for e in m.results] for m in indexing_maps(root))
-    shape = root.results[0].type.shape
-    at = [output.index(d) for d in loops.m]
-    if shape[at[-1]] != DYNAMIC or any(shape[d] == DYNAMIC for d in at[:-1]):
-        return None
-    same = _size(root.operands[2], at[-1]) == _size(root.operands[1], right.index(loops.k[-1]))
-    return None if same else at[-1]
-
-
-def _size(value: ir.Value, d: int) -> Index | tuple[ir.Value, int]:
-    """What two equal sizes have in common: a form, or a dimension of an argument."""
-    while (form := extent(value, d)) is not None:
-        made = defining_op(form.terms[0][0]) if form.is_value else None
-        number = build.constant_value(made.operands[1]) if made is not None and made.name == "tensor.dim" else None
-        if made is None or number is None:
-            return form
-        value, d = made.operands[0], int(number)
-    return value, d
 
 
 def _versions(root: ir.Operation, few: int) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from ...dialects.mlir import arith, ir, tensor
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..linear import divisor
+from ..open_queries import FEW_QUERIES
 from ..passes import Pass, remark
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
@@ -25,7 +26,7 @@ LARGEST = 1 << 30  # elements: a kernel numbers them by i32
 MOST_DIMS = 5  # of what the copy engine reads
 FEW_ROWS = 64  # of a tile, which no copy engine brings
 MANY_READERS = {1: 4, 2: 6, 4: 4}  # of a bias or mask, whose elements have so many bytes
-FEW_QUERIES = 128  # which read keys and values too seldom, where copies of 8 bytes a thread can do without
+SELDOM = 128  # which read keys and values too seldom, where copies of 8 bytes a thread can do without
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def operand_pays(value: ir.Value, queries: int | None) -> bool:
     """Whether a copy of an operand of matmuls pays, for so many queries; None if unknown."""
     last = value.type.shape[-1]
     pieces = last != DYNAMIC and last * byte_width(value.type.element_type) % (CHUNK // 2) == 0
-    return queries is None or queries > (FEW_QUERIES if pieces else FEW_ROWS)
+    return queries is None or queries > (SELDOM if pieces else FEW_ROWS)
 
 
 def _align(forall: ir.Operation) -> None:
@@ -141,7 +142,7 @@ def _operands(forall: ir.Operation) -> list[ir.Operation]:
     matmuls = [op for op in ops_in(forall, "linalg.", "linalg_ext.") if is_contraction(op)]
     narrow = all(v.type.element_type.width == 16 for op in matmuls for v in list(op.operands)[:2])
     tall = any(n == DYNAMIC or n > FEW_ROWS for op in matmuls for n in op.results[0].type.shape[-2:-1])
-    if not narrow or not tall:
+    if not narrow or not tall or any(FEW_QUERIES in op.attributes for op in matmuls):
         return []
     found: dict[ir.Operation, None] = {}
     for op in matmuls:

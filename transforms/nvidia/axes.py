@@ -30,7 +30,7 @@ Node = tuple[Hashable, ...]
 @dataclass
 class Axis:
     """`size`: how many elements of a tile are valid along it, a number or a value; `extent`: at most so many. `joined`:
-    the axes that are rows together, outermost first, of which all but the first have sizes that are numbers."""
+    the axes that are rows together, outermost first, of which all but the first are there as a whole."""
 
     role: str = BATCH
     size: ir.Value | int = 1
@@ -235,7 +235,7 @@ class Axes:
             assert loops is not None, "a contraction has loops"
             for role, candidates in ((ROW, loops.m), (COLUMN, loops.n), (COLUMN, loops.k)):
                 wide = [d for d in candidates if self.of_loop(op, d).extent != 1] or candidates[-1:]
-                found = [self.of_loop(op, d) for d in wide]
+                found = sorted((self.of_loop(op, d) for d in wide), key=lambda axis: axis.size == axis.extent)
                 if len(wide) != 1 and not (role == ROW and can_be_joined(found)):
                     what = f"{len(wide)} loops of a matmul are more than one element wide" if wide else "no loop"
                     raise PassError(f"{what} where a tile has one dimension: tile all others by 1", op)

@@ -43,11 +43,13 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, is_struct
 from ..attention import Attention, contraction_loops
 from ..extents import extent_of, static_extents
 from ..linear import DYNAMIC
+from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op, ops_in
 from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
 from .memory import are_aligned
 from .synchronisation import RESERVED
 from .tile_times import time_of_parts, time_of_tiles
+from .version_functions import few_queries
 from .widen_operands import MOST_COLUMNS
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -65,7 +67,7 @@ SKEWED_HOPPER_TILES_BY_HEAD = ((64, 128, 128), (128, 128, 112), (ANY_HEAD, 128, 
 MANY_WARPS_HOPPER_TILES_BY_HEAD = ((64, 256, 64), *SMALL_HOPPER_TILES_BY_HEAD)
 _FUNCTIONS = ("tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "sqrt")
 FUNCTIONS = ["math." + name for name in _FUNCTIONS]
-FEW_QUERIES = 64
+MOST_ROWS = 64  # of few queries
 ALIGNED = 128  # bits
 LEAST_KEYS = 16
 MANY = 8
@@ -77,10 +79,10 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     """The same, for an architecture with a copy engine."""
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
-    extents = static_extents(attention.root)
+    extents = _extents(attention.root)
     queries = extents[loops.m[-1]] if loops.m else None
     aligned = all(_comes_aligned(op, number, queries) for op, number in _operands(attention))
-    few = queries is not None and queries <= FEW_QUERIES
+    few = queries is not None and queries <= MOST_ROWS
     eight_bits = attention.root.operands[1].type.element_type.width == 8
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if few and aligned and not others:
@@ -119,7 +121,7 @@ def _choose_fastest(
     attention: Attention, candidates: Sequence[Tiles], small: Tiles = SMALL_HOPPER_TILES_BY_HEAD
 ) -> tuple[list[int], list[int]]:
     """The first of the candidates, of small tiles and of half of these, that takes hardly longer than the fastest."""
-    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     queries = extents[loops.m[-1]] if loops.m else 1
     if queries is None:
@@ -128,7 +130,7 @@ def _choose_fastest(
     heads = None if None in others else math.prod(n for n in others if n is not None)
     summed = extent_of(extents, loops.k[-1:], queries)
     cut, is_causal = bool(_by_place(attention)), _is_causal(attention)
-    half = tuple((limit, FEW_QUERIES, FEW_QUERIES if cut else keys) for limit, _, keys in small)
+    half = tuple((limit, MOST_ROWS, MOST_ROWS if cut else keys) for limit, _, keys in small)
     times: list[tuple[float, Tiles]] = []
     for tiles in [*candidates, small, half]:
         rows, _ = _sizes_for(_head_size(attention), tiles)
@@ -140,12 +142,13 @@ def _choose_fastest(
 
 def _choose_joined(attention: Attention) -> tuple[list[int], list[int]]:
     """Of few queries: the rows of a tile that they fill, together with heads of their group, if they fill any."""
-    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     known = [extents[d] for d in loops.batch + loops.m]
     queries, groups = extents[loops.m[-1]], [n for d in loops.m[:-1] if (n := extents[d]) != 1]
     heads = groups[-1] if groups else 1
-    if None in known or queries is None or heads is None or attention.root.operands[1].type.element_type.width != 16:
+    is_open = None in known or queries is None or heads is None or FEW_QUERIES in attention.root.attributes
+    if is_open or attention.root.operands[1].type.element_type.width != 16:
         return _choose(attention, TILES_BY_HEAD)
     keys = extent_of(extents, loops.k[-1:], MANY_KEYS)
     tiles = math.prod(n for n in known if n is not None)  # of one row
@@ -236,7 +239,7 @@ def _is_staged(value: ir.Value, attention: Attention) -> bool:
     kind = value.type
     if kind.rank < 2 or kind.element_type.width > 16:
         return False
-    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     wide = [extents[d] for d in (loops.m[-1:] + loops.k[-1:])]
     fits = all(n in wide or (n == DYNAMIC and None in wide) for n in kind.shape[-2:])
@@ -245,7 +248,7 @@ def _is_staged(value: ir.Value, attention: Attention) -> bool:
 
 def _is_engines(value: ir.Value, attention: Attention) -> bool:
     """Whether rows of a tensor are aligned to 16 bytes, or will be."""
-    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     own = next(dims for v, dims in _other_tensors(attention) if v == value)
     counts = (extents[d] for d in loops.batch + loops.m[:-1] if d not in own)
@@ -285,6 +288,17 @@ def choose_gpu_tile_sizes(attention: Attention, shared_memory: int) -> tuple[lis
     return _choose(attention, TILES_BY_HEAD, shared_memory)
 
 
+def _extents(root: ir.Operation) -> list[int | None]:
+    """The extents of loops; of queries that are known to be few, how many rows of a tile they and their heads fill."""
+    extents = static_extents(root)
+    if FEW_QUERIES in root.attributes:
+        loops = contraction_loops(root)
+        assert loops is not None, "an attention's root is a contraction"
+        rows = ir.IntegerAttr(root.attributes[FEW_QUERIES]).value
+        extents[loops.m[-1]] = few_queries(rows, [extents[d] for d in loops.m[:-1]])
+    return extents
+
+
 def _head_size(attention: Attention) -> int:
     """The larger one of those of keys and of values, 64 where they are dynamic."""
     loops, scores = contraction_loops(attention.root), contraction_loops(attention.scores)
@@ -302,7 +316,7 @@ def _fitting(queries: int, keys: int, row: int, shared_memory: int) -> tuple[int
     """The same, or half and half of them as long as shared memory does not hold queries, two stages of keys, and two
     of values, whose rows have so many bytes."""
     while (queries + 2 * 2 * keys) * row + RESERVED > shared_memory:
-        if queries > FEW_QUERIES:
+        if queries > MOST_ROWS:
             queries //= 2
         elif keys > LEAST_KEYS:
             keys //= 2
@@ -312,11 +326,11 @@ def _fitting(queries: int, keys: int, row: int, shared_memory: int) -> tuple[int
 
 
 def _choose(
-    attention: Attention, tiles: Tiles, shared_memory: int | None = None, most_rows: int = FEW_QUERIES
+    attention: Attention, tiles: Tiles, shared_memory: int | None = None, most_rows: int = MOST_ROWS
 ) -> tuple[list[int], list[int]]:
     """`most_rows`: of heads and few queries together."""
     root = attention.root
-    loops, extents = contraction_loops(root), static_extents(root)
+    loops, extents = contraction_loops(root), _extents(root)
     assert loops is not None, "an attention's matmuls are contractions"
     sizes = [0] * len(extents)
     for d in loops.batch + loops.m[:-1] + loops.k[:-1]:
@@ -327,7 +341,7 @@ def _choose(
         queries, keys = _fitting(queries, keys, _head_size(attention) * (4 if is_wide else 2), shared_memory)
     for d in loops.m[-1:]:
         known = extents[d]
-        sizes[d] = queries if known is None else min(known, FEW_QUERIES if known <= FEW_QUERIES else queries)
+        sizes[d] = queries if known is None else min(known, MOST_ROWS if known <= MOST_ROWS else queries)
     if loops.m:
         _join_heads(sizes, extents, loops.m, most_rows)
     d = loops.k[-1]
@@ -340,6 +354,6 @@ def _join_heads(sizes: list[int], extents: list[int | None], rows: Sequence[int]
     *heads, queries = rows
     wide = [d for d in heads if extents[d] != 1]
     count, known = extents[queries], extents[wide[-1]] if wide else None
-    if count is not None and known is not None and count <= FEW_QUERIES:
+    if count is not None and known is not None and count <= MOST_ROWS:
         tiles = -(-known // (most // count))
         sizes[wide[-1]] = -(-known // tiles)

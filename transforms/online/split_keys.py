@@ -11,6 +11,7 @@ from ...dialects.mlir import ir, scf
 from ..extents import known_sizes
 from ..graph import operands_with_captures
 from ..limits import MOST_PARTS
+from ..open_queries import FEW_BLOCKS
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import carried_init, copy_op, defining_op, ops_in
 from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
@@ -63,11 +64,12 @@ class SplitKeys(Pass):
     a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing. What `mark-few-rows` says of the
     loop is then said of both.
 
-    How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or
-    where the number of blocks is not known; blocks of less than `few_rows` rows (decoding), which cost little to merge,
-    are then taken to be as few as can be. Else as many as give a worker two tasks, of at least two tiles, or somewhat
-    fewer if that divides the tiles evenly. Blocks of `busy_rows` rows and more compute all the time: as many parts as
-    workers would be idle without, and none where that saves a block less time than it takes to merge.
+    How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or where
+    the number of blocks is not known; those that are said to be few, and blocks of less than `few_rows` rows
+    (decoding), which cost little to merge, are then taken to be as few as can be. Else as many as give a worker two
+    tasks, of at least two tiles, or somewhat fewer if that divides the tiles evenly. Blocks of `busy_rows` rows and
+    more compute all the time: as many parts as workers would be idle without, and none where that saves a block less
+    time than it takes to merge.
     """
 
     parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
@@ -96,14 +98,14 @@ class SplitKeys(Pass):
                     remark(softmax, message, kind="split-keys", parts=parts)
 
     def _chosen(self, keys: KeyLoop) -> int:
-        blocks, tiles = keys.blocks, keys.tiles
-        if blocks is None and has_fewer_rows(keys.found.softmax, self.few_rows):
+        blocks, tiles, is_known = keys.blocks, keys.tiles, keys.blocks is not None
+        if blocks is None and (keys.has_few_blocks or has_fewer_rows(keys.found.softmax, self.few_rows)):
             blocks = keys.fewest_blocks
         if blocks is None:
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
         if blocks >= self.workers:
             return 1
-        busy = self.busy_rows and most_rows(keys.found.softmax) >= self.busy_rows
+        busy = self.busy_rows and is_known and most_rows(keys.found.softmax) >= self.busy_rows
         most = (1 if busy else TASKS) * self.workers // blocks
         if tiles is None:
             return most
@@ -158,6 +160,11 @@ class KeyLoop:
     def fewest_blocks(self) -> int:
         """How many there are at least, if there are any."""
         return math.prod(count or 1 for count in self._counts())
+
+    @property
+    def has_few_blocks(self) -> bool:
+        """Whether there are hardly more than `fewest_blocks`."""
+        return any(FEW_BLOCKS in op.attributes for op in ops_in(self.loop))
 
     def _counts(self) -> list[int | None]:
         """The numbers of iterations of the loops over blocks; None for what is not known."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...dialects.mlir import ir
-from ...dialects.tiling import Index, online_reduction_of
-from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import Attention, contraction_loops
-from ..online.masks import DeadTiles
-from ..online.positions import Local, element
-from ..online.tile_forms import TileForms
-from ..online.tile_sets import Tiles, TileSets
+from ..dialects.mlir import ir
+from ..dialects.tiling import Index, online_reduction_of
+from ..dialects.tiling.structured import dim_position, indexing_maps
+from .attention import Attention, contraction_loops
+from .online.masks import DeadTiles
+from .online.positions import Local, element
+from .online.tile_forms import TileForms
+from .online.tile_sets import Tiles, TileSets
 
 FEWEST = 1024  # keys, from which on it counts that each is read once
 

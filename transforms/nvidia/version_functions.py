@@ -1,0 +1,164 @@
+"""The pass ``version-functions``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import Attention, attention_at, contraction_loops, find_attention
+from ..extents import static_extents
+from ..few_keys import see_few_keys
+from ..linear import DYNAMIC
+from ..open_queries import FEW_BLOCKS, FEW_QUERIES, open_queries, size_in_common
+from ..passes import Pass, option, remark
+from ..rewriting import functions_of
+from .architecture import MULTIPROCESSORS
+
+MOST_QUERIES = 16  # so many are few, if they are of one head, too
+VERSIONS = "versions"  # of a function: others that do the same, each with its conditions, the first that suits is taken
+
+Place = tuple[int, int]  # an argument, and one of its dimensions
+Condition = tuple[int, list[Place]]  # these, multiplied, are at most so much
+
+
+def few_queries(rows: int, heads: Sequence[int | None]) -> int:
+    """How many queries of heads that share keys fill so many rows; a tile of few has no more of them."""
+    wide = [n or 1 for n in heads if n != 1]
+    return min(MOST_QUERIES, max(1, rows // (wide[-1] if wide else 1)))
+
+
+@dataclass(frozen=True)
+class VersionFunctions(Pass):
+    """A function of attention whose number of queries is known at run time only gets others for few of them::
+
+        func.func @attention(%q: tensor<?x32x?x128xf16>, %k: tensor<?x8x?x128xf16>, …) {
+          …
+          %o = linalg.generic … ins(%p, %v : …)
+      becomes
+        func.func @attention_few_blocks(%q: tensor<?x32x?x128xf16>, …) {
+          …
+          %o = linalg.generic {few_queries = 64, few_blocks} … ins(%p, %v : …)
+        }
+        func.func @attention_few_queries(%q: tensor<?x32x?x128xf16>, …) {
+          …
+          %o = linalg.generic {few_queries = 64} … ins(%p, %v : …)
+        }
+        func.func @attention(%q: tensor<?x32x?x128xf16>, …) attributes {versions = [
+            ["attention_few_blocks", [[16, [0, 2]], [8, [0, 0]]]],
+            ["attention_few_queries", [[16, [0, 2]]]]
+        ]} {
+          …                                              // as it was
+
+    Where dimension 2 of argument 0 is 16 or less at a call, the host runs one of these. Their tiles have `rows` rows,
+    which 16 queries of a group of four heads fill together (`tile_sizes.py`): keys and values are read once for all of
+    them, where else tiles of 128 queries of one head are computed whole for a single query. Where that leaves most
+    multiprocessors idle, as up to 8 batch entries (dimension 0) of 8 heads do, keys are split over them
+    (``split-keys``); where the number of batch entries is known, one version does what suits it. All are right for any
+    sizes. (There are none where few queries see few keys, and where sizes of several attentions differ.)
+    """
+
+    rows: int = option("how many rows few queries and the heads that share their keys have together", 64)
+
+    def run(self, op: ir.Operation) -> None:
+        for function in functions_of(op):
+            attentions = self._attentions(function)
+            queries = self._queries(function, attentions)
+            if queries is None:
+                continue
+            blocks = self._blocks(function, attentions)
+            versions = [("_few_queries", [queries])]
+            if blocks is not None and blocks[1]:
+                versions.insert(0, ("_few_blocks", [queries, blocks]))
+            made = []
+            for suffix, conditions in versions:
+                splits = suffix == "_few_blocks" or (blocks is not None and not blocks[1])
+                made.append((self._version(function, suffix, splits), conditions))
+            for attention in attentions:
+                remark(attention.root, f"up to {queries[0]} queries have kernels of their own", kind="versioned")
+            function.attributes[VERSIONS] = _attribute(made)
+
+    def _attentions(self, function: ir.Operation) -> list[Attention]:
+        """Those whose number of queries is open, and that gain from few."""
+        found = [attention_at(one.root) for one in find_attention(function)]
+        attentions = [a for a in found if a is not None and open_queries(a) is not None]
+        return [a for a in attentions if not see_few_keys(a, self._few(a))]
+
+    def _few(self, attention: Attention) -> int:
+        loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+        assert loops is not None, "an attention's matmuls are contractions"
+        return few_queries(self.rows, [extents[d] for d in loops.m[:-1]])
+
+    def _queries(self, function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
+        """That there are few queries, of all attentions; None where these do not have equally many, or none says how
+        many."""
+        places = {_place(function, a, open_queries(a) or 0) for a in attentions}
+        place = places.pop() if len(places) == 1 else None
+        return None if place is None else (min(map(self._few, attentions)), [place])
+
+    @staticmethod
+    def _blocks(function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
+        """That few queries have few tiles, of any attention; None where that cannot be told from sizes of arguments."""
+        found: list[Condition] = []
+        for attention in attentions:
+            loops = contraction_loops(attention.root)
+            assert loops is not None, "an attention's matmuls are contractions"
+            output = [dim_position(e) for e in indexing_maps(attention.root)[2].results]
+            shape = attention.root.results[0].type.shape
+            dims = [output.index(d) for d in loops.batch]
+            places = [_place(function, attention, d) for d in dims if shape[d] == DYNAMIC]
+            if None in places:
+                return None
+            known = math.prod(shape[d] for d in dims if shape[d] != DYNAMIC)
+            found.append((MULTIPROCESSORS // 2 // max(known, 1), [p for p in places if p is not None]))
+        same = all(places == found[0][1] for _, places in found)
+        return (min(most for most, _ in found), found[0][1]) if same else None
+
+    def _version(self, function: ir.Operation, suffix: str, splits: bool) -> str:
+        name = ir.StringAttr(function.attributes["sym_name"]).value + suffix
+        with ir.InsertionPoint(function), function.location:
+            version = function.clone().operation
+        version.attributes["sym_name"] = ir.StringAttr.get(name)
+        for attention in self._attentions(version):
+            attention.root.attributes[FEW_QUERIES] = _integer(self.rows)
+            if splits:
+                attention.root.attributes[FEW_BLOCKS] = ir.UnitAttr.get()
+        return name
+
+
+def _place(function: ir.Operation, attention: Attention, dim: int) -> Place | None:
+    """Which dimension of which argument of a function says how many elements an output has along one of its own."""
+    size = size_in_common(attention.root.operands[2], dim)
+    arguments = list(function.regions[0].blocks[0].arguments)
+    return (arguments.index(size[0]), size[1]) if isinstance(size, tuple) and size[0] in arguments else None
+
+
+def _integer(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def _attribute(versions: Sequence[tuple[str, Sequence[Condition]]]) -> ir.ArrayAttr:
+    def pairs(conditions: Sequence[Condition]) -> ir.ArrayAttr:
+        found = [
+            [_integer(most), *(ir.ArrayAttr.get([_integer(n) for n in place]) for place in places)]
+            for most, places in conditions
+        ]
+        return ir.ArrayAttr.get([ir.ArrayAttr.get(one) for one in found])
+
+    return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.StringAttr.get(name), pairs(of)]) for name, of in versions])
+
+
+def versions_of(function: ir.Operation) -> list[tuple[str, list[Condition]]]:
+    """The names of a function's versions, and when each is to be taken."""
+    if VERSIONS not in function.attributes:
+        return []
+    found: list[tuple[str, list[Condition]]] = []
+    for name, conditions in ir.ArrayAttr(function.attributes[VERSIONS]):
+        read: list[Condition] = []
+        for condition in conditions:
+            most, *places = condition
+            read.append((ir.IntegerAttr(most).value, [tuple(ir.IntegerAttr(n).value for n in p) for p in places]))
+        found.append((ir.StringAttr(name).value, read))
+    return found
