@@ -56,7 +56,7 @@ def test_strides_and_addresses_that_are_not_dense_take_a_kernel_for_any(gpu, lib
 
 def test_sizes_are_of_each_call(gpu, library):
     kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
-    for m, k in ((70, 90), (17, 1), (129, 64)):
+    for m, k in ((70, 90), (65, 1), (129, 64)):
         out = kernel(tensor((2, m, 64)), tensor((2, k, 64)), tensor((2, k, 64)))
         assert out.shape == (2, m, 64) and gpu.launches[-1].grid[0] == 2 * -(-m // 64)
     assert kernel(tensor((2, 0, 64)), tensor((2, 5, 64)), tensor((2, 5, 64))).shape == (2, 0, 64)
@@ -79,7 +79,8 @@ def test_few_queries_have_kernels_of_their_own(gpu, library, tmp_path):
     assert kernels(3, 16, 70) == ["few_blocks_0", "few_blocks_1"], "keys are split"
     assert kernels(33, 1, 70) == ["few_blocks_0", "few_blocks_1"] and gpu.launches[0].grid[0] % 66 == 0
     assert kernels(34, 1, 70) == ["few_queries_0"] and gpu.launches[0].grid[0] == 68
-    assert kernels(3, 17, 70) == ["0"] and kernels(34, 17, 70) == ["0"]
+    assert kernels(8, 64, 70) == ["few_blocks_0", "few_blocks_1"] and kernels(9, 64, 70) == ["few_queries_0"]
+    assert kernels(3, 65, 70) == ["0"] and kernels(34, 65, 70) == ["0"]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@
 
 // A version for few queries of four heads that share keys, and one for as many batch entries as leave multiprocessors idle.
 
-// FUSED: remark: up to 16 queries have kernels of their own
+// FUSED: remark: up to 64 queries have kernels of their own
 // CHECK-LABEL: func.func @open_few_blocks(%{{.*}}: tensor<?x2x4x?x64xf16>, %{{.*}}: tensor<?x2x?x64xf16>
 // CHECK:         linalg.generic {{.*}} {few_blocks, few_queries = 64 : i64}
 // CHECK-LABEL: func.func @open_few_queries(
 // CHECK:         linalg.generic {{.*}} {few_queries = 64 : i64}
 // CHECK-LABEL: func.func @open(
-// CHECK-SAME:    attributes {versions = {{\[\[}}"open_few_blocks", {{\[\[}}16, [0, 3]], [33, [0, 0]]]], ["open_few_queries", {{\[\[}}16, [0, 3]]]]]}
+// CHECK-SAME:    attributes {versions = {{\[\[}}"open_few_blocks", {{\[\[}}64, [0, 3]], [33, [0, 0]], [528, [0, 0], [0, 3]]]], ["open_few_queries", {{\[\[}}64, [0, 3]]]]]}
 // CHECK-NOT:     few_queries
 
 // FUSED-LABEL: func.func @open_few_blocks(

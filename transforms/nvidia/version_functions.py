@@ -17,7 +17,6 @@ from ..passes import Pass, option, remark
 from ..rewriting import functions_of
 from .architecture import MULTIPROCESSORS
 
-MOST_QUERIES = 16  # so many are few, if they are of one head, too
 VERSIONS = "versions"  # of a function: others that do the same, each with its conditions, the first that suits is taken
 
 Place = tuple[int, int]  # an argument, and one of its dimensions
@@ -25,9 +24,9 @@ Condition = tuple[int, list[Place]]  # these, multiplied, are at most so much
 
 
 def few_queries(rows: int, heads: Sequence[int | None]) -> int:
-    """How many queries of heads that share keys fill so many rows; a tile of few has no more of them."""
+    """How many queries of heads that share keys fill so many rows: a tile of few has so many."""
     wide = [n or 1 for n in heads if n != 1]
-    return min(MOST_QUERIES, max(1, rows // (wide[-1] if wide else 1)))
+    return max(1, rows // (wide[-1] if wide else 1))
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,17 @@ class VersionFunctions(Pass):
           %o = linalg.generic {few_queries = 64} … ins(%p, %v : …)
         }
         func.func @attention(%q: tensor<?x32x?x128xf16>, …) attributes {versions = [
-            ["attention_few_blocks", [[16, [0, 2]], [8, [0, 0]]]],
-            ["attention_few_queries", [[16, [0, 2]]]]
+            ["attention_few_blocks", [[64, [0, 2]], [8, [0, 0]], [128, [0, 0], [0, 2]]]],
+            ["attention_few_queries", [[64, [0, 2]]]]
         ]} {
           …                                              // as it was
 
-    Where dimension 2 of argument 0 is 16 or less at a call, the host runs one of these. Their tiles have `rows` rows,
+    Where dimension 2 of argument 0 is 64 or less at a call, the host runs one of these. Their tiles have `rows` rows,
     which 16 queries of a group of four heads fill together (`tile_sizes.py`): keys and values are read once for all of
-    them, where else tiles of 128 queries of one head are computed whole for a single query. Where that leaves most
-    multiprocessors idle, as up to 8 batch entries (dimension 0) of 8 heads do, keys are split over them
-    (``split-keys``); where the number of batch entries is known, one version does what suits it. All are right for any
-    sizes. (There are none where few queries see few keys, and where sizes of several attentions differ.)
+    them, where else tiles of 128 queries of one head are computed whole, for a single query, too. Where that leaves
+    most multiprocessors idle, as up to 8 batch entries (dimension 0) of 8 heads do with 16 queries, or one with 64,
+    keys are split over them (``split-keys``). Where the number of batch entries is known, there is one version. All are
+    right for any sizes. (There are none where few queries see few keys, and where sizes of several attentions differ.)
     """
 
     rows: int = option("how many rows few queries and the heads that share their keys have together", 64)
@@ -68,13 +67,14 @@ class VersionFunctions(Pass):
             queries = self._queries(function, attentions)
             if queries is None:
                 continue
-            blocks = self._blocks(function, attentions)
+            entries = self._entries(function, attentions)
             versions = [("_few_queries", [queries])]
-            if blocks is not None and blocks[1]:
-                versions.insert(0, ("_few_blocks", [queries, blocks]))
+            if entries is not None and entries[1]:
+                many = entries[0] * min(map(self._few, attentions)), [*entries[1], *queries[1]]
+                versions.insert(0, ("_few_blocks", [queries, entries, many]))
             made = []
             for suffix, conditions in versions:
-                splits = suffix == "_few_blocks" or (blocks is not None and not blocks[1])
+                splits = suffix == "_few_blocks" or (entries is not None and not entries[1])
                 made.append((self._version(function, suffix, splits), conditions))
             for attention in attentions:
                 remark(attention.root, f"up to {queries[0]} queries have kernels of their own", kind="versioned")
@@ -84,7 +84,7 @@ class VersionFunctions(Pass):
         """Those whose number of queries is open, and that gain from few."""
         found = [attention_at(one.root) for one in find_attention(function)]
         attentions = [a for a in found if a is not None and open_queries(a) is not None]
-        return [a for a in attentions if not see_few_keys(a, self._few(a))]
+        return [a for a in attentions if not see_few_keys(a, self.rows)]
 
     def _few(self, attention: Attention) -> int:
         loops, extents = contraction_loops(attention.root), static_extents(attention.root)
@@ -96,11 +96,12 @@ class VersionFunctions(Pass):
         many."""
         places = {_place(function, a, open_queries(a) or 0) for a in attentions}
         place = places.pop() if len(places) == 1 else None
-        return None if place is None else (min(map(self._few, attentions)), [place])
+        return None if place is None else (self.rows, [place])
 
     @staticmethod
-    def _blocks(function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
-        """That few queries have few tiles, of any attention; None where that cannot be told from sizes of arguments."""
+    def _entries(function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
+        """That batch entries are few, of any attention: with a tile for each, half of the multiprocessors are idle. None
+        where that cannot be told from sizes of arguments."""
         found: list[Condition] = []
         for attention in attentions:
             loops = contraction_loops(attention.root)
