@@ -79,7 +79,8 @@ def test_few_queries_have_kernels_of_their_own(gpu, library, tmp_path):
     assert kernels(3, 16, 70) == ["few_blocks_0", "few_blocks_1"], "keys are split"
     assert kernels(33, 1, 70) == ["few_blocks_0", "few_blocks_1"] and gpu.launches[0].grid[0] % 66 == 0
     assert kernels(34, 1, 70) == ["few_queries_0"] and gpu.launches[0].grid[0] == 68
-    assert kernels(8, 64, 70) == ["few_blocks_0", "few_blocks_1"] and kernels(9, 64, 70) == ["few_queries_0"]
+    assert kernels(8, 64, 70) == ["few_blocks_0", "few_blocks_1"] and kernels(9, 64, 70) == ["0"]
+    assert kernels(17, 32, 70) == ["few_queries_0"] and kernels(17, 33, 70) == ["0"]
     assert kernels(3, 65, 70) == ["0"] and kernels(34, 65, 70) == ["0"]
 
 

@@ -14,7 +14,7 @@
 // CHECK-LABEL: func.func @open_few_queries(
 // CHECK:         linalg.generic {{.*}} {few_queries = 64 : i64}
 // CHECK-LABEL: func.func @open(
-// CHECK-SAME:    attributes {versions = {{\[\[}}"open_few_blocks", {{\[\[}}64, [0, 3]], [33, [0, 0]], [528, [0, 0], [0, 3]]]], ["open_few_queries", {{\[\[}}64, [0, 3]]]]]}
+// CHECK-SAME:    attributes {versions = {{\[\[}}"open_few_blocks", {{\[\[}}64, [0, 3]], [33, [0, 0]], [528, [0, 0], [0, 3]]]], ["open_few_queries", {{\[\[}}32, [0, 3]]]]]}
 // CHECK-NOT:     few_queries
 
 // FUSED-LABEL: func.func @open_few_blocks(

@@ -47,16 +47,17 @@ class VersionFunctions(Pass):
         }
         func.func @attention(%q: tensor<?x32x?x128xf16>, …) attributes {versions = [
             ["attention_few_blocks", [[64, [0, 2]], [8, [0, 0]], [128, [0, 0], [0, 2]]]],
-            ["attention_few_queries", [[64, [0, 2]]]]
+            ["attention_few_queries", [[32, [0, 2]]]]
         ]} {
           …                                              // as it was
 
-    Where dimension 2 of argument 0 is 64 or less at a call, the host runs one of these. Their tiles have `rows` rows,
-    which 16 queries of a group of four heads fill together (`tile_sizes.py`): keys and values are read once for all of
-    them, where else tiles of 128 queries of one head are computed whole, for a single query, too. Where that leaves
-    most multiprocessors idle, as up to 8 batch entries (dimension 0) of 8 heads do with 16 queries, or one with 64,
-    keys are split over them (``split-keys``). Where the number of batch entries is known, there is one version. All are
-    right for any sizes. (There are none where few queries see few keys, and where sizes of several attentions differ.)
+    At a call the host runs the first of them whose conditions hold: dimension 2 of argument 0 is 32 or less, say. Their
+    tiles have `rows` rows, which 16 queries of a group of four heads fill together (`tile_sizes.py`): keys and values
+    are read once for all of them, where else tiles of 128 queries of one head are computed whole, for a single query,
+    too. That pays up to two tiles of queries. Where it leaves most multiprocessors idle, as up to 8 batch entries
+    (dimension 0) of 8 heads do with 16 queries, or one with 64, keys are split over them (``split-keys``), up to `rows`
+    queries. Where the number of batch entries is known, there is one version. All are right for any sizes. (There are
+    none where few queries see few keys, and where sizes of several attentions differ.)
     """
 
     rows: int = option("how many rows few queries and the heads that share their keys have together", 64)
@@ -68,16 +69,18 @@ class VersionFunctions(Pass):
             if queries is None:
                 continue
             entries = self._entries(function, attentions)
-            versions = [("_few_queries", [queries])]
+            tile = min(map(self._few, attentions))
+            versions: list[tuple[str, list[Condition]]] = [("_few_queries", [(min(self.rows, 2 * tile), [queries])])]
             if entries is not None and entries[1]:
-                many = entries[0] * min(map(self._few, attentions)), [*entries[1], *queries[1]]
-                versions.insert(0, ("_few_blocks", [queries, entries, many]))
+                tiles = entries[0] * tile, [*entries[1], queries]
+                versions.insert(0, ("_few_blocks", [(self.rows, [queries]), entries, tiles]))
             made = []
             for suffix, conditions in versions:
                 splits = suffix == "_few_blocks" or (entries is not None and not entries[1])
                 made.append((self._version(function, suffix, splits), conditions))
             for attention in attentions:
-                remark(attention.root, f"up to {queries[0]} queries have kernels of their own", kind="versioned")
+                most = versions[0][1][0][0]
+                remark(attention.root, f"up to {most} queries have kernels of their own", kind="versioned")
             function.attributes[VERSIONS] = _attribute(made)
 
     def _attentions(self, function: ir.Operation) -> list[Attention]:
@@ -91,17 +94,16 @@ class VersionFunctions(Pass):
         assert loops is not None, "an attention's matmuls are contractions"
         return few_queries(self.rows, [extents[d] for d in loops.m[:-1]])
 
-    def _queries(self, function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
-        """That there are few queries, of all attentions; None where these do not have equally many, or none says how
-        many."""
+    @staticmethod
+    def _queries(function: ir.Operation, attentions: Sequence[Attention]) -> Place | None:
+        """What says how many queries there are; None where attentions do not have equally many, or nothing says it."""
         places = {_place(function, a, open_queries(a) or 0) for a in attentions}
-        place = places.pop() if len(places) == 1 else None
-        return None if place is None else (self.rows, [place])
+        return places.pop() if len(places) == 1 else None
 
     @staticmethod
     def _entries(function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
-        """That batch entries are few, of any attention: with a tile for each, half of the multiprocessors are idle. None
-        where that cannot be told from sizes of arguments."""
+        """That batch entries are few, of any attention: with a tile for each, half of the multiprocessors are idle;
+        None where that cannot be told from sizes of arguments."""
         found: list[Condition] = []
         for attention in attentions:
             loops = contraction_loops(attention.root)
