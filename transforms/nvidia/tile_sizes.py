@@ -85,22 +85,18 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     few = queries is not None and queries <= MOST_ROWS
     eight_bits = attention.root.operands[1].type.element_type.width == 8
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
-    if few and aligned and not others:
-        return _choose_joined(attention)
-    if not aligned or few or (eight_bits and _head_size(attention) > MOST_COLUMNS):
+    if few and aligned:
+        return _choose_few(attention, others)
+    if not aligned or (eight_bits and _head_size(attention) > MOST_COLUMNS):
         return _choose(attention, TILES_BY_HEAD)
     if others:
-        staged = all(_is_staged(v, attention) for v in others)  # after align-rows
+        small = _small_tiles(attention, others)
         shared = _shared_loops(attention, extents)
         starts = all(isinstance(v.type.element_type, ir.FloatType) for v in others) and not _uses_functions(attention)
         shared_by_many = math.prod(extents[d] or 1 for d in shared) >= MANY
-        if staged:
-            engines = all(_is_engines(v, attention) for v in others)
-            small = SMALL_HOPPER_TILES_BY_HEAD if engines else SKEWED_HOPPER_TILES_BY_HEAD
-            many = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if starts or shared_by_many else []
-            sizes, order = _choose_fastest(attention, many, small)
-        else:
-            sizes, order = _choose_fastest(attention, [], CROWDED_HOPPER_TILES_BY_HEAD)
+        many = small != CROWDED_HOPPER_TILES_BY_HEAD and (starts or shared_by_many)
+        wide = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if many else []
+        sizes, order = _choose_fastest(attention, wide, small)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     if len(_comparisons(attention)) > 1:  # both cut tiles
@@ -115,6 +111,14 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     else:
         tiles = [HOPPER_TILES_BY_HEAD, MANY_WARPS_HOPPER_TILES_BY_HEAD]
     return _choose_fastest(attention, tiles)
+
+
+def _small_tiles(attention: Attention, others: Sequence[ir.Value]) -> Tiles:
+    """Tiles beside which shared memory and registers hold those of biases and masks."""
+    if not all(_is_staged(v, attention) for v in others):  # after align-rows
+        return CROWDED_HOPPER_TILES_BY_HEAD
+    engines = all(_is_engines(v, attention) for v in others)
+    return SMALL_HOPPER_TILES_BY_HEAD if engines else SKEWED_HOPPER_TILES_BY_HEAD
 
 
 def _choose_fastest(
@@ -140,23 +144,27 @@ def _choose_fastest(
     return _choose(attention, next(tiles for time, tiles in times if time <= AS_GOOD * least))
 
 
-def _choose_joined(attention: Attention) -> tuple[list[int], list[int]]:
-    """Of few queries: the rows of a tile that they fill, together with heads of their group, if they fill any."""
+def _choose_few(attention: Attention, others: Sequence[ir.Value]) -> tuple[list[int], list[int]]:
+    """Of few queries: the rows of a tile that they fill, together with heads of their group, if they fill any; 64, most
+    of which they are, if there are more than 32. `others`: biases and masks of keys, which the copy engine cannot bring
+    for several heads."""
     loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
-    known = [extents[d] for d in loops.batch + loops.m]
     queries, groups = extents[loops.m[-1]], [n for d in loops.m[:-1] if (n := extents[d]) != 1]
-    heads = groups[-1] if groups else 1
-    is_open = None in known or queries is None or heads is None or FEW_QUERIES in attention.root.attributes
+    is_open = queries is None or FEW_QUERIES in attention.root.attributes
     if is_open or attention.root.operands[1].type.element_type.width != 16:
         return _choose(attention, TILES_BY_HEAD)
-    keys = extent_of(extents, loops.k[-1:], MANY_KEYS)
-    tiles = math.prod(n for n in known if n is not None)  # of one row
-    filled = [rows for rows in (128, 64) if rows % queries == 0 and heads % (rows // queries) == 0]
-    if not filled:
+    known, heads = [extents[d] for d in loops.batch + loops.m], groups[-1] if groups else 1
+    filled = []
+    if not others and None not in known:
+        filled = [rows for rows in (128, 64) if rows % queries == 0 and heads % (rows // queries) == 0]
+    if not filled and queries <= MOST_ROWS // 2:
         return _choose(attention, TILES_BY_HEAD)
-    rows = min(filled, key=lambda rows: time_of_parts(rows, keys, tiles // rows))
-    sizes = tuple((limit, rows, columns) for limit, _, columns in SMALL_HOPPER_TILES_BY_HEAD)
+    rows = MOST_ROWS
+    if filled:
+        keys, tiles = extent_of(extents, loops.k[-1:], MANY_KEYS), math.prod(n for n in known if n is not None)
+        rows = min(filled, key=lambda rows: time_of_parts(rows, keys, tiles // rows))
+    sizes = tuple((limit, rows, columns) for limit, _, columns in _small_tiles(attention, others))
     return _choose(attention, sizes, most_rows=rows)
 
 
