@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dialects.assembly import print_module
-from ..dialects.diagnostic import Diagnostic, places_of
+from ..dialects.diagnostic import DiagnosedError, Diagnostic, places_of
 from ..dialects.mlir import ir
 from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
 from ..transforms.nvidia.architecture import HOPPER
+from ..transforms.nvidia.version_functions import versions_of
 from ..transforms.passes import PassError
+from ..transforms.rewriting import functions_of
 from . import pass_manager, pipelines
 from .diagnostics import user_error
 from .explain import anchored, reason_left
@@ -24,7 +26,38 @@ CODE = "machine code"  # the name of the time that making it takes
 
 
 def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, list[Diagnostic]]:
-    """Takes a module through all levels, in place; what was said meanwhile comes with the result."""
+    """Takes a module through all levels, in place; what was said meanwhile comes with the result.
+
+    Where a function's versions (``version-functions``) do not suit the target, it goes without, and a warning says why.
+    """
+    spare = _copied(module) if target == "nvidia" and _is_open(find_entry(module, options.entry)) else None
+    try:
+        return _lowered(module, target, options)
+    except DiagnosedError as error:
+        if spare is None or not any(versions_of(function) for function in functions_of(module.operation)):
+            raise
+        (reason, *_) = error.diagnostics
+    return _lowered(spare, target, options, reason)
+
+
+def _is_open(function: ir.OpView) -> bool:
+    return any(isinstance(k, ir.ShapedType) and k.has_rank and not k.has_static_shape for k in function.type.inputs)
+
+
+def _copied(module: ir.Module) -> ir.Module:
+    with module.context, module.operation.location:
+        copy = ir.Module.create()
+        for attribute in module.operation.attributes:
+            copy.operation.attributes[attribute] = module.operation.attributes[attribute]
+        for op in module.body.operations:
+            op.operation.clone(ip=ir.InsertionPoint(copy.body))
+    return copy
+
+
+def _lowered(
+    module: ir.Module, target: str, options: Options, unsuited: Diagnostic | None = None
+) -> tuple[Compiled, list[Diagnostic]]:
+    """`unsuited`: why there are to be no versions."""
     function = find_entry(module, options.entry)
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
@@ -45,7 +78,10 @@ def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, l
     listener = recorder.listener(tell)
     with module.context, module.operation.location, counting() as counter, recorder:
         hooks: list[pass_manager.Hook] = [recorder, Snapshots(pipelines.STAGE_AFTER, texts), counter]
-        fusion = _fusion(module, target, options)
+        fusion = _fusion(module, target, options, versions=unsuited is None)
+        if unsuited is not None:
+            why = f"few queries have no kernels of their own, and take the time of many: {unsuited.message}"
+            listener(dataclasses.replace(unsuited, severity="warning", message=why))
         levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
         runtime: Any
         if target == "nvidia":
@@ -96,7 +132,7 @@ def _donate(function: ir.OpView, numbers: Sequence[Any]) -> None:
             attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in entries])
 
 
-def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manager.Item]:
+def _fusion(module: ir.Module, target: str, options: Options, versions: bool) -> list[pass_manager.Item]:
     """The pass that fuses attention: the module's script, the automatic one, or none."""
     tiling = bool(options.tile_sizes or options.tile_interchange)
     if has_script(module):
@@ -113,7 +149,7 @@ def _fusion(module: ir.Module, target: str, options: Options) -> list[pass_manag
             pipelines.TO_SCF,
             pipelines.TO_LINALG,
             "raise-attention",
-            *([] if tiling else ["version-queries" if target == "cpu" else "version-functions"]),
+            *(["version-queries" if target == "cpu" else "version-functions"] if versions and not tiling else []),
             FuseAttention(
                 tuple(options.tile_sizes),
                 tuple(options.tile_interchange),

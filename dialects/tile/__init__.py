@@ -1,6 +1,6 @@
 """The dialect ``tile``; to add an op, write it in the file of its kind and import it here."""
 
-from .dialect import LAYOUTS, Joined, Tile, dims_attribute, dims_of, layout_of, shared_buffer, with_layout
+from .dialect import LAYOUTS, Joined, Tile, dims_attribute, dims_of, layout_of, parts_of, shared_buffer, with_layout
 from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, RowShiftsOp, ScaleOp, StoreOp
 from .roles import (
     AnyOfWarpOp,
@@ -89,6 +89,7 @@ __all__ = [
     "dims_of",
     "is_tensor_map",
     "layout_of",
+    "parts_of",
     "shared_buffer",
     "staged_tile",
     "tensor_map_type",

@@ -84,6 +84,11 @@ def dims_of(op: ir.OpView) -> list[int | Joined]:
     return [ir.IntegerAttr(d).value if isinstance(d, ir.IntegerAttr) else _joined(d, op) for d in op.dims]
 
 
+def parts_of(dim: int | Joined) -> Joined:
+    """The dimensions that one of a tile runs along, with how many elements of each; 1 stands for as many as it has."""
+    return ((dim, 1),) if isinstance(dim, int) else dim
+
+
 def _joined(found: ir.Attribute, op: ir.OpView) -> Joined:
     pairs = [list(p) if isinstance(p, ir.ArrayAttr) else [] for p in (found if isinstance(found, ir.ArrayAttr) else ())]
     known = all(len(p) == 2 and all(isinstance(n, ir.IntegerAttr) for n in p) for p in pairs)
@@ -120,7 +125,7 @@ def expect_accesses(op: ir.OpView, memory: ir.MemRefType, tile: ir.RankedTensorT
     dims = dims_of(op)
     which = f" ({leading} before {memory.rank} offsets and {tile.rank} sizes)"
     expect_indices(op, leading + memory.rank + tile.rank, which)
-    parts = [((d, 1),) if isinstance(d, int) else d for d in dims]
+    parts = list(map(parts_of, dims))
     expect(
         len(dims) == tile.rank and all(-1 <= d < memory.rank for joined in parts for d, _ in joined),
         f"expects dims to give a dimension of the memref (or -1) for each of the tile's {tile.rank}, but found {dims}",

@@ -39,6 +39,7 @@ from .dialect import (
     expect_memory,
     expect_tile,
     layout_of,
+    parts_of,
 )
 from .staging import staged_tile
 
@@ -153,7 +154,7 @@ def verify_copy_bulk(op: ir.OpView) -> None:
     rank, dims = len(op.indices), dims_of(op)
     expect_indices(op, rank)
     tile = staged_tile(op.staged.type)
-    parts = [d for along in dims for d in ([along] if isinstance(along, int) else [d for d, _ in along])]
+    parts = [d for along in dims for d, _ in parts_of(along)]
     known = len(dims) == tile.rank == 2 and all(0 <= d < rank for d in parts)
     expect(
         known and rank - 1 in dims,

@@ -9,6 +9,8 @@ from attn_opt.compiler import CompileError, cache, compile
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime.program import Program
 from attn_opt.dialects.diagnostic import DiagnosedError
+from attn_opt.transforms.nvidia import outline_kernels
+from attn_opt.transforms.passes import PassError
 from fake_cuda import fake_driver
 from fake_tensors import K, Q, V, graph, tensor
 
@@ -124,6 +126,24 @@ def test_heads_whose_rows_are_not_aligned_are_copied_in_one_launch(dynamic):
         blocks = [-(-2 * heads * rows * 5 // 256) for heads, rows in ((4, 100), (2, 301), (2, 301))]
         assert fake.launches[0].grid[0] == sum(blocks)
         assert "tile.load" not in for_many(kernel, "scheduled")
+
+
+def test_without_versions_that_cannot_be_lowered(monkeypatch):
+    graph = Attention(batch=2, heads=4, queries=5, keys=70, head_size=64, element="f16", dynamic=True)
+    run = outline_kernels._Outliner.run
+
+    def refused(outliner):
+        if "few" in outliner.name:
+            raise PassError("not these", outliner.forall)
+        run(outliner)
+
+    monkeypatch.setattr(outline_kernels._Outliner, "run", refused)
+    monkeypatch.setenv("ATTN_OPT_CACHE", "0")
+    with fake_driver() as fake:
+        kernel = compile(graph.text(), target="nvidia", arch="sm_80")
+        kernel(*graph.inputs())
+        assert [launch.kernel for launch in fake.launches] == ["attention_0"]
+    assert "few queries have no kernels of their own, and take the time of many: not these" in kernel.explain()
 
 
 def test_without_ptxas_the_driver_compiles_ptx(monkeypatch, tmp_path):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tile import Joined, dims_of, layout_of
+from ...dialects.tile import Joined, dims_of, layout_of, parts_of
 from ...dialects.tiling import Index
 from ..linear import divisor, linear, minima
 from ..rewriting import ops_in
@@ -53,8 +53,8 @@ class BulkCopy:
     def box(self) -> list[int]:
         sizes = [1] * self.memory.type.rank
         rows, count = self.dims[1 - self.inner], self.kind.shape[1 - self.inner]
-        for d, size in [(rows, count)] if isinstance(rows, int) else rows:
-            sizes[d] = size
+        for d, size in parts_of(rows):
+            sizes[d] = count if isinstance(rows, int) else size
         sizes[-1] = self.line
         return sizes
 
@@ -91,7 +91,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
     view, kind = load.opview, load.results[0].type
     memory = view.memory
     shape, rank, dims = memory.type.shape, memory.type.rank, dims_of(view)
-    parts = [d for along in dims for d, _ in ([(along, 1)] if isinstance(along, int) else along)]
+    parts = [d for along in dims for d, _ in parts_of(along)]
     width = byte_width(kind.element_type)
     fits = (
         memory in kernel.regions[0].blocks[0].arguments

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tile import Joined, layout_of
+from ...dialects.tile import Joined, layout_of, parts_of
 from .conversions import from_word, to_memory, to_register
 from .thread import (
     Registers,
@@ -137,7 +137,7 @@ class Access:
         place = self.base
         for position, along in zip(positions, self.dims, strict=True):
             left = position
-            for number, (dim, count) in reversed(list(enumerate([(along, 0)] if isinstance(along, int) else along))):
+            for number, (dim, count) in reversed(list(enumerate(parts_of(along)))):
                 at = rem(left, count) if number else left
                 left = div(left, count) if number else left
                 if dim >= 0:

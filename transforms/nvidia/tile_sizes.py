@@ -8,8 +8,8 @@ A block of threads has a tile of queries, its warps 16 rows each; it goes over t
 - keys: 64, or 32 where head dimensions exceed 128: a thread holds keys/2 scores, dv/2 outputs and d/4 words of Q;
 - less of both where shared memory, of which some GPUs have 99 KiB a block, does not hold them;
 - the head dimensions are not tiled;
-- where queries are few (decoding), heads of a group that shares their keys are rows with them, 64 at most: keys are
-  read once for all of these.
+- where queries are few (decoding), heads of a group that shares their keys are rows with them, 64 at most, or 128 that
+  they fill: keys are read once for all of these.
 
 Hopper's copy engine and warps with roles (``specialize-warps``) take other sizes: 128 queries, 64 for each of two
 warpgroups that take turns, 128 keys. Up to head dimension 64 a third warpgroup has registers, 192 queries; a fourth one
