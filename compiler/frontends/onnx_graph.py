@@ -24,6 +24,7 @@ from .onnx_functions import inlined
 from .onnx_matmuls import in_four_dimensions
 from .onnx_precision import in_single_precision
 from .onnx_quantization import in_steps
+from .onnx_reshapes import merged_first
 from .onnx_sizes import Sizes
 
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
@@ -63,6 +64,8 @@ def prepared(
             break
         copy = _inferred(copy)
     copy = _inferred(in_single_precision(copy))
+    if merged_first(copy):
+        copy = _inferred(copy)
     return _inferred(copy) if in_four_dimensions(copy) else copy
 
 
