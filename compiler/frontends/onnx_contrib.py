@@ -9,6 +9,7 @@ what its function holds, so one is written for each node. What is not covered he
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import onnx
@@ -32,10 +33,12 @@ def adopt(model: onnx.ModelProto) -> None:
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
 
 
-def function_of(node: NodeProto, opset: int, shapes: Sequence[Shape]) -> FunctionProto | None:
+def function_of(
+    node: NodeProto, opset: int, shapes: Sequence[Shape], names: Sequence[Sequence[str]]
+) -> FunctionProto | None:
     """The function that `node` calls, in that version of the standard operators; None where none is known.
 
-    `shapes` are those of its inputs, as far as they are known.
+    `shapes` are those of its inputs, as far as they are known; `names` what their sizes are called, "" for no name.
     """
     if opset < OLDEST:
         return None
@@ -44,15 +47,16 @@ def function_of(node: NodeProto, opset: int, shapes: Sequence[Shape]) -> Functio
         return None
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} | {"opset": opset}
     attributes["shapes"] = [*shapes, *[None] * (MOST_INPUTS - len(shapes))]
+    attributes["names"] = [*names, *[()] * (MOST_INPUTS - len(names))]
 
     def has(i: int) -> bool:
         return i < len(node.input) and bool(node.input[i])
 
     body = write(attributes, has)
-    if body is None:
+    wanted = [f"y{i}" for i, name in enumerate(node.output) if name]
+    if body is None or not all(re.search(rf"\b{name}\b[^=\n]*= ", body) for name in wanted):
         return None
-    inputs = ", ".join(f"x{i}" for i in range(len(node.input)) if has(i))
-    outputs = ", ".join(f"y{i}" for i, name in enumerate(node.output) if name)
+    inputs, outputs = ", ".join(f"x{i}" for i in range(len(node.input)) if has(i)), ", ".join(wanted)
     return onnx.parser.parse_function(
         f'<opset_import: ["" : {opset}], domain: "{DOMAIN}"> {node.op_type} ({inputs}) => ({outputs}) {{\n{body}\n}}'
     )

@@ -8,7 +8,7 @@
 Each writer gives the text of a function's body, for the inputs x0, x1, … that the node has, to the outputs y0, y1, …
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .onnx_text import Attributes, Has, arange, ints, number, rms_norm, split
 
@@ -53,8 +53,8 @@ def _scores_and_output(a: Attributes, mask: str, bias: str | None, causal: bool)
     """From q, k and v in heads to y0; `mask`: lines that make the additive mask `m`, or nothing."""
     text = _scores(a, bias)
     text += f"{mask}s2 = Add(s1, m)\n" if mask else "s2 = Identity(s1)\n"
-    if causal:
-        text += number("low", a.get("mask_filter_value", -10000.0)) + (
+    if causal:  # a query has at least one key, so that none of the others counts, whatever the mask's value is
+        text += "masked = Constant<value_float = -inf>()\nlow = CastLike(masked, x0)\n" + (
             "q_end = Shape<start = 2, end = 3>(q)\nk_end = Shape<start = 2, end = 3>(k)\n"
             + arange("rows", "q_end")
             + arange("columns", "k_end")
@@ -68,14 +68,28 @@ def _scores_and_output(a: Attributes, mask: str, bias: str | None, causal: bool)
 
 
 def _padding(a: Attributes, i: int) -> str | None:
-    """The additive mask of input `i`: ones and zeros [batch, keys] or [batch, queries, keys], or lengths [batch]."""
-    shape, batch = a["shapes"][i], (a["shapes"][0] or [None])[0]
-    if shape is None or len(shape) > 3 or (len(shape) == 1 and (batch is None or shape[0] != batch)):
+    """The additive mask of input `i`: ones and zeros [batch, keys] or [batch, queries, keys], or numbers in one list.
+
+    These are where each sequence ends, and then where each begins, or what says of packed sequences where they are.
+    """
+    shape = a["shapes"][i]
+    if shape is None or len(shape) > 3:
         return None
     text = f"kept = Identity(x{i})\n"
     if len(shape) == 1:
+        per_sequence = _numbers_per_sequence(a, i)
+        if per_sequence is None:
+            return None
         text = "keys_end = Shape<start = 2, end = 3>(k)\n" + arange("key", "keys_end") + ints("last", 1)
-        text += f"lengths_int = Cast<to = 7>(x{i})\nlengths = Unsqueeze(lengths_int, last)\nkept = Less(key, lengths)\n"
+        text += f"list64 = Cast<to = 7>(x{i})\n" + ints("list_start", 0)
+        text += "batch = Shape<start = 0, end = 1>(x0)\nends0 = Slice(list64, list_start, batch)\n"
+        text += "ends = Unsqueeze(ends0, last)\n"
+        if per_sequence == 2:
+            text += "twice = Add(batch, batch)\nstarts0 = Slice(list64, batch, twice)\n"
+            text += "starts = Unsqueeze(starts0, last)\nbefore = Less(key, ends)\n"
+            text += "after = GreaterOrEqual(key, starts)\nkept = And(before, after)\n"
+        else:
+            text += "kept = Less(key, ends)\n"
     return (
         text
         + ints("inner", *((1,) if len(shape) == 3 else (1, 2)))
@@ -84,6 +98,15 @@ def _padding(a: Attributes, i: int) -> str | None:
         + "mask4 = Unsqueeze(kept, inner)\nmask_float = CastLike(mask4, x0)\nabsent = Sub(unit, mask_float)\n"
         + "m = Mul(absent, fill)\n"
     )
+
+
+def _numbers_per_sequence(a: Attributes, i: int) -> int | None:
+    """How many numbers the list that is input `i` has for each sequence; 3 where there are two more."""
+    count, batch = a["shapes"][i][0], (a["shapes"][0] or [None])[0]
+    if count is None or batch is None:
+        names = [a["names"][j][:1] for j in (0, i)]
+        return 1 if names[0] == names[1] != [""] else None
+    return {batch: 1, 2 * batch: 2, 3 * batch + 2: 3}.get(count)
 
 
 def _unpacked(a: Attributes, names: str, source: str) -> str:
@@ -121,9 +144,16 @@ def _multi_head_attention(a: Attributes, has: Has) -> str | None:
         text += f"{name} = " + (f"Concat<axis = 2>(x{past}, {name}_new)\n" if has(past) else f"Identity({name}_new)\n")
     text += "y1 = Identity(k)\ny2 = Identity(v)\n"
     mask = _padding(a, 4) if has(4) else ""
-    if mask is None:
+    if mask is None or (a.get("unidirectional") and _is_unaligned(a, ranks)):
         return None
     return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
+
+
+def _is_unaligned(a: Attributes, ranks: Sequence[int | None]) -> bool:
+    """Whether it is not clear which keys come before a query: their numbers differ, which onnxruntime's providers take
+    differently."""
+    queries, keys = (a["shapes"][i][2 if ranks[i] == 4 else 1] if a["shapes"][i] else None for i in (0, 1))
+    return None not in (queries, keys) and queries not in (1, keys)
 
 
 def _attention(a: Attributes, has: Has) -> str | None:

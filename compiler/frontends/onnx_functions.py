@@ -98,7 +98,8 @@ def _contributed(node: NodeProto, versions: dict[str, int], types: dict[str, Typ
         [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim] if kind.HasField("shape") else None
         for kind in kinds
     ]
-    function = onnx_contrib.function_of(node, versions.get("", 0), shapes)
+    names = [[d.dim_param for d in kind.shape.dim] for kind in kinds]
+    function = onnx_contrib.function_of(node, versions.get("", 0), shapes, names)
     if function is not None:
         _without_absent(node)
     return function

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Attributes = dict[str, Any]  # the node's; "opset" is the version, "shapes" are those of the inputs
+Attributes = dict[
+    str, Any
+]  # the node's; "opset" is the version, "shapes" are those of the inputs, "names" of their sizes
 Shape = Sequence[int | None] | None  # without the sizes that are not known; None where the rank is not
 Has = Callable[[int], bool]  # whether the node has an input
 

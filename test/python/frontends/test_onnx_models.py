@@ -131,6 +131,29 @@ CONTRIBUTED |= {
         [X, Y, Z, LENGTHS],
         attention(X, Y, Z, np.where(np.arange(S) < LENGTHS[:, None], 0, -1e4)[:, None, None]),
     ),
+    "packed attention with ends and starts": (
+        contributed("y = com.microsoft.Attention<num_heads=4>(x, w, b, m)", "float[2,9,32] x, int32[4] m", **PACKED),
+        [X, np.array([9, 7, 2, 3], np.int32)],
+        attention(
+            *np.split(X @ PACKED["w"] + PACKED["b"], 3, -1),
+            np.where((np.arange(S) < [[9], [7]]) & (np.arange(S) >= [[2], [3]]), 0, -1e4)[:, None, None],
+        ),
+    ),
+    "attention of packed sequences": (
+        contributed("y = com.microsoft.MultiHeadAttention<num_heads=4>(x, y0, z, , m)", f"{THREE}, int32[8] m"),
+        [X, Y, Z, np.array([9, 4, 0, 9, 18, 0, 9, 13], np.int32)],
+        attention(X, Y, Z, np.where(np.arange(S) < LENGTHS[:, None], 0, -1e4)[:, None, None]),
+    ),
+    # What comes later counts nothing, however much a key counts that is masked.
+    "causal attention with a mask that is hardly one": (
+        contributed(
+            "y = com.microsoft.MultiHeadAttention<num_heads=4, unidirectional=1, mask_filter_value=-2.0>"
+            "(x, y0, z, , m)",
+            f"{THREE}, int32[2,9] m",
+        ),
+        [X, Y, Z, 1 - KEPT],
+        attention(X, Y, Z, np.where(KEPT, -2, 0)[:, None, None] + np.where(CAUSAL, -np.inf, 0)),
+    ),
     "packed attention with a mask of scores": (
         contributed(
             "y = com.microsoft.Attention<num_heads=4>(x, w, b, m)",
@@ -209,13 +232,35 @@ def test_operators_of_onnxruntime(name):
     assert_close(found, [e.astype(np.float32) for e in expected])
 
 
-def test_a_mask_of_an_unknown_form_is_refused():
-    """Ends and starts of sequences: 4 numbers, as many as there are heads."""
-    source = contributed(
-        "y = com.microsoft.Attention<num_heads=4>(x, w, , m)", "float[2,9,32] x, int32[4] m", w=random(D, 3 * D)
-    )
-    with pytest.raises(CompileError, match=r"com.microsoft.Attention of ONNX \(node 'y'\) has no lowering"):
+REFUSED = {
+    "a mask of an unknown form": ("y = com.microsoft.MultiHeadAttention<num_heads=4>(x, z, z, , m)", "int32[5] m"),
+    "a buffer": (
+        "y, k, v = com.microsoft.MultiHeadAttention<num_heads=4>(x, z, z, , , , p, p, n)",
+        "float[2,4,5,8] p, int32[1] n",
+    ),
+    "an output of scores": ("y, , , s = com.microsoft.MultiHeadAttention<num_heads=4>(x, z, z)", ""),
+    # Of onnxruntime's providers some count the places of keys from the start, some from the end.
+    "causal, of fewer queries": ("y = com.microsoft.MultiHeadAttention<num_heads=4, unidirectional=1>(x, z, z)", ""),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_covered_is_refused(name):
+    body, inputs = REFUSED[name]
+    outputs = "float[2,9,32] y" + (", float[2,4,9,11] s" if ", s =" in body else "")
+    source = contributed(body, ", ".join(filter(None, ("float[2,9,32] x, float[2,11,32] z", inputs))), outputs)
+    with pytest.raises(CompileError, match=r"com.microsoft.MultiHeadAttention of ONNX \(node 'y'\) has no lowering"):
         compile(source)
+
+
+def test_lengths_of_an_open_batch():
+    source = contributed(
+        "y = com.microsoft.MultiHeadAttention<num_heads=4>(x, y0, z, , m)",
+        "float[b,s,32] x, float[b,t,32] y0, float[b,t,32] z, int32[b] m",
+        "float[b,s,32] y",
+    )
+    expected = attention(X, Y, Z, np.where(np.arange(S) < LENGTHS[:, None], 0, -1e4)[:, None, None])
+    assert_close(compile(source)(X, Y, Z, LENGTHS), [expected.astype(np.float32)])
 
 
 # A mask of [batch, 1, 1, keys] that is broadcast: whether its sizes are 1, the types do not say.
@@ -347,6 +392,57 @@ def test_shapes_that_are_computed(opset):
         for b, s in ((2, 9), (3, 4), (1, 1)):
             inputs = [4 * random(b, s, D), np.arange(s) <= np.arange(b)[:, None] + s // 2]
             assert_close(kernel(*inputs), reference(source, inputs))
+    assert stats()["compiled"] - before["compiled"] == 1
+
+
+# Of open sizes the importer took all but one to be what leaves the last ones as they are, and read beyond the arrays.
+MERGED = [
+    ("s,b,4,8", "-1,32"),
+    ("s,b,4,8", "-1,8"),
+    ("s,b,32", "-1,32"),
+    ("s,b,32", "-1,2,16"),
+    ("s,6,b,8", "-1,48"),
+    ("s,6,b,8", "-1,8,6"),
+    ("s,b", "-1,2"),
+    ("2,s,b,8", "2,-1,8"),
+    ("2,s,b,8", "0,-1,16"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "shape"), MERGED)
+def test_open_sizes_that_are_merged(sizes, shape):
+    source = model(
+        f"g (float[{sizes}] x) => (float[m] y) "
+        f"{{ to = Constant<value_ints = [{shape}]>() e = Exp(x) y = Reshape(e, to) }}"
+    )
+    source.graph.output[0].type.tensor_type.ClearField("shape")
+    kernel = compile(source)
+    for given in ({"s": 6, "b": 4}, {"s": 1, "b": 6}, {"s": 2, "b": 1}):
+        x = random(*(given[size] if size in given else int(size) for size in sizes.split(",")))
+        assert_close(kernel(x), [np.exp(x).reshape([int(n) or x.shape[0] for n in shape.split(",")])])
+
+
+SEQUENCE_FIRST = """g (float[b,s,32] x) => (float[b,s,32] y) {
+  t = Transpose<perm = [1, 0, 2]>(x)
+  whole = Shape(t)
+  zero = Constant<value_ints = [0]>()  two = Constant<value_ints = [2]>()  outer = Slice(whole, zero, two)
+  tail = Constant<value_ints = [4, 8]>()  split = Concat<axis = 0>(outer, tail)
+  h = Reshape(t, split)
+  q = Transpose<perm = [1, 2, 0, 3]>(h)  kt = Transpose<perm = [1, 2, 3, 0]>(h)
+  s0 = MatMul(q, kt)  p = Softmax<axis = -1>(s0)  o = MatMul(p, q)
+  o1 = Transpose<perm = [2, 0, 1, 3]>(o)
+  rows = Constant<value_ints = [-1, 32]>()  o2 = Reshape(o1, rows)
+  o3 = MatMul(o2, w)  o4 = Reshape(o3, whole)  y = Transpose<perm = [1, 0, 2]>(o4)
+}"""
+
+
+def test_sequences_before_batches():
+    """As torch's MultiheadAttention has them, before its last projection."""
+    source, before = model(SEQUENCE_FIRST, 18, w=random(D, D)), stats()
+    kernel = compile(source)
+    for b, s in ((2, 9), (3, 20), (1, 1)):
+        inputs = [4 * random(b, s, D)]
+        assert_close(kernel(*inputs), reference(source, inputs))
     assert stats()["compiled"] - before["compiled"] == 1
 
 
