@@ -376,15 +376,21 @@ def _grouped(a: Attributes, has: Has) -> str:
 
 
 def _softmax_with_sinks(a: Attributes, has: Has) -> str:
-    """p: the softmax of s2 beside one more score per head, which is 0 or a sink, and has no value."""
-    text = "column1 = Shape<start = 0, end = 3>(s2)\n"
+    """p: the softmax of s2 beside one more score per head, which is 0 or a sink, and has no value.
+
+    It is not concatenated: of an open number of keys that would hide the scores.
+    """
     if has(SINKS):
-        text += ints("sink_shape", 1, -1, 1, 1) + f"sink4 = Reshape(x{SINKS}, sink_shape)\n"
+        text = ints("sink_shape", 1, -1, 1, 1) + f"sink = Reshape(x{SINKS}, sink_shape)\n"
     else:
-        text += number("sink4", 0.0)
-    text += ints("one_more", 1) + "sink_form = Concat<axis = 0>(column1, one_more)\nsinks = Expand(sink4, sink_form)\n"
-    text += "beside = Concat<axis = -1>(s2, sinks)\np_all = Softmax<axis = -1>(beside)\n"
-    return text + ints("from", 0) + ints("last_axis", 3) + "p = Slice(p_all, from, keys_end, last_axis)\n"
+        text = number("sink", 0.0)
+    if a["opset"] < 18:
+        text += "highest = ReduceMax<axes = [-1]>(s2)\n"
+    else:
+        text += ints("last_axis", -1) + "highest = ReduceMax(s2, last_axis)\n"
+    text += ints("sum_axis", -1) + "most = Max(highest, sink)\nshifted = Sub(s2, most)\ne = Exp(shifted)\n"
+    text += "sum_of_keys = ReduceSum(e, sum_axis)\nsink_shifted = Sub(sink, most)\nof_sink = Exp(sink_shifted)\n"
+    return text + "sum_of_all = Add(sum_of_keys, of_sink)\np = Div(e, sum_of_all)\n"
 
 
 WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {

@@ -96,7 +96,7 @@ def made(length, past, lengths, packed=False, angles=None, bias=False, sinks=Fal
     infos = []
     for name in [name for name in names if name in given]:
         kind, shape = helper.np_dtype_to_tensor_dtype(given[name].dtype), list(given[name].shape)
-        if opened and shape:
+        if opened and shape and name != "sinks":
             shape[0] = "batch" if len(shape) < 4 or "past" in name else 1
             shape[1:-1] = [GROUPS, "past"] if "past" in name else ["length"] * (len(shape) == 3)
         infos.append(helper.make_tensor_value_info(name, kind, shape))
@@ -136,6 +136,7 @@ CASES = {
     "open sizes": {**PROMPT, "opened": True},
     "open sizes of a step": {**STEP, "opened": True},
     "a total that is an input": {**BUFFER, "opened": "total", "angles": ANGLES},
+    "sinks beside an open number of keys": {**BUFFER, "opened": "total", "sinks": True},
 }
 
 
