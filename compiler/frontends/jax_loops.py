@@ -5,7 +5,7 @@
     y = layer(layer(layer(x, weights[0]), weights[1]), weights[2])
 
 ``fori_loop`` with constant bounds is such a scan too. StableHLO's ``while``, which these are otherwise, has no lowering
-to linalg.
+to linalg. ``approx_max_k`` and ``approx_min_k``, which XLA alone knows, are computed exactly.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameters in which calls (j
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """What `jaxpr` computes, its scans written out, also those inside of calls; to be traced."""
+    """What `jaxpr` computes, its scans and searches written out, also those inside of calls; to be traced."""
     known: dict[Any, Any] = {}
 
     def read(atom: Any) -> Any:
@@ -30,7 +30,9 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
         inputs = [read(atom) for atom in eqn.invars]
         if eqn.primitive.name == "scan" and eqn.params["length"] <= LONGEST:
             outputs = _scan(eqn.params, inputs)
-        elif has_scan(body := _body(eqn)):
+        elif _is_search(eqn):
+            outputs = _largest(eqn.params, *inputs)
+        elif is_rewritten(body := _body(eqn)):
             outputs = evaluate(*_opened(body), inputs)
         else:
             variables = list(dict.fromkeys(atom for atom in eqn.invars if not hasattr(atom, "val")))
@@ -47,12 +49,12 @@ def _alone(jaxpr: Any, eqn: Any, variables: list[Any]) -> Any:
     return jaxpr.replace(constvars=[], invars=variables, outvars=eqn.outvars, eqns=[eqn], debug_info=names)
 
 
-def has_scan(jaxpr: Any) -> bool:
-    """Whether there is a scan in `jaxpr` or in what it calls; False for None."""
+def is_rewritten(jaxpr: Any) -> bool:
+    """Whether there is a scan or a search in `jaxpr` or in what it calls; False for None."""
     if jaxpr is None:
         return False
     jaxpr, _ = _opened(jaxpr)
-    return any(eqn.primitive.name == "scan" or has_scan(_body(eqn)) for eqn in jaxpr.eqns)
+    return any(eqn.primitive.name == "scan" or _is_search(eqn) or is_rewritten(_body(eqn)) for eqn in jaxpr.eqns)
 
 
 def _body(eqn: Any) -> Any:
@@ -86,4 +88,16 @@ def _scan(params: dict[str, Any], inputs: Sequence[Any]) -> list[Any]:
     return [*carry, *stacked]
 
 
-__all__ = ["evaluate", "has_scan"]
+def _is_search(eqn: Any) -> bool:
+    return eqn.primitive.name == "approx_top_k" and eqn.params["aggregate_to_topk"]
+
+
+def _largest(params: dict[str, Any], x: Any) -> list[Any]:
+    """The k largest numbers, or smallest ones, along a dimension, and where they are."""
+    rows = jax.numpy.moveaxis(x, params["reduction_dimension"], -1)
+    sign = 1 if params["is_max_k"] else -1
+    values, places = jax.lax.top_k(sign * rows, params["k"])
+    return [jax.numpy.moveaxis(found, -1, params["reduction_dimension"]) for found in (sign * values, places)]
+
+
+__all__ = ["evaluate", "is_rewritten"]

@@ -1,6 +1,6 @@
 """From a traced function of JAX to linalg on tensors.
 
-    jax_loops.evaluate                scans written out
+    jax_loops.evaluate                scans and searches written out
     jax.jit(fn).trace(…).lower()      StableHLO in jaxlib's MLIR; its CHLO (erf, top-k, …) made StableHLO there
     serialize / deserialize           a portable artifact carries it over, so that the two versions may differ
     control_flow, sequential          in our context; loops and branches become scf's, scatters become loops
@@ -134,9 +134,15 @@ def _widen(op: ir.Operation) -> None:
 
 
 def _replace_empty(module: ir.Module) -> None:
-    """What has no elements is not computed, and what is reduced from none is the initial value: reductions of what has
-    none have no lowering."""
+    """What has no elements is not computed, what is reduced from none is the initial value, and what is reduced along
+    no dimension stays: such reductions have no lowering."""
+    dead = []
     for op in ops(module):
+        if op.name == "stablehlo.reduce" and not len(op.attributes["dimensions"]):
+            for operand, result in zip(op.operands, op.results, strict=False):
+                result.replace_all_uses_with(operand)
+            dead.append(op)
+            continue
         for i, result in enumerate(op.results if op.name.startswith("stablehlo.") else ()):
             with ir.InsertionPoint(op), op.location:
                 if 0 in ir.RankedTensorType(result.type).shape:
@@ -148,6 +154,8 @@ def _replace_empty(module: ir.Module) -> None:
                 else:
                     continue
             result.replace_all_uses_with(new.results[0])
+    for op in dead:
+        op.erase()
 
 
 def _concatenate(op: ir.Operation) -> None:

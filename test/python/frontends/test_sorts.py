@@ -103,6 +103,9 @@ OF_JAX = {
     "by two keys": lambda jax, x: jax.lax.sort((x, x + 1), num_keys=2),
     "lexsort": lambda jax, x: jax.numpy.lexsort((x, jax.numpy.round(x / 2))),
     "median": lambda jax, x: jax.numpy.median(x, axis=1),
+    "unique": lambda jax, x: jax.numpy.unique(
+        x, size=9, fill_value=7, return_index=True, return_inverse=True, return_counts=True
+    ),
 }
 
 
@@ -117,6 +120,20 @@ def test_jax(name, kind):
 
     for ours, expected in zip(*map(jax.tree.leaves, (compile(function, (x,))(x), jax.jit(function)(x))), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("search", ["approx_max_k", "approx_min_k"])
+def test_jax_searches_that_may_miss(search):
+    """They miss nothing here, also where they are called in a loop that is written out."""
+    jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
+
+    def function(x):
+        step = lambda c, row: (c, getattr(jax.lax, search)(row, 2))  # noqa: E731
+        return jax.jit(lambda x: getattr(jax.lax, search)(x, 3, reduction_dimension=0))(x), jax.lax.scan(step, 0, x)[1]
+
+    x = ROWS.astype(np.float32)
+    for ours, expected in zip(*map(jax.tree.leaves, (compile(function, (x,))(x), function(x))), strict=True):
+        np.testing.assert_array_equal(ours, expected)
 
 
 @pytest.mark.parametrize("largest", [0, 1])
