@@ -20,6 +20,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from ..diagnostics import user_error
 from . import onnx_contrib
 from .lowering import first_line
+from .onnx_einsums import as_products
 from .onnx_functions import inlined
 from .onnx_matmuls import in_four_dimensions
 from .onnx_precision import in_single_precision
@@ -57,7 +58,7 @@ def prepared(
     copy = _inferred(copy)
     copy = inlined(copy, functions)
     copy = _inferred(copy)
-    if in_steps(copy):
+    if in_steps(copy) | as_products(copy):
         copy = _inferred(copy)
     for _ in range(8):  # what is folded gives shapes, which fold more
         if not _Folding(copy).run():

@@ -1,0 +1,61 @@
+"""Einsums of open sizes as the products of matrices that they are; the importer lowers those of known sizes alone.
+
+  y = Einsum<equation = "bqhd,bkhd->bhqk">(q, k)        where some size of q or k is not known
+becomes
+  y = MatMul(Transpose<perm = [0, 2, 1, 3]>(q), Transpose<perm = [0, 2, 3, 1]>(k))
+
+Of each operand one dimension at most is its own, and one is summed over; all others are the same in both.
+"""
+
+import re
+
+from onnx import ModelProto, NodeProto, TypeProto, helper
+
+TWO_OPERANDS = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
+
+
+def as_products(model: ModelProto) -> bool:
+    """Rewrites these einsums, in place; whether there was one."""
+    graph = model.graph
+    types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
+    nodes: list[NodeProto] = []
+    changed = False
+    for node in graph.node:
+        is_one = node.op_type == "Einsum" and not node.domain and any(_is_open(types.get(name)) for name in node.input)
+        product = _product(node) if is_one else None
+        nodes += [node] if product is None else product
+        changed |= product is not None
+    if changed:
+        del graph.node[:]
+        graph.node.extend(nodes)
+    return changed
+
+
+def _is_open(kind: TypeProto.Tensor | None) -> bool:
+    return kind is None or any(not d.HasField("dim_value") for d in kind.shape.dim)
+
+
+def _product(node: NodeProto) -> list[NodeProto] | None:
+    """The nodes that compute the same; None where that is not one product of matrices."""
+    equation = helper.get_attribute_value(node.attribute[0]).decode().replace(" ", "")
+    parts = TWO_OPERANDS.fullmatch(equation)
+    if parts is None or any(len(set(labels)) < len(labels) for labels in parts.groups()):
+        return None
+    left, right, result = parts.groups()
+    shared = [label for label in result if label in left and label in right]
+    summed = [label for label in left if label in right and label not in result]
+    own = [[label for label in labels if label not in shared and label not in summed] for labels in (left, right)]
+    if len(summed) != 1 or any(len(labels) != 1 for labels in own) or not {*own[0], *own[1]} <= {*result}:
+        return None
+    name, place = node.output[0], node.name or node.output[0]
+    orders = (
+        (node.input[0], left, [*shared, *own[0], *summed], f"{name}, left"),
+        (node.input[1], right, [*shared, *summed, *own[1]], f"{name}, right"),
+        (f"{name}, product", [*shared, *own[0], *own[1]], result, name),
+    )
+    made = [
+        helper.make_node("Transpose", [source], [target], place, perm=[labels.index(label) for label in order])
+        for source, labels, order, target in orders
+    ]
+    made.insert(2, helper.make_node("MatMul", [f"{name}, left", f"{name}, right"], [f"{name}, product"], place))
+    return made
