@@ -4,12 +4,14 @@
 becomes
   y = MatMul(Transpose<perm = [0, 2, 1, 3]>(q), Transpose<perm = [0, 2, 3, 1]>(k))
 
-Of each operand one dimension at most is its own, and one is summed over; all others are the same in both.
+One dimension is summed over. Of those that only one operand has the last is the matrix's, and others are batches.
 """
 
 import re
+from collections.abc import Iterable
 
-from onnx import ModelProto, NodeProto, TypeProto, helper
+import numpy as np
+from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
 
 TWO_OPERANDS = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 
@@ -45,17 +47,30 @@ def _product(node: NodeProto) -> list[NodeProto] | None:
     shared = [label for label in result if label in left and label in right]
     summed = [label for label in left if label in right and label not in result]
     own = [[label for label in labels if label not in shared and label not in summed] for labels in (left, right)]
-    if len(summed) != 1 or any(len(labels) != 1 for labels in own) or not {*own[0], *own[1]} <= {*result}:
+    if len(summed) != 1 or not all(own) or not {*own[0], *own[1]} <= {*result}:
         return None
     name, place = node.output[0], node.name or node.output[0]
+    outer = [labels[:-1] for labels in own]  # those that only one operand has are sizes of 1 in the other
     orders = (
-        (node.input[0], left, [*shared, *own[0], *summed], f"{name}, left"),
-        (node.input[1], right, [*shared, *summed, *own[1]], f"{name}, right"),
-        (f"{name}, product", [*shared, *own[0], *own[1]], result, name),
+        (node.input[0], left, [*shared, *outer[0], own[0][-1], *summed], f"{name}, left"),
+        (node.input[1], right, [*shared, *outer[1], *summed, own[1][-1]], f"{name}, right"),
+        (f"{name}, product", [*shared, *outer[0], *outer[1], own[0][-1], own[1][-1]], result, name),
     )
     made = [
         helper.make_node("Transpose", [source], [target], place, perm=[labels.index(label) for label in order])
         for source, labels, order, target in orders
     ]
-    made.insert(2, helper.make_node("MatMul", [f"{name}, left", f"{name}, right"], [f"{name}, product"], place))
+    factors = [f"{name}, left", f"{name}, right"]
+    starts = (len(shared) + len(outer[0]), len(shared))
+    for i, (start, count) in enumerate(zip(starts, (len(outer[1]), len(outer[0])), strict=True)):
+        if count:
+            axes = f"{factors[i]}, axes"
+            made.insert(-1, _list(axes, range(start, start + count)))
+            made.insert(-1, helper.make_node("Unsqueeze", [factors[i], axes], [f"{factors[i]}, wide"], place))
+            factors[i] += ", wide"
+    made.insert(-1, helper.make_node("MatMul", factors, [f"{name}, product"], place))
     return made
+
+
+def _list(name: str, numbers: Iterable[int]) -> NodeProto:
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array([*numbers], np.int64)))

@@ -422,7 +422,8 @@ def test_open_sizes_that_are_merged(sizes, shape):
         assert_close(kernel(x), [np.exp(x).reshape([int(n) or x.shape[0] for n in shape.split(",")])])
 
 
-EINSUMS = """g (float[b,s,4,8] q, float[b,t,4,8] k, float[b,t,4,8] v) => (float[b,s,4,8] y) {
+EINSUMS = """g (float[b,s,32] x, float[b,t,4,8] k, float[b,t,4,8] v) => (float[b,s,4,8] y) {
+  q = Einsum<equation = "bsd,dhe->bshe">(x, w)
   s0 = Einsum<equation = "bqhd, bkhd -> bhqk">(q, k)
   p = Softmax<axis = -1>(s0)
   y = Einsum<equation = "bhqk,bkhd->bqhd">(p, v)
@@ -430,10 +431,10 @@ EINSUMS = """g (float[b,s,4,8] q, float[b,t,4,8] k, float[b,t,4,8] v) => (float[
 
 
 def test_einsums_of_open_sizes():
-    source, before = model(EINSUMS), stats()
+    source, before = model(EINSUMS, w=random(D, 4, 8)), stats()
     kernel = compile(source)
     for b, s, t in ((2, 9, 7), (1, 1, 12)):
-        inputs = [4 * random(b, s, 4, 8), random(b, t, 4, 8), random(b, t, 4, 8, seed=1)]
+        inputs = [4 * random(b, s, D), random(b, t, 4, 8), random(b, t, 4, 8, seed=1)]
         assert_close(kernel(*inputs), reference(source, inputs))
     assert stats()["compiled"] - before["compiled"] == 1
 
