@@ -26,6 +26,7 @@ from .dynamo_memory import follow_writes, take_views_where_read
 from .dynamo_multihead import WRITTEN_OUT, write_out
 from .dynamo_regions import Region, find_regions, spell_sizes_out
 from .dynamo_vmap import transforms, write_out_maps
+from .torch_masks import substitute
 
 REST = ("eager", "inductor")
 TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
@@ -142,6 +143,8 @@ def _with_inductor(graph: torch.fx.GraphModule) -> Callable:
             setattr(split, name, torch.compile(child, backend="inductor"))
     return split.forward
 
+
+substitute()
 
 if "attn_opt" not in importlib.metadata.entry_points(group="torch_dynamo_backends").names:
     torch._dynamo.register_backend(backend, name="attn_opt")  # twice would be an error of torch's

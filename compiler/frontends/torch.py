@@ -9,6 +9,7 @@ What is called is inference: results carry no gradient. A model whose other ops 
 ``torch.compile(model, backend="attn_opt")`` instead, which leaves them to torch.
 """
 
+import contextlib
 import dataclasses
 import inspect
 import warnings
@@ -27,6 +28,7 @@ from ..runtime.transformed import is_transformed
 from ..traced_kernel import TracedKernel, call_error
 from .lowering import first_line
 from .torch_lowering import Lowered, lower
+from .torch_masks import unread_masks
 
 
 def trace(
@@ -54,8 +56,7 @@ def trace(
         warnings.warn(f"attn_opt: {message}; torch.compile(…, backend='attn_opt') leaves it to torch", stacklevel=5)
     args, kwargs = _distinct((tuple(example_args or ()), example_kwargs), module)
     try:
-        with torch.no_grad():
-            program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        program = _exported(module, args, kwargs, dynamic_shapes)
     except Exception as error:
         name = getattr(source, "__name__", type(source).__name__)
         raise user_error(
@@ -63,6 +64,18 @@ def trace(
             "torch.compile(…, backend='attn_opt') splits a function where it cannot be traced",
         ) from error
     return TorchProgram(program, lower(program))
+
+
+def _exported(module: torch.nn.Module, args: tuple, kwargs: dict | None, dynamic_shapes: Any) -> ExportedProgram:
+    """The program of torch.export, which runs the code or, where that fails, as where torch.vmap moves a dimension of
+    its results, lets dynamo read it; what the first one raises if both fail."""
+    with torch.no_grad(), unread_masks():
+        try:
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        except Exception:
+            with contextlib.suppress(Exception):
+                return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True)
+            raise
 
 
 def _distinct(arguments: Any, module: torch.nn.Module) -> Any:

@@ -98,6 +98,9 @@ def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:
                 raise user_error(f"argument {number} is a symbolic number, which is not supported; pass it as a tensor")
             continue
         value = held[spec.target]
+        if spec.kind == InputKind.CONSTANT_TENSOR and not node.users:  # it may be what torch made up to trace with
+            graph.erase_node(node)
+            continue
         if spec.kind == InputKind.CONSTANT_TENSOR and value.numel() == 1 and not value.is_complex():
             with graph.inserting_before(node):
                 scalar = graph.call_function(

@@ -432,6 +432,12 @@ def test_tensors_that_torch_transforms(traced):
     close(compile(torch.vmap(sdpa()), (q[None], k[None], v[None]))(q[None], k[None], v[None])[0], sdpa()(q, k, v))
 
 
+@pytest.mark.parametrize(("taken", "put"), [(0, 0), (1, 1), (1, -1), (0, 2)])
+def test_functions_that_map_along_any_dimension(taken, put):
+    """torch.export cannot run one that puts its results elsewhere than first: dynamo reads it."""
+    check(lambda q, k, v: torch.vmap(sdpa(), taken, put)(q, k, v), tensors((2, 2, 9, 8), (2, 2, 13, 8), (2, 2, 13, 5)))
+
+
 @pytest.mark.parametrize("backend", ["eager", "attn_opt"])
 def test_kernels_in_what_torch_compiles(backend):
     """A kernel is called as it is, between what is compiled before and after it."""
