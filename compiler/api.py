@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,6 +24,9 @@ TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 
 # The bindings' Python part is not made for several threads at once; what one has compiled the next one finds.
 COMPILING = threading.RLock()
+
+# A process that is forked while another thread compiles waits for it: the child has no thread that would go on with it.
+os.register_at_fork(before=COMPILING.acquire, after_in_parent=COMPILING.release, after_in_child=COMPILING.release)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,17 +48,17 @@ class Variants:
         self._texts, self._signature, self._target = texts, signature, target
         self._options = dataclasses.replace(options, entry=signature.name, listener=None)
         self._found: dict[Units, Kernel | None] = {}
-        self._compiling = threading.Lock()
 
     def bound(self, arrays: NotContiguous) -> list[np.ndarray]:
         """The arrays as a variant takes them, or copies if there is none."""
         units = arrays.units
-        kernel = self._found.get(units)
-        if kernel is None:
-            with self._compiling:
+        if units not in self._found:
+            from .api import COMPILING
+
+            with COMPILING:
                 if units not in self._found:
                     self._found[units] = self._compiled(units)
-                kernel = self._found[units]
+        kernel = self._found[units]
         if kernel is None:
             return [np.ascontiguousarray(a) for a in arrays]
         moved = list(arrays)

@@ -1,7 +1,9 @@
 """Kernels that are there already: found by what they depend on, safe whatever happens to the folder."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -302,6 +304,35 @@ def test_in_one_process_it_is_compiled_once_by_many_threads(folder):
     x = np.ones((2, 5), np.float32)
     for kernel in kernels:
         np.testing.assert_array_equal(kernel(x), x + x)
+
+
+def test_a_process_that_is_forked_while_another_thread_compiles():
+    """It has no thread that would go on with that, and compiles and calls kernels itself."""
+    code = f"""
+import os, sys, threading
+import numpy as np
+from attn_opt.compiler import compile
+x, started = np.ones((2, 5), np.float32), threading.Event()
+def say(_):
+    started.set()
+kernel = compile({ADD!r}, threads=2)
+thread = threading.Thread(target=lambda: compile({ATTENTION!r}, threads=2, listener=say))
+thread.start()
+started.wait()
+child = os.fork()
+if not child:
+    assert (compile({ADD.replace("linalg.add", "linalg.mul")!r})(x) == 1).all() and (kernel(x) == 2).all()
+    os._exit(0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    environment = {**os.environ, "ATTN_OPT_CACHE": "0"}
+    done = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
+    try:
+        assert done.wait(60) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # with the child
+            os.killpg(done.pid, signal.SIGKILL)
 
 
 def test_a_kernel_in_a_file_needs_no_bindings(folder, tmp_path):
