@@ -46,20 +46,21 @@ def slice_bounds(function: ir.OpView) -> tuple[Bound, ...]:
     for view in function.regions[0].blocks[0].operations:
         op = view.operation
         if op.name == "tensor.extract_slice":
-            found += _bounds(op)
+            found += _bounds(op, op.operands[0], "reads")
+        elif op.name == "tensor.insert_slice":
+            found += _bounds(op, op.operands[1], "writes")
     return tuple(found)
 
 
-def _bounds(op: ir.Operation) -> list[Bound]:
-    source = op.operands[0]
-    number = ir.BlockArgument(source).arg_number if isinstance(source.owner, ir.Block) else None
+def _bounds(op: ir.Operation, whole_tensor: ir.Value, verb: str) -> list[Bound]:
+    number = ir.BlockArgument(whole_tensor).arg_number if isinstance(whole_tensor.owner, ir.Block) else None
     bounds = []
     for d, (offset, size, stride) in enumerate(zip(*slice_parts(op), strict=True)):
-        start, count, whole = formula(offset), formula(size), dimension_of(source, d)
+        start, count, whole = formula(offset), formula(size), dimension_of(whole_tensor, d)
         end = ["add", start, count] if stride == 1 else ["unknown"]
         known = [leaf for one in (start, count, whole) for leaf in leaves(one)]
         if known and end[0] != "unknown" and all(leaf[0] in ("dim", "argument") for leaf in known):
-            bounds.append(Bound(number, d, start, end, whole))
+            bounds.append(Bound(number, d, start, end, whole, verb))
     return bounds
 
 

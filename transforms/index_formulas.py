@@ -90,6 +90,8 @@ def dimension_of(source: ir.Value, dimension: int) -> Formula:
     """The formula of a tensor's size."""
     if not source.type.is_dynamic_dim(dimension):
         return source.type.shape[dimension]
+    while not isinstance(source.owner, ir.Block) and source.owner.name == "tensor.insert_slice":
+        source = source.owner.operands[1]  # of whose size the result is
     if isinstance(source.owner, ir.Block):
         argument = ir.BlockArgument(source)
         if argument.owner.owner.operation.name == "func.func":

@@ -121,13 +121,15 @@ class Dimensions:
 @dataclasses.dataclass(frozen=True)
 class Bound:
     """A slice of dimension `dimension`, of argument `number` or, where that is None, of something computed, must start
-    at 0 or after, and end after its start and within the size of the whole: formulas of `transforms/formulas.py`."""
+    at 0 or after, and end after its start and within the size of the whole: formulas of `transforms/formulas.py`. The
+    graph "reads" or "writes" it."""
 
     number: int | None
     dimension: int
     start: Any
     end: Any
     whole: Any
+    verb: str = "reads"
 
     def check(self, arrays: Sequence[Any]) -> None:
         """A user's error where it does not hold, as far as the host knows."""
@@ -139,7 +141,7 @@ class Bound:
         of = f"dimension {self.dimension} of a tensor" if self.number is None else _name(self.number, self.dimension)
         given = sorted({leaf[1] for one in (self.start, self.end) for leaf in leaves(one) if leaf[0] == "argument"})
         why = f", as argument{'s' * (len(given) > 1)} {' and '.join(map(str, given))} say{'s' * (len(given) == 1)}"
-        raise user_error(f"{of} is {whole}, but the graph reads {start} to {end} of it{why if given else ''}")
+        raise user_error(f"{of} is {whole}, but the graph {self.verb} {start} to {end} of it{why if given else ''}")
 
 
 def _leaf(leaf: list, arrays: Sequence[Any]) -> int | None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from attn_opt.compiler import CompileError, compile
 from attn_opt.compiler.diagnostics import DiagnosedError
 from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.compiler.shapes import argument_dimensions
@@ -115,6 +116,33 @@ def test_slices_stay_within_their_tensors():
             signature.bind([array, n, np.array(m, np.int32)])
     with pytest.raises(DiagnosedError, match=r"dimension 1 of argument 0 is 1, but the graph reads 0 to 2 of it$"):
         signature.bind([array[:, :1], 1, np.array(1, np.int32)])
+
+
+WRITTEN = """
+func.func @f(%a: tensor<4x?xf32>, %x: tensor<1x2xf32>, %n: index, %m: index) -> tensor<4x?xf32> {
+  %s = tensor.insert_slice %x into %a[%n, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<4x?xf32>
+  %t = tensor.insert_slice %x into %s[0, %m] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<4x?xf32>
+  return %t : tensor<4x?xf32>
+}"""
+
+
+@pytest.mark.parametrize("donate", [[], [0]], ids=["copied", "donated"])
+def test_slices_are_written_within_their_tensors(donate):
+    """A token beyond the end of a cache would be written to other memory."""
+    kernel = compile(WRITTEN, donate=donate)
+    x = np.full((1, 2), -1, np.float32)
+    for n, m in ((0, 0), (3, 5)):
+        expected = np.zeros((4, 7), np.float32)
+        expected[n, :2] = expected[0, m : m + 2] = -1
+        np.testing.assert_array_equal(kernel(np.zeros((4, 7), np.float32), x, n, m), expected)
+    for n, m, said in (
+        (4, 0, "dimension 0 of argument 0 is 4, but the graph writes 4 to 5 of it, as argument 2 says"),
+        (-1, 0, "writes -1 to 0 of it, as argument 2 says"),
+        (0, 6, "dimension 1 of a tensor is 7, but the graph writes 6 to 8 of it, as argument 3 says"),
+        (10**12, 0, "writes 1000000000000 to"),
+    ):
+        with pytest.raises(CompileError, match=said):
+            kernel(np.zeros((4, 7), np.float32), x, n, m)
 
 
 def test_what_is_on_a_device_is_not_asked_for():
