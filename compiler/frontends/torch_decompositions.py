@@ -198,6 +198,16 @@ def elu(x: torch.Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -
     return torch.where(wide > 0, wide * scale, torch.expm1(wide * input_scale) * (alpha * scale)).to(x.dtype)
 
 
+def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """aten.hypot, without squares that are too large or too small."""
+    wide, other = _not_narrow(x).abs(), _not_narrow(y).abs()
+    large, small = torch.maximum(wide, other), torch.minimum(wide, other)
+    ratio = small / torch.where(large == 0, 1, large)
+    ratio = torch.where(small.isinf(), 1, ratio)
+    found = large * torch.sqrt(1 + ratio * ratio)
+    return torch.where(wide.isinf() | other.isinf(), math.inf, found).to(torch.promote_types(x.dtype, y.dtype))
+
+
 def _not_narrow(x: torch.Tensor) -> torch.Tensor:
     """Halves in float32, as which torch computes what is one op of its own."""
     return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -231,6 +241,8 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.addmv.default] = addmv
     table[torch.ops.aten.gelu.default] = gelu
     table[torch.ops.aten.elu.default] = elu
+    table[torch.ops.aten.hypot.default] = hypot
+    table[torch.ops.aten._neg_view.default] = torch.neg
     table.update(torch_searches.DECOMPOSITIONS)
     table.update(torch_experts.DECOMPOSITIONS)
     return table

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_complex, torch_experts, torch_shapes, torch_sinks, torch_unsigned
+from . import torch_complex, torch_experts, torch_nans, torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
 from .sorting import by_rank
@@ -74,6 +74,7 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, TO_BACKEND, WAY_OUT)
     run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
+    torch_nans.keep(module)
     to_loops(module)
     by_rank(module)
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)

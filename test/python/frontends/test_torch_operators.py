@@ -15,6 +15,7 @@ WHOLE = torch.randint(-9, 9, (4, 6))
 THREE = torch.tensor([True, False, True, True])
 FIVE = X.flatten().sort().values[-5] <= X  # as many elements are true
 SIGNS = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf])
+NANS = torch.tensor([math.nan, -3, 0.5, 3, math.nan, math.nan])
 ROWS, STARTS = torch.tensor([0, 1, 2, 1, 3]), torch.tensor([0, 2, 2])
 
 
@@ -79,6 +80,17 @@ ELEMENTS = {
     "gelu by tanh of bfloat16": (lambda x: F.gelu(x, approximate="tanh"), X.bfloat16()),
     "elu of small numbers": (lambda x: 1e4 * F.elu(1e-4 * x), X),
     "selu of small numbers": (lambda x: 1e4 * F.selu(1e-4 * x), X),
+    "maxima and minima of NaN": (lambda x, y: (x.maximum(y), x.minimum(y), y.max(x)), NANS, NANS.roll(1)),
+    "clamps of NaN": (lambda x: (x.clamp(-1, 1), x.clamp_min(0), x.clamp_max(0), F.hardtanh(x), F.relu6(x)), NANS),
+    "clamps by NaN": (lambda x, y: (x.clamp(min=y), x.clamp(max=y)), NANS, NANS.roll(1)),
+    "hypot": (torch.hypot, X, Y[:1]),
+    "hypot of extremes": (
+        lambda x, y: torch.hypot(x[:, None], y),
+        torch.tensor([0.0, 1e-30, 1e30, math.inf, -math.inf, math.nan]),
+        torch.tensor([0.0, -2e-30, 2e30, 3, math.inf, math.nan]),
+    ),
+    "hypot of bfloat16": (torch.hypot, X.bfloat16(), Y.bfloat16()),
+    "an imaginary part that is negated lazily": (lambda x: torch.view_as_complex(x.view(4, 3, 2)).conj().imag * 2, X),
     "all of several dimensions": (lambda x: x.all((0, 1)), FIVE),
     "addmv": (lambda x, a, b: torch.addmv(x, a, b, alpha=2, beta=0.5), X[:, 0], X, Y[0]),
     "matrices times a vector": (lambda x, y: torch.stack((x, y)) @ y[0], X, Y),
