@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import struct
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ def load(path: str | os.PathLike[str]) -> Kernel:
     try:
         data = pathlib.Path(path).read_bytes()
         compiled = unpacked(data)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"{error}"
         raise CompileError(user_error(f"{path} holds no kernel that can be loaded: {why}").diagnostics) from None
     return Kernel.of(compiled, compiled.target, Options())
@@ -202,10 +203,13 @@ class Kernel:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the kernel to a file, which `load` reads: on this CPU's kind, or on any GPU that its code is for."""
+        data = self._packed()
         try:
-            pathlib.Path(path).write_bytes(self._packed())
+            pathlib.Path(path).write_bytes(data)
         except OSError as error:
             raise CompileError(file_error(os.fspath(path), "written", error).diagnostics) from None
+        except (TypeError, ValueError) as error:
+            raise CompileError(user_error(f"{path!r} is no path that can be written: {error}").diagnostics) from None
 
     def stages(self) -> list[str]:
         """The names of the stages, in order."""

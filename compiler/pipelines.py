@@ -98,7 +98,10 @@ def _pipelines() -> dict[str, Callable[..., list[str]]]:
 
 def _parsed(target: str) -> tuple[str, dict[str, Any]]:
     """A target's name, and its options by the names of its pipeline's arguments."""
-    name, _, options = target.strip().removesuffix("}").partition("{")
+    name, opened, options = target.strip().partition("{")
+    if bool(opened) != options.endswith("}"):
+        raise ValueError(f"target '{target}' has one of the braces around its options, as in cpu{{threads=2}}")
+    options = options.removesuffix("}")
     known = _pipelines()
     if name not in known:
         raise ValueError(f"unknown target '{name}'; known: {', '.join(known)}")

@@ -38,6 +38,9 @@
 // RUN: not attn-opt %s --lower-to=tpu 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: attn-opt: error: option '--lower-to' expects cpu or nvidia, but found 'tpu'
 
+// RUN: not attn-opt %s --lower-to="cpu{" 2>&1 | FileCheck %s --check-prefix=TARGET-BRACE
+// TARGET-BRACE: attn-opt: error: --lower-to=cpu{: target 'cpu{' has one of the braces around its options, as in cpu{threads=2}
+
 // RUN: not attn-opt %s "--lower-to=cpu{matrix=amx}" 2>&1 | FileCheck %s --check-prefix=TARGET-OPTION
 // TARGET-OPTION: attn-opt: error: --lower-to=cpu{matrix=amx}: unknown matrix instructions 'amx'; known: amx-fp16
 

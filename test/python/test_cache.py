@@ -370,6 +370,9 @@ def test_what_is_no_kernel_is_an_error(tmp_path, monkeypatch, folder):
         load(file)
     with pytest.raises(CompileError, match="cannot be written: no such file"):
         compile(ADD).save(tmp_path / "nowhere" / "add.kernel")
+    for path in (b"add.kernel", "add\0.kernel"):
+        with pytest.raises(CompileError, match="is no path that can be written: .*(bytes|null)"):
+            compile(ADD).save(path)
 
 
 def test_a_kernel_that_is_kept_is_found_without_the_bindings(folder):
