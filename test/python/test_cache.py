@@ -371,7 +371,7 @@ def test_what_is_no_kernel_is_an_error(tmp_path, monkeypatch, folder):
     with pytest.raises(CompileError, match="cannot be written: no such file"):
         compile(ADD).save(tmp_path / "nowhere" / "add.kernel")
     for path in (b"add.kernel", "add\0.kernel"):
-        with pytest.raises(CompileError, match="is no path that can be written: .*(bytes|null)"):
+        with pytest.raises(CompileError, match=r"is no path that can be written: .*(bytes|null)"):
             compile(ADD).save(path)
 
 
