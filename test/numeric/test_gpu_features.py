@@ -159,3 +159,26 @@ def test_all_features_against_float64(seed, tiles, poisoned):
 def test_all_features_compile(seed, tiles):
     graph, options, _ = drawn_widely(seed)
     compile(graph.text(), target="nvidia", **options)
+
+
+# Few queries of heads that share keys: rows that fill a tile, by the copy engine, or not; and versions for them.
+FEW_QUERIES = {
+    "64 rows": {"queries": 16},
+    "64 rows, b s h d": {"queries": 16, "input_layout": "bshd", "output_layout": "bshd", "head_size": 128},
+    "128 rows, s b h d": {"queries": 32, "input_layout": "sbhd", "window": (None, 0), "bottom_right": True},
+    "128 rows of some heads": {"queries": 64, "head_size": 256},
+    "not filled": {"queries": 7, "bias": "qk", "lse": True},
+    "not all heads": {"queries": 20, "heads": 10, "mask": "bhqk"},
+    "one head": {"queries": 48, "bias": "hqk"},
+    "open": {"queries": 5, "dynamic": True},
+    "open, b s h d": {"queries": 16, "dynamic": True, "input_layout": "bshd", "lse": True},
+    "open, two tiles": {"queries": 31, "batch": 40, "dynamic": True, "window": (-100, 0), "bottom_right": True},
+    "open, many": {"queries": 70, "dynamic": True},
+}
+
+
+@needs_hopper
+@pytest.mark.parametrize("name", FEW_QUERIES)
+def test_few_queries(name, poisoned):
+    sizes = {"batch": 2, "heads": 8, "heads_kv": 2, "keys": 300, "head_size": 64, "element": "bf16"}
+    check(Attention(**sizes | FEW_QUERIES[name]), {"arch": "sm_90a"}, 1.0, 0)

@@ -147,6 +147,8 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
         stage = stage_of(buffer, int(use) % len(buffer))
         stage[...] = np.nan
         found = source[tuple(slice(int(o), int(o) + counts.get(d, 1)) for d, o in enumerate(offsets))]
+        rows = [[d for d, _ in part] for part in parts]
+        assert all(dims == sorted(dims) for dims in rows), "a box is written in the order of memory"
         order = [d for d in range(source.ndim) if d not in counts] + list(counts)
         sizes = [math.prod(found.shape[d] for d, _ in part) for part in parts]
         found = np.transpose(found, order).reshape(sizes)

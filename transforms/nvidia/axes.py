@@ -233,8 +233,11 @@ class Axes:
         for op in self._contractions:
             loops = contraction_loops(op)
             assert loops is not None, "a contraction has loops"
+            of_left = [dim_position(e) for e in indexing_maps(op)[0].results]
             for role, candidates in ((ROW, loops.m), (COLUMN, loops.n), (COLUMN, loops.k)):
                 wide = [d for d in candidates if self.of_loop(op, d).extent != 1] or candidates[-1:]
+                if role == ROW:
+                    wide.sort(key=of_left.index)  # in memory's order the copy engine can bring them together
                 found = sorted((self.of_loop(op, d) for d in wide), key=lambda axis: axis.size == axis.extent)
                 if len(wide) != 1 and not (role == ROW and can_be_joined(found)):
                     what = f"{len(wide)} loops of a matmul are more than one element wide" if wide else "no loop"

@@ -2,7 +2,8 @@
 
 The engine cuts boxes out of an array in memory: rows aligned to 16 bytes, the last dimension dense, at most five of
 them; a box begins at a multiple of 16 bytes of a row; what is beyond the array's sizes becomes 0. A load fits if what
-it says to be valid ends where such an array does; of joined dimensions, if it is all of the tile.
+it says to be valid ends where such an array does; of joined dimensions, if it is all of the tile, and in their order
+in memory, in which a box is written.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
     ends: list[ir.Value | int | None] = [None] * rank
     for d, extent, size in zip(dims, kind.shape, view.indices[rank:], strict=True):
         if not isinstance(d, int):
-            if not build.constant_value(size) == extent == math.prod(n for _, n in d):
+            order = [dim for dim, _ in d]
+            if order != sorted(order) or not build.constant_value(size) == extent == math.prod(n for _, n in d):
                 return None
             continue
         end = _end(view.indices[d], size, extent, shape[d], kernel)
