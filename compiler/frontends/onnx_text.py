@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Attributes = dict[
-    str, Any
-]  # the node's; "opset" is the version, "shapes" are those of the inputs, "names" of their sizes
+# The node's; "opset" is the version, "shapes" are those of the inputs, "names" what their sizes are called.
+Attributes = dict[str, Any]
 Shape = Sequence[int | None] | None  # without the sizes that are not known; None where the rank is not
 Has = Callable[[int], bool]  # whether the node has an input
 

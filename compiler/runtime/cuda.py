@@ -12,13 +12,12 @@ import collections
 import ctypes
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import pathlib
 import struct
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ..diagnostics import user_error
@@ -74,14 +73,13 @@ class Image:
         (size,) = _HEAD.unpack_from(data)
         at = _HEAD.size + size
         head = json.loads(data[_HEAD.size : at])
-        code, *versions = (data[end - size : end] for size, end in _ends(at, head["sizes"]))
+        parts = []
+        for size in head["sizes"]:
+            parts.append(data[at : at + size])
+            at += size
+        code, *versions = parts
         made = zip(map(conditions, head["conditions"]), map(cls.unpacked, versions), strict=True)
         return cls(Program.of(head["program"]), code, head["arch"], tuple(Version(*one) for one in made))
-
-
-def _ends(at: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Sizes of parts that stand one after the other, and where each ends."""
-    return zip(sizes, itertools.accumulate(sizes[1:], initial=at + sizes[0]), strict=True)
 
 
 def conditions(plain: Sequence[Sequence[Any]]) -> tuple[Condition, ...]:

@@ -84,9 +84,9 @@ def dims_of(op: ir.OpView) -> list[int | Joined]:
     return [ir.IntegerAttr(d).value if isinstance(d, ir.IntegerAttr) else _joined(d, op) for d in op.dims]
 
 
-def parts_of(dim: int | Joined) -> Joined:
-    """The dimensions that one of a tile runs along, with how many elements of each; 1 stands for as many as it has."""
-    return ((dim, 1),) if isinstance(dim, int) else dim
+def parts_of(dim: int | Joined, extent: int = 1) -> Joined:
+    """The dimensions that one of a tile runs along, with how many elements of each: a single one has its `extent`."""
+    return ((dim, extent),) if isinstance(dim, int) else dim
 
 
 def _joined(found: ir.Attribute, op: ir.OpView) -> Joined:

@@ -14,7 +14,7 @@ from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import arrays
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.reference.interface import rule
-from attn_opt.dialects.tile import dims_of
+from attn_opt.dialects.tile import dims_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.nvidia.architecture import HOPPER
 from attn_opt.transforms.rewriting import ops_in
@@ -250,7 +250,7 @@ def place(view, shape, operands):
     offsets, sizes = operands[:rank], operands[rank:]
     dims, valid = [], []
     for dim, size, extent in zip(joined, sizes, view.tile_shape, strict=True):
-        parts = [(dim, extent)] if isinstance(dim, int) else dim
+        parts = parts_of(dim, extent)
         inner = math.prod(n for _, n in parts[1:])
         assert size % inner == 0, "rows that are joined are there as a whole"
         dims += [d for d, _ in parts]
@@ -284,7 +284,7 @@ def loaded(view, memory, indices):
 def joined_sizes(view, valid):
     """The valid sizes of a tile's dimensions, of those of which they are joined."""
     left = iter(valid)
-    return [math.prod(next(left) for _ in ([dim] if isinstance(dim, int) else dim)) for dim in dims_of(view)]
+    return [math.prod(next(left) for _ in parts_of(dim)) for dim in dims_of(view)]
 
 
 @rule("tile.load")

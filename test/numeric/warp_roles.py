@@ -13,7 +13,7 @@ import numpy as np
 from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import arrays, interface
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
-from attn_opt.dialects.tile import dims_of
+from attn_opt.dialects.tile import dims_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
 from attn_opt.transforms.nvidia.thread import ROWS, WARPS
@@ -142,7 +142,7 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
 
     def copy_bulk(op, source, buffer, barriers, use, *offsets):
         kind = staged_tile(op.operation.operands[1].type)
-        parts = [((d, n),) if isinstance(d, int) else d for d, n in zip(dims_of(op), kind.shape, strict=True)]
+        parts = list(map(parts_of, dims_of(op), kind.shape))
         counts = {d: n for part in parts for d, n in part}
         stage = stage_of(buffer, int(use) % len(buffer))
         stage[...] = np.nan

@@ -54,8 +54,8 @@ class BulkCopy:
     def box(self) -> list[int]:
         sizes = [1] * self.memory.type.rank
         rows, count = self.dims[1 - self.inner], self.kind.shape[1 - self.inner]
-        for d, size in parts_of(rows):
-            sizes[d] = count if isinstance(rows, int) else size
+        for d, size in parts_of(rows, count):
+            sizes[d] = size
         sizes[-1] = self.line
         return sizes
 
