@@ -8,16 +8,20 @@ from attention_graph import Attention as Written
 from attn_opt.compiler import CompileError, compile, pass_manager
 from attn_opt.compiler.graphs import Attention
 from attn_opt.dialects.assembly import print_module
+from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import evaluate
+from attn_opt.transforms.open_queries import FEW_BLOCKS
+from attn_opt.transforms.rewriting import ops_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_fusion import CONTEXT, fuse
 from test_log_sum_exp import expected, with_log_sum_exp
 
 
-def online(parts: int) -> list[str]:
+def online(parts: int, workers: int = 1) -> list[str]:
+    split = f"split-keys{{parts={parts} workers={workers} together=4}}"
     passes = ["fold-diag", "canonicalize", "cse", "fresh-inits", "remove-dead-values", "parallel-loops", "canonicalize"]
-    return [*passes, "defer-division", "exp-to-exp2", f"split-keys{{parts={parts}}}", "split-masked-tiles"]
+    return [*passes, "defer-division", "exp-to-exp2", split, "split-masked-tiles"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -32,6 +36,24 @@ def test_evaluated(m, k, parts, rows, keys, dynamic):
         pass_manager.run(online(parts), module)
         text = print_module(module)
         found = evaluate(module, inputs)
+    np.testing.assert_allclose(found[0], output, rtol=1e-11, atol=1e-13, err_msg=text)
+    np.testing.assert_allclose(found[1], lse, rtol=1e-11, err_msg=text)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 40), st.integers(2, 20), st.integers(1, 5), st.integers(1, 3))
+def test_evaluated_with_parts_by_sizes(m, k, workers, rows, keys):
+    """The number of parts comes from the sizes of the call; which tiles a mask makes dead is found for each part."""
+    graph = Written(m, k, 3, 4, matmul="matmul", modify="causal", dynamic=True, returns=("max",))
+    inputs = graph.inputs()
+    output, lse = expected(graph, inputs)
+    with CONTEXT:
+        module = fuse(with_log_sum_exp(graph), (rows, 0, keys))
+        ops_in(module.operation, "linalg.matmul")[-1].attributes[FEW_BLOCKS] = ir.UnitAttr.get()
+        pass_manager.run(online(0, workers), module)
+        text = print_module(module)
+        found = evaluate(module, inputs)
+    assert "arith.muli" in text, "parts are counted at run time"
     np.testing.assert_allclose(found[0], output, rtol=1e-11, atol=1e-13, err_msg=text)
     np.testing.assert_allclose(found[1], lse, rtol=1e-11, err_msg=text)
 

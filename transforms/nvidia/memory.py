@@ -33,6 +33,7 @@ from .thread import (
 )
 
 GLOBAL, SHARED = 1, 3
+IS_THERE = "is_there"  # of a memref.load: no index is beyond the sizes
 CHUNK = 16  # bytes that a thread copies to shared memory at a time, if memory is aligned so
 
 
@@ -51,13 +52,14 @@ class Memory:
     strides: list[ir.Value]
     sizes: list[ir.Value]
 
-    def load(self, indices: Sequence[ir.Value]) -> ir.Value:
-        """An element; indices beyond the sizes, which padding may have, read the nearest one."""
+    def load(self, indices: Sequence[ir.Value], is_there: bool = False) -> ir.Value:
+        """An element. Unless it `is_there`, indices beyond the sizes, which padding may have, read the nearest one."""
         inside = []
-        for index, size in zip(indices, self.sizes, strict=True):
+        for index, size in zip(indices, self.sizes, strict=True) if not is_there else ():
             last = create("arith.maxsi", i32(), add(size, -1), constant(i32(), 0))
             inside.append(create("arith.minsi", i32(), create("arith.maxsi", i32(), index, constant(i32(), 0)), last))
-        return to_register(create("llvm.load", self.stored, self.address(self.base(inside))), self.element)
+        place = self.base(inside or indices)
+        return to_register(create("llvm.load", self.stored, self.address(place)), self.element)
 
     def load_piece(self, indices: Sequence[ir.Value], count: int) -> list[ir.Value]:
         """Elements side by side, all of which there are, at an address that is a multiple of their size."""

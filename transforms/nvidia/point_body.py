@@ -18,6 +18,7 @@ from ..copying import copy_scalar_body
 from ..rewriting import defining_op, only_if, ops_in
 from ..slices import slice_offsets
 from .axes import Axes, Axis, kept_dims
+from .memory import IS_THERE
 from .tile_body import TileBody
 
 THREADS = 64  # of a block: small ones, for more multiprocessors
@@ -95,7 +96,8 @@ class PointBody(TileBody):
         for d in range(value.type.rank):
             if self.axes.of(value, d).extent > 1:
                 places[memory.dims[d]] = arith.addi(places[memory.dims[d]], self.position(self.axes.of(value, d)))
-        self.values[value] = ir.Operation.create("memref.load", [kind], [memory.memref, *places]).result
+        there = {IS_THERE: ir.UnitAttr.get()}  # a thread without an element does nothing
+        self.values[value] = ir.Operation.create("memref.load", [kind], [memory.memref, *places], there).result
         return self.values[value]
 
     def store(self, op: ir.Operation) -> None:

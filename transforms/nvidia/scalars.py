@@ -16,6 +16,7 @@ from .. import polynomials
 from ..passes import PassError
 from . import functions
 from .functions import PRODUCTS, times
+from .memory import IS_THERE
 from .thread import NARROW, constant, create, register_type
 
 # What LLVM has instructions for, or makes of them.
@@ -52,7 +53,7 @@ def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
             raise PassError(f"{kind} is not computed with on GPUs: use f32, f16 or bf16", op)
     if op.name == "memref.load":
         memory, *indices = operands
-        return [memory.load(indices)]
+        return [memory.load(indices, IS_THERE in op.attributes)]
     if op.name in WIDTH_CHANGES:
         return [_resized(operands[0], register_type(op.results[0].type), signed="ui" not in op.name)]
     if op.name == "arith.constant":

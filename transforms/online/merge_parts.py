@@ -13,7 +13,7 @@ from ..slices import Size, extract
 
 
 def merged(
-    parts: int,
+    parts: Size,
     together: int,
     inits: Sequence[ir.Value],
     slices: Sequence[tuple[ir.Value, list[Size], list[Size]]],
@@ -28,27 +28,61 @@ def merged(
     `slices`: of output, maxima and sums of all parts, with the tile's offsets and sizes but for the first dimension,
     which counts parts. `rows[d]`: the dimension of the output that dimension d of the statistics is. Where m = −∞, 0 is
     subtracted in its place: a part that is masked weighs exp(−∞) = 0.
+
+    Where the number of parts is known at run time only, a loop over half of `together` at once goes before one over the
+    rest, an eighth at once: where there are few parts, there are many outputs, and what is read in vain counts.
     """
-    step = max(n for n in range(1, together + 1) if parts % n == 0)
-    loop = scf.ForOp(build.index(0), build.index(parts), build.index(step), list(inits))
+    loop = functools.partial(_merged, slices=slices, rows=rows, exp2=exp2)
+    if isinstance(parts, int):
+        step = max(n for n in range(1, together + 1) if parts % n == 0)
+        return loop((build.index(0), build.index(parts)), step, inits)
+    many, few = (max(together // n, 1) for n in (2, 8))
+    whole = arith.subi(parts, arith.remui(parts, build.index(many)))
+    state = loop((build.index(0), whole), many, inits)
+    return loop((whole, parts), few, state, ends_within=few > 1)
+
+
+def _merged(
+    bounds: tuple[ir.Value, ir.Value],
+    step: int,
+    inits: Sequence[ir.Value],
+    slices: Sequence[tuple[ir.Value, list[Size], list[Size]]],
+    rows: Sequence[int],
+    exp2: bool,
+    ends_within: bool = False,
+) -> list[ir.Value]:
+    """The loop over the parts within `bounds`, `step` at once. With `ends_within` the last ones may be fewer: in place
+    of others the last part is read again, as if its maximum were −∞."""
+    loop = scf.ForOp(*bounds, build.index(step), list(inits))
     with ir.InsertionPoint(loop.body):
-        places = [
+        numbers = [
             arith.addi(loop.induction_variable, build.index(i)) if i else loop.induction_variable for i in range(step)
         ]
+        last = arith.subi(bounds[1], build.index(1)) if ends_within else None
+        places = [number if last is None else arith.minsi(number, last) for number in numbers]
         outputs, maxima, totals = (
             [extract(init.type, value, [at, *offsets], [1, *sizes], [1] * (1 + len(offsets))) for at in places]
             for init, (value, offsets, sizes) in zip(inits, slices, strict=True)
         )
         output, maximum, total = loop.inner_iter_args
-        maximum, total, *weights = _statistics([maximum, *maxima], [total, *totals], slices[1][2], exp2)
+        limited = [(number, bounds[1]) for number in numbers] if ends_within else []
+        states, sizes = ([maximum, *maxima], [total, *totals]), slices[1][2]
+        maximum, total, *weights = _statistics(*states, sizes, exp2, limited)
         scf.YieldOp([_weighted([output, *outputs], weights, rows), maximum, total])
     return list(loop.operation.results)
 
 
 def _statistics(
-    maxima: Sequence[ir.Value], totals: Sequence[ir.Value], sizes: Sequence[Size], exp2: bool
+    maxima: Sequence[ir.Value],
+    totals: Sequence[ir.Value],
+    sizes: Sequence[Size],
+    exp2: bool,
+    limited: Sequence[tuple[ir.Value, ir.Value]],
 ) -> list[ir.Value]:
-    """The maximum and the sum over all, in place of the first ones, and the factor of each one's output."""
+    """The maximum and the sum over all, in place of the first ones, and the factor of each one's output.
+
+    `limited`: numbers of those after the first ones, and what each is less than if it counts; none where all do.
+    """
     kind, count = maxima[0].type, len(maxima)
     compute = build.compute_type(kind.element_type)
     exp = math_dialect.exp2 if exp2 else math_dialect.exp
@@ -56,7 +90,11 @@ def _statistics(
 
     def on_row(*values: ir.Value) -> list[ir.Value]:
         read = [build.convert(v, compute) for v in values[: 2 * count]]
-        ms, sums = [read[-2], *read[: count - 1]], [read[-1], *read[count - 1 : -2]]
+        others = read[: count - 1]
+        if limited:
+            counts = [arith.cmpi(arith.CmpIPredicate.slt, *pair) for pair in limited]
+            others = [arith.select(does, m, infinity) for does, m in zip(counts, others, strict=True)]
+        ms, sums = [read[-2], *others], [read[-1], *read[count - 1 : -2]]
         largest = functools.reduce(arith.maxnumf, ms)
         shift = arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, largest, infinity), zero, largest)
         weights = [exp(arith.subf(m, shift)) for m in ms]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.linalg_ext.softmax import EXP2
-from ...dialects.mlir import ir, scf
+from ...dialects.mlir import arith, ir, scf
 from ..extents import known_sizes
 from ..graph import operands_with_captures
 from ..limits import MOST_PARTS
 from ..open_queries import FEW_BLOCKS
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import carried_init, copy_op, defining_op, ops_in
+from ..rewriting import carried_init, copy_op, defining_op, is_made_inside, ops_in
 from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
 from .mark_few_rows import FEW_ROWS
 from .match_accumulation import (
@@ -65,11 +66,18 @@ class SplitKeys(Pass):
     loop is then said of both.
 
     How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or where
-    the number of blocks is not known; those that are said to be few, and blocks of less than `few_rows` rows
-    (decoding), which cost little to merge, are then taken to be as few as can be. Else as many as give a worker two
-    tasks, of at least two tiles, or somewhat fewer if that divides the tiles evenly. Blocks of `busy_rows` rows and
-    more compute all the time: as many parts as workers would be idle without, and none where that saves a block less
-    time than it takes to merge.
+    the number of blocks is not known; blocks of less than `few_rows` rows (decoding), which cost little to merge, are
+    then taken to be as few as can be. Else as many as give a worker two tasks, of at least two tiles, or somewhat fewer
+    if that divides the tiles evenly. Blocks of `busy_rows` rows and more compute all the time: as many parts as workers
+    would be idle without, and none where that saves a block less time than it takes to merge.
+
+    Of blocks that are said to be few, however many that is, the number of parts is computed before the loops, from the
+    sizes of that call. Then an iteration's tile begins at a multiple of its counter that is known at run time only::
+
+        %n_p = arith.maxsi(arith.minsi(264 / blocks, tiles / 2), 1)
+        …
+            %turn = arith.muli %t, %n_p
+            %k = affine.apply (%turn, %p) -> (%turn + %p · 64)
     """
 
     parts: int = option("how many parts; 1 = not split, 0 = chosen by the number of workers", 0)
@@ -88,16 +96,17 @@ class SplitKeys(Pass):
             try:
                 keys = KeyLoop.of(softmax)
                 parts = self.parts or self._chosen(keys)
-                if parts > 1:
+                if parts != 1:
                     keys.split(parts, self.together)
             except Unsuited as reason:
                 remark(softmax, f"keys are not split over workers: {reason}")
             else:
-                if parts > 1:
-                    message = f"keys are split into {parts} parts, merged by their maxima and sums"
-                    remark(softmax, message, kind="split-keys", parts=parts)
+                if parts != 1:
+                    count = f"{parts} parts" if isinstance(parts, int) else "as many parts as workers have time for"
+                    message = f"keys are split into {count}, merged by their maxima and sums"
+                    remark(softmax, message, kind="split-keys", parts=parts if isinstance(parts, int) else None)
 
-    def _chosen(self, keys: KeyLoop) -> int:
+    def _chosen(self, keys: KeyLoop) -> Size:
         blocks, tiles, is_known = keys.blocks, keys.tiles, keys.blocks is not None
         if blocks is None and (keys.has_few_blocks or has_fewer_rows(keys.found.softmax, self.few_rows)):
             blocks = keys.fewest_blocks
@@ -105,6 +114,8 @@ class SplitKeys(Pass):
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
         if blocks >= self.workers:
             return 1
+        if keys.has_few_blocks and not is_known:
+            return keys.parts_for(TASKS * self.workers)
         busy = self.busy_rows and is_known and most_rows(keys.found.softmax) >= self.busy_rows
         most = (1 if busy else TASKS) * self.workers // blocks
         if tiles is None:
@@ -176,6 +187,24 @@ class KeyLoop:
             counts.append(-(-(high - low) // step) if known else None)
         return counts
 
+    def parts_for(self, tasks: int) -> ir.Value:
+        """How many parts give so many tasks, computed before the loops over blocks."""
+        with ir.InsertionPoint(self.holder or self.loop), self.loop.location:
+            counts = [_iterations(*b) for b in zip(*forall_bounds(self.holder), strict=True)] if self.holder else []
+            known = math.prod(n for n in counts if isinstance(n, int))
+            blocks = functools.reduce(arith.muli, [n for n in counts if not isinstance(n, int)], build.index(known))
+            parts = arith.divui(build.index(tasks), arith.maxsi(blocks, build.index(1)))
+            bounds = [v if (n := build.constant_value(v)) is None else n for v in list(self.loop.operands)[:3]]
+            if all(isinstance(v, int) or self._is_outside(v) for v in bounds):
+                tiles = _iterations(*bounds)
+                tiles = build.index(tiles) if isinstance(tiles, int) else tiles
+                parts = arith.minsi(parts, arith.divui(tiles, build.index(FEWEST_TILES)))
+            return arith.maxsi(parts, build.index(1))
+
+    def _is_outside(self, value: ir.Value) -> bool:
+        """Whether a value that the loop over keys uses is there before the loop over blocks."""
+        return self.holder is None or not is_made_inside(value, self.holder)
+
     @property
     def tiles(self) -> int | None:
         """How many tiles of keys there are; None if that is not known."""
@@ -187,7 +216,7 @@ class KeyLoop:
         """How many keys a tile has."""
         return build.constant_value(self.loop.operands[2])
 
-    def split(self, parts: int, together: int) -> None:
+    def split(self, parts: Size, together: int) -> None:
         anchor = self.holder or self.loop
         with ir.InsertionPoint(anchor), self.loop.location:
             partial = self._parts(parts)
@@ -206,7 +235,7 @@ class KeyLoop:
         dims = range(len(offsets)) if number == 0 else self.found.rows
         return [offsets[d] for d in dims], [sizes[d] for d in dims]
 
-    def _parts(self, parts: int) -> list[ir.Value]:
+    def _parts(self, parts: Size) -> list[ir.Value]:
         """Emits the loop over blocks and parts; what it returns has a dimension more, of parts."""
         whole = known_sizes(self.place[2])
         empties = []
@@ -246,7 +275,7 @@ class KeyLoop:
         return copy[0], copy[1], whole
 
     def _loop(
-        self, copies: _Copies, part: ir.Value, parts: int, shared: list[ir.Value], place: tuple
+        self, copies: _Copies, part: ir.Value, parts: Size, shared: list[ir.Value], place: tuple
     ) -> list[ir.Value]:
         """The loop over the tiles of `part`."""
         lower, upper = (copies.value(v) for v in list(self.loop.operands)[:2])
@@ -264,16 +293,37 @@ class KeyLoop:
         body = loop.regions[0].blocks[0]
         with ir.InsertionPoint.at_block_begin(body):
             t, p, low = (ir.AffineExpr.get_dim(d) for d in range(3))
-            key = _apply(t * parts + p * size + low, [body.arguments[0], part, lower])
-        body.arguments[0].replace_all_uses_except(key, key.owner.operation)
+            counter, turn = body.arguments[0], body.arguments[0]
+            if isinstance(parts, int):
+                t *= parts
+            else:
+                turn = arith.muli(counter, parts)
+            key = _apply(t + p * size + low, [turn, part, lower])
+        own = {key.owner.operation, turn.owner.operation} if turn != counter else {key.owner.operation}
+        counter.replace_all_uses_except(key, list(own))
         return [loop.results[position] for position in self.positions]
 
-    def _end(self, lower: ir.Value, upper: ir.Value, size: int, part: ir.Value, parts: int) -> ir.Value:
-        if self.tiles is not None and self.tiles % parts == 0:
-            return build.index(self.tiles // parts * size)
+    def _end(self, lower: ir.Value, upper: ir.Value, size: int, part: ir.Value, parts: Size) -> ir.Value:
         p, low, high = (ir.AffineExpr.get_dim(d) for d in range(3))
         tiles = ir.AffineExpr.get_ceil_div(high - low, size)
+        if not isinstance(parts, int):
+            others = _apply(tiles - p - 1, [part, lower, upper])  # that come after the part's first one, if it has one
+            own = arith.divui(arith.addi(others, parts), parts)
+            return arith.muli(own, build.index(size))
+        if self.tiles is not None and self.tiles % parts == 0:
+            return build.index(self.tiles // parts * size)
         return _apply(ir.AffineExpr.get_ceil_div(tiles - p, parts) * size, [part, lower, upper])
+
+
+def _iterations(low: Size, high: Size, step: Size) -> Size:
+    """How many a loop has; in arithmetic of numbers that are not negative, which the host of a GPU does."""
+    if not isinstance(step, int):
+        raise Unsuited("a loop around the one over keys has a step that is no constant")
+    if isinstance(low, int) and isinstance(high, int):
+        return max(0, -(-(high - low) // step))
+    first, end = (build.index(v) if isinstance(v, int) else v for v in (low, high))
+    span = arith.maxsi(end if low == 0 else arith.subi(end, first), build.index(0))
+    return span if step == 1 else arith.divui(arith.addi(span, build.index(step - 1)), build.index(step))
 
 
 class _Copies:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ...dialects.mlir import arith, ir
 from ..index_formulas import formula
+from ..open_queries import FEW_QUERIES
 from ..passes import Pass, option, remark
 from ..rewriting import ancestors, ops_in, terminator
 from .cut_tiles import cut_sizes, narrow_types, take_off_last
@@ -102,7 +103,8 @@ def _split(
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
     known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
-    live = sets.all if decided and not (known and has_fewer_rows(softmax, options.few_rows)) else sets.none
+    few = has_fewer_rows(softmax, options.few_rows) or any(FEW_QUERIES in op.attributes for op in ops_in(loop))
+    live = sets.all if decided and not (known and few) else sets.none
     for one in known:
         live = sets.intersection(live, one.where.tiles)
     dead, tests = where.tiles, where.tests

@@ -151,7 +151,7 @@ class TileConditions:
                 return combine(*parts)
         quotients = [a for a, c in form.terms if isinstance(a, Quotient) and c in (1, -1)]
         if quotients:  # ⌊f/d⌋ ≤ r if and only if f ≤ d·r + d − 1, and r ≤ ⌊f/d⌋ if and only if d·r ≤ f
-            atom = max(quotients, key=lambda a: abs(a.form.coefficient(self.sets.variable)))
+            atom = max(quotients, key=lambda a: abs(a.form.coefficient(self.sets.counter)))
             rest = form.without(atom).scaled(atom.divisor)
             if form.coefficient(atom) > 0:
                 return self._not_positive(rest + atom.form - (atom.divisor - 1))

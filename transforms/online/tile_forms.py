@@ -91,7 +91,7 @@ class TileForms:
             elif isinstance(atom, Quotient):
                 known = self._is_known(atom.form)
             elif isinstance(atom, ir.Value):
-                known = atom == self.sets.variable or self.sets.visible(atom)
+                known = atom == self.sets.counter or self.sets.visible(atom)
             else:
                 known = True
             if not known:

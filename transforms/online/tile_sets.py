@@ -27,7 +27,10 @@ Tiles = list[tuple[Bound, Bound]]
 
 
 class TileSets:
-    """Builds sets of the iterations of `loop`, an scf.for with a constant step."""
+    """Builds sets of the iterations of `loop`, an scf.for with a constant step.
+
+    Conditions are on `counter`: the loop's variable, or a multiple of it that is known at run time only (`split-keys`).
+    """
 
     def __init__(self, loop: ir.Operation):
         self.loop = loop
@@ -39,6 +42,15 @@ class TileSets:
         self._built: list[ir.Operation] = []
         self._clamped: set[ir.Value] = set()  # bounds known to lie between the loop's
         self._holders = [a.block for a in (loop, *ancestors(loop)) if a.parent is not None]
+        self.counter, self._multiple = self._counted()
+
+    def _counted(self) -> tuple[ir.Value, ir.Value | None]:
+        """What is computed of the variable, and how many times that is, where all else is computed of it."""
+        users = [use.owner.operation for use in self.variable.uses]
+        if len(users) != 1 or users[0].name != "arith.muli" or self.low != 0:
+            return self.variable, None
+        others = [v for v in users[0].operands if v != self.variable]
+        return (users[0].results[0], others[0]) if others and self.visible(others[0]) else (self.variable, None)
 
     @property
     def supported(self) -> bool:
@@ -79,7 +91,7 @@ class TileSets:
         """The tiles for which `form` ≤ 0."""
         if form.static is not None:
             return self.all if form.static <= 0 else self.none
-        factor, rest = form.coefficient(self.variable), form.without(self.variable)
+        factor, rest = form.coefficient(self.counter), form.without(self.counter)
         if not all(isinstance(v, ir.Value) and self.visible(v) for v, _ in rest.terms):
             return self.none
         if factor == 0:
@@ -99,20 +111,26 @@ class TileSets:
     def _tile_at(self, form: Index, divisor: int, exclusive: bool) -> Bound:
         """The first tile at or after form / divisor; with `exclusive`, the first one after it."""
 
-        def first(e: ir.AffineExpr, low: ir.AffineExpr) -> list[ir.AffineExpr]:
+        def start(e: ir.AffineExpr) -> ir.AffineExpr:
             if exclusive:
-                start = ir.AffineExpr.get_floor_div(e, divisor) + 1 if divisor > 1 else e + 1
-            else:
-                start = ir.AffineExpr.get_ceil_div(e, divisor) if divisor > 1 else e
-            tile = ir.AffineExpr.get_ceil_div(start - low, self.step) * self.step + low
-            return [tile, low]
+                return ir.AffineExpr.get_floor_div(e, divisor) + 1 if divisor > 1 else e + 1
+            return ir.AffineExpr.get_ceil_div(e, divisor) if divisor > 1 else e
 
-        if form.static is not None and isinstance(self.low, int):
+        def first(at: ir.AffineExpr, low: ir.AffineExpr) -> list[ir.AffineExpr]:
+            return [ir.AffineExpr.get_ceil_div(at - low, self.step) * self.step + low, low]
+
+        if form.static is not None and isinstance(self.low, int) and self._multiple is None:
             at = form.static // divisor + 1 if exclusive else -(-form.static // divisor)
             at = max(self.low, -(-(at - self.low) // self.step) * self.step + self.low)
             return self.minimum(at, self.high)
         with self.loop.context, ir.InsertionPoint(self.loop), self.loop.location:
-            at = self._apply(form, first, self.low)
+            if self._multiple is None:
+                at = self._apply(form, lambda e, low: first(start(e), low), self.low)
+            else:  # of 0, 1, 2, … times the multiple the first one that is as large; affine ops divide by numbers only
+                counted = self._apply(form, lambda e: [start(e), ir.AffineExpr.get_constant(0)])
+                above = self._keep(arith.subi(self._multiple, self._value(1)))
+                turn = self._keep(arith.divui(self._keep(arith.addi(counted, above)), self._multiple))
+                at = self._apply(Index.of(turn), first, self.low)
         return self.minimum(at, self.high)
 
     def _apply(self, form: Index, results: Callable[..., list[ir.AffineExpr]], *bounds: Bound) -> ir.Value:
