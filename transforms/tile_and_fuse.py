@@ -27,6 +27,7 @@ from ..dialects.tiling import (
     TileBuilder,
     Tiling,
     Untileable,
+    is_structured,
     online_reduction_of,
     tiling_of,
 )
@@ -96,7 +97,7 @@ def tile_and_fuse(
     Loops stand in the order of `interchange`, outer to inner. The root and its fused producers are replaced, and
     erased with `erase`. Raises PassError, with the IR untouched, where the options do not fit the root.
     """
-    tiling = tiling_of(root)
+    tiling = tiling_of(root) if is_structured(root) else None
     if tiling is None:
         raise PassError(f"'{root.name}' cannot be tiled: it is no structured op on tensors", root)
     loops = len(tiling.iterator_types())
@@ -289,7 +290,9 @@ class _Fusion:
                 if user.name == "tensor.dim":
                     continue  # it reads no element
                 top = ancestor_in(user, self.block)
-                if top == self.nest.loops[0]:
+                if top is None:  # another block is behind the loops already
+                    external.setdefault(number, [])
+                elif top == self.nest.loops[0]:
                     if user not in slices:
                         raise Untileable("the body of a fused op reads it as a whole")
                 elif top in self.fused:

@@ -12,23 +12,20 @@ from .graph import ancestor_in, is_pure, move_users_after
 def replace_by_results(
     outermost: ir.Operation, replacements: Sequence[tuple[ir.Value, int]], fused: Collection[ir.Operation]
 ) -> None:
-    """Uses outside of the loops get these results of them. The users move behind the loops; `fused` ones are none."""
-    block = outermost.block
+    """Uses outside of the loops get these results of them. The users move behind the loops, where other blocks are
+    already; `fused` ones are none."""
+    inside = {*fused, outermost}
     for value, number in replacements:
         final = outermost.results[number]
-        users = [
-            top
-            for use in value.uses
-            if (top := ancestor_in(use.owner.operation, block)) not in fused and top != outermost
-        ]
-        if not users:
+        uses = [(use, ancestor_in(use.owner.operation, outermost.block)) for use in value.uses]
+        outside = [(use, top) for use, top in uses if top is None or top not in inside]
+        if not outside:
             continue
-        move_users_after(users, outermost)
+        move_users_after([top for _, top in outside if top is not None], outermost)
         if final.type != value.type:
             final = _first_state(final, value, outermost)
-        for use in list(value.uses):
-            if ancestor_in(use.owner.operation, block) in users:
-                use.owner.operation.operands[use.operand_number] = final
+        for use, _ in outside:
+            use.owner.operation.operands[use.operand_number] = final
 
 
 def erase_dead(ops: Sequence[ir.Operation], erase: Callable[[ir.Operation], None]) -> None:

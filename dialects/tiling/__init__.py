@@ -2,6 +2,7 @@
 
 from .index import Index, Range, Tile, TileBuilder, Untileable, is_full
 from .interface import OnlineReduction, Tiling, online_reduction_of, register, tiling_of
+from .structured import is_structured
 
 __all__ = [
     "Index",
@@ -12,6 +13,7 @@ __all__ = [
     "Tiling",
     "Untileable",
     "is_full",
+    "is_structured",
     "online_reduction_of",
     "register",
     "tiling_of",

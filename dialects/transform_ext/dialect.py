@@ -7,7 +7,8 @@ the dialect is loaded. What an op *does* lives with the transformations, which r
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..mlir import ext, ir, transform
+from ..mlir import ext, ir, pdl, transform
+from ..verification import expect
 
 # By op name: apply(op, rewriter, payload) -> payload ops for each result. `payload` holds the ops of each operand.
 Apply = Callable[[ir.OpView, Any, list[list[ir.Operation]]], Sequence[Sequence[ir.Operation]]]
@@ -15,6 +16,13 @@ APPLY: dict[str, Apply] = {}
 
 # Why ops failed since whoever runs a script last looked: an exception cannot pass through the interpreter.
 FAILURES: list[Exception] = []
+
+
+def expect_op_handles(op: ir.OpView) -> None:
+    """Checks that operands stand for ops: asking a handle of values for ops ends the process."""
+    for operand in op.operation.operands:
+        is_handle = isinstance(operand.type, transform.AnyOpType | transform.OperationType | pdl.OperationType)
+        expect(is_handle, f"expects handles of ops, but found {operand.type}")
 
 
 class TransformExt(ext.Dialect, name="transform_ext"):

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..mlir import ext, ir
 from ..verification import expect, verifier
-from .dialect import TransformExt
+from .dialect import TransformExt, expect_op_handles
 
 
 def integers(attribute: ir.ArrayAttr) -> list[int] | None:
@@ -24,6 +24,10 @@ def integers(attribute: ir.ArrayAttr) -> list[int] | None:
 def verify_tiling(op: ir.OpView) -> None:
     """Targets, sizes and the number of loop handles."""
     expect(len(op.operation.operands) >= 1, "expects the handle of the op to tile")
+    expect_op_handles(op)
+    for name in op.operation.attributes:
+        declared = name in ("tile_sizes", "tile_interchange") or "." in name  # another dialect's have a point
+        expect(declared, f"has no attribute '{name}'; it has tile_sizes and tile_interchange")
     sizes = integers(op.tile_sizes)
     expect(sizes is not None, f"expects tile_sizes to be a list of integers, but found {op.tile_sizes}")
     interchange = integers(op.tile_interchange)

@@ -9,7 +9,8 @@ not parallel: one that starts anew in every step of a sequential loop is not wor
 from typing import Any
 
 from ..mlir import ext
-from .dialect import TransformExt
+from ..verification import verifier
+from .dialect import TransformExt, expect_op_handles
 
 
 class TileLoopHintOp(TransformExt.Operation, name="tile_loop_hint"):
@@ -20,3 +21,4 @@ class TileLoopHintOp(TransformExt.Operation, name="tile_loop_hint"):
     consumed_operands = 0
     assembly_name = "transform.structured.tile_loop_hint"
     assembly_format = "$target attr-dict (`:` type($target)^)?"
+    verify_invariants = staticmethod(verifier(expect_op_handles))

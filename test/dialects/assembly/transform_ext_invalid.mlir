@@ -52,3 +52,29 @@ transform.sequence failures(propagate) {
   // expected-error @+1 {{expected at most 1000 results but found 99999999999999999999}}
   %0, %loops:99999999999999999998 = transform.structured.fuse_ext %arg0 {tile_sizes = [2, 4]}
 }
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  // expected-error @+1 {{'transform.structured.fuse_ext' op has no attribute 'tile_size'; it has tile_sizes and tile_interchange}}
+  %0 = transform.structured.fuse_ext %arg0 {tile_size = [2, 0]}
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %values = transform.get_result %arg0[0] : (!pdl.operation) -> !transform.any_value
+  // expected-error @+1 {{'transform.structured.fuse_ext' op expects handles of ops, but found !transform.any_value}}
+  %0, %loop = transform.structured.fuse_ext %values {tile_sizes = [2]}
+}
+
+// -----
+
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %values = transform.get_result %arg0[0] : (!pdl.operation) -> !transform.any_value
+  // expected-error @+1 {{'transform.structured.tile_loop_hint' op expects handles of ops, but found !transform.any_value}}
+  transform.structured.tile_loop_hint %values
+}

@@ -81,3 +81,36 @@ transform.sequence failures(propagate) {
   %root = transform.structured.match attributes {__root__} in %m : (!transform.any_op) -> !transform.any_op
   %t, %loops:2 = transform.structured.tile_ext %root {tile_sizes = [5, 0, 4]}
 }
+
+// -----
+
+// Users in other blocks are behind the loops already, and read what these assemble.
+// CHECK-LABEL: func.func @in_one_of_several_blocks
+// CHECK:         %[[L:.*]]:4 = scf.for
+// CHECK:           linalg_ext.softmax
+// CHECK:         cf.br ^[[END:.*]]
+// CHECK:       ^[[END]]:
+// CHECK:         return %[[L]]#0, %[[L]]#1, %[[L]]#3
+func.func @in_one_of_several_blocks(%q: tensor<20x8xf32>, %k: tensor<8x24xf32>, %v: tensor<24x8xf32>)
+    -> (tensor<20x8xf32>, tensor<20xf32>, tensor<20x24xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %es = tensor.empty() : tensor<20x24xf32>
+  %eo = tensor.empty() : tensor<20x8xf32>
+  %er = tensor.empty() : tensor<20xf32>
+  %m0 = linalg.fill ins(%low : f32) outs(%er : tensor<20xf32>) -> tensor<20xf32>
+  %a0 = linalg.fill ins(%zero : f32) outs(%er : tensor<20xf32>) -> tensor<20xf32>
+  %s0 = linalg.fill ins(%zero : f32) outs(%es : tensor<20x24xf32>) -> tensor<20x24xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%eo : tensor<20x8xf32>) -> tensor<20x8xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<20x8xf32>, tensor<8x24xf32>) outs(%s0 : tensor<20x24xf32>) -> tensor<20x24xf32>
+  %p:4 = linalg_ext.softmax dimension(1) ins(%s : tensor<20x24xf32>) outs(%es, %m0, %a0, %er : tensor<20x24xf32>, tensor<20xf32>, tensor<20xf32>, tensor<20xf32>) : tensor<20x24xf32>, tensor<20xf32>, tensor<20xf32>, tensor<20xf32>
+  %o = linalg.matmul {__root__} ins(%p#0, %v : tensor<20x24xf32>, tensor<24x8xf32>) outs(%o0 : tensor<20x8xf32>) -> tensor<20x8xf32>
+  cf.br ^end
+^end:
+  return %o, %p#1, %s : tensor<20x8xf32>, tensor<20xf32>, tensor<20x24xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%m: !transform.any_op):
+  %root = transform.structured.match attributes {__root__} in %m : (!transform.any_op) -> !transform.any_op
+  %t, %loops:2 = transform.structured.fuse_ext %root {tile_sizes = [4, 0, 8]}
+}

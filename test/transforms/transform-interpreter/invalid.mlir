@@ -78,3 +78,16 @@ transform.sequence failures(propagate) {
   // expected-error@below {{failed to unroll, incorrect type of payload}}
   transform.loop.unroll %root {factor = 2} : !transform.any_op
 }
+
+// -----
+
+func.func @no_outs(%a: tensor<*xf32>) -> tensor<4x4xf32> {
+  // expected-error@below {{'tensor.cast' cannot be tiled: it is no structured op on tensors}}
+  %r = tensor.cast %a {__root__} : tensor<*xf32> to tensor<4x4xf32>
+  return %r : tensor<4x4xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%m: !pdl.operation):
+  %root = transform.structured.match attributes {__root__} in %m : (!pdl.operation) -> !pdl.operation
+  %t, %loop = transform.structured.fuse_ext %root {tile_sizes = [2]}
+}
