@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import OutputKind, TensorArgument
 
 from ..api import Options, compile_module
 from ..diagnostics import user_error
@@ -198,6 +198,8 @@ class TorchProgram:
         returned = []
         for value, spec in zip(outputs, signature.output_specs, strict=True):
             if spec.kind == OutputKind.USER_OUTPUT:
+                if value is not None and not isinstance(spec.arg, TensorArgument):
+                    value = value.item()  # a number that the sizes tell
                 returned.append(getattr(spec.arg, "value", None) if value is None else value)
             elif spec.kind == OutputKind.BUFFER_MUTATION:
                 self.lowered.program.state_dict[spec.target].copy_(value)

@@ -8,6 +8,7 @@ import dataclasses
 import warnings
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -28,6 +29,7 @@ TO_BACKEND = (
 )
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
 WAY_OUT = "leave that op to torch, by torch.compile(…, backend='attn_opt')"
+NUMBERS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, torch.SymBool: torch.bool}
 HINTS = {"ml_program.global": f"random numbers are drawn there, as by dropout: call eval() on the model, or {WAY_OUT}"}
 
 
@@ -36,8 +38,8 @@ class Lowered:
     """A program as a module whose function ``main`` takes the tensors `arguments` and returns those of `results`.
 
     An argument is a tensor that the program holds (a parameter, a buffer, a constant) or the number of a user's input;
-    `results` has the number of the function's result for every output of the program's graph, None for what is no
-    tensor.
+    `results` has the number of the function's result for every output of the program's graph, None for what is known
+    already; a number that a call's sizes tell is a tensor of no dimension.
     """
 
     module: ir.Module
@@ -133,17 +135,28 @@ def _forget_devices(graph: torch.fx.Graph) -> None:
 
 
 def _tensor_outputs(graph: torch.fx.Graph) -> list[int | None]:
-    """Makes the graph return each tensor; see `lower`."""
+    """Makes the graph return each tensor, and each number that sizes tell as one of no dimension; see `lower`."""
     node = graph.output_node()
     tensors: list[torch.fx.Node] = []
     numbers: list[int | None] = []
     for value in node.args[0]:
-        is_tensor = isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
-        numbers.append(len(tensors) if is_tensor else None)
-        if is_tensor:
-            tensors.append(value)
+        if not isinstance(value, torch.fx.Node):
+            numbers.append(None)
+            continue
+        numbers.append(len(tensors))
+        tensors.append(value if isinstance(value.meta["val"], torch.Tensor) else _as_tensor(value, node))
     node.args = (tuple(tensors),)
     return numbers
+
+
+def _as_tensor(number: torch.fx.Node, before: torch.fx.Node) -> torch.fx.Node:
+    """A number that is known at each call, as a tensor of no dimension."""
+    dtype = NUMBERS[type(number.meta["val"])]
+    with before.graph.inserting_before(before):
+        made = before.graph.call_function(torch.ops.aten.scalar_tensor.default, (number,), {"dtype": dtype})
+    with FakeTensorMode():
+        made.meta["val"] = torch.empty((), dtype=dtype)
+    return made
 
 
 def _refuse_other_shapes(graph: torch.fx.Graph) -> None:

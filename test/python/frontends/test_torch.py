@@ -302,6 +302,19 @@ def test_dynamic_sizes(causal):
         close(kernel(*args), attention(*map(wide, args)))
 
 
+def test_numbers_that_sizes_tell_are_results():
+    def attention(q, k):
+        rows, size = q.shape
+        return (q @ k.mT).softmax(-1) @ k, {"next": rows + 1, "half": k.shape[0] / 2, "size": size, "step": -rows // 2}
+
+    kernel = compile(attention, tensors((9, 8), (13, 8)), dynamic_shapes=({0: Dim.AUTO}, {0: Dim.AUTO}))
+    for m, n in ((9, 13), (1, 1), (70, 5)):
+        args = tensors((m, 8), (n, 8))
+        (found, numbers), (expected, of_torch) = kernel(*args), attention(*map(wide, args))
+        close(found, expected)
+        assert numbers == of_torch
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name):
     model, args, attentions = MODELS[name]()
