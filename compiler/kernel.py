@@ -17,7 +17,7 @@ import numpy as np
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from . import cache, counts, explain
 from .diagnostics import file_error, user_error
-from .kernel_file import Compiled, Texts, packed, unpacked
+from .kernel_file import MAGIC, Compiled, Texts, packed, unpacked
 from .options import Options, default_threads
 from .runtime.signature import NotContiguous, Signature, Slot, Traced
 from .strided import Bound, Variants
@@ -34,8 +34,9 @@ class CompileError(DiagnosedError):
 def load(path: str | os.PathLike[str]) -> Kernel:
     """The kernel that `Kernel.save` wrote; needs neither the bindings nor the graph. Raises CompileError."""
     try:
-        data = pathlib.Path(path).read_bytes()
-        compiled = unpacked(data)
+        with open(path, "rb") as file:  # which need not have an end if it is no kernel
+            data = file.read(len(MAGIC))
+            compiled = unpacked(data + file.read() if data == MAGIC else data)
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"{error}"
         raise CompileError(user_error(f"{path} holds no kernel that can be loaded: {why}").diagnostics) from None

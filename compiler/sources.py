@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import pathlib
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir
@@ -50,9 +49,21 @@ def read(path: str | os.PathLike[str]) -> tuple[str, str]:
     """The text of a file, and its name in locations; a user's error where it cannot be read."""
     name = printable(path)
     try:
-        return decoded(pathlib.Path(path).read_bytes(), name), name
+        with open(path, "rb") as file:
+            return read_text(file, name), name
     except OSError as error:
         raise file_error(name, "read", error) from None
+
+
+def read_text(file: BinaryIO, name: str) -> str:
+    """What a file of MLIR text holds, see `decoded`. It is read no further than there is text: some devices have no
+    end."""
+    data = bytearray()
+    while chunk := file.read(1 << 20):
+        data += chunk
+        if b"\0" in chunk:
+            break
+    return decoded(bytes(data), name)
 
 
 def printable(path: str | os.PathLike[str]) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..diagnostics import file_error
-from ..sources import decoded
+from ..sources import read_text
 
 CANNOT_WRITE = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
 
@@ -29,7 +29,7 @@ def prepare() -> None:
 def read_stdin() -> tuple[str, str]:
     """The text of standard input, and its name in messages."""
     try:
-        return decoded(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
+        return read_text(sys.stdin.buffer, "<stdin>"), "<stdin>"
     except OSError as error:
         raise file_error("<stdin>", "read", error) from None
 

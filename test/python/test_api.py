@@ -250,6 +250,7 @@ def test_shapes_that_were_right_before_are_checked_together():
         ("module {\n} \ud800", {}, "<string>:2:3: error: expected MLIR assembly, but found what is not UTF-8 text"),
         (ADD, {"example_args": 5}, r"example_args must be a tuple of arguments, but is of type int; write \(x,\)"),
         (pathlib.Path("missing"), {}, "missing: error: cannot be read"),
+        ("/dev/zero", {}, "/dev/zero:1:1: error: expected MLIR assembly, but found a null character"),
         (ADD, {"target": "abacus"}, "unknown target 'abacus'; the targets are: cpu, nvidia"),
         (GENERATE, {"target": "nvidia"}, r"<string>:3:8: error: 'tensor\.generate' stands outside of the fused loops"),
         (ADD, {"tiles": 3}, "unknown option 'tiles'; the options are: entry, fuse"),

@@ -360,6 +360,8 @@ assert "torch_mlir" not in sys.modules
 def test_what_is_no_kernel_is_an_error(tmp_path, monkeypatch, folder):
     with pytest.raises(CompileError, match="holds no kernel that can be loaded: no such file"):
         load(tmp_path / "absent")
+    with pytest.raises(CompileError, match="/dev/zero holds no kernel that can be loaded: damaged"):
+        load("/dev/zero")
     file = tmp_path / "add.kernel"
     compile(ADD).save(file)
     (tmp_path / "damaged").write_bytes(file.read_bytes()[:-1])
