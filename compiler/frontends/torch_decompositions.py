@@ -115,9 +115,14 @@ def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Ten
 def index_put(
     x: torch.Tensor, indices: list[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
 ) -> Any:
-    """aten.index_put along one dimension, or where one mask says; others are left as they are."""
+    """aten.index_put along one dimension, or where one mask says, or along dimensions that others lie between, such as
+    ``x[batch, :, position] = values``, moved to the front; others are left as they are."""
     given = [d for d, index in enumerate(indices) if index is not None]
-    index = indices[given[0]] if len(given) == 1 else None
+    found = [index for index in indices if index is not None]
+    if len(given) > 1 and given[-1] - given[0] >= len(given) and all(index.dtype != torch.bool for index in found):
+        first = list(range(len(given)))  # where values have them already
+        return torch.ops.aten.index_put(x.movedim(given, first), found, values, accumulate).movedim(first, given)
+    index = found[0] if len(given) == 1 else None
     if index is not None and index.dtype == torch.bool:
         return _put_where(x, given[0], index, values, accumulate)
     if index is None or index.dim() != 1 or accumulate:

@@ -13,6 +13,11 @@ FORMS = {
     "accumulate a number": lambda x, v: x.index_put((TWICE,), torch.tensor(2.0), accumulate=True),
     "accumulate columns": lambda x, v: torch.ops.aten.index_put(x, [None, TWICE[:3]], v[:1, :3].expand(6, 3), True),
     "accumulate elements": lambda x, v: x.index_put((TWICE, TWICE.clamp(0, 3)), v[:, 0], accumulate=True),
+    "others between": lambda x, v: torch.ops.aten.index_put(x.view(3, 2, 4), [GRID[0, :3], None, GRID[1, :3]], v[:3, :2]),
+    "accumulate, others between": lambda x, v: torch.ops.aten.index_put(
+        x.view(3, 2, 4), [TWICE, None, TWICE.clamp(0, 3)], v[:, 2:], True
+    ),
+    "a number, others between": lambda x, v: torch.ops.aten.index_put(x.view(3, 2, 4), [TWICE, None, TWICE], v[0, 0]),
     "the last one counts": lambda x, v: x.index_put((TWICE,), v),
     "index_copy": lambda x, v: x.index_copy(0, TWICE[:4], v[:4]),
     "index_add": lambda x, v: x.index_add(0, TWICE[:4], v[:4]),
