@@ -168,7 +168,7 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
             return args[0] if numbers[1] else make.negation(args[0])
         return args[1] if args[1] is args[2] else None
     if name in ("arith.andi", "arith.ori", "arith.xori") and str(type_) == "i1":
-        return _simplified_logic(name, args, numbers)
+        return _simplified_logic(make, name, args, numbers)
     if name in ("arith.addf", "arith.mulf"):
         neutral = 0.0 if name == "arith.addf" else 1.0
         for this, other in (0, 1), (1, 0):
@@ -192,7 +192,7 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
     return None
 
 
-def _simplified_logic(name: str, args: tuple[Expr, ...], numbers: list) -> Expr | None:
+def _simplified_logic(make: Expressions, name: str, args: tuple[Expr, ...], numbers: list) -> Expr | None:
     for this, other in (0, 1), (1, 0):
         if numbers[this] is None:
             continue
@@ -205,11 +205,22 @@ def _simplified_logic(name: str, args: tuple[Expr, ...], numbers: list) -> Expr 
                 for at in 0, 1:
                     if inner.args[at].number is not None and inner.args[at].number & 1:
                         return inner.args[1 - at]
+            if inner.name == "arith.cmpf":
+                return _opposite(make, inner)
         elif true == (name == "arith.andi"):
             return args[other]
         else:
             return args[this]
     return None
+
+
+def _opposite(make: Expressions, comparison: Expr) -> Expr:
+    """What holds where a comparison of floats does not, of NaN too."""
+    attributes = dict(comparison.payload[1])
+    predicate = ir.IntegerAttr(attributes["predicate"])
+    opposite = {0: 15, 7: 14, 14: 7, 15: 0}.get(predicate.value, 14 - predicate.value)
+    attributes["predicate"] = ir.IntegerAttr.get(predicate.type, opposite)
+    return make.op("arith.cmpf", comparison.args, comparison.type, tuple(attributes.items()))
 
 
 # Of two numbers that are no NaN, by the predicate's number.
@@ -233,9 +244,13 @@ _COMPARED: dict[str, dict[int, Callable[[float, float], bool]]] = {
 def _simplified_comparison(
     make: Expressions, name: str, args: tuple[Expr, ...], type_: Any, attributes: tuple
 ) -> Expr | None:
-    """(c ? 1 : 0) = 0 and the like: a condition that was made a number."""
+    """(c ? 1 : 0) = 0 and the like: a condition that was made a number; c = false, as which torch has its negation."""
     compare = _COMPARED[name].get(ir.IntegerAttr(dict(attributes)["predicate"]).value)
     for this, other in (0, 1), (1, 0):
+        if name == "arith.cmpi" and str(args[this].type) == "i1" and compare in (_EQUAL, _OTHER):
+            if args[other].number is not None:
+                return args[this] if compare(args[other].number & 1, 1) else make.negation(args[this])
+            continue
         parts = _numbers_of_choice(args[this])
         number = args[other].number
         if compare is None or parts is None or number is None or str(args[other].type) == "i1":

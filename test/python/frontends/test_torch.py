@@ -302,6 +302,17 @@ def test_dynamic_sizes(causal):
         close(kernel(*args), attention(*map(wide, args)))
 
 
+def test_a_program_that_torch_has_decomposed():
+    class Attention(torch.nn.Module):
+        def forward(self, q, k, v, mask):
+            return F.scaled_dot_product_attention(q, k, v, mask)
+
+    args = *tensors((2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 8)), torch.arange(13) < torch.arange(9)[:, None]
+    kernel = compile(torch.export.export(Attention(), args).run_decompositions())
+    close(kernel(*args), Attention()(*map(wide, args)))
+    assert "linalg_ext.softmax" in kernel.ir("raised")
+
+
 def test_numbers_that_sizes_tell_are_results():
     def attention(q, k):
         rows, size = q.shape

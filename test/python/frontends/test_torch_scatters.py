@@ -13,7 +13,7 @@ FORMS = {
     "accumulate a number": lambda x, v: x.index_put((TWICE,), torch.tensor(2.0), accumulate=True),
     "accumulate columns": lambda x, v: torch.ops.aten.index_put(x, [None, TWICE[:3]], v[:1, :3].expand(6, 3), True),
     "accumulate elements": lambda x, v: x.index_put((TWICE, TWICE.clamp(0, 3)), v[:, 0], accumulate=True),
-    "others between": lambda x, v: torch.ops.aten.index_put(x.view(3, 2, 4), [GRID[0, :3], None, GRID[1, :3]], v[:3, :2]),
+    "others between": lambda x, v: torch.ops.aten.index_put(x.view(3, 2, 4), [ONCE[0], None, ONCE[1]], v[:4, :2]),
     "accumulate, others between": lambda x, v: torch.ops.aten.index_put(
         x.view(3, 2, 4), [TWICE, None, TWICE.clamp(0, 3)], v[:, 2:], True
     ),
