@@ -121,8 +121,8 @@ def _unpacked(a: Attributes, names: str, source: str) -> str:
 
 def _multi_head_attention(a: Attributes, has: Has) -> str | None:
     ranks = [None if shape is None else len(shape) for shape in a["shapes"]]
-    if any(has(i) for i in (8, 9)) or has(6) != has(7) or "num_heads" not in a:
-        return None  # a past in a buffer
+    if has(9) or has(6) != has(7) or (has(8) and not has(6)) or "num_heads" not in a:
+        return None
     names, text = ["x0", "x1", "x2"], ""
     if ranks[0] == 5 and not has(1) and not has(2):
         text, names = _unpacked(a, "qkv", "x0"), ["q_flat", "k_flat", "v_flat"]
@@ -140,13 +140,27 @@ def _multi_head_attention(a: Attributes, has: Has) -> str | None:
     for name, source, rank in zip("qkv", names, ranks[:3], strict=True):
         own = name if name == "q" else f"{name}_new"
         text += f"{own} = Identity({source})\n" if rank == 4 else _heads(own, source, a["num_heads"])
-    for name, past in (("k", 6), ("v", 7)):
-        text += f"{name} = " + (f"Concat<axis = 2>(x{past}, {name}_new)\n" if has(past) else f"Identity({name}_new)\n")
-    text += "y1 = Identity(k)\ny2 = Identity(v)\n"
+    if has(8):
+        text += _past_in_buffer(a)
+    else:
+        for name, past in (("k", 6), ("v", 7)):
+            joined = f"Concat<axis = 2>(x{past}, {name}_new)" if has(past) else f"Identity({name}_new)"
+            text += f"{name} = {joined}\n"
+        text += "y1 = Identity(k)\ny2 = Identity(v)\n"
     mask = _padding(a, 4) if has(4) else ""
     if mask is None or (a.get("unidirectional") and _is_unaligned(a, ranks)):
         return None
     return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
+
+
+def _past_in_buffer(a: Attributes) -> str:
+    """The buffers x6 and x7 with k_new and v_new after the first x8 keys, as y1 and y2; and what is used of them."""
+    text = ints("vector", -1) + ints("one", 1) + "past64 = Cast<to = 7>(x8)\npast = Reshape(past64, vector)\n"
+    text += "batches = Shape<start = 0, end = 1>(x0)\nbefore = Expand(past, batches)\n"
+    text += "before1 = Unsqueeze(before, one)\nzero = Constant<value_int = 0>()\n"
+    text += "length = Shape<start = 2, end = 3>(k_new)\nlongest = Add(past, length)\n"
+    text += _with_past(a, "y1", "k_new", 6) + _with_past(a, "y2", "v_new", 7) + ints("start", 0) + ints("axes", 2)
+    return text + "k = Slice(y1, start, longest, axes)\nv = Slice(y2, start, longest, axes)\n"
 
 
 def _is_unaligned(a: Attributes, ranks: Sequence[int | None]) -> bool:

@@ -193,7 +193,7 @@ class Sizes:
         return name if name in self.names else ""
 
     def _result(self, node: NodeProto, constants: Mapping[str, np.ndarray]) -> np.ndarray | None:
-        """The sizes of a node's result where they follow from a list of sizes; −1 for those that do not."""
+        """The sizes of a node's result that follow from a list of sizes, or are those of an input; −1 for others."""
         if node.op_type == "ConstantOfShape":
             return self.lists.get(node.input[0])
         sizes = self.lists.get(node.input[1]) if node.op_type in TAKES_SHAPE else None
@@ -211,7 +211,11 @@ class Sizes:
             start, limit, step = (self.lists.get(name, constants.get(name)) for name in node.input)
             if limit is not None and start is not None and step is not None and start == 0 and step == 1:
                 return limit.reshape(1)
-        return None
+        axes = constants.get(node.input[3]) if node.op_type == "Slice" and len(node.input) > 3 else None
+        own = self.of(node.input[0]) if axes is not None else None
+        if own is not None:  # of bounds that are computed onnx infers the rank alone
+            own[axes] = -1
+        return own
 
     def _transposed(self, node: NodeProto, sizes: np.ndarray) -> NodeProto | None:
         """[…, a, b] with its last two transposed, where `node` makes […, b, a] of the transpose of [-1, a, b]."""

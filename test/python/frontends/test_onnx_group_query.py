@@ -199,6 +199,31 @@ def test_packed_inputs_of_multi_head_attention():
     assert_close(compile(source)(q.reshape(2, 9, 32), np.stack([k, v], 3)), [whole(*parts)])
 
 
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize(("queries", "past"), [(1, 0), (1, 6), (3, 0), (3, 9)])
+def test_a_past_in_a_buffer_of_multi_head_attention(queries, past, causal):
+    q, k, v = (4 * random(2, queries, 32, seed=i) for i in range(3))
+    buffers = [random(2, 4, 12, 8, seed=i) for i in (3, 4)]
+    bias = random(2, 1, queries, past + queries, seed=5)
+    source = contributed(
+        f"y, k, v = com.microsoft.MultiHeadAttention<num_heads=4, unidirectional={causal}>(q, x, z, , , a, pk, pv, n)",
+        f"float[2,{queries},32] q, float[2,{queries},32] x, float[2,{queries},32] z,"
+        f"float[2,1,{queries},{past + queries}] a, float[2,4,12,8] pk, float[2,4,12,8] pv, int32[1] n",
+        f"float[2,{queries},32] y, float[2,4,12,8] k, float[2,4,12,8] v",
+    )
+    present = [buffer.copy() for buffer in buffers]
+    for buffer, new in zip(present, (k, v), strict=True):
+        buffer[:, :, past : past + queries] = in_heads(new, 4)
+    keys, values = (buffer[:, :, : past + queries].astype(np.float64) for buffer in present)
+    seen = np.arange(past + queries) <= np.arange(queries)[:, None] + past
+    s = in_heads(q, 4) @ keys.swapaxes(-1, -2) / np.sqrt(8) + bias
+    o = softmax(np.where(seen | (not causal), s, -np.inf)) @ values
+    before = stats()["compiled"]
+    found = compile(source)(q, k, v, bias, *buffers, np.array([past], np.int32))
+    assert stats()["compiled"] == before + 1
+    assert_close(found, [o.swapaxes(1, 2).reshape(2, queries, -1).astype(np.float32), *present])
+
+
 def test_a_past_of_packed_attention():
     """Keys and values in one tensor; queries and keys of another size than the values."""
     w, past = random(32, 16 + 16 + 48), 4 * random(2, 2, 4, 5, 4)

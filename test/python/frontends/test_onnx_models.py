@@ -234,9 +234,9 @@ def test_operators_of_onnxruntime(name):
 
 REFUSED = {
     "a mask of an unknown form": ("y = com.microsoft.MultiHeadAttention<num_heads=4>(x, z, z, , m)", "int32[5] m"),
-    "a buffer": (
-        "y, k, v = com.microsoft.MultiHeadAttention<num_heads=4>(x, z, z, , , , p, p, n)",
-        "float[2,4,5,8] p, int32[1] n",
+    "beams": (
+        "y, k, v = com.microsoft.MultiHeadAttention<num_heads=4>(x, z, z, , , , p, p, n, c)",
+        "float[2,4,5,8] p, int32[1] n, int32[2,1,5] c",
     ),
     "an output of scores": ("y, , , s = com.microsoft.MultiHeadAttention<num_heads=4>(x, z, z)", ""),
     # Of onnxruntime's providers some count the places of keys from the start, some from the end.
