@@ -63,7 +63,7 @@ def _scores(
     scale: float | None,
     enable_gqa: bool,
 ) -> torch.Tensor:
-    factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    factor = 1 / math.sqrt(query.size(-1) or 1) if scale is None else scale  # of no elements the scores are 0
     scores = torch.matmul(query, _repeated(key, query, enable_gqa).transpose(-2, -1)) * factor
     if is_causal:
         rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)

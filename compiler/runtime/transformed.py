@@ -13,12 +13,17 @@ def is_transformed(value: Any) -> bool:
 
 
 def refuse_transformed(value: Any, name: str) -> None:
-    """A user's error for such a tensor."""
-    if not is_transformed(value):
-        return
+    """A user's error for such a tensor, and for one with a tangent."""
     import torch  # it made the value
 
-    transforms = torch._C._functorch
+    transforms, forward = torch._C._functorch, torch.autograd.forward_ad
+    if forward._current_level >= 0 and forward.unpack_dual(value).tangent is not None:
+        raise user_error(
+            f"{name} has a tangent of forward-mode differentiation, and kernels have no derivative",
+            "torch.compile(…, backend='attn_opt') leaves to torch what is differentiated",
+        )
+    if not is_transformed(value):
+        return
     if transforms.is_batchedtensor(value):
         raise user_error(
             f"{name} is one of many under torch.vmap, which kernels cannot be called in",
@@ -27,6 +32,6 @@ def refuse_transformed(value: Any, name: str) -> None:
     if transforms.is_gradtrackingtensor(value):
         raise user_error(
             f"{name} is differentiated by torch.func, and kernels have no derivative",
-            "torch.compile(…, backend='attn_opt') leaves to torch what is",
+            "torch.compile(…, backend='attn_opt') leaves to torch what is differentiated",
         )
     raise user_error(f"{name} is one that torch.func transforms, which kernels cannot be called with")

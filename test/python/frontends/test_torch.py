@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import CompileError, compile  # noqa: E402
 from models import MODELS  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
 
@@ -300,6 +301,18 @@ def test_dynamic_sizes(causal):
     for b, m, n in ((2, 9, 13), (1, 70, 70), (3, 1, 129)):
         args = tensors((b, 4, m, 8), (b, 2, n, 8), (b, 2, n, 8))
         close(kernel(*args), attention(*map(wide, args)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_heads_of_no_elements(causal):
+    check(sdpa(is_causal=causal), tensors((2, 3, 5, 0), (2, 3, 70, 0), (2, 3, 70, 4)))
+
+
+def test_tangents_are_refused():
+    (q,) = tensors((2, 3, 5, 8))
+    kernel = compile(lambda x: x * 2, (q,))
+    with forward_ad.dual_level(), pytest.raises(CompileError, match="has a tangent of forward-mode differentiation"):
+        kernel(forward_ad.make_dual(q, q))
 
 
 def test_a_program_that_torch_has_decomposed():
