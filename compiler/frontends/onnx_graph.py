@@ -71,12 +71,12 @@ def prepared(
 
 
 def _check(model: ModelProto) -> None:
-    """A user's error where the model is none. Outputs need no shape, as for runtimes; the checker wants one."""
+    """A user's error where the model is none. Values need no shape, as for runtimes; the checker wants one."""
     checked = ModelProto()
     checked.CopyFrom(model)
-    for output in checked.graph.output:
-        if output.type.HasField("tensor_type") and not output.type.tensor_type.HasField("shape"):
-            output.type.tensor_type.shape.SetInParent()
+    for value in (*checked.graph.input, *checked.graph.output):
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
     try:
         onnx.checker.check_model(checked)
     except Exception as error:
@@ -117,6 +117,8 @@ def _set_shapes(graph: GraphProto, shapes: Sequence[Sequence[int] | None]) -> No
 def _name_sizes(graph: GraphProto) -> None:
     """Gives sizes of inputs that are open a name, and takes those of outputs away, which tell nothing."""
     for value in graph.input:
+        if not value.type.tensor_type.HasField("shape"):
+            raise user_error(f"the rank of input '{value.name}' is not known")
         for d, size in enumerate(value.type.tensor_type.shape.dim):
             if not size.HasField("dim_value") and not size.dim_param:
                 size.dim_param = f"size {d} of {value.name}"

@@ -37,6 +37,7 @@ WRONG: Mapping[str, tuple[Callable[[Attributes, "Inputs"], bool], str]] = {
         " with align_corners by scales that are not whole",
     ),
     "SoftmaxCrossEntropyLoss": (lambda a, of: of.has(2), " with weights"),
+    "Squeeze": (lambda a, of: not of.has(1) and not of.is_rank_known(), " without axes where sizes are not known"),
     "SpaceToDepth": (lambda a, of: a.get("mode") == b"CRD", " with mode 'CRD'"),
 }
 
@@ -55,6 +56,11 @@ class Inputs:
 
     def rank(self, i: int) -> int:
         return len(self.types[self.node.input[i]].shape.dim) if self.node.input[i] in self.types else 0
+
+    def is_rank_known(self) -> bool:
+        """Whether that of the result is."""
+        name = self.node.output[0]
+        return name in self.types and self.types[name].HasField("shape")
 
     def is_unsigned_without_zero_point(self) -> bool:
         """Whether one of two factors is; inputs 2 and 3 are their zero points."""

@@ -277,6 +277,20 @@ class TestBackend:
             Backend.prepare(decoder(), speed=3)
 
 
+def without_shapes(operator, *sizes):
+    """A model of one node, of whose result no shape is declared, and of whose input none without `sizes`."""
+    node = onnx.helper.make_node(operator, ["x"], ["y"])
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", sizes or None), ("y", None)))
+    graph = onnx.helper.make_graph([node], "g", [x], [y])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize(("operator", "sizes"), [("Relu", ()), ("Squeeze", ("a", 1, 3))])
+def test_example_args_tell_what_the_model_does_not(operator, sizes):
+    x = np.maximum(random(2, 1, 3), 0)
+    assert_close(compile(without_shapes(operator, *sizes), (x,))(x), [x.squeeze() if sizes else x])
+
+
 UNARY = "g (float[3] x) => (float[3] y) { y = %s(x) }"
 OWN = '<ir_version: 9, opset_import: ["" : 17, "com.foo" : 1]>\ng (float[3] x) => (float[3] y) { y = com.foo.Bar(x) }'
 
@@ -287,6 +301,8 @@ OWN = '<ir_version: 9, opset_import: ["" : 17, "com.foo" : 1]>\ng (float[3] x) =
         (lambda: compile("/nowhere/m.onnx"), "/nowhere/m.onnx: error: cannot be read: no such file"),
         (lambda: compile(model(UNARY % "Nonsense")), "No Op registered for Nonsense"),
         (lambda: compile(model(UNARY % "Det")), "Input rank must be >= 2"),
+        (lambda: compile(without_shapes("Relu")), r"the rank of input 'x' is not known\n.* example_args would fix"),
+        (lambda: compile(without_shapes("Squeeze", "a", 1, 3)), "without axes where sizes are not known"),
         (lambda: compile(onnx.parser.parse_model(OWN)), "com.foo.Bar of ONNX .node 'y'. has no lowering to linalg"),
         (
             lambda: compile(model(UNARY.replace("float", "string") % "Identity")),
