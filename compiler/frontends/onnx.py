@@ -29,6 +29,7 @@ from ..kernel import traced_call
 from ..runtime.signature import Slot, Traced, as_numpy, signless
 from .lowering import first_line
 from .onnx_lowering import Lowered, lower
+from .onnx_rewriting import is_open
 
 
 def load(source: Any) -> ModelProto:
@@ -59,7 +60,7 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
     try:
         lowered = lower(model, shapes)
     except DiagnosedError as error:
-        if shapes is None and any(_is_dynamic(value) for value in model.graph.input):
+        if shapes is None and any(is_open(value.type.tensor_type) for value in model.graph.input):
             note = Diagnostic("note", "", 0, 0, "the model leaves sizes open, which example_args would fix")
             raise DiagnosedError([*error.diagnostics, note]) from None
         raise
@@ -81,7 +82,7 @@ class OnnxKernel(Kernel):
     def __init__(self, kernel: Kernel, lowered: Lowered, origin: tuple[ModelProto, Options]):
         self.__dict__.update(kernel.__dict__)
         self.origin = origin
-        self.is_open = any(_is_dynamic(value) for value in lowered.inputs)
+        self.is_open = any(is_open(value.type.tensor_type) for value in lowered.inputs)
         self._checks = lowered.checks
         self._left = any(explain.reason_left(entry["message"]) for entry in kernel.record["entries"])
         self._fixed: dict[tuple[tuple[int, ...], ...], OnnxKernel] = {}
@@ -174,7 +175,7 @@ class Representation(BackendRep):
     def __init__(self, model: ModelProto, options: Options):
         self.model, self.options = model, options
         self._kernels: dict[Any, OnnxKernel] = {}
-        if not any(_is_dynamic(value) for value in model.graph.input):
+        if not any(is_open(value.type.tensor_type) for value in model.graph.input):
             self._kernels[None] = compile_onnx(model, None, "cpu", options)
 
     @property
@@ -208,11 +209,6 @@ class Representation(BackendRep):
         elif not isinstance(inputs, list | tuple):
             inputs = [inputs]
         return [as_numpy(value) for value in inputs]
-
-
-def _is_dynamic(value: onnx.ValueInfoProto) -> bool:
-    kind = value.type.tensor_type
-    return not kind.HasField("shape") or any(not d.HasField("dim_value") for d in kind.shape.dim)
 
 
 class Backend(BackendBase):

@@ -11,30 +11,22 @@ import re
 from collections.abc import Iterable
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+from .onnx_rewriting import is_open, rewrite, types_of
 
 TWO_OPERANDS = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 
 
 def as_products(model: ModelProto) -> bool:
     """Rewrites these einsums, in place; whether there was one."""
-    graph = model.graph
-    types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
-    nodes: list[NodeProto] = []
-    changed = False
-    for node in graph.node:
-        is_one = node.op_type == "Einsum" and not node.domain and any(_is_open(types.get(name)) for name in node.input)
-        product = _product(node) if is_one else None
-        nodes += [node] if product is None else product
-        changed |= product is not None
-    if changed:
-        del graph.node[:]
-        graph.node.extend(nodes)
-    return changed
+    types = types_of(model.graph)
 
+    def product(node: NodeProto) -> list[NodeProto] | None:
+        is_one = node.op_type == "Einsum" and not node.domain
+        return _product(node) if is_one and any(is_open(types.get(name)) for name in node.input) else None
 
-def _is_open(kind: TypeProto.Tensor | None) -> bool:
-    return kind is None or any(not d.HasField("dim_value") for d in kind.shape.dim)
+    return rewrite(model.graph, product)
 
 
 def _product(node: NodeProto) -> list[NodeProto] | None:

@@ -17,6 +17,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TypeProto
 from ..diagnostics import user_error
 from . import onnx_contrib
 from .lowering import first_line
+from .onnx_rewriting import sizes_of, types_of
 
 # By domain; the importer lowers all other operators as they are. Those that it then has no lowering for, and of which
 # onnx knows a function, are inlined as well (see `lower`).
@@ -65,12 +66,9 @@ def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set
     """Gives every node of `INLINED` a function of its own, and calls it. The names of these nodes, which those of the
     functions have too: messages tell of them."""
     versions = {o.domain: o.version for o in model.opset_import}
-    graph = model.graph
-    types = {v.name: v.type for v in (*graph.value_info, *graph.input, *graph.output)}
-    for t in graph.initializer:
-        types[t.name] = onnx.helper.make_tensor_type_proto(t.data_type, list(t.dims))
+    types = {name: TypeProto(tensor_type=kind) for name, kind in types_of(model.graph).items()}
     found: set[str] = set()
-    for number, node in enumerate(graph.node):
+    for number, node in enumerate(model.graph.node):
         if node.op_type in INLINED.get(node.domain, ()) or (node.domain, node.op_type) in more:
             function = _function(node, versions, types)
         else:
@@ -94,10 +92,7 @@ def _make_functions(model: ModelProto, more: Collection[tuple[str, str]]) -> set
 def _contributed(node: NodeProto, versions: dict[str, int], types: dict[str, TypeProto]) -> FunctionProto | None:
     """The body of an operator of onnxruntime's; None where none is known."""
     kinds = [types.get(name, TypeProto()).tensor_type for name in node.input]
-    shapes = [
-        [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim] if kind.HasField("shape") else None
-        for kind in kinds
-    ]
+    shapes = [sizes_of(kind) for kind in kinds]
     names = [[d.dim_param for d in kind.shape.dim] for kind in kinds]
     function = onnx_contrib.function_of(node, versions.get("", 0), shapes, names)
     if function is not None:

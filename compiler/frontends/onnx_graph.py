@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnx.shape_inference
 import onnx.version_converter
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ..diagnostics import user_error
 from . import onnx_contrib
@@ -26,6 +26,7 @@ from .onnx_matmuls import in_four_dimensions
 from .onnx_precision import in_single_precision
 from .onnx_quantization import in_steps
 from .onnx_reshapes import merged_first
+from .onnx_rewriting import is_open, replace_nodes, type_of, types_of
 from .onnx_sizes import Sizes
 
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
@@ -155,9 +156,7 @@ class _Folding:
     def __init__(self, model: ModelProto):
         self.model, self.graph = model, model.graph
         self.constants = {t.name: numpy_helper.to_array(t) for t in self.graph.initializer}
-        self.types = {v.name: v.type.tensor_type for v in (*self.graph.value_info, *self.graph.input)}
-        self.types |= {v.name: v.type.tensor_type for v in self.graph.output}
-        self.types |= {t.name: _type(t) for t in self.graph.initializer}
+        self.types = types_of(self.graph)
         self.same: dict[str, str] = {}  # results of nodes that do nothing
         self.sizes = Sizes([v.name for v in self.graph.input], self.types, model.opset_import)
         self.added: list[TensorProto] = []
@@ -187,8 +186,7 @@ class _Folding:
         changed |= len(kept) != len(self.graph.node)
         kept = _live(kept, self._used_in_subgraphs(kept) | outputs)
         changed |= len(kept) != len(self.graph.node)
-        del self.graph.node[:]
-        self.graph.node.extend(kept)
+        replace_nodes(self.graph, kept)
         used = {name for node in kept for name in node.input} | outputs | self._used_in_subgraphs(kept)
         tensors = [t for t in itertools.chain(self.graph.initializer, self.added) if t.name in used]
         del self.graph.initializer[:]
@@ -208,17 +206,13 @@ class _Folding:
     def _constant(self, name: str, value: np.ndarray) -> None:
         self.constants[name] = value
         self.added.append(numpy_helper.from_array(np.asarray(value), name))
-        self.types[name] = _type(self.added[-1])
+        self.types[name] = type_of(self.added[-1])
 
     def _shape(self, name: str) -> list[int] | None:
         if name in self.constants:
             return list(self.constants[name].shape)
         kind = self.types.get(name)
-        if kind is None or not kind.HasField("shape"):
-            return None
-        if not all(d.HasField("dim_value") for d in kind.shape.dim):
-            return None
-        return [d.dim_value for d in kind.shape.dim]
+        return None if kind is None or is_open(kind) else [d.dim_value for d in kind.shape.dim]
 
     def _value(self, node: NodeProto) -> list[np.ndarray] | None:
         """The results of a node, if they are known and small enough to be constants."""
@@ -276,10 +270,6 @@ class _Folding:
             if element:
                 return helper.make_node("Cast", [node.input[0]], list(node.output), node.name, to=element)
         return node
-
-
-def _type(tensor: TensorProto) -> TypeProto.Tensor:
-    return helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
 
 
 def _live(nodes: list[NodeProto], used: set[str]) -> list[NodeProto]:

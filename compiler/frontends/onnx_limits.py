@@ -7,6 +7,7 @@ from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper, numpy_he
 
 from ...dialects.diagnostic import DiagnosedError
 from ..diagnostics import user_error
+from .onnx_rewriting import types_of
 
 Attributes = dict[str, Any]
 UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
@@ -78,8 +79,7 @@ class Inputs:
 def check(graph: GraphProto, way_out: str) -> None:
     """A user's error for the first node that would be computed wrong."""
     constants = {t.name: t for t in graph.initializer}
-    types = {v.name: v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)}
-    types |= {t.name: helper.make_tensor_type_proto(t.data_type, t.dims).tensor_type for t in graph.initializer}
+    types = types_of(graph)
     for node in graph.node:
         if node.domain:
             continue

@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
+from .onnx_rewriting import replace_nodes
+
 HALF = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
@@ -53,8 +55,7 @@ def _promote(graph: GraphProto) -> bool:
         for v in outputs
         if v.name not in inputs
     ]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    replace_nodes(graph, nodes)
     for t in graph.initializer:
         if t.data_type in HALF:
             t.CopyFrom(_promoted(t))

@@ -24,6 +24,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, help
 
 from ...dialects.mlir import ir
 from .onnx_limits import TYPE_NAMES
+from .onnx_rewriting import replace_nodes, types_of
 
 # By ONNX's number of the type: what ml_dtypes calls it, torch's number.
 TYPES = {
@@ -43,17 +44,12 @@ INTEGERS = {
 def in_steps(model: ModelProto) -> bool:
     """Writes the conversions of a model whose types were inferred in steps; whether there are any."""
     graph = model.graph
-    types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
-    for t in graph.initializer:
-        types[t.name] = helper.make_tensor_type_proto(t.data_type, list(t.dims)).tensor_type
-    steps = _Steps(types, _used_otherwise(graph))
+    steps = _Steps(types_of(graph), _used_otherwise(graph))
     for node in graph.node:
         steps.add(node)
     if len(steps.nodes) == len(graph.node):
         return False
-    del graph.node[:]
-    graph.node.extend(steps.nodes)
-    graph.initializer.extend(steps.constants)
+    replace_nodes(graph, steps.nodes, steps.constants)
     return True
 
 

@@ -15,38 +15,25 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-Size = int | None  # None where it is open
+from .onnx_rewriting import Size, rewrite, sizes_of, types_of
 
 
 def merged_first(model: ModelProto) -> bool:
     """Rewrites these reshapes, in place; whether there was one."""
-    graph = model.graph
-    types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
+    graph, types = model.graph, types_of(model.graph)
     lists = {t.name: t for t in graph.initializer if len(t.dims) == 1 and t.data_type == TensorProto.INT64}
-    nodes: list[NodeProto] = []
     added: list[TensorProto] = []
-    changed = False
-    for node in graph.node:
-        own = _sizes(types.get(node.input[0])) if node.op_type == "Reshape" and not node.domain else None
+
+    def reshapes(node: NodeProto) -> list[NodeProto] | None:
+        own = sizes_of(types.get(node.input[0])) if node.op_type == "Reshape" and not node.domain else None
         if own is None or node.input[1] not in lists:
-            nodes.append(node)
-            continue
+            return None
         steps = _steps(own, numpy_helper.to_array(lists[node.input[1]]).tolist())
-        nodes += [node] if steps is None else _reshapes(node, *steps, added)
-        changed |= steps is not None
-    if changed:
-        graph.initializer.extend(added)
-        del graph.node[:]
-        graph.node.extend(nodes)
-    return changed
+        return None if steps is None else _reshapes(node, *steps, added)
 
-
-def _sizes(kind: TypeProto.Tensor | None) -> list[Size] | None:
-    if kind is None or not kind.HasField("shape"):
-        return None
-    return [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+    return rewrite(graph, reshapes, added)
 
 
 def _steps(own: Sequence[Size], target: Sequence[int]) -> tuple[int | None, list[list[int]]] | None:

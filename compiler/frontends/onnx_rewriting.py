@@ -1,0 +1,47 @@
+"""What passes over the nodes of an ONNX graph share: the types of values by name, and nodes in the place of others."""
+
+from collections.abc import Callable, Iterable
+
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
+
+Size = int | None  # None where it is open
+
+
+def types_of(graph: GraphProto) -> dict[str, TypeProto.Tensor]:
+    """The types of values, as far as they were inferred, and of weights."""
+    types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
+    return types | {t.name: type_of(t) for t in graph.initializer}
+
+
+def type_of(tensor: TensorProto) -> TypeProto.Tensor:
+    return helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
+
+
+def sizes_of(kind: TypeProto.Tensor | None) -> list[Size] | None:
+    """The sizes of a tensor; None where its rank is not known."""
+    if kind is None or not kind.HasField("shape"):
+        return None
+    return [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+
+
+def is_open(kind: TypeProto.Tensor | None) -> bool:
+    """Whether the rank or a size of a tensor is not known."""
+    sizes = sizes_of(kind)
+    return sizes is None or None in sizes
+
+
+def rewrite(
+    graph: GraphProto, write: Callable[[NodeProto], list[NodeProto] | None], weights: Iterable[TensorProto] = ()
+) -> bool:
+    """Puts what `write` makes of a node in its place, None leaves it, and adds `weights`. Whether there was one."""
+    made = [(node, write(node)) for node in graph.node]
+    changed = any(news for _, news in made)
+    if changed:
+        replace_nodes(graph, [new for node, news in made for new in news or [node]], weights)
+    return changed
+
+
+def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto], weights: Iterable[TensorProto] = ()) -> None:
+    del graph.node[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(weights)
