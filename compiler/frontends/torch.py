@@ -11,6 +11,7 @@ What is called is inference: results carry no gradient. A model whose other ops 
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
@@ -153,6 +154,7 @@ class TorchProgram:
         self._inputs, self._outputs = call.in_spec, call.out_spec
         given = torch.utils._pytree.tree_leaves(program.example_inputs or ())
         self._constants = [(i, value) for i, value in enumerate(given) if not isinstance(value, torch.Tensor)]
+        self._fitting = {_shapes(given)} if program.range_constraints else None  # shapes that what was traced is for
         self._on_host = [a for a in lowered.arguments if isinstance(a, torch.Tensor) and a.device.type == "cpu"]
         self._copies: dict[tuple[int, torch.device], torch.Tensor] = {}  # of these, on a GPU
 
@@ -174,7 +176,26 @@ class TorchProgram:
                     f"argument {i} was {value!r} when the function was traced, and is {_described(flat[i])} now",
                     "what is no tensor is a constant of the kernel: compile another for it, or pass it as a tensor",
                 )
+        if self._fitting is not None and (shapes := _shapes(flat)) not in self._fitting:
+            self._check_sizes(flat)
+            self._fitting.add(shapes)
         return flat
+
+    def _check_sizes(self, flat: Sequence[Any]) -> None:
+        """A user's error for sizes that torch.export would refuse: they are not declared so, or lead elsewhere in the
+        function."""
+        given = [torch.empty(v.shape, device="meta") if hasattr(v, "shape") else v for v in flat]
+        try:
+            self._guards(*given)
+        except AssertionError as error:
+            raise user_error(
+                f"the function was traced for sizes with {str(error).removeprefix('Guard failed: ')}",
+                "trace it with other example_args for these, or with dynamic_shapes that include them",
+            ) from None
+
+    @functools.cached_property
+    def _guards(self) -> Callable:
+        return getattr(self.program.module(), "_guards_fn", lambda *args: None)
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, parameters and constants among them; tensors of the CPU as arrays on their memory."""
@@ -208,6 +229,10 @@ class TorchProgram:
             else:
                 raise user_error(f"the function has an output of kind {spec.kind.name}, which is not supported")
         return torch.utils._pytree.tree_unflatten(returned, self._outputs)
+
+
+def _shapes(values: Sequence[Any]) -> tuple:
+    return tuple(getattr(value, "shape", None) for value in values)
 
 
 def _described(value: Any) -> str:

@@ -198,7 +198,7 @@ def _imported(graph: torch.fx.Graph) -> ir.Module:
 
 
 def _erase_asserts(module: ir.Module) -> None:
-    """Sizes that do not match have been refused by then: torch.export's constraints are checked at every call."""
+    """Sizes that do not match have been refused by then: torch.export's constraints are checked for each call's."""
     for op in ops(module):
         if op.name == "cf.assert":
             op.erase()

@@ -326,6 +326,26 @@ def test_a_program_that_torch_has_decomposed():
     assert "linalg_ext.softmax" in kernel.ir("raised")
 
 
+@pytest.mark.parametrize(
+    ("shapes", "condition", "fitting", "other", "message"),
+    [
+        ({0: Dim.AUTO}, lambda n: n > 4, 70, 3, r"q\.size\(\)\[0\] >= 5"),
+        ({0: Dim.AUTO}, lambda n: n % 2 == 0, 70, 71, r"q\.size\(\)\[0\] % 2 == 0"),
+        ({0: Dim("rows", max=64)}, lambda n: n <= 64, 64, 65, r"q\.size\(\)\[0\] <= 64"),
+    ],
+)
+def test_sizes_that_lead_elsewhere_are_refused(shapes, condition, fitting, other, message):
+    def attention(q, k):
+        return (q @ k.mT).softmax(-1) @ k if condition(q.shape[0]) else q
+
+    kernel = compile(attention, tensors((8, 8), (13, 8)), dynamic_shapes=(shapes, {}))
+    args = tensors((fitting, 8), (13, 8))
+    close(kernel(*args), attention(*map(wide, args)))
+    for wrong in (tensors((other, 8), (13, 8)), [np.zeros((other, 8), np.float32), np.zeros((13, 8), np.float32)]):
+        with pytest.raises(CompileError, match=f"was traced for sizes with {message}"):
+            kernel(*wrong)
+
+
 def test_numbers_that_sizes_tell_are_results():
     def attention(q, k):
         rows, size = q.shape
