@@ -36,7 +36,7 @@ class _Rest(TileSets):
 
     def __init__(self) -> None:
         self.none = []
-        self.variable = object()  # no form depends on it
+        self.variable = self.counter = object()  # no form depends on it
 
     @property
     def all(self) -> Tiles:
