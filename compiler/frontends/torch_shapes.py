@@ -11,7 +11,7 @@ with a matrix of one column or row. What has no elements is made anew: on views 
 """
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 import torch
@@ -137,6 +137,14 @@ def as_strided_scatter(x: torch.Tensor, source: torch.Tensor, size: Any, stride:
 
 
 KEEPS_ORDER = (None, torch.preserve_format, torch.contiguous_format)
+
+
+def split_with_sizes(x: torch.Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
+    """aten.split_with_sizes, such as of ``chunk``, as slices where sizes are open, which has no lowering."""
+    if not _is_dynamic(sizes):
+        return NotImplemented
+    parts = zip(sizes, accumulate(sizes), strict=True)
+    return [torch.ops.aten.slice(x, dim, end - size, end) for size, end in parts]
 
 
 def resize(x: torch.Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:

@@ -346,6 +346,18 @@ def test_sizes_that_lead_elsewhere_are_refused(shapes, condition, fitting, other
             kernel(*wrong)
 
 
+@pytest.mark.parametrize("split", [lambda x: x.chunk(2), lambda x: x.split([3, x.shape[0] - 3])])
+def test_parts_of_open_sizes(split):
+    def attention(x):
+        q, k = split(x)
+        return (q @ k.mT).softmax(-1) @ k
+
+    kernel = compile(attention, tensors((8, 8)), dynamic_shapes=({0: Dim.AUTO},))
+    for rows in (18, 130):
+        (x,) = tensors((rows, 8))
+        close(kernel(x), attention(wide(x)))
+
+
 def test_numbers_that_sizes_tell_are_results():
     def attention(q, k):
         rows, size = q.shape
