@@ -16,6 +16,7 @@ from .nvidia.architecture import architecture
 from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
+from .separate_scores import separate_scores
 from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
 from .tiling_remarks import TilingRemark
 
@@ -79,6 +80,8 @@ class FuseAttention(Pass):
                     "linalg_ext.softmax: other forms become that by raise-attention)",
                 )
             return
+        if not marked:
+            separate_scores(everywhere)
         stops = marked_ops(op, STOP)
         lift_sizes(op)
         read_sizes(op)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..dialects.mlir import ir
+from ..dialects.tiling.structured import is_structured, iterator_types
 from .rewriting import ancestors, defining_op
 
 _PURE_DIALECTS = {"affine", "arith", "complex", "linalg", "linalg_ext", "math", "scf", "tensor", "index", "ub"}
@@ -44,6 +45,19 @@ def backward_slice(root: ir.Operation) -> list[ir.Operation]:
                 found.add(producer)
                 pending.append(producer)
     return [op.operation for op in block.operations if op.operation in found]
+
+
+def dependents(op: ir.Operation) -> set[ir.Operation]:
+    """`op` and all ops of its block that depend on it."""
+    found, pending = {op}, [op]
+    while pending:
+        for result in pending.pop().results:
+            for use in result.uses:
+                user = ancestor_in(use.owner.operation, op.block)
+                if user is not None and user not in found:
+                    found.add(user)
+                    pending.append(user)
+    return found
 
 
 def is_pure(op: ir.Operation) -> bool:
@@ -106,3 +120,42 @@ def erase_with_producers(op: ir.Operation, *lists: list[ir.Operation]) -> None:
                 listed.remove(op)
         op.erase()
         pending += [p for p in producers if p not in pending]
+
+
+def other_use(
+    first: ir.Operation, last: set[ir.Operation], between: set[ir.Operation], given: frozenset[ir.Value] = frozenset()
+) -> ir.Operation | None:
+    """An op that needs a value made on the way from `first` to the ops `last`, other than these; None if there is none.
+
+    `given` are values that will be there anyway; whoever uses what is computed from them, element by element, may.
+    """
+    dead: dict[ir.Operation, bool] = {}
+
+    def is_dead(op: ir.Operation) -> bool:
+        if op not in dead:
+            dead[op] = False
+            dead[op] = is_pure(op) and all(
+                is_dead(user) for r in op.results if r not in given for u in r.uses if (user := u.owner.operation)
+            )
+        return dead[op]
+
+    for op in between:
+        if op in last:
+            continue
+        for result in op.results:
+            for use in result.uses:
+                user = ancestor_in(use.owner.operation, op.block)
+                outside = user is not None and user not in between and not is_dead(user)
+                if outside and not _follows_from(result, given, dependents(first)):
+                    return user
+    return None
+
+
+def _follows_from(value: ir.Value, given: frozenset[ir.Value], scores: set[ir.Operation]) -> bool:
+    """Whether `value` depends on ops of `scores` by way of values that are `given` alone, and without reductions."""
+    op = defining_op(value)
+    if value in given or op is None or op not in scores:
+        return True
+    if is_structured(op) and "reduction" in iterator_types(op):
+        return False
+    return all(_follows_from(v, given, scores) for v in op.operands)

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
 from .attention import ROOT, attention_at, fused_loops, is_in
-from .graph import ancestor_in, backward_slice, erase_with_producers, move_users_after
+from .graph import ancestor_in, backward_slice, dependents, erase_with_producers, move_users_after, other_use
 from .passes import Pass, remark
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
-from .raising.matching import Match, dependents, is_sum, match_attention, other_use
+from .raising.matching import Match, is_sum, match_attention
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.statistics import Statistic, row_statistics
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
+
+SHARED = "needs its scores or probabilities as a whole too"
 
 
 @dataclass
@@ -74,8 +76,22 @@ class RaiseAttention(Pass):
                     self._raise([match], candidates, left)
             except RecursionError:  # before anything is replaced
                 remark(candidate, "not raised to attention: hundreds of scalar ops in a row lead to it")
+        self._raise_together(left)
         for candidate in left.ops:  # those that no attention has made superfluous
             remark(candidate, left.reasons[candidate])
+
+    def _raise_together(self, left: Left) -> None:
+        """Raises attentions that nothing but each other kept from it, as those of two values with one softmax: each
+        computes the scores in its own loop."""
+        matches: list[Match] = []
+        for op in [op for op in left.ops if left.reasons[op].endswith(SHARED)]:
+            with contextlib.suppress(NearMiss):  # a sum of probabilities
+                match = matched_at(op)
+                if match is not None:
+                    matches.append(match)
+        if len(matches) > 1:
+            left.ops[:] = [op for op in left.ops if op not in [m.result.owner.operation for m in matches]]
+            self._raise(matches, [], left)
 
     def _distribute(self, op: ir.Operation, candidates: list[ir.Operation], left: Left) -> bool:
         """Whether `op` has a sum of probabilities as its operand, and is made a sum itself if there is attention in
@@ -126,8 +142,7 @@ class RaiseAttention(Pass):
             statistics = row_statistics(match) if firsts.count(first) == 1 else []
             user = other_use(first, set(ends), dependents(first) & slices, frozenset(s.value for s in statistics))
             if user is not None:
-                reason = f"'{user.name}' needs its scores or probabilities as a whole too"
-                left.add(end, f"attention is left as it is: {reason}")
+                left.add(end, f"attention is left as it is: '{user.name}' {SHARED}")
             elif first.block != end.block:
                 left.add(end, "attention is left as it is: its matmuls stand in different regions")
             else:

@@ -82,7 +82,10 @@ class Graph(LinalgText):
         """The function that returns p·v, of the heads that v has."""
         if self.kind == "bf16":
             p = self.elementwise("narrow", "hmk", [(p, "hmk")], ["%r = arith.addf %in0, %zero : f32"], self.kind)
-        self.matmul("o", (p, "hmk", self.kind), (v, "hkn", self.kind), "hmn", "k")
+        return self.function(self.matmul("o", (p, "hmk", self.kind), (v, "hkn", self.kind), "hmn", "k"))
+
+    def function(self, o: str) -> str:
+        """The function that returns `o`, over hmn."""
         arguments = ", ".join(f"%{name}: {self.type(dims, e)}" for name, dims, e in self.arguments)
         out = self.type("hmn", "f32")
         return "\n".join(
@@ -91,7 +94,7 @@ class Graph(LinalgText):
                 "%zero = arith.constant 0.0 : f32",
                 "%lowest = arith.constant 0xFF800000 : f32",
                 *self.lines,
-                f"return %o : {out}",
+                f"return {o} : {out}",
                 "}",
             ]
         )

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
+from ..graph import dependents
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var, mixed_radix
-from .matching import Match, dependents
+from .matching import Match
 from .quotients import Keys, along_k
 from .softmax import same_but_shift, tests_for_masked
 from .tracing import Tracer, extents

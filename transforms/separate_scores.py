@@ -1,0 +1,54 @@
+"""A copy of the scores, and of what follows from them, for each of several attentions that have them in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dialects.mlir import ir
+from .attention import Attention
+from .graph import backward_slice, dependents, other_use
+
+
+def separate_scores(attentions: Sequence[Attention]) -> None:
+    """Copies what attentions have in common from their scores on, as each loop nest computes its own::
+
+        %p:4 = linalg_ext.softmax dimension(1) ins(%s) outs(…)
+        %o1  = linalg.matmul ins(%p#0, %v1 : …) outs(…)
+        %o2  = linalg.matmul ins(%p#0, %v2 : …) outs(…)
+      becomes
+        %p:4 = linalg_ext.softmax dimension(1) ins(%s) outs(…)
+        %o1  = linalg.matmul ins(%p#0, %v1 : …) outs(…)
+        %q:4 = linalg_ext.softmax dimension(1) ins(%s2) outs(…)  // and so on, from the first matmul on
+        %o2  = linalg.matmul ins(%q#0, %v2 : …) outs(…)
+
+    Not where something else needs them too: they are there as a whole then.
+    """
+    ways = {a.root: set(backward_slice(a.root)) & dependents(a.scores) for a in attentions}
+    taken: set[ir.Operation] = set()
+    for attention in attentions:
+        way = ways[attention.root]
+        common = way & taken
+        others = [a for a in attentions if ways[a.root] & way]
+        between = set().union(*(ways[a.root] for a in others))
+        statistics = frozenset(value for a in others for value in list(a.softmax.results)[1:3])
+        if common and other_use(attention.scores, {a.root for a in others}, between, statistics) is None:
+            _copy_for(attention.root, common)
+        taken |= way
+
+
+def _copy_for(root: ir.Operation, common: set[ir.Operation]) -> None:
+    """Makes `root` depend on copies of the ops `common`, each of which stands behind what it is a copy of."""
+    copies: dict[ir.Value, ir.Value] = {}
+
+    def replace(op: ir.Operation) -> ir.WalkResult:
+        for i, value in enumerate(op.operands):
+            if value in copies:
+                op.operands[i] = copies[value]
+        return ir.WalkResult.ADVANCE
+
+    for op in backward_slice(root):
+        own = op.clone(ir.InsertionPoint(op)).operation if op in common else op
+        own.walk(replace)
+        if op in common:
+            own.move_after(op)
+            copies.update(zip(op.results, own.results, strict=True))
