@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from crossed import crossed
-from probability_graphs import Graph, check, check_on_gpu, softmax
+from probability_graphs import SIZES, Graph, check, check_on_gpu, softmax
 
 ADDED = 0.75  # large, so that it shows whether it is relative to the right maximum
 
@@ -214,3 +214,24 @@ def test_code_for_gpus(name):
     _, text, _, _ = made(name, "bf16")
     kernel = compile(text, target="nvidia", arch="sm_90a")
     assert "linalg_ext.softmax" in kernel.ir("fused") and "wgmma" in kernel.ir("ptx")
+
+
+@pytest.mark.parametrize("low, high", [(0, 1), (2, 0), (1, 3)])
+def test_padded(low, high):
+    """A softmax of scores that are padded, of which the values meet those of the keys."""
+    graph = Graph("f32")
+    s, wide = scores(graph), SIZES["k"] + low + high
+    heads, rows, keys = (SIZES[d] for d in "hmk")
+    kind, part = f"tensor<{heads}x{rows}x{wide}xf32>", graph.type("hmk", "f32")
+    graph.lines += [
+        f"%pad = tensor.pad {s} low[0, 0, {low}] high[0, 0, {high}] {{",
+        "^bb0(%i: index, %j: index, %l: index):",
+        "tensor.yield %zero : f32",
+        f"}} : {part} to {kind}",
+        f"%wide_empty = tensor.empty() : {kind}",
+        f"%wide = linalg.softmax dimension(2) ins(%pad : {kind}) outs(%wide_empty : {kind}) -> {kind}",
+        f"%p = tensor.extract_slice %wide[0, 0, {low}] [{heads}, {rows}, {keys}] [1, 1, 1] : {kind} to {part}",
+    ]
+    text, inputs = graph.text("%p", graph.argument("v", "hkn")), graph.inputs()
+    q, k, v = (x.astype(np.float64) for x in inputs)
+    check(graph, text, exact(q, k, v, added=low + high, is_shifted=False), 1, inputs)

@@ -35,8 +35,8 @@ from .quotients import (
 )
 from .relative import EXPONENTIALS, relative
 from .signs import is_not_negative
-from .sinks import Beside, sinks, sums
-from .tracing import Tracer
+from .sinks import MAX_SINKS, Beside, sinks, sums
+from .tracing import Tracer, extents
 
 SINGLE_KEY = "there is a single key, whose weight is 1"
 
@@ -121,9 +121,11 @@ def match_softmax(
             except NearMiss as miss:
                 missed = miss
     if ready is not None:
-        element, scores = ready
+        element, scores, others = ready
         try:
-            return finished(scores, [element], num, q.den)
+            if any(other.score is not None and is_statistic(other.score) for other in others):
+                raise NearMiss("it is normalised over other keys than those that the second matmul sums over")
+            return replace(finished(scores, [element], num, q.den), beside=others)
         except NearMiss as miss:
             missed = missed or miss
     if missed is not None:
@@ -148,8 +150,9 @@ def _require_free(den: list[Expr], k: Keys) -> None:
         raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
 
 
-def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> tuple[Expr, Expr] | None:
-    """The element of linalg.softmax, or of linalg_ext.softmax with fresh statistics, and what it is applied to."""
+def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> tuple[Expr, Expr, tuple[Beside, ...]] | None:
+    """The element of linalg.softmax, or of linalg_ext.softmax with fresh statistics, what it is applied to, and sinks:
+    scores at either end of its dimension that are left out after it."""
     for factor in along:
         op = defining_op(factor.payload[0]) if factor.kind == "element" else None
         if op is None or op.name not in ("linalg.softmax", "linalg_ext.softmax"):
@@ -158,10 +161,25 @@ def _existing_softmax(tracer: Tracer, along: list[Expr], k: Keys) -> tuple[Expr,
         if op.name == "linalg_ext.softmax" and (tensor != op.results[0] or not _fresh(tracer, op)):
             return None
         dimension = ir.IntegerAttr(op.attributes["dimension"]).value
+        index, own = indices[dimension], combined(k)
         elsewhere = any(v in i.vars for v in k for d, i in enumerate(indices) if d != dimension)
-        if indices[dimension] != combined(k) or elsewhere:
+        if index != own.plus(Index((), index.constant)) or elsewhere:
             raise NearMiss("it is normalised along another dimension than the one that the second matmul sums over")
-        return factor, tracer.expand(tracer.make.element(op.operands[0], indices))
+        size, last = extents(tensor)[dimension], own.bounds()[1]
+        others = (
+            set(range(size)) - set(range(index.constant, index.constant + last + 1))
+            if size and last is not None
+            else set()
+        )
+        if len(others) > MAX_SINKS or (index.constant and not others):
+            raise NearMiss("it is normalised over other keys than those that the second matmul sums over")
+
+        def score(at: Index, op=op, indices=indices, dimension=dimension) -> Expr:
+            at_ = tuple(at if d == dimension else i for d, i in enumerate(indices))
+            return tracer.expand(tracer.make.element(op.operands[0], at_))
+
+        beside = tuple(Beside(tracer.make.const(1.0), score(Index((), i))) for i in sorted(others))
+        return factor, score(index), beside
     return None
 
 
@@ -201,11 +219,11 @@ def logarithm(
     factors: list[Expr],
     k: Keys,
     is_statistic: Callable[[Expr], bool],
-    ready: tuple[Expr, Expr] | None = None,
+    ready: tuple[Expr, Expr, tuple[Beside, ...]] | None = None,
 ) -> Expr:
     """The scores: log Π factors, without shifts by statistics. A factor that is 0 or 1 becomes a mask.
 
-    `ready`: a softmax, and what it is of.
+    `ready`: a softmax, what it is of, and what it has beside that.
     """
     make = tracer.make
     total: Expr | None = None

@@ -23,6 +23,7 @@ from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
 from .expressions import REAL, ROUND, Expr, Expressions, scalar_type
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize, mixed_radix
+from .padding import is_padding, unpadded
 
 MAX_DEPTH = 200  # of element-wise ops in a row; beyond it a tensor is read, not looked into
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.generic")  # that one, where it yields an operand
@@ -111,6 +112,8 @@ class Tracer:
             return None
         if op.name == "tensor.insert_slice":
             return self._inserted(op, indices)
+        if op.name == "tensor.pad":
+            return self.captured(terminator(op.regions[0].blocks[0]).operands[0]) if is_padding(op, indices) else None
         if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op):
             return None
         number = tensor_result_number(tensor)
@@ -199,6 +202,9 @@ class Tracer:
             return self._sliced(op, indices)
         if op.name == "tensor.concat":
             return self._piece(op, indices)
+        if op.name == "tensor.pad":
+            moved = unpadded(op, indices)
+            return None if moved is None else self.make.element(op.operands[0], moved)
         if op.name in MOVES and len(op.results) == 1 and "reduction" not in iterator_types(op):
             loops, number = _loops_at(op, 0, indices), moved_operand(op)
             if loops is not None and number is not None and isinstance(op.operands[number].type, ir.RankedTensorType):

@@ -449,6 +449,17 @@ def sink(q, k, v):
 
 
 @variant
+def zero_beside(q, k, v):
+    """Softmax with a zero among the scores (softmax1, the "quiet" one)."""
+    return F.pad(q @ k.mT * 0.3, (0, 1)).softmax(-1)[..., :-1] @ v
+
+
+@variant
+def zero_before(q, k, v):
+    return F.pad(q @ k.mT * 0.3, (1, 0)).softmax(-1)[..., 1:] @ v
+
+
+@variant
 def sink_and_projection(q, k, v):
     """The share that keys have of the sum comes between the second matmul and the next."""
     s = torch.cat((torch.tanh(q @ k.mT), torch.full((2, 4, q.shape[-2], 1), 0.5, dtype=q.dtype)), -1)

@@ -312,3 +312,20 @@ func.func @largest(%q: tensor<2x5x8xf32>, %kt: tensor<2x8x5xf32>, %v: tensor<2x5
   %o = linalg.batch_matmul ins(%p, %v : tensor<2x5x5xf32>, tensor<2x5x8xf32>) outs(%zeros3 : tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
   return %o : tensor<2x5x8xf32>
 }
+
+// -----
+
+// Softmax over 11 keys, of which 10 meet values.
+func.func @other_keys(%q: tensor<6x8xf32>, %k: tensor<8x11xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x11xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x11xf32>) -> tensor<6x11xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x11xf32>) outs(%z_s : tensor<6x11xf32>) -> tensor<6x11xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<6x11xf32>) outs(%e_s : tensor<6x11xf32>) -> tensor<6x11xf32>
+  %part = tensor.extract_slice %p[0, 0] [6, 10] [1, 1] : tensor<6x11xf32> to tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  // expected-remark @+1 {{but it is normalised over other keys than those that the second matmul sums over}}
+  %o = linalg.matmul ins(%part, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
