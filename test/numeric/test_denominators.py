@@ -24,6 +24,7 @@ def divided(graph: Graph, e: str, of: str, body: list[str], more: tuple[tuple[st
 
 
 PLUS = [f"%c = arith.constant {ADDED} : f32", "%d = arith.addf %in1, %c : f32"]
+PLUS_SIZE = ["%z = math.absf %in1 : f32", *(line.replace("%in1", "%z") for line in PLUS)]
 PLUS_GIVEN = ["%d = arith.addf %in1, %in2 : f32"]
 AT_LEAST = ["%c = arith.constant 2.0 : f32", "%d = arith.maximumf %in1, %c : f32"]
 AT_LEAST_ONE = ["%c = arith.constant 1.0 : f32", "%d = arith.maximumf %in1, %c : f32"]
@@ -90,6 +91,20 @@ def renormalised(graph: Graph, body: list[str]) -> str:
     return divided(graph, p, p, body)
 
 
+def gated(graph: Graph, body: list[str], dims: str = "hk") -> str:
+    """Gates of either sign."""
+    p, w = graph.softmax("p0", scores(graph)), graph.argument("w", dims, "f32")
+    p = graph.elementwise("gated", "hmk", [(p, "hmk"), (w, dims)], ["%r = arith.mulf %in0, %in1 : f32"])
+    return divided(graph, p, p, body)
+
+
+def norm(graph: Graph) -> str:
+    """Over the sum of absolute values, which these are."""
+    p = masked(graph, graph.softmax("p0", scores(graph)))
+    size = graph.elementwise("size", "hmk", [(p, "hmk")], ["%r = math.absf %in0 : f32"])
+    return divided(graph, p, size, ["%c = arith.constant 0.5 : f32", "%d = arith.maximumf %in1, %c : f32"])
+
+
 def weighted(graph: Graph) -> str:
     """Softmax's results are multiplied by gates of keys, and divided by their sum again."""
     p, w = graph.softmax("p0", scores(graph)), graph.argument("w", "hk", "f32")
@@ -102,6 +117,16 @@ def logarithms(graph: Graph) -> str:
     body = [*SIGMOID, "%l = math.log %g : f32", "%r = arith.addf %in0, %l : f32"]
     s, w = scores(graph), graph.argument("w", "hk", "f32")
     return graph.softmax("p0", graph.elementwise("biased", "hmk", [(s, "hmk"), (w, "hk")], body))
+
+
+def renormalised_exactly(q, k, v, w, added=0.0, least=-np.inf, of=softmax) -> np.ndarray:
+    """`w` of keys, or of queries and keys."""
+    p = of(of_scores(q, k)) * (w[:, None] if w.shape[0] == q.shape[0] else w)
+    return p / np.maximum(p.sum(-1, keepdims=True) + added, least) @ v
+
+
+def exponentials(s: np.ndarray) -> np.ndarray:
+    return np.exp(s - s.max(-1, keepdims=True))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -149,12 +174,32 @@ CASES = {
         lambda g: renormalised(g, PLAIN),
         lambda q, k, w, v: softmax(np.where(w, of_scores(q, k), -np.inf)) @ v,
     ),
+    "renormalised, more": (
+        lambda g: renormalised(g, PLUS),
+        lambda q, k, w, v: renormalised_exactly(q, k, v, w, ADDED),
+    ),
+    "norm": (norm, lambda q, k, w, v: renormalised_exactly(q, k, v, w, least=0.5)),
+    "gated": (
+        lambda g: gated(
+            g, ["%z = arith.mulf %in1, %in1 : f32", "%c = arith.constant 1.0 : f32", "%d = arith.addf %z, %c : f32"]
+        ),
+        lambda q, k, w, v: (lambda p: p / (1 + p.sum(-1, keepdims=True) ** 2) @ v)(
+            softmax(of_scores(q, k)) * w[:, None]
+        ),
+    ),
+    "gated per query": (
+        lambda g: gated(g, PLUS_SIZE, "hmk"),
+        lambda q, k, w, v: (lambda p: p / (np.abs(p.sum(-1, keepdims=True)) + ADDED) @ v)(softmax(of_scores(q, k)) * w),
+    ),
+    # The maximum is that of all scores, the sum that of some.
+    "other maximum": (
+        lambda g: (lambda e: divided(g, e, e, PLUS))(masked(g, g.exponentials("e", scores(g)))),
+        lambda q, k, w, v: renormalised_exactly(q, k, v, w, ADDED, of=exponentials),
+    ),
     "weighted": (weighted, lambda q, k, w, v: softmax(of_scores(q, k) + np.log(sigmoid(w))[:, None]) @ v),
     "logarithms": (logarithms, lambda q, k, w, v: softmax(of_scores(q, k) + np.log(sigmoid(w))[:, None]) @ v),
 }
 LEFT = {
-    # The maximum is that of all scores, the sum that of some.
-    "other maximum": lambda g: (lambda e: divided(g, e, e, PLUS))(masked(g, g.exponentials("e", scores(g)))),
     # Shifted by something of the row that is no maximum.
     "no maximum": lambda g: no_maximum(g),
 }
@@ -188,7 +233,7 @@ def test_denominators(name, kind):
     check(graph, text, expected, 1, inputs)
 
 
-@pytest.mark.parametrize("name", ["shifted", "masked"])
+@pytest.mark.parametrize("name", ["shifted", "masked", "other maximum"])
 def test_split_keys(name):
     graph, text, expected, inputs = made(name, "f32")
     check(graph, text, expected, 1, inputs, split_keys=3)
@@ -203,13 +248,13 @@ def test_left(name):
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("name, kind", [("shifted", "f32"), ("shifted", "bf16"), ("plain", "f32")])
+@pytest.mark.parametrize("name, kind", [("shifted", "f32"), ("shifted", "bf16"), ("plain", "f32"), ("gated", "bf16")])
 def test_on_gpus(name, kind, arch):
     _, text, expected, inputs = made(name, kind)
     check_on_gpu(text, expected, inputs, kind, arch)
 
 
-@pytest.mark.parametrize("name", ["shifted", "weighted"])
+@pytest.mark.parametrize("name", ["shifted", "weighted", "gated", "other maximum"])
 def test_code_for_gpus(name):
     _, text, _, _ = made(name, "bf16")
     kernel = compile(text, target="nvidia", arch="sm_90a")

@@ -157,6 +157,8 @@ def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any
         if numbers[0] == 2:
             return make.op("math.exp2", (args[1],))
         return make.op("math.exp", (make.mul(args[1], make.const(math.log(numbers[0]))),))
+    if name == "math.powf" and numbers[1] == 1:  # in a norm of order 1
+        return args[0]
     if name == "arith.index_cast" and args[0].name == name and str(args[0].args[0].type) == str(type_):
         return args[0].args[0]
     if name == "arith.index_cast" and numbers[0] is not None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...dialects import build
 from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir
+from ..slices import insert
 from .contraction import Operand
 from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
@@ -23,6 +24,7 @@ from .indices import Index, Var
 from .joining import joined
 from .masks import masks_outside
 from .matching import Match
+from .own_sums import OwnSum
 from .sinks import Beside
 from .statistics import Statistic
 from .tensors import contract, counted_by, shaped
@@ -174,10 +176,12 @@ class _Rebuilder:
     def _keep_share(self) -> None:
         """What the keys have of the sum with what is beside them: l / (l + Σ c·exp(y − m)), a factor per row."""
         make, softmax = self.make, self.match.softmax
-        if not softmax.beside and softmax.least is None:
-            return
         at = tuple(Index.of(v) for v in self.rows)
         highest, own = make.element(self.maximum, at), make.element(self.sum, at)
+        if not softmax.is_divided:
+            self.share = (own,)
+        if not softmax.beside and softmax.least is None:
+            return
 
         def amount(beside: Beside) -> Expr:
             if beside.to is not None:
@@ -217,22 +221,52 @@ class _Rebuilder:
 
     def _output(self, p: ir.Value, p_vars: Sequence[Var], values: Access) -> tuple[ir.Value, ir.Operation]:
         v, v_vars = self.emit.load(values)
-        root = contract(self.emit, p, p_vars, v, v_vars, self.out, [self.k], str(self.product_element))
+        self.stored = list(self.out)
+        if self.match.softmax.own_sum is not None:
+            column = next(u for u in reversed(v_vars) if u in self.out and u not in self.rows)
+            v, wide = self._with_ones(v, v_vars, column)
+            v_vars = tuple(wide if u is column else u for u in v_vars)
+            self.stored = [wide if u is column else u for u in self.out]
+        root = contract(self.emit, p, p_vars, v, v_vars, self.stored, [self.k], str(self.product_element))
         return root.result, root
+
+    def _with_ones(self, v: ir.Value, v_vars: Sequence[Var], column: Var) -> tuple[ir.Value, Var]:
+        """Values with one more column, of ones, and the variable of all columns."""
+        if column.extent is None:
+            raise Unreadable("its sum would be a further column of values, of which the number is open")
+        wide = Var(column.extent + 1)
+        whole = self.emit.empty([wide if u is column else u for u in v_vars], v.type.element_type)
+        ones = build.fill(build.constant(v.type.element_type, 1.0), whole)
+        rank = len(v_vars)
+        return insert(v, ones, [0] * rank, [self.emit.size(u) for u in v_vars], [1] * rank), wide
 
     def _finished(self, output: ir.Value, value_factors: Sequence[Expr]) -> ir.Value:
         """Times what was taken out of softmax and values, plus what the second matmul added to, in the op's type."""
         softmax = self.match.softmax
         stored = self.make.element(output, tuple(Index.of(v) for v in self.out))
-        result = stored
-        for factor in (*softmax.num, *self.share, *(self.tracer.expand(f) for f in value_factors)):
-            result = self.make.mul(result, factor)
-        for divisor in softmax.den:
-            result = self.make.op("arith.divf", (result, divisor))
+        result = self._quotient(stored, [*softmax.num, *self.share], softmax.den)
+        if softmax.own_sum is not None:
+            result = self.make.op("arith.divf", (result, self._divisor(output, softmax.own_sum)))
+        result = self._quotient(result, [self.tracer.expand(f) for f in value_factors], ())
         result = self.make.add(self.tracer.expand(self.match.product.init), result)
         if result is stored:
             return build.convert_elements(output, self.element)
         return self.emit.elementwise(result, self.out, self.element)
+
+    def _divisor(self, output: ir.Value, own: OwnSum) -> Expr:
+        """What is made of the sum of what is multiplied by values, the last column of the output."""
+        softmax, pairs = self.match.softmax, zip(self.stored, self.out, strict=True)
+        at = tuple(Index.of(v) if v is u else Index((), (v.extent or 0) - 1) for v, u in pairs)
+        total = self._quotient(self.make.element(output, at), [*softmax.num, *self.share], softmax.den)
+        total = self._quotient(total, own.more.den, own.more.num)
+        return self.make.rewritten(own.divisor, lambda n: total if n is own.sum else None)
+
+    def _quotient(self, expr: Expr, factors: Iterable[Expr], divisors: Iterable[Expr]) -> Expr:
+        for factor in factors:
+            expr = self.make.mul(expr, factor)
+        for divisor in divisors:
+            expr = self.make.op("arith.divf", (expr, divisor))
+        return expr
 
     def statistic(self, wanted: Statistic) -> ir.Value:
         """A statistic of the softmax, as the tensor that it stands for."""

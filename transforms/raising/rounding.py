@@ -28,6 +28,8 @@ class Rounding:
 
     def check(self, softmax: Softmax) -> None:
         """NearMiss if something is clamped that may be beyond the limits, or else not a probability times factors."""
+        if softmax.own_sum is not None:
+            raise NearMiss("its result, rounded to 8 bits, is divided by its sum")
         if softmax.weights:
             raise NearMiss("its result, rounded to 8 bits, is multiplied by something that varies along the keys")
         if any(f in self.rest for f in (*softmax.num, *softmax.den)):

@@ -8,6 +8,7 @@ rows 0, which `linalg_ext.softmax` does by itself.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import Expr
 from .indices import Index, combined
+from .own_sums import OwnSum, own_sums
 from .quotients import (
     OEQ,
     ONE,
@@ -47,6 +49,8 @@ class Softmax:
 
     `beside` is what else is in the sum, but meets no values: sinks. `least` is a lower bound of the sum.
     `weights` vary along it, and do not depend on what is computed from scores but element by element: a dropout's mask.
+    `own_sum` divides by something that is made of the sum of all this. Where `is_divided` is false, it is times the sum
+    of exponentials relative to their maximum.
     """
 
     scores: Expr
@@ -55,6 +59,8 @@ class Softmax:
     beside: tuple[Beside, ...] = ()
     weights: tuple[Expr, ...] = ()
     least: Beside | None = None
+    own_sum: OwnSum | None = None
+    is_divided: bool = True
 
 
 def match_softmax(
@@ -64,6 +70,35 @@ def match_softmax(
 
     `is_computed` tells what is computed from scores, not element by element; `logs`: see `quotient`.
     """
+    try:
+        return _match(tracer, q, k, is_computed, logs)
+    except NearMiss:
+        for rest, own_sum in own_sums(tracer, q, k, is_computed):
+            for way in (_match, _undivided):
+                with contextlib.suppress(NearMiss):
+                    found = way(tracer, rest, k, is_computed, logs)
+                    if found is not None:
+                        return replace(found, own_sum=own_sum)
+        raise
+
+
+def _undivided(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool], logs: Keys) -> Softmax | None:
+    """exp(x − m)·w, where m is the maximum of x, as softmax(x) times the sum of its exponentials."""
+    along = [f for f in q.num if varies(f, k)]
+    rest = [f for f in (*q.num, *q.den) if f not in along]
+    own = [f for f in along if f.name in EXPONENTIALS]
+    weights = _without(along, own)
+    _require_given([*weights, *rest], is_computed)
+    _require_free(q.den, k)
+    scores = logarithm(tracer, own, k, lambda e: not varies(e, k) and is_computed(e)) if own else None
+    to = relative(tracer, own, scores, k) if scores is not None else None
+    if scores is None or to is None or not to.to_maximum:
+        return None
+    num = tuple(f for f in rest if f in q.num)
+    return Softmax(scores, num, tuple(q.den), weights=tuple(weights), is_divided=False)
+
+
+def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool], logs: Keys) -> Softmax | None:
 
     def is_statistic(e: Expr) -> bool:
         return not varies(e, k) and is_computed(e)

@@ -382,6 +382,25 @@ def masked_after_softmax(q, k, v):
 
 
 @variant
+def renormalised_with_epsilon(q, k, v):
+    mask = torch.ones(q.shape[-2], k.shape[-2]).tril(3)
+    p = torch.softmax(q @ k.mT * mask, -1) * mask
+    return p / (p.sum(-1, keepdim=True) + 1e-2) @ v
+
+
+@variant
+def normalised_by_absolute_values(q, k, v):
+    return F.normalize(torch.softmax(q @ k.mT, -1) * (ids(q, k)[1] > 4), p=1, dim=-1) @ v
+
+
+@variant
+def masked_exponentials_and_epsilon(q, k, v):
+    s = q @ k.mT * 0.3
+    e = (s - s.amax(-1, keepdim=True)).exp() * (ids(q, k)[1] < 9)
+    return e / (e.sum(-1, keepdim=True) + 1e-2) @ v
+
+
+@variant
 def logarithms_of_gates(q, k, v):
     return (q @ k.mT + torch.log(torch.sigmoid(k[..., 0]))[:, :, None]).softmax(-1) @ v
 

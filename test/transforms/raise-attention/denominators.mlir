@@ -160,3 +160,45 @@ func.func @floored(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf3
   %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
+
+// p·w over 1 + Σ p·w, w of any sign: the sum is a column of the output, of values that are 1.
+// CHECK-LABEL: @own_sum
+//       CHECK: %[[P:.*]]:4 = linalg_ext.softmax dimension(1)
+//       CHECK: %[[W:.*]] = linalg.generic {{.*}} ins(%arg3, %[[P]]#0 :
+//       CHECK: %[[ONES:.*]] = linalg.fill ins(%{{.*}} : f32) outs(%{{.*}} : tensor<10x5xf32>)
+//       CHECK: %[[V:.*]] = tensor.insert_slice %arg2 into %[[ONES]][0, 0] [10, 4] [1, 1]
+//       CHECK: %[[O:.*]] = linalg.generic {{.*}} ins(%[[W]], %[[V]] : tensor<6x10xf32>, tensor<10x5xf32>)
+//   CHECK-DAG: tensor.extract_slice %[[O]][0, 0] [6, 4] [1, 1]
+//   CHECK-DAG: tensor.extract_slice %[[O]][0, 4] [6, 1] [1, 1]
+//       CHECK: arith.addf
+//       CHECK: arith.divf
+//   CHECK-NOT: tensor<6x10xf32>
+//       CHECK: return
+func.func @own_sum(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>, %w: tensor<10xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %z_r = linalg.fill ins(%zero : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %x = linalg.generic {indexing_maps = [#id, affine_map<(i, j) -> (j)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %w : tensor<6x10xf32>, tensor<10xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<6x10xf32>
+  %l = linalg.reduce { arith.addf } ins(%x : tensor<6x10xf32>) outs(%z_r : tensor<6xf32>) dimensions = [1]
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %l : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %one = arith.constant 1.0 : f32
+    %0 = arith.addf %b, %one : f32
+    %1 = arith.divf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %o = linalg.matmul ins(%y, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
