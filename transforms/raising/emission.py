@@ -276,14 +276,31 @@ def _owner_name(element: Expr) -> str:
 
 
 def _stepped(found: Access) -> ir.Value:
-    """The tensor, or those of its elements that `steps` say."""
+    """The tensor, or those of its elements that `steps` say; every n-th ones are one of n columns of the dimension, so
+    that the slice has no strides."""
     value = found.tensor
     if not any(found.steps):
         return value
-    sizes, steps = build.mixed_sizes(value), [step or (0, 1) for step in found.steps]
-    for d, group in enumerate(found.dims):
-        if found.steps[d] is not None:
-            sizes[d] = math.prod(v.extent or 1 for v in group)
-    shape = [size if isinstance(size, int) else DYNAMIC for size in sizes]
-    kind = ir.RankedTensorType.get(shape, value.type.element_type)
-    return extract(kind, value, [o for o, _ in steps], sizes, [s for _, s in steps])
+    groups: list[list[Size]] = []
+    offsets: list[Size] = []
+    parts: list[Size] = []
+    strides: list[Size] = []
+    for size, group, taken in zip(build.mixed_sizes(value), found.dims, found.steps, strict=True):
+        offset, step = taken or (0, 1)
+        count = size if taken is None else math.prod(v.extent or 1 for v in group)
+        if step > 1 and isinstance(count, int) and count * step == size:
+            groups.append([count, step])
+            offsets += [0, offset]
+            parts += [count, 1]
+            strides += [1, 1]
+        else:
+            groups.append([size])
+            offsets.append(offset)
+            parts.append(count)
+            strides.append(step)
+    if len(parts) > len(groups):
+        value = reshape(value, groups, expand=True)
+    shape = [count if isinstance(count, int) else DYNAMIC for count in parts]
+    value = extract(ir.RankedTensorType.get(shape, value.type.element_type), value, offsets, parts, strides)
+    columns = [[False, True] if len(group) > 1 else [False] for group in groups]
+    return drop_units(value, [c for group in columns for c in group]) if len(parts) > len(groups) else value

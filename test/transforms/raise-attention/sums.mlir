@@ -34,13 +34,13 @@ func.func @difference(%q1: tensor<6x8xf32>, %k1: tensor<8x10xf32>, %q2: tensor<6
   return %o : tensor<6x4xf32>
 }
 
-// One softmax over pairs of heads, whose halves are subtracted: queries and keys are read two apart.
+// One softmax over pairs of heads, whose halves are subtracted: queries and keys are one of two columns of heads.
 // CHECK-LABEL: @halves
-//       CHECK: %[[Q1:.*]] = tensor.extract_slice %arg0[0, 0, 0] [2, 6, 8] [2, 1, 1]
-//       CHECK: %[[K1:.*]] = tensor.extract_slice %arg1[0, 0, 0] [2, 8, 10] [2, 1, 1]
-//       CHECK: linalg.generic {{.*}} ins(%[[Q1]], %[[K1]] :
+//       CHECK: tensor.expand_shape %arg0 {{.*}} into tensor<2x2x6x8xf32>
+//       CHECK: tensor.extract_slice %{{.*}}[0, 0, 0, 0] [2, 1, 6, 8] [1, 1, 1, 1]
+//       CHECK: tensor.extract_slice %{{.*}}[0, 0, 0, 0] [2, 1, 8, 10] [1, 1, 1, 1]
 //       CHECK: linalg_ext.softmax
-//       CHECK: %[[Q2:.*]] = tensor.extract_slice %arg0[1, 0, 0] [2, 6, 8] [2, 1, 1]
+//       CHECK: tensor.extract_slice %{{.*}}[0, 1, 0, 0] [2, 1, 6, 8] [1, 1, 1, 1]
 //       CHECK: linalg_ext.softmax
 //   CHECK-NOT: tensor<4x6x10xf32>
 //       CHECK: return
