@@ -10,7 +10,8 @@ once, written, and read again::
 as measured on an H200 (90 to 200 ps an element; docs/nvidia.md). Where one block reads all keys of a head, as in
 decoding, producers stay inside. Where a launch is needed anyway, since something among the producers cannot stand in
 loops over tiles (tensors that are put together, as halves of a rotated head are), the rest of it is computed there,
-too. So are queries where keys or values are: all of them become one launch (``outline-producers``).
+too. So are queries where keys or values are: all of them become one launch (``outline-producers``). Scores themselves
+are computed before where the first matmul has no tiles of rows that the second one could take.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import is_structured, iterator_types, moves_first
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
 from ..attention import Attention, contraction_loops
 from ..extents import static_extents
 from ..graph import operands_with_captures
@@ -71,7 +72,19 @@ def computed_before(attention: Attention, sizes: Sequence[int]) -> list[ir.Opera
         before += gaining
     if queries is not None and queries not in before and any(c in before for c in others):
         before.append(queries)
-    return [op for chain in before for op in chain.stops]
+    scores = [attention.scores] if _mixes_rows(attention) else []
+    return [*scores, *(op for chain in before for op in chain.stops)]
+
+
+def _mixes_rows(attention: Attention) -> bool:
+    """Whether what are rows of a tile of the second matmul each have a matrix of their own in the first one, as queries
+    have that mix heads (talking heads), or that have keys for each position: no tensor core takes tiles of such."""
+    first, second = contraction_loops(attention.scores), contraction_loops(attention.root)
+    assert first is not None and second is not None, "an attention's matmuls are contractions"
+    given, taken = indexing_maps(attention.scores)[2].results, indexing_maps(attention.root)[0].results
+    extents = static_extents(attention.scores)
+    pairs = zip(map(dim_position, given), map(dim_position, taken), strict=True) if len(given) == len(taken) else ()
+    return any(a not in first.m and b in second.m and extents[a] != 1 for a, b in pairs if a is not None)
 
 
 def _chain(value: ir.Value) -> _Chain | None:
