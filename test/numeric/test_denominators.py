@@ -63,8 +63,11 @@ FINITE = [
 TWICE = ["%r = arith.addf %in0, %in0 : f32"]
 
 
-def plain(graph: Graph, body: list[str]) -> str:
+def plain(graph: Graph, body: list[str], weights: str | None = None) -> str:
     e = graph.elementwise("e", "hmk", [(scores(graph), "hmk")], ["%r = math.exp %in0 : f32"])
+    if weights is not None:
+        w = graph.argument("w", weights, "f32")
+        e = graph.elementwise("gated", "hmk", [(e, "hmk"), (w, weights)], ["%r = arith.mulf %in0, %in1 : f32"])
     return divided(graph, e, e, body)
 
 
@@ -191,6 +194,12 @@ CASES = {
         lambda g: gated(g, PLUS_SIZE, "hmk"),
         lambda q, k, w, v: (lambda p: p / (np.abs(p.sum(-1, keepdims=True)) + ADDED) @ v)(softmax(of_scores(q, k)) * w),
     ),
+    "plain, gated": (
+        lambda g: plain(g, PLUS_SIZE, "hk"),
+        lambda q, k, w, v: (lambda p: p / (np.abs(p.sum(-1, keepdims=True)) + ADDED) @ v)(
+            np.exp(of_scores(q, k)) * w[:, None]
+        ),
+    ),
     # The maximum is that of all scores, the sum that of some.
     "other maximum": (
         lambda g: (lambda e: divided(g, e, e, PLUS))(masked(g, g.exponentials("e", scores(g)))),
@@ -220,7 +229,7 @@ def made(name: str, kind: str) -> tuple[Graph, str, np.ndarray, list[np.ndarray]
     text = graph.text(p, graph.argument("v", "hkn"))
     inputs = graph.inputs()
     inputs[1] *= np.linspace(0.2, 3, inputs[1].shape[1])[:, None].astype(inputs[1].dtype)  # maxima come late
-    if name == "given":
+    if name in ("given", "plain, gated"):
         inputs[2] = np.abs(inputs[2])
     if name == "masked":
         inputs[2][5] = False  # a row without a key

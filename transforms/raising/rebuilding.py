@@ -178,10 +178,6 @@ class _Rebuilder:
         make, softmax = self.make, self.match.softmax
         at = tuple(Index.of(v) for v in self.rows)
         highest, own = make.element(self.maximum, at), make.element(self.sum, at)
-        if not softmax.is_divided:
-            self.share = (own,)
-        if not softmax.beside and softmax.least is None:
-            return
 
         def amount(beside: Beside) -> Expr:
             if beside.to is not None:
@@ -192,6 +188,10 @@ class _Rebuilder:
                 return beside.factor
             return make.mul(make.op("math.exp", (make.op("arith.subf", (beside.score, highest)),)), beside.factor)
 
+        if softmax.undivided is not None:
+            self.share = (make.op("arith.divf", (own, amount(softmax.undivided))),)
+        if not softmax.beside and softmax.least is None:
+            return
         total = functools.reduce(make.add, map(amount, softmax.beside), own)
         if softmax.least is not None:
             total = make.op("arith.maximumf", (total, amount(softmax.least)))

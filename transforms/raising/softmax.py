@@ -49,8 +49,8 @@ class Softmax:
 
     `beside` is what else is in the sum, but meets no values: sinks. `least` is a lower bound of the sum.
     `weights` vary along it, and do not depend on what is computed from scores but element by element: a dropout's mask.
-    `own_sum` divides by something that is made of the sum of all this. Where `is_divided` is false, it is times the sum
-    of exponentials relative to their maximum.
+    `own_sum` divides by something that is made of the sum of all this. It is times the sum of exponentials, where these
+    are not divided by it: relative to what `undivided` is, a 1 beside them.
     """
 
     scores: Expr
@@ -60,7 +60,7 @@ class Softmax:
     weights: tuple[Expr, ...] = ()
     least: Beside | None = None
     own_sum: OwnSum | None = None
-    is_divided: bool = True
+    undivided: Beside | None = None
 
 
 def match_softmax(
@@ -83,19 +83,21 @@ def match_softmax(
 
 
 def _undivided(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool], logs: Keys) -> Softmax | None:
-    """exp(x − m)·w, where m is the maximum of x, as softmax(x) times the sum of its exponentials."""
+    """exp(x − m)·w, where m is the maximum of x, or nothing, as softmax(x) times the sum of its exponentials."""
+
+    def is_statistic(e: Expr) -> bool:
+        return not varies(e, k) and is_computed(e)
+
     along = [f for f in q.num if varies(f, k)]
-    rest = [f for f in (*q.num, *q.den) if f not in along]
     own = [f for f in along if f.name in EXPONENTIALS]
-    weights = _without(along, own)
-    _require_given([*weights, *rest], is_computed)
-    _require_free(q.den, k)
-    scores = logarithm(tracer, own, k, lambda e: not varies(e, k) and is_computed(e)) if own else None
-    to = relative(tracer, own, scores, k) if scores is not None else None
-    if scores is None or to is None or not to.to_maximum:
+    num, weights = _without(q.num, along), _without(along, own)
+    if not own:
         return None
-    num = tuple(f for f in rest if f in q.num)
-    return Softmax(scores, num, tuple(q.den), weights=tuple(weights), is_divided=False)
+    _require_given([*weights, *num, *q.den], is_computed)
+    _require_free(q.den, k)
+    scores = logarithm(tracer, own, k, is_statistic)
+    (one,) = sinks(tracer, own, [tracer.make.const(1.0)], is_statistic, relative(tracer, own, scores, k))
+    return Softmax(scores, tuple(num), tuple(q.den), weights=tuple(weights), undivided=one)
 
 
 def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool], logs: Keys) -> Softmax | None:
