@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index, Tile, TileBuilder, is_full
+from .rewriting import make_for
 
 
 @dataclass
@@ -92,11 +93,8 @@ class LoopNest:
 def _for(
     ip: ir.InsertionPoint, lower: ir.Value, upper: ir.Value, step: ir.Value, inits: Sequence[ir.Value]
 ) -> ir.Operation:
-    types = [v.type for v in inits]
     with ip:
-        loop = ir.Operation.create("scf.for", types, [lower, upper, step, *inits], regions=1)
-        location = loop.location
-        block = loop.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=[location] * (1 + len(types)))
+        loop, block = make_for([lower, upper, step], inits)
         if not inits:
             with ir.InsertionPoint(block):
                 ir.Operation.create("scf.yield")

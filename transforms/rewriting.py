@@ -66,6 +66,14 @@ def for_inits(loop: ir.Operation) -> list[ir.Value]:
     return list(loop.operands)[3:]
 
 
+def make_for(bounds: Sequence[ir.Value], inits: Sequence[ir.Value] = ()) -> tuple[ir.Operation, ir.Block]:
+    """A scf.for that carries `inits`, at the insertion point, and its body, which still lacks the scf.yield."""
+    types = [v.type for v in inits]
+    loop = ir.Operation.create("scf.for", types, [*bounds, *inits], regions=1)
+    kinds = [bounds[0].type, *types]
+    return loop, loop.regions[0].blocks.append(*kinds, arg_locs=[loop.location] * len(kinds))
+
+
 def carried_number(argument: ir.Value) -> int | None:
     """Which one a block argument is of what a scf.for or scf.forall carries, or shares; None for any other."""
     loop = argument.owner.owner.operation

@@ -6,7 +6,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import ArriveOp, PassTurnOp, SettleOp, TakeTurnOp, ViewOp, WaitBarrierOp, layout_of
 from ..attention import is_contraction
-from ..rewriting import ancestors, copy_op, defining_op, for_body, is_inside, ops_in, ops_of
+from ..rewriting import ancestors, copy_op, defining_op, for_body, is_inside, make_for, ops_in, ops_of
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
 from .own_masks import Interval, OwnMask
@@ -109,8 +109,7 @@ class Consumer(Role):
 
     def _leave(self, own: OwnKeys, tiles: ir.Value) -> None:
         """Goes on by so many tiles of keys, of which nothing is read."""
-        loop = ir.Operation.create("scf.for", [], [build.index(0), tiles, build.index(1)], regions=1)
-        block = loop.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[ir.Location.current])
+        _, block = make_for([build.index(0), tiles, build.index(1)])
         rings = self._used(own.branch)
         with ir.InsertionPoint(block):
             for ring in rings:

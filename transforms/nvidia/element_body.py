@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..copying import copy_scalar_body, index_at
-from ..rewriting import defining_op, either, only_if
+from ..rewriting import defining_op, either, make_for, only_if
 from ..slices import slice_offsets
 from .axes import is_first, kept_dims
 from .producer_body import extracted
@@ -216,10 +216,7 @@ def _loop(
     count: ir.Value, values: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
 ) -> list[ir.Value]:
     """A loop that carries values, its `body` given the number of an iteration and theirs."""
-    kinds = [v.type for v in values]
-    loop = ir.Operation.create("scf.for", kinds, [build.index(0), count, build.index(1), *values], regions=1)
-    locations = [ir.Location.current] * (1 + len(kinds))
-    block = loop.regions[0].blocks.append(ir.IndexType.get(), *kinds, arg_locs=locations)
+    loop, block = make_for([build.index(0), count, build.index(1)], values)
     with ir.InsertionPoint(block):
         induction, *carried = block.arguments
         ir.Operation.create("scf.yield", [], body(induction, list(carried)))

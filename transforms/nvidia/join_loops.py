@@ -9,7 +9,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps
 from ..equivalence import is_same, is_same_value
 from ..passes import Pass, remark
-from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of, single_use
+from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
 from .masking import is_elementwise, is_rising_line, masks, unmasked, yielded
 
@@ -178,13 +178,9 @@ class _Join:
 
     def run(self) -> None:
         first, last = self.chain[0], self.chain[-1]
-        inits = for_inits(first)
-        types = [v.type for v in inits]
         bounds = [first.operands[0], last.operands[1], first.operands[2]]
         with ir.InsertionPoint(last), last.location:
-            loop = ir.Operation.create("scf.for", types, [*bounds, *inits], regions=1)
-            kinds = [bounds[0].type, *types]
-            block = loop.regions[0].blocks.append(*kinds, arg_locs=[last.location] * len(kinds))
+            loop, block = make_for(bounds, for_inits(first))
         self.values: Values = dict(zip(for_body(self.plain).arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for op in ops_of(for_body(self.plain)):

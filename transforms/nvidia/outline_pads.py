@@ -9,7 +9,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import CopyPieceOp
 from ..passes import Pass, option
-from ..rewriting import defining_op, only_if, ops_in, ops_of
+from ..rewriting import defining_op, make_for, only_if, ops_in, ops_of
 from ..slices import slice_offsets, slice_sizes
 from .axes import DYNAMIC, kept_dims
 from .constants import constant_memory, is_constant_tensor
@@ -150,8 +150,7 @@ class _Copy:
                 self._piece(source, target, at, lane, length, values)
             else:
                 count = ceil_div(length, CHUNK // self.width)
-                loop = ir.Operation.create("scf.for", [], [lane, count, lanes], regions=1)
-                body = loop.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[ir.Location.current])
+                _, body = make_for([lane, count, lanes])
                 with ir.InsertionPoint(body):
                     self._piece(source, target, at, body.arguments[0], length, values)
                     ir.Operation.create("scf.yield")

@@ -10,7 +10,7 @@ from ...dialects.tile import WaitMatmulsOp, layout_of
 from ..attention import is_contraction
 from ..copying import copy_needed
 from ..passes import Pass, option, remark
-from ..rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, ops_in, ops_of
+from ..rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, make_for, ops_in, ops_of
 from .bulk_copies import bulk_copies
 from .registers import consumer_registers, matmul_registers
 
@@ -168,9 +168,7 @@ class _Plan:
         left, accumulator = values[self.second.operands[0]], values.get(self.second.operands[2])
         carried = [accumulator if i == self.carried else values.get(v, v) for i, v in enumerate(yielded)]
         start = arith.addi(lower, step)
-        types = [*(v.type for v in carried), left.type]
-        loop = ir.Operation.create("scf.for", types, [start, upper, step, *carried, left], regions=1)
-        block = loop.regions[0].blocks.append(lower.type, *types, arg_locs=[self.loop.location] * (1 + len(types)))
+        loop, block = make_for([start, upper, step], [*carried, left])
         with ir.InsertionPoint(block):
             self._steady(block, step, yielded)
         values = {body.arguments[0]: self._last(lower, upper, step)}

@@ -9,7 +9,7 @@ from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp, shared_buffer
 from ..copying import copy_needed
 from ..passes import Pass, option
-from ..rewriting import Values, copy_op, ops_in, ops_of
+from ..rewriting import Values, copy_op, make_for, ops_in, ops_of
 from .bulk_copies import bulk_copies
 from .keep_maximum import KEPT, RETRY
 
@@ -218,8 +218,7 @@ def relaunch(launch: ir.Operation, operands: list[ir.Value]) -> None:
 
 def _for(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Block:
     """The body of a new loop that carries nothing."""
-    loop = ir.Operation.create("scf.for", [], [lower, upper, step], regions=1)
-    block = loop.regions[0].blocks.append(lower.type, arg_locs=[ir.Location.current])
+    _, block = make_for([lower, upper, step])
     with ir.InsertionPoint(block):
         ir.Operation.create("scf.yield", [], [])
     return block

@@ -11,7 +11,7 @@ import functools
 import math
 
 from ...dialects.mlir import ir
-from ..rewriting import only_if
+from ..rewriting import make_for, only_if
 from .fragments import Packed, Words
 from .memory import CHUNK, GLOBAL, Access, Memory
 from .synchronisation import ARRANGERS, Barriers
@@ -82,9 +82,7 @@ def copy_rows(access: Access, tile: Skewed, ready: Barriers, use: ir.Value, thre
         counts = [] if width == 1 else _counts(access, start, pieces_of, width)
         # In a loop: else all addresses would be computed before the loop around it, and kept in registers.
         bounds = [constant(i32(), n) for n in (0, tile.shape[0], GROUP * AT_ONCE)]
-        kinds = [i64(), i32()]
-        loop = ir.Operation.create("scf.for", kinds, [*bounds, start, target], regions=1)
-        body = loop.regions[0].blocks.append(i32(), *kinds, arg_locs=[ir.Location.unknown()] * 3)
+        _, body = make_for(bounds, [start, target])
         first, start, target = body.arguments
         with ir.InsertionPoint(body):
             for group in range(AT_ONCE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialects.mlir import ir
+from ..rewriting import make_for
 from .thread import Shared, Thread, add, asm, constant, i32, mul
 
 ONE_WORDS = {"f16": 0x3C003C00, "bf16": 0x3F803F80}  # two ones
@@ -12,9 +13,7 @@ ONE_WORDS = {"f16": 0x3C003C00, "bf16": 0x3F803F80}  # two ones
 
 def fill_words(address: ir.Value, count: int, word: Callable[[ir.Value], ir.Value], thread: Thread) -> None:
     """Writes so many words from `address` on, each by one thread; `word`: what the one of a number is."""
-    bounds = [thread.number, constant(i32(), count), constant(i32(), thread.threads)]
-    loop = ir.Operation.create("scf.for", [], bounds, regions=1)
-    block = loop.regions[0].blocks.append(i32(), arg_locs=[loop.location])
+    _, block = make_for([thread.number, constant(i32(), count), constant(i32(), thread.threads)])
     with ir.InsertionPoint(block):
         number = block.arguments[0]
         asm("st.shared.b32 [$0], $1;", "r,r", [add(address, mul(number, 4)), word(number)])

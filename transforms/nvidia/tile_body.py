@@ -17,7 +17,7 @@ from ..attention import is_contraction
 from ..copying import copy_scalar_body
 from ..passes import PassError
 from ..reshapes import RESHAPES
-from ..rewriting import defining_op, for_body, for_inits, ops_in, ops_of
+from ..rewriting import defining_op, for_body, for_inits, make_for, ops_in, ops_of
 from ..slices import slice_offsets
 from .axes import BATCH, COLUMN, Axes, Axis, kept_dims, reshaped_dims, rows_first
 from .padding import Padding
@@ -244,9 +244,7 @@ class TileBody:
     def _for(self, op: ir.Operation) -> None:
         inits = [self.tile(v) if isinstance(v.type, ir.ShapedType) else self.scalar(v) for v in for_inits(op)]
         bounds = [self.scalar(v) for v in list(op.operands)[:3]]
-        types = [v.type for v in inits]
-        loop = ir.Operation.create("scf.for", types, [*bounds, *inits], regions=1)
-        block = loop.regions[0].blocks.append(ir.IndexType.get(), *types, arg_locs=[op.location] * (1 + len(types)))
+        loop, block = make_for(bounds, inits)
         old = for_body(op)
         self.values.update(zip(old.arguments, block.arguments, strict=True))
         outer = dict(self.values)

@@ -13,7 +13,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
 from ..linear import divisor
 from ..passes import PassError
-from ..rewriting import defining_op, for_body, ops_in, ops_of
+from ..rewriting import defining_op, for_body, make_for, ops_in, ops_of
 from . import contraction, exponentials, spread, tables
 from .arranging import arrange
 from .async_copies import copy_to_shared
@@ -122,9 +122,7 @@ class Emitter:
             # LLVM would make straight code of a loop that it sees to have one iteration, and ptxas would then not find
             # registers for two matmuls under way, and serialise them (C7511).
             bounds[2] = asm("mov.b32 $0, $1;", "=r,r", [bounds[2]], [i32()], effects=False)[0]
-        kinds = [v.type for v in scalars]
-        loop = ir.Operation.create("scf.for", kinds, [*bounds, *scalars], regions=1)
-        block = loop.regions[0].blocks.append(i32(), *kinds, arg_locs=[op.location] * (1 + len(kinds)))
+        loop, block = make_for(bounds, scalars)
         body = for_body(op)
         self.values[body.arguments[0]] = block.arguments[0]
         self.values.update(zip(list(body.arguments)[1:], like(inits, list(block.arguments)[1:]), strict=True))

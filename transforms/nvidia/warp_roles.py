@@ -15,7 +15,7 @@ from ...dialects.tile import (
     with_layout,
 )
 from ..passes import PassError
-from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
+from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of
 from .bulk_copies import is_staged
 from .rings import Count, Ring, i64, is_right_operand
 
@@ -93,9 +93,7 @@ class Role:
         numbers = [i for i, r in enumerate(op.results) if r in kept]
         inits = [self.value(for_inits(op)[i]) for i in numbers] + self._made(together)
         bounds = [self.value(v) for v in list(op.operands)[:3]]
-        types = [v.type for v in inits]
-        loop = ir.Operation.create("scf.for", types, [*bounds, *inits], regions=1)
-        block = loop.regions[0].blocks.append(bounds[0].type, *types, arg_locs=[op.location] * (1 + len(types)))
+        loop, block = make_for(bounds, inits)
         arguments = list(block.arguments)
         self.values[body.arguments[0]] = arguments[0]
         self.values.update(zip([body.arguments[1 + i] for i in numbers], arguments[1:], strict=False))
