@@ -2,9 +2,12 @@
 
 import dataclasses
 
+import ml_dtypes
 import numpy as np
 import pytest
+from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
+from attn_opt.compiler.linalg_text import LinalgText
 from attn_opt.compiler.runtime.cpu import CpuKernel
 from attn_opt.transforms import host
 from attn_opt.transforms.cpu import tile_sizes
@@ -147,3 +150,27 @@ def test_refused_tiles(monkeypatch):
     with listening(reports.append):
         check(dataclasses.replace(PLAIN, element="bf16"), "")
     assert [r.message for r in reports if "tiles" in r.message and r.severity == "warning"]
+
+
+def test_matmul_of_an_open_number_of_keys():
+    """Q·Kᵀ alone: the lanes are keys, for all of which no panel has room."""
+    skip_without("dot")
+    graph = LinalgText({"m": 70, "k": 300, "d": 20}, "k", "f32")
+    graph.filled("s_init", "%zero", "mk")
+    graph.contraction("s", "mkd", ("%q", "md", "bf16"), ("%k", "kd", "bf16"), "mk")
+    q, k, s = graph.type("md", "bf16"), graph.type("kd", "bf16"), graph.type("mk", "f32")
+    text = "\n".join(
+        [
+            f"func.func @f(%q: {q}, %k: {k}) -> {s} {{",
+            "%zero = arith.constant 0.0 : f32",
+            "%first = arith.constant 0 : index",
+            f"%size_k = tensor.dim %k, %first : {k}",
+            *graph.lines,
+            f"return %s : {s}",
+            "}",
+        ]
+    )
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((70, 20), (300, 20)))
+    found = compile(text, threads=1)(x, y)
+    assert relative_error(found, x.astype(np.float64) @ y.astype(np.float64).T) < 1e-5

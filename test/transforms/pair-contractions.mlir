@@ -380,3 +380,27 @@ func.func @narrow_for_few_rows(%q: memref<4x128xbf16>, %k: memref<256x128xf8E5M2
   }
   return
 }
+
+// -----
+
+#md = affine_map<(m, n, d) -> (m, d)>
+#nd = affine_map<(m, n, d) -> (n, d)>
+#mn = affine_map<(m, n, d) -> (m, n)>
+
+// An open number of keys, which are the lanes: no panel has room for them all, so that their words are gathered.
+// CHECK-LABEL: func.func @open_lanes
+// CHECK-NOT:   memref.alloca
+// CHECK:       %[[K:.*]] = pair.view %arg1 : (memref<?x32xbf16>) -> (memref<?x16xi32, strided<[16, 1]>>)
+// CHECK:       linalg.generic {{.*}} ins(%{{.*}}, %[[K]] : {{.*}}, memref<?x16xi32, strided<[16, 1]>>)
+func.func @open_lanes(%q: memref<64x32xbf16>, %k: memref<?x32xbf16>, %s: memref<64x?xf32>) {
+  linalg.generic {indexing_maps = [#md, #nd, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : memref<64x32xbf16>, memref<?x32xbf16>) outs(%s : memref<64x?xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}

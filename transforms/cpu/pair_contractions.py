@@ -187,7 +187,8 @@ class _Pairing:
         """The operand as words, and the loops of its dimensions."""
         dims = list(operand.dims)
         is_lanes = self.lanes in operand.loops and dims[-1] == self.k
-        if is_lanes and pays_to_copy(self.op, operand):
+        # What stands in pairs and has no bound, which a panel on the stack would need, is gathered in place.
+        if is_lanes and pays_to_copy(self.op, operand) and None not in self._bounds(operand):
             return self._transposed(operand)
         return [self._paired(operand)], dims
 
