@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import Expr
+from .guards import maximum_of, tells_masked
 from .indices import Index, combined
 from .own_sums import OwnSum, own_sums
 from .quotients import (
@@ -333,18 +334,19 @@ def _finished(
 
 def _tells_masked_rows(tracer: Tracer, condition: Expr, scores: Expr, k: Keys) -> bool:
     """Whether `condition` says of a row that all its scores are −inf."""
+    if condition.kind == "element":
+        reduction = tracer.reduction(condition)
+        return (
+            reduction is not None
+            and reduction.kind == "all"
+            and _is_comparison(along_k(tracer, reduction, k), scores, (OEQ, UEQ))
+        )
     if condition.name == "arith.xori" and any(a.number for a in condition.args):
         (inner,) = [a for a in condition.args if a.number is None]
         reduction = tracer.reduction(inner) if inner.kind == "element" else None
-        if reduction is None or reduction.kind != "any":
-            return _compares(tracer, inner, scores, k, (ONE, UNE))
-        return _is_comparison(along_k(tracer, reduction, k), scores, (ONE, UNE))
-    if condition.kind == "element":
-        reduction = tracer.reduction(condition)
-        if reduction is None or reduction.kind != "all":
-            return False
-        return _is_comparison(along_k(tracer, reduction, k), scores, (OEQ, UEQ))
-    return _compares(tracer, condition, scores, k, (OEQ, UEQ))
+        if reduction is not None and reduction.kind == "any":
+            return _is_comparison(along_k(tracer, reduction, k), scores, (ONE, UNE))
+    return any(tells_masked(condition, m) for m in condition.nodes() if maximum_of(tracer, m, k) is scores)
 
 
 def _is_comparison(expr: Expr | None, scores: Expr, predicates: tuple[int, ...]) -> bool:
@@ -368,16 +370,3 @@ def same_but_shift(tracer: Tracer, expr: Expr, scores: Expr) -> Expr | None:
 def tests_for_masked(expr: Expr, scores: Expr, equal: bool) -> bool:
     """expr: `scores` = −inf, or ≠ without `equal`."""
     return _is_comparison(expr, scores, (OEQ, UEQ) if equal else (ONE, UNE))
-
-
-def _compares(tracer: Tracer, expr: Expr, scores: Expr, k: Keys, predicates: tuple[int, ...]) -> bool:
-    """expr: max_k scores = −inf, or ≠."""
-    if expr.name != "arith.cmpf" or predicate(expr) not in predicates:
-        return False
-    if not any(a.number == -math.inf for a in expr.args):
-        return False
-    for a in expr.args:
-        reduction = tracer.reduction(a) if a.kind == "element" else None
-        if reduction is not None and reduction.kind == "max" and along_k(tracer, reduction, k) is scores:
-            return True
-    return False
