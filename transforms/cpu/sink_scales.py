@@ -11,8 +11,7 @@ from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of, single_use, terminator
 from .initial_values import filled_with, is_fill
 from .scalar_body import ROUNDED_FIRST
-
-MAXIMA = ("arith.maxnumf", "arith.maximumf")
+from .scales import MAXIMA, scale_of, scaled_value
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class SinkScales(Pass):
     def run(self, op: ir.Operation) -> None:
         for found in ops_in(op, "linalg.generic"):
             generic = _after_mask(found) or found
-            factor = _factor(generic)
+            factor = _factor_to_sink(generic)
             if factor is not None:
                 _sink(generic, factor)
 
@@ -63,7 +62,7 @@ def _after_mask(generic: ir.Operation) -> ir.Operation | None:
     return _scale_result(generic, scaled[1])
 
 
-def _factor(generic: ir.Operation) -> float | None:
+def _factor_to_sink(generic: ir.Operation) -> float | None:
     """c, if the op scales a tile (`scale_of`) of this iteration, and every user takes that on; else None."""
     factor = scale_of(generic)
     if factor is None or not indexing_maps(generic)[0].is_permutation:
@@ -77,30 +76,6 @@ def _factor(generic: ir.Operation) -> float | None:
     if any(_is_written(use.owner.operation, use.operand_number) for use in uses) and not single_use(source):
         return None
     return factor
-
-
-def scale_of(generic: ir.Operation) -> float | None:
-    """c, if all that the op does is to multiply its one input by a positive constant c, element by element."""
-    if len(generic.operands) != 2 or len(generic.results) != 1:
-        return None
-    maps = indexing_maps(generic)
-    if generic.operands[0].type != generic.results[0].type or maps[0] != maps[1]:
-        return None
-    block = generic.regions[0].blocks[0]
-    scaled = scaled_value(terminator(block).operands[0])
-    return scaled[1] if scaled is not None and scaled[0] == block.arguments[0] else None
-
-
-def scaled_value(value: ir.Value) -> tuple[ir.Value, float] | None:
-    """x and c, if the value is x · c of a positive constant c."""
-    made = defining_op(value)
-    if made is None or made.name != "arith.mulf":
-        return None
-    for x, c in (list(made.operands), list(made.operands)[::-1]):
-        factor = constant_value(c)
-        if factor is not None and 0 < factor < math.inf:
-            return x, factor
-    return None
 
 
 def _takes(use: ir.OpOperand, scale: ir.Operation) -> bool:

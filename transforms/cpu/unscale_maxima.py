@@ -13,7 +13,7 @@ from ..passes import Pass
 from ..rewriting import carried_number, defining_op, erase_if_unused, for_body, ops_in, ops_of, terminator
 from .initial_values import filled_with, is_fill
 from .scalar_body import ROUNDED_FIRST
-from .sink_scales import MAXIMA, scale_of, scaled_value
+from .scales import MAXIMA, scale_of_maxima, scaled_value
 
 WITHOUT_SCALE = (0.0, math.inf, -math.inf)  # times a positive number they are what they are
 
@@ -43,22 +43,15 @@ class UnscaleMaxima(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        sources = [(generic, c) for generic in ops_in(op, "linalg.generic") if (c := _factor(generic)) is not None]
+        sources = [
+            (generic, c) for generic in ops_in(op, "linalg.generic") if (c := scale_of_maxima(generic)) is not None
+        ]
         while sources:
             source, factor = sources.pop()
             found = _Maxima(factor)
             if found.grow(source.results[0]) and found.scores:
                 sources = [(other, c) for other, c in sources if other not in found.sources]
                 found.rewrite()
-
-
-def _factor(generic: ir.Operation) -> float | None:
-    """c, if the op multiplies a row's maximum by a constant c, and does nothing else."""
-    factor = scale_of(generic)
-    made = None if factor is None else defining_op(generic.operands[0])
-    if made is None or made.name != "linalg.generic":
-        return None
-    return factor if any(o.name in MAXIMA for o in ops_of(made.regions[0].blocks[0])) else None
 
 
 @dataclass
@@ -116,7 +109,7 @@ class _Maxima:
         if made is not None and made.name == "linalg.generic":
             if is_fill(made) and filled_with(made) in WITHOUT_SCALE:
                 return []  # for whoever uses it
-            if _factor(made) == self.factor:
+            if scale_of_maxima(made) == self.factor:
                 self.sources.append(made)
             else:
                 self._add(made)
