@@ -49,7 +49,7 @@ from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pa
 from .memory import are_aligned
 from .synchronisation import RESERVED
 from .tile_times import time_of_parts, time_of_tiles
-from .version_functions import few_queries
+from .version_functions import few_queries, loop_of_group
 from .widen_operands import MOST_COLUMNS
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -150,13 +150,13 @@ def _choose_few(attention: Attention, others: Sequence[ir.Value]) -> tuple[list[
     for several heads."""
     loops, extents = contraction_loops(attention.root), _extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
-    queries, groups = extents[loops.m[-1]], [n for d in loops.m[:-1] if (n := extents[d]) != 1]
+    queries, group = extents[loops.m[-1]], loop_of_group(loops.m, extents)
     is_open = queries is None or FEW_QUERIES in attention.root.attributes
     if is_open or attention.root.operands[1].type.element_type.width != 16:
         return _choose(attention, TILES_BY_HEAD)
-    known, heads = [extents[d] for d in loops.batch + loops.m], groups[-1] if groups else 1
-    filled = []
+    known, filled = [extents[d] for d in loops.batch + loops.m], []
     if not others and None not in known:
+        heads = 1 if group is None else extents[group]
         filled = [rows for rows in (128, 64) if rows % queries == 0 and heads % (rows // queries) == 0]
     if not filled and queries <= MOST_ROWS // 2:
         return _choose(attention, TILES_BY_HEAD)
@@ -303,7 +303,7 @@ def _extents(root: ir.Operation) -> list[int | None]:
         loops = contraction_loops(root)
         assert loops is not None, "an attention's root is a contraction"
         rows = ir.IntegerAttr(root.attributes[FEW_QUERIES]).value
-        extents[loops.m[-1]] = few_queries(rows, [extents[d] for d in loops.m[:-1]])
+        extents[loops.m[-1]] = few_queries(rows, loops.m, extents)
     return extents
 
 
@@ -359,9 +359,8 @@ def _choose(
 
 def _join_heads(sizes: list[int], extents: list[int | None], rows: Sequence[int], most: int) -> None:
     """Few queries leave rows of a tile to the heads of the group that shares their keys: as many in each tile."""
-    *heads, queries = rows
-    wide = [d for d in heads if extents[d] != 1]
-    count, known = extents[queries], extents[wide[-1]] if wide else None
-    if count is not None and known is not None and count <= MOST_ROWS:
+    heads = loop_of_group(rows, extents)
+    count, known = extents[rows[-1]], None if heads is None else extents[heads]
+    if heads is not None and known is not None and count is not None and count <= MOST_ROWS:
         tiles = -(-known // (most // count))
-        sizes[wide[-1]] = -(-known // tiles)
+        sizes[heads] = -(-known // tiles)

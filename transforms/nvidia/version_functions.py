@@ -23,10 +23,15 @@ Place = tuple[int, int]  # an argument, and one of its dimensions
 Condition = tuple[int, list[Place]]  # these, multiplied, are at most so much
 
 
-def few_queries(rows: int, heads: Sequence[int | None]) -> int:
+def loop_of_group(rows: Sequence[int], extents: Sequence[int | None]) -> int | None:
+    """The loop over heads that share keys, of those over a tile's rows, whose last is over queries; None if none do."""
+    return next((d for d in reversed(rows[:-1]) if extents[d] != 1), None)
+
+
+def few_queries(most: int, rows: Sequence[int], extents: Sequence[int | None]) -> int:
     """How many queries of heads that share keys fill so many rows: a tile of few has so many."""
-    wide = [n or 1 for n in heads if n != 1]
-    return max(1, rows // (wide[-1] if wide else 1))
+    heads = loop_of_group(rows, extents)
+    return max(1, most // (1 if heads is None else extents[heads] or 1))
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class VersionFunctions(Pass):
     def _few(self, attention: Attention) -> int:
         loops, extents = contraction_loops(attention.root), static_extents(attention.root)
         assert loops is not None, "an attention's matmuls are contractions"
-        return few_queries(self.rows, [extents[d] for d in loops.m[:-1]])
+        return few_queries(self.rows, loops.m, extents)
 
     @staticmethod
     def _queries(function: ir.Operation, attentions: Sequence[Attention]) -> Place | None:
