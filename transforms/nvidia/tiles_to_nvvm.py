@@ -20,7 +20,7 @@ from .specialize_warps import PRODUCERS
 from .spread import inner_dim
 from .synchronisation import Barriers, Flags
 from .thread import Shared, Skewed, Thread, add, constant, create, i32, i64, pointer
-from .tile_ops import Emitter
+from .tile_ops import TileOps
 from .values import has_dense_rows, parameter_attributes, parameter_types
 
 SPILLED_THREADS = 640  # up to which ptxas can spill what one instruction does not need
@@ -99,7 +99,7 @@ class _Kernel:
         body = new.regions[0].blocks.append(*kinds, arg_locs=[self.kernel.location] * len(kinds))
         with ir.InsertionPoint(body):
             module, hopper = self.kernel.parent.operation, architecture(self.options.arch).is_hopper
-            emitter = Emitter(module, Thread.make(threads), hopper, self.options.vector_bytes)
+            emitter = TileOps(module, Thread.make(threads), hopper, self.options.vector_bytes)
             self.values = emitter.values
             self._arguments(list(body.arguments))
             shared = self._buffers()
