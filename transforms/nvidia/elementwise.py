@@ -20,7 +20,7 @@ from ..rewriting import defining_op, ops_of, single_use
 from . import exponentials
 from .functions import exp2, times
 from .positions import COLUMNS, ROWS, Linear, Positions
-from .scalars import emit_scalar
+from .scalars import Emit, scalar_emitter
 from .thread import (
     EQ,
     Registers,
@@ -67,6 +67,9 @@ class Elementwise:
         self.axes = self._axes_of_loops()
         self._values: dict[tuple[ir.Value, tuple], ir.Value] = {}
         self._depends: dict[ir.Value, tuple[bool, bool]] = {}
+        # Of an op, by its result, once for all elements.
+        self._emitters: dict[ir.Value, Emit] = {}
+        self._differences: dict[ir.Value, tuple[ir.Operation | None, float]] = {}
         self.positions = Positions(self)
 
     def _axes_of_loops(self) -> list[int]:
@@ -129,7 +132,9 @@ class Elementwise:
         results = self._fused_difference(op, row, column) or self.positions.emit(op, row, column)
         results = results or self._exponential(op, row, column)
         if results is None:
-            results = emit_scalar(op, [self.value(v, row, column) for v in op.operands])
+            if value not in self._emitters:
+                self._emitters[value] = scalar_emitter(op)
+            results = self._emitters[value]([self.value(v, row, column) for v in op.operands])
         by_row, by_column = self.depends(value)
         place = (row if by_row else None, column if by_column else None)
         for result, emitted in zip(op.results, results, strict=True):
@@ -187,6 +192,11 @@ class Elementwise:
 
     def _difference(self, op: ir.Operation) -> tuple[ir.Operation | None, float]:
         """`op` as k times a difference whose subtrahend is a row's."""
+        if op.results[0] not in self._differences:
+            self._differences[op.results[0]] = self._find_difference(op)
+        return self._differences[op.results[0]]
+
+    def _find_difference(self, op: ir.Operation) -> tuple[ir.Operation | None, float]:
         if not is_f32(op.results[0]):
             return None, 1.0
         difference, factor = self._times_constant(op)

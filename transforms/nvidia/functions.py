@@ -241,15 +241,18 @@ def cbrt(x: ir.Value) -> ir.Value:
     return mlir_math.copysign(exp2(times(log2(mlir_math.absf(x)), 1 / 3)), x)
 
 
-def power(x: ir.Value, exponent: float) -> ir.Value | None:
-    """x to a power that is known; None where it is neither a small integer nor ±1/2."""
+def is_simple_power(exponent: float) -> bool:
+    """Whether it is a small integer or ±1/2."""
+    return abs(exponent) == 0.5 or (float(exponent).is_integer() and abs(exponent) <= MOST_PRODUCTS)
+
+
+def power(x: ir.Value, exponent: float) -> ir.Value:
+    """x to a simple power."""
     n = OnGpu()
     if abs(exponent) == 0.5:
         # Of −0 it is 0, as that of 0: what is added makes it so.
         root = mlir_math.sqrt(arith.addf(x, n.number(0.0)))
         return root if exponent > 0 else divide(n.number(1.0), root)
-    if not float(exponent).is_integer() or abs(exponent) > MOST_PRODUCTS:
-        return None
     return polynomials.whole_power(n, x, int(exponent))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
@@ -18,6 +18,8 @@ from . import functions
 from .functions import PRODUCTS, times
 from .memory import IS_THERE
 from .thread import NARROW, constant, create, register_type
+
+Emit: TypeAlias = Callable[[Sequence[Any]], list[ir.Value]]
 
 # What LLVM has instructions for, or makes of them.
 KEPT = (
@@ -47,58 +49,72 @@ WIDE = {
 
 def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
     """The results of a scalar op on registers; a memref is a `memory.Memory`."""
+    return scalar_emitter(op)(operands)
+
+
+def scalar_emitter(op: ir.Operation) -> Emit:
+    """What emits the op for its operands in registers: once for each element of a tile that a thread has."""
     floats = [v.type for v in (*op.operands, *op.results) if isinstance(v.type, ir.FloatType)]
     for kind in floats:
         if not isinstance(kind, (*NARROW, ir.F32Type, ir.F64Type)):
             raise PassError(f"{kind} is not computed with on GPUs: use f32, f16 or bf16", op)
-    if op.name == "memref.load":
-        memory, *indices = operands
-        return [memory.load(indices, IS_THERE in op.attributes)]
-    if op.name in WIDTH_CHANGES:
-        return [_resized(operands[0], register_type(op.results[0].type), signed="ui" not in op.name)]
-    if op.name == "arith.constant":
-        return [_constant(op)]
-    if op.name == "arith.bitcast":
-        return [_bits(operands[0], op.operands[0].type, op.results[0].type)]
-    if op.name in ROUNDED_QUOTIENTS:
-        return [functions.rounded_quotient(op.name, *operands)]
+    name, kinds = op.name, [r.type for r in op.results]
+    if name == "memref.load":
+        is_there = IS_THERE in op.attributes
+        return lambda operands: [operands[0].load(operands[1:], is_there)]
+    if name in WIDTH_CHANGES:
+        wanted, signed = register_type(kinds[0]), "ui" not in name
+        return lambda operands: [_resized(operands[0], wanted, signed)]
+    if name == "arith.constant":
+        return lambda _: [_constant(op)]
+    if name == "arith.bitcast":
+        old = op.operands[0].type
+        return lambda operands: [_bits(operands[0], old, kinds[0])]
+    if name in ROUNDED_QUOTIENTS:
+        return lambda operands: [functions.rounded_quotient(name, *operands)]
     if not any(isinstance(kind, ir.F64Type) for kind in floats):
-        found = _of_constants(op, operands) or _emitted(op, operands)
-        if found:
+        found = _of_constants(op) or _emitted(op)
+        if found is not None:
             return found
-    elif op.name in WIDE:
-        return [WIDE[op.name](polynomials.Numbers(op.results[0].type), operands[0])]
-    if not op.name.startswith(KEPT) or len(op.regions) or op.name == "arith.remf":
-        of = "f64" if op.name in EMITTERS else "elements"
-        raise PassError(f"'{op.name}' on {of} is not lowered for GPUs", op)
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    if op.name in FREEDOM:
-        attributes["fastmath"] = ir.Attribute.parse(f"#arith.fastmath<{FREEDOM[op.name]}>")
-    kinds = [register_type(r.type) for r in op.results]
-    return list(ir.Operation.create(op.name, kinds, list(operands), attributes).results)
+    elif name in WIDE:
+        return lambda operands: [WIDE[name](polynomials.Numbers(kinds[0]), operands[0])]
+    if not name.startswith(KEPT) or len(op.regions) or name == "arith.remf":
+        of = "f64" if name in EMITTERS else "elements"
+        raise PassError(f"'{name}' on {of} is not lowered for GPUs", op)
+    attributes = {one: op.attributes[one] for one in op.attributes}
+    if name in FREEDOM:
+        attributes["fastmath"] = ir.Attribute.parse(f"#arith.fastmath<{FREEDOM[name]}>")
+    registers = [register_type(kind) for kind in kinds]
+    return lambda operands: list(ir.Operation.create(name, registers, list(operands), attributes).results)
 
 
-def _emitted(op: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
+def _emitted(op: ir.Operation) -> Emit | None:
     if op.name == "math.tanh" and "fastmath" in op.attributes and "afn" in str(op.attributes["fastmath"]):
-        return [functions.fast_tanh(*operands)]
+        return lambda operands: [functions.fast_tanh(*operands)]
     if op.name == "math.sincos":
-        return [functions.sin(*operands), functions.cos(*operands)]
+        return lambda operands: [functions.sin(*operands), functions.cos(*operands)]
     if op.name == "math.fpowi":
-        return [functions.powf(operands[0], create("arith.sitofp", operands[0].type, operands[1]))]
-    return [EMITTERS[op.name](*operands)] if op.name in EMITTERS else []
+        return lambda operands: [_integer_power(*operands)]
+    emitter = EMITTERS.get(op.name)
+    return None if emitter is None else lambda operands: [emitter(*operands)]
 
 
-def _of_constants(op: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
-    """Quotients and powers with an operand that is a constant, where they are something simpler; [] for others."""
-    known = [constant_value(v) for v in op.operands]
-    if op.name == "arith.divf" and known[1] and math.isfinite(known[1]):
-        return [times(operands[0], 1 / known[1])]
-    if op.name in ("math.powf", "math.fpowi") and known[1] is not None:
-        power = functions.power(operands[0], known[1])
-        return [] if power is None else [power]
-    if op.name == "math.powf" and known[0] is not None and 0 < known[0] < math.inf:
-        return [functions.exp2(times(operands[1], math.log2(known[0])))]
-    return []
+def _integer_power(x: ir.Value, n: ir.Value) -> ir.Value:
+    return functions.powf(x, create("arith.sitofp", x.type, n))
+
+
+def _of_constants(op: ir.Operation) -> Emit | None:
+    """Quotients and powers with an operand that is a constant, where they are something simpler; None for others."""
+    if op.name not in ("arith.divf", "math.powf", "math.fpowi"):
+        return None
+    left, right = (constant_value(v) for v in op.operands)
+    if op.name == "arith.divf":
+        return (lambda operands: [times(operands[0], 1 / right)]) if right and math.isfinite(right) else None
+    if right is not None and functions.is_simple_power(right):
+        return lambda operands: [functions.power(operands[0], right)]
+    if op.name == "math.powf" and left is not None and 0 < left < math.inf:
+        return lambda operands: [functions.exp2(times(operands[1], math.log2(left)))]
+    return None
 
 
 def _resized(value: ir.Value, kind: ir.Type, signed: bool) -> ir.Value:
