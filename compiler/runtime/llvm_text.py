@@ -29,6 +29,7 @@ def _bfloat() -> type:
     return ml_dtypes.bfloat16
 
 
+@functools.cache
 def _bits(kind: str, literal: str) -> str:
     """A literal as the bits that LLVM of every release reads: 0x of the double, 0xH of half, 0xR of bfloat."""
     dtype = np.dtype(_SCALARS[kind] if kind in _SCALARS else _bfloat())

@@ -38,7 +38,9 @@ def llvm_ir(module: ir.Operation) -> str:
 
 def _convergent(text: str) -> str:
     """Marks inline assembly with side effects as convergent: it may synchronise threads, so no branch moves it."""
-    return re.sub(r"(\bcall [^\n]*\basm sideeffect [^\n]*\))$", r"\1 convergent", text, flags=re.MULTILINE)
+    lines = text.split("\n")
+    marked = (f"{line} convergent" if " asm sideeffect " in line and line.endswith(")") else line for line in lines)
+    return "\n".join(marked)
 
 
 def _parsed(text: str) -> Any:
