@@ -142,6 +142,9 @@ class Bug(Exception):
         self.step = step
         self.ir = ir
 
+    def __reduce__(self) -> tuple[type[Bug], tuple[str, str, str]]:  # as processes send it to each other
+        return type(self), (self.what, self.step, self.ir)
+
 
 def report_bug(bug: BaseException, tool: str, stream: TextIO | None = None) -> None:
     """Tells of an error of ours: what happened, the IR it happened on (in a file), what to run to see it again."""

@@ -42,6 +42,9 @@ class DiagnosedError(Exception):
         self.diagnostics = list(diagnostics)
         super().__init__("\n".join(map(str, self.diagnostics)))
 
+    def __reduce__(self) -> tuple[type[DiagnosedError], tuple[list[Diagnostic]]]:  # as processes send it to each other
+        return type(self), (self.diagnostics,)
+
 
 class AssemblyError(DiagnosedError):
     """The text is no module: `diagnostics` say where and why."""

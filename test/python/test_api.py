@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attn_opt.compiler import CompileError, compile
+from attn_opt.compiler.diagnostics import Bug
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 GENERATE = """
@@ -316,6 +317,17 @@ def test_kernels_are_pickled_and_copied():
     np.testing.assert_array_equal(other(a, b), kernel(a, b))
     assert other.ir("graph") == kernel.ir("graph")
     np.testing.assert_array_equal(other(a.T.copy().T, b), kernel(a, b))
+
+
+def test_errors_are_pickled():
+    """As those of compiling in other processes are."""
+    with pytest.raises(CompileError) as caught:
+        compile("func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %y : tensor<4xf32>\n}")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert type(copy) is CompileError and str(copy) == str(caught.value)
+    assert copy.diagnostics == caught.value.diagnostics
+    bug = pickle.loads(pickle.dumps(Bug("it broke", "builtin.module(cse)", "module {}")))
+    assert (bug.what, bug.step, bug.ir) == ("it broke", "builtin.module(cse)", "module {}")
 
 
 def test_importing_is_lazy():
