@@ -20,7 +20,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
 from ...dialects.tiling.index import affine_expression
-from ..rewriting import ancestors
+from ..rewriting import ancestors, defining_op
 
 Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no number
 Tiles = list[tuple[Bound, Bound]]
@@ -47,10 +47,11 @@ class TileSets:
     def _counted(self) -> tuple[ir.Value, ir.Value | None]:
         """What is computed of the variable, and how many times that is, where all else is computed of it."""
         users = [use.owner.operation for use in self.variable.uses]
-        if len(users) != 1 or users[0].name != "arith.muli" or self.low != 0:
-            return self.variable, None
-        others = [v for v in users[0].operands if v != self.variable]
-        return (users[0].results[0], others[0]) if others and self.visible(others[0]) else (self.variable, None)
+        if len(users) == 1 and users[0].name == "arith.muli" and self.low == 0:
+            for multiple in users[0].operands:
+                if _is_positive(multiple) and self.visible(multiple):
+                    return users[0].results[0], multiple
+        return self.variable, None
 
     @property
     def supported(self) -> bool:
@@ -279,6 +280,13 @@ class TileSets:
             if not any(True for r in op.results for _ in r.uses):
                 op.erase()
         self._built = []
+
+
+def _is_positive(value: ir.Value) -> bool:
+    """Whether a value is known at run time only, but made to be 1 at least."""
+    op = defining_op(value)
+    least = [build.constant_value(v) for v in op.operands] if op is not None and op.name == "arith.maxsi" else []
+    return any(n is not None and n > 0 for n in least)
 
 
 def _bound(value: ir.Value) -> Bound:
