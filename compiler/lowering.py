@@ -9,7 +9,7 @@ from ..dialects.assembly import print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic, places_of
 from ..dialects.mlir import ir
 from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
-from ..transforms.nvidia.architecture import HOPPER
+from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS
 from ..transforms.nvidia.version_functions import versions_of
 from ..transforms.passes import PassError
 from ..transforms.rewriting import functions_of
@@ -92,6 +92,7 @@ def _lowered(
                 arch,
                 options.any_strides,
                 options.split_keys,
+                options.multiprocessors or MULTIPROCESSORS,
                 copy_engine=options.copy_engine,
                 keep_maximum=options.keep_maximum,
                 stages=options.stages,
@@ -143,17 +144,20 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
         if tiling:
             raise user_error("tile sizes are given, but nothing is to be fused")
         return []
+    multiprocessors = options.multiprocessors or MULTIPROCESSORS
+    few = "version-queries" if target == "cpu" else f"version-functions{{multiprocessors={multiprocessors}}}"
     try:
         return [
             f"inline-calls{{every={int(target == 'nvidia')}}}",
             pipelines.TO_SCF,
             pipelines.TO_LINALG,
             "raise-attention",
-            *(["version-queries" if target == "cpu" else "version-functions"] if versions and not tiling else []),
+            *([few] if versions and not tiling else []),
             FuseAttention(
                 tuple(options.tile_sizes),
                 tuple(options.tile_interchange),
                 pipelines.machine(target, options.arch or HOPPER, options.copy_engine, options.any_strides),
+                multiprocessors,
             ),
         ]
     except (ValueError, PassError) as error:

@@ -34,6 +34,8 @@ class Options:
 
     For the target nvidia (docs/nvidia.md):
     arch: sm_80, sm_90a, …; by default this machine's GPU, and where there is none sm_90a.
+    multiprocessors: how many the GPU has, which work is shared out to; by default as this machine's, and where there is
+      none 132, as an H100 or H200. With others kernels are right, but slower.
     copy_engine: on sm_90a, warps with roles and Hopper's copy engine.
     keep_maximum: with these, keep the maximum of the first tile of keys, and compute again what that does not do for
       (optimistic); False: the running maximum of online softmax.
@@ -48,6 +50,7 @@ class Options:
     threads: int | None = None
     donate: Sequence[int | str] = ()
     arch: str | None = None
+    multiprocessors: int | None = None
     split_keys: int = 0
     any_strides: bool = False
     copy_engine: bool = True
@@ -76,6 +79,9 @@ class Options:
                 raise user_error(f"{name} must be True or False, but is {getattr(self, name)!r}")
         if self.arch is not None and not isinstance(self.arch, str):
             raise user_error(f"arch must be a GPU's architecture, such as 'sm_90a', but is {self.arch!r}")
+        count = self.multiprocessors
+        if count is not None and not (_is_count(count) and count > 0):
+            raise user_error(f"multiprocessors must be a positive integer, but is {count!r}")
         threads = self.threads
         if threads is not None and not (_is_count(threads) and 1 <= threads <= env.MOST_THREADS):
             raise user_error(f"threads must be a positive integer, at most {env.MOST_THREADS}, but is {threads!r}")
@@ -158,6 +164,7 @@ def settled(target: str, options: Options) -> Options:
         return options
     if options.donate:
         raise user_error("donate is for the target cpu; on a GPU, out= of a call says where results are written")
-    from .runtime.arch import choose_arch
+    from .runtime.arch import choose_arch, choose_multiprocessors
 
-    return dataclasses.replace(options, arch=choose_arch(options.arch))
+    count = int(choose_multiprocessors(options.multiprocessors))
+    return dataclasses.replace(options, arch=choose_arch(options.arch), multiprocessors=count)

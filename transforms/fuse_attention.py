@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,7 +13,7 @@ from .attention import PARALLEL, ROOT, Attention, attention_at, find_attention, 
 from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
-from .nvidia.architecture import architecture
+from .nvidia.architecture import MULTIPROCESSORS, architecture
 from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
@@ -57,10 +58,11 @@ class FuseAttention(Pass):
         "--lower-to says, else cpu)",
         "",
     )
+    multiprocessors: int = option("how many such a GPU has", MULTIPROCESSORS)
 
     def run(self, op: ir.Operation) -> None:
         machine = self.machine or "cpu"
-        choice = _choice(machine, op)
+        choice = self._choice(machine, op)
         fused = fused_loops(op)
         marked = [root for root in marked_ops(op, ROOT) if self.tile_sizes or not is_in(root, fused)]
         everywhere = find_attention(op)
@@ -96,10 +98,27 @@ class FuseAttention(Pass):
             if machine != "cpu" and attention is not None and not marked:
                 from .nvidia.producers import computed_before
 
-                outside += computed_before(attention, sizes)
+                outside += computed_before(attention, sizes, self.multiprocessors)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])
             mark_parallel(tiled.loops)
             tiling_remark.tell(tiled, sizes, order)
+
+    def _choice(self, machine: str, op: ir.Operation) -> Choice:
+        """The rule by which tile sizes are chosen for a machine."""
+        if machine == "cpu":
+            return choose_tile_sizes
+        from .nvidia.tile_sizes import (  # for CPUs not imported: 20 files
+            choose_gpu_tile_sizes,
+            choose_hopper_tile_sizes,
+        )
+
+        try:
+            gpu = architecture(machine)
+        except ValueError as error:
+            raise PassError(f"machine: {error}; or cpu", op) from None
+        if gpu.is_hopper:
+            return functools.partial(choose_hopper_tile_sizes, multiprocessors=self.multiprocessors)
+        return lambda attention: choose_gpu_tile_sizes(attention, gpu.shared_memory)
 
     def _chosen(self, root: ir.Operation, attention: Attention | None, choice: Choice) -> tuple[list[int], list[int]]:
         """The tile sizes and the order of the loops."""
@@ -119,21 +138,6 @@ class FuseAttention(Pass):
 def _is_empty(attention: Attention) -> bool:
     """Whether it has no query, no key or no head, whatever is passed."""
     return any(0 in v.type.shape for v in (*attention.scores.operands, *attention.root.operands))
-
-
-def _choice(machine: str, op: ir.Operation) -> Choice:
-    """The rule by which tile sizes are chosen for a machine."""
-    if machine == "cpu":
-        return choose_tile_sizes
-    from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes  # for CPUs not imported: 20 files
-
-    try:
-        gpu = architecture(machine)
-    except ValueError as error:
-        raise PassError(f"machine: {error}; or cpu", op) from None
-    if gpu.is_hopper:
-        return choose_hopper_tile_sizes
-    return lambda attention: choose_gpu_tile_sizes(attention, gpu.shared_memory)
 
 
 def marked_ops(op: ir.Operation, attribute: str) -> list[ir.Operation]:

@@ -1,8 +1,8 @@
-"""Which architecture of GPUs is meant where none is named."""
+"""Which architecture of GPUs is meant, and how many multiprocessors they have, where that is not said."""
 
 import warnings
 
-from ...transforms.nvidia.architecture import HOPPER, architecture
+from ...transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
 from ..diagnostics import user_error
 from . import cuda_driver
 
@@ -21,3 +21,13 @@ def choose_arch(wanted: str | None) -> str:
     if note:
         warnings.warn(f"attn_opt: {note}", stacklevel=2)
     return wanted
+
+
+def choose_multiprocessors(wanted: int | None) -> int:
+    """How many to compile for: what was asked for, else as this machine's GPU has, else an H200."""
+    if wanted is not None:
+        return wanted
+    try:
+        return cuda_driver.device_multiprocessors()
+    except cuda_driver.CudaError:
+        return MULTIPROCESSORS

@@ -13,6 +13,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+MULTIPROCESSOR_COUNT = 16  # CU_DEVICE_ATTRIBUTE_…
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 LARGEST_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 ERROR_LOG, ERROR_LOG_SIZE = 5, 6  # CU_JIT_…
@@ -79,12 +80,18 @@ class Driver:
     @functools.cache  # noqa: B019 (a driver lives as long as the process)
     def arch(self, device: int = 0) -> str:
         """A device's architecture as compilers spell it."""
-        found = []
-        for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR):
-            value = ctypes.c_int()
-            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-            found.append(value.value)
-        return "sm_90a" if found == [9, 0] else f"sm_{found[0]}{found[1]}"
+        major, minor = (self._attribute(one, device) for one in (CAPABILITY_MAJOR, CAPABILITY_MINOR))
+        return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
+
+    @functools.cache  # noqa: B019
+    def multiprocessors(self, device: int) -> int:
+        """How many a device has, or the part of one that this process may use."""
+        return self._attribute(MULTIPROCESSOR_COUNT, device)
+
+    def _attribute(self, attribute: int, device: int) -> int:
+        value = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        return value.value
 
     def name(self, device: int) -> str:
         """What the device is called."""
@@ -95,9 +102,7 @@ class Driver:
     @functools.cache  # noqa: B019
     def largest_shared(self, device: int) -> int:
         """The most bytes of shared memory that a block may have."""
-        value = ctypes.c_int()
-        self.call("cuDeviceGetAttribute", ctypes.byref(value), LARGEST_SHARED, device)
-        return value.value
+        return self._attribute(LARGEST_SHARED, device)
 
     @functools.cached_property
     def version(self) -> int:
@@ -246,3 +251,9 @@ def device_arch() -> str:
     """The architecture of this machine's current GPU."""
     found = driver()
     return found.arch(found.current_device())
+
+
+def device_multiprocessors() -> int:
+    """How many multiprocessors it has."""
+    found = driver()
+    return found.multiprocessors(found.current_device())

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
-from attn_opt.transforms.nvidia import tile_times
 from gpu import needs_hopper
 from gpu import poisoned as poisoned
 
@@ -135,30 +134,29 @@ def check(graph, options, factor, seed):
     np.testing.assert_array_equal(np.asarray(out), np.asarray(again[0] if graph.lse else again))
 
 
-@pytest.fixture
-def tiles(seed, monkeypatch):
-    if seed % LARGE_TILES == 0:
-        monkeypatch.setattr(tile_times, "MULTIPROCESSORS", 1)
-        monkeypatch.setenv("ATTN_OPT_CACHE", "0")
+def tiles(seed):
+    """Options of the compiler: with one multiprocessor, tiles are as large as for many queries."""
+    return {"multiprocessors": 1} if seed % LARGE_TILES == 0 else {}
 
 
 @needs_hopper
 @pytest.mark.parametrize("seed", SEEDS)
-def test_against_float64(seed, tiles, poisoned):
+def test_against_float64(seed, poisoned):
     graph, options, factor = drawn(seed)
-    check(graph, {"arch": "sm_90a", **options}, factor, seed)
+    check(graph, {"arch": "sm_90a", **tiles(seed), **options}, factor, seed)
 
 
 @needs_hopper
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_features_against_float64(seed, tiles, poisoned):
-    check(*drawn_widely(seed), seed)
+def test_all_features_against_float64(seed, poisoned):
+    graph, options, factor = drawn_widely(seed)
+    check(graph, {**tiles(seed), **options}, factor, seed)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_features_compile(seed, tiles):
+def test_all_features_compile(seed):
     graph, options, _ = drawn_widely(seed)
-    compile(graph.text(), target="nvidia", **options)
+    compile(graph.text(), target="nvidia", **tiles(seed), **options)
 
 
 # Few queries of heads that share keys: rows that fill a tile, by the copy engine, or not; and versions for them.

@@ -43,6 +43,7 @@ class FakeLibrary:
         self.functions: list[str] = []
         self.current: int | None = None
         self.ptxas, self.shared = ptxas, shared
+        self.multiprocessors = 132
         self.spilled = 0  # bytes of a thread, of each kernel
         self.refused: list[bytes] = []  # code that the driver does not take
         self.statuses: list[int] = []  # of the next launches, in place of 0
@@ -64,6 +65,8 @@ class FakeLibrary:
     def _cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> None:
         if attribute == cuda_driver.LARGEST_SHARED:
             value._obj.value = self.shared
+        elif attribute == cuda_driver.MULTIPROCESSOR_COUNT:
+            value._obj.value = self.multiprocessors
         else:
             value._obj.value = self.capability[attribute - cuda_driver.CAPABILITY_MAJOR]
 

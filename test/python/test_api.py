@@ -261,6 +261,7 @@ def test_shapes_that_were_right_before_are_checked_together():
         (ADD, {"threads": 0}, r"threads must be a positive integer, at most \d+, but is 0"),
         (ADD, {"threads": 10**20}, r"threads must be a positive integer, at most \d+, but is 10+"),
         (ADD, {"arch": 80}, "arch must be a GPU's architecture, such as 'sm_90a', but is 80"),
+        (ADD, {"multiprocessors": 0, "target": "nvidia"}, "multiprocessors must be a positive integer, but is 0"),
         (ADD, {"split_keys": True}, r"split_keys must be 0 .* but is True"),
         (ADD, {"split_keys": 10**9}, r"split_keys must be 0 .* at most 1024, but is 10+"),
         (ADD, {"stages": True}, r"stages must be 0 .* but is True"),

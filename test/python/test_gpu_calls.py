@@ -84,6 +84,24 @@ def test_few_queries_have_kernels_of_their_own(gpu, library, tmp_path):
     assert kernels(3, 65, 70) == ["0"] and kernels(34, 65, 70) == ["0"]
 
 
+def test_work_is_for_as_many_multiprocessors_as_there_are(gpu, library):
+    """Blocks that go from tile to tile; tiles that are chosen so that none waits; parts of keys."""
+
+    def kernels(multiprocessors, given=None, **sizes):
+        fields = {"batch": 4, "heads": 16, "queries": 1024, "keys": 1024, "head_size": 128, "element": "f16", **sizes}
+        q, k = ((fields["batch"], fields["heads"], fields[n], 128) for n in ("queries", "keys"))
+        gpu.multiprocessors = multiprocessors
+        cuda_driver.driver().multiprocessors.cache_clear()
+        compile(Attention(**fields).text(), target="nvidia", multiprocessors=given)(tensor(q), tensor(k), tensor(k))
+        return gpu.launches[-1].grid[0], gpu.launches[-1].kernel
+
+    assert kernels(132)[0] == 132 and kernels(114)[0] == 114 and kernels(16)[0] == 16
+    assert kernels(114, given=78)[0] == 78
+    few = {"batch": 1, "heads": 8, "queries": 512, "keys": 4096}
+    assert kernels(132, **few)[1] == "attention_1", "keys are split, and merged"
+    assert kernels(16, **few)[1] == "attention_0"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

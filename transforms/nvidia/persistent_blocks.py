@@ -10,6 +10,7 @@ from ...dialects.tile import InitFlagsOp, MeetOp, RaisedOp, RaiseOp, shared_buff
 from ..copying import copy_needed
 from ..passes import Pass, option
 from ..rewriting import Values, copy_op, make_for, ops_in, ops_of
+from .architecture import MULTIPROCESSORS
 from .bulk_copies import bulk_copies
 from .keep_maximum import KEPT, RETRY
 
@@ -42,7 +43,7 @@ class PersistentBlocks(Pass):
         scf.for %b … { %again = tile.raised %flags[%n]; scf.if %again {…} }
     """
 
-    multiprocessors: int = option("how many the GPU has, each of which runs one block", 132)
+    multiprocessors: int = option("how many the GPU has, each of which runs one block", MULTIPROCESSORS)
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):

@@ -28,7 +28,6 @@ from ..graph import operands_with_captures
 from ..reshapes import VIEWS
 from ..rewriting import defining_op
 from .align_rows import is_known
-from .architecture import MULTIPROCESSORS
 from .memory import byte_width
 
 PIECES = ("tensor.concat", "tensor.pad", "tensor.insert_slice")  # of which loops over tiles have no part
@@ -60,13 +59,13 @@ class _Chain:
         return [self.op] if moved else [self.op, *self.views]
 
 
-def computed_before(attention: Attention, sizes: Sequence[int]) -> list[ir.Operation]:
+def computed_before(attention: Attention, sizes: Sequence[int], multiprocessors: int) -> list[ir.Operation]:
     """The ops whose results the loops, with tiles of such sizes, are to read."""
     queries = _chain(attention.scores.operands[0])
     others = [_chain(attention.scores.operands[1]), _chain(attention.root.operands[1])]
     found = [c for c in (queries, *others) if c is not None]
     before = [c for c in found if c.pieces or c.is_split]
-    gains = {c: _gain(c, attention, sizes) for c in others if c is not None and c not in before}
+    gains = {c: _gain(c, attention, sizes, multiprocessors) for c in others if c is not None and c not in before}
     gaining = [c for c, gain in gains.items() if gain > 0]
     if sum(gains[c] for c in gaining) > (0 if before else PS_LAUNCH):
         before += gaining
@@ -145,7 +144,7 @@ def _moves(op: ir.Operation) -> bool:
     return _is_elementwise(op) and len(op.regions) == 1 and len(op.results) == 1 and moves_first(op)
 
 
-def _gain(chain: _Chain, attention: Attention, sizes: Sequence[int]) -> float:
+def _gain(chain: _Chain, attention: Attention, sizes: Sequence[int], multiprocessors: int) -> float:
     """How many picoseconds are won where keys, or values, are computed before the loops, but for a launch."""
     loops, extents = contraction_loops(attention.root), static_extents(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
@@ -154,11 +153,11 @@ def _gain(chain: _Chain, attention: Attention, sizes: Sequence[int]) -> float:
         return 0
     entries = math.prod(extents[d] or 1 for d in loops.batch)
     elements, blocks = _elements(chain.op.results[0].type), reads * entries
-    if blocks >= MULTIPROCESSORS:
-        of_one = -(-blocks // MULTIPROCESSORS) * elements / entries
+    if blocks >= multiprocessors:
+        of_one = -(-blocks // multiprocessors) * elements / entries
     else:
         parts = max(1, (extents[loops.k[-1]] or MANY) // LEAST_KEYS)
-        of_one = reads * elements / min(MULTIPROCESSORS, blocks * parts)
+        of_one = reads * elements / min(multiprocessors, blocks * parts)
     read = sum(_elements(v.type) * byte_width(v.type.element_type) for v in chain.inputs)
     written = elements * byte_width(chain.op.results[0].type.element_type)
     return of_one * PS_INSIDE - (read + 2 * written) * PS_BYTE

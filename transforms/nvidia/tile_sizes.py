@@ -46,6 +46,7 @@ from ..linear import DYNAMIC
 from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op, ops_in
 from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
+from .architecture import MULTIPROCESSORS
 from .memory import are_aligned
 from .synchronisation import RESERVED
 from .tile_times import time_of_parts, time_of_tiles
@@ -75,8 +76,10 @@ MANY_KEYS = 1 << 16  # of which there may be any number
 AS_GOOD = 1.05  # so much longer than the fastest tiles take
 
 
-def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]]:
-    """The same, for an architecture with a copy engine."""
+def choose_hopper_tile_sizes(
+    attention: Attention, multiprocessors: int = MULTIPROCESSORS
+) -> tuple[list[int], list[int]]:
+    """The same, for an architecture with a copy engine, and so many multiprocessors."""
     loops = contraction_loops(attention.root)
     assert loops is not None, "an attention's matmuls are contractions"
     extents = _extents(attention.root)
@@ -86,7 +89,7 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
     eight_bits = attention.root.operands[1].type.element_type.width == 8
     others = [v for v, dims in _other_tensors(attention) if loops.k[-1] in dims]
     if few and aligned:
-        return _choose_few(attention, others)
+        return _choose_few(attention, others, multiprocessors)
     if not aligned or (eight_bits and _head_size(attention) > MOST_COLUMNS):
         return _choose(attention, TILES_BY_HEAD)
     if others:
@@ -96,13 +99,13 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         shared_by_many = math.prod(extents[d] or 1 for d in shared) >= MANY
         many = small != CROWDED_HOPPER_TILES_BY_HEAD and (starts or shared_by_many)
         wide = [(MANY_WARPS_HOPPER_TILES_BY_HEAD[0], *small)] if many else []
-        sizes, order = _choose_fastest(attention, wide, small)
+        sizes, order = _choose_fastest(attention, multiprocessors, wide, small)
         at = order.index(loops.m[-1]) + 1 if loops.m else 0
         return sizes, [*(d for d in order[:at] if d not in shared), *shared, *order[at:]]
     if len(_comparisons(attention)) > 1:  # both cut tiles
-        return _choose_fastest(attention, [] if eight_bits else [MANY_WARPS_HOPPER_TILES_BY_HEAD])
+        return _choose_fastest(attention, multiprocessors, [] if eight_bits else [MANY_WARPS_HOPPER_TILES_BY_HEAD])
     if eight_bits:  # sums apart take the registers of a fourth warpgroup
-        return _choose_fastest(attention, [HOPPER_TILES_BY_HEAD])
+        return _choose_fastest(attention, multiprocessors, [HOPPER_TILES_BY_HEAD])
     tiles: list[Tiles]
     if _uses_functions(attention):
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD if _by_place(attention) else FUNCTION_HOPPER_TILES_BY_HEAD]
@@ -110,7 +113,7 @@ def choose_hopper_tile_sizes(attention: Attention) -> tuple[list[int], list[int]
         tiles = [MANY_WARPS_HOPPER_TILES_BY_HEAD, MASKED_HOPPER_TILES_BY_HEAD]
     else:
         tiles = [HOPPER_TILES_BY_HEAD, MANY_WARPS_HOPPER_TILES_BY_HEAD]
-    return _choose_fastest(attention, tiles)
+    return _choose_fastest(attention, multiprocessors, tiles)
 
 
 def _small_tiles(attention: Attention, others: Sequence[ir.Value]) -> Tiles:
@@ -122,7 +125,10 @@ def _small_tiles(attention: Attention, others: Sequence[ir.Value]) -> Tiles:
 
 
 def _choose_fastest(
-    attention: Attention, candidates: Sequence[Tiles], small: Tiles = SMALL_HOPPER_TILES_BY_HEAD
+    attention: Attention,
+    multiprocessors: int,
+    candidates: Sequence[Tiles],
+    small: Tiles = SMALL_HOPPER_TILES_BY_HEAD,
 ) -> tuple[list[int], list[int]]:
     """The first of the candidates, of small tiles and of half of these, that takes hardly longer than the fastest."""
     loops, extents = contraction_loops(attention.root), _extents(attention.root)
@@ -139,12 +145,12 @@ def _choose_fastest(
     for tiles in [*candidates, small, half]:
         rows, _ = _sizes_for(_head_size(attention), tiles)
         if not (rows >= 256 and cut and queries <= rows):  # four warpgroups would share a masked tile that is all
-            times.append((time_of_tiles(rows, queries, summed, heads, is_causal), tiles))
+            times.append((time_of_tiles(rows, queries, summed, heads, is_causal, multiprocessors), tiles))
     least = min(time for time, _ in times)
     return _choose(attention, next(tiles for time, tiles in times if time <= AS_GOOD * least))
 
 
-def _choose_few(attention: Attention, others: Sequence[ir.Value]) -> tuple[list[int], list[int]]:
+def _choose_few(attention: Attention, others: Sequence[ir.Value], multiprocessors: int) -> tuple[list[int], list[int]]:
     """Of few queries: the rows of a tile that they fill, together with heads of their group, if they fill any; 64, most
     of which they are, if there are more than 32. `others`: biases and masks of keys, which the copy engine cannot bring
     for several heads."""
@@ -163,7 +169,7 @@ def _choose_few(attention: Attention, others: Sequence[ir.Value]) -> tuple[list[
     rows = MOST_ROWS
     if filled:
         keys, tiles = extent_of(extents, loops.k[-1:], MANY_KEYS), math.prod(n for n in known if n is not None)
-        rows = min(filled, key=lambda rows: time_of_parts(rows, keys, tiles // rows))
+        rows = min(filled, key=lambda rows: time_of_parts(rows, keys, tiles // rows, multiprocessors))
     sizes = tuple((limit, rows, columns) for limit, _, columns in _small_tiles(attention, others))
     return _choose(attention, sizes, most_rows=rows)
 

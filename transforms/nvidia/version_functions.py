@@ -66,6 +66,7 @@ class VersionFunctions(Pass):
     """
 
     rows: int = option("how many rows few queries and the heads that share their keys have together", 64)
+    multiprocessors: int = option("how many the GPU has", MULTIPROCESSORS)
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
@@ -105,8 +106,7 @@ class VersionFunctions(Pass):
         places = {_place(function, a, open_queries(a) or 0) for a in attentions}
         return places.pop() if len(places) == 1 else None
 
-    @staticmethod
-    def _entries(function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
+    def _entries(self, function: ir.Operation, attentions: Sequence[Attention]) -> Condition | None:
         """That batch entries are few, of any attention: with a tile for each, half of the multiprocessors are idle;
         None where that cannot be told from sizes of arguments."""
         found: list[Condition] = []
@@ -120,7 +120,7 @@ class VersionFunctions(Pass):
             if None in places:
                 return None
             known = math.prod(shape[d] for d in dims if shape[d] != DYNAMIC)
-            found.append((MULTIPROCESSORS // 2 // max(known, 1), [p for p in places if p is not None]))
+            found.append((self.multiprocessors // 2 // max(known, 1), [p for p in places if p is not None]))
         same = all(places == found[0][1] for _, places in found)
         return (min(most for most, _ in found), found[0][1]) if same else None
 
