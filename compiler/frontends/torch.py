@@ -52,9 +52,7 @@ def trace(
             "an example argument is one that torch.func transforms (vmap, grad, …): it has no numbers of its own",
             "compile before, or what is transformed: compile(torch.vmap(fn), args)",
         )
-    if torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in given):
-        message = "arguments need gradients, but results of kernels have none: they have no backward pass"
-        warnings.warn(f"attn_opt: {message}; torch.compile(…, backend='attn_opt') leaves it to torch", stacklevel=5)
+    is_told = _warn_of_gradients(given, stacklevel=6)
     args, kwargs = _distinct((tuple(example_args or ()), example_kwargs), module)
     try:
         program = _exported(module, args, kwargs, dynamic_shapes)
@@ -64,7 +62,17 @@ def trace(
             f"torch.export cannot trace '{name}': {type(error).__name__}: {first_line(error)}",
             "torch.compile(…, backend='attn_opt') splits a function where it cannot be traced",
         ) from error
-    return TorchProgram(program, lower(program))
+    return TorchProgram(program, lower(program), is_told)
+
+
+def _warn_of_gradients(values: Sequence[Any], stacklevel: int) -> bool:
+    """Whether one of `values` needs a gradient, which is then warned of: no result of a kernel has any."""
+    found = torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+    if found:
+        message = "arguments need gradients, but results of kernels have none: they have no backward pass"
+        way_out = "torch.compile(…, backend='attn_opt') leaves it to torch, and under torch.no_grad() none is needed"
+        warnings.warn(f"attn_opt: {message}; {way_out}", stacklevel=stacklevel)
+    return found
 
 
 def _exported(module: torch.nn.Module, args: tuple, kwargs: dict | None, dynamic_shapes: Any) -> ExportedProgram:
@@ -143,8 +151,9 @@ class _Function(torch.nn.Module):
 class TorchProgram:
     """Binds arguments of the traced function to those of its lowered form, and results back."""
 
-    def __init__(self, program: ExportedProgram, lowered: Lowered):
+    def __init__(self, program: ExportedProgram, lowered: Lowered, is_told: bool = False):
         self.program, self.lowered = program, lowered
+        self._is_told = is_told  # that kernels have no gradient
         self.module = lowered.module
         graph = lowered.program.graph_module.graph
         self._types = [_name(node.meta["val"].dtype) for node in graph.find_nodes(op="placeholder")]
@@ -167,6 +176,8 @@ class TorchProgram:
         """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
         expected = self._inputs
         flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
+        if not self._is_told:
+            self._is_told = _warn_of_gradients(flat, stacklevel=4)
         if spec != expected:
             traced = torch.utils._pytree.tree_unflatten(range(expected.num_leaves), expected)
             raise call_error(traced, (args, kwargs), f"{expected}, but called with {spec}")

@@ -1,4 +1,4 @@
-"""Tensors that torch.func hands to the functions that it transforms: none that a kernel can compute with."""
+"""Tensors of torch that a kernel cannot compute with, or that torch would take its results for constants of."""
 
 from typing import Any
 
@@ -13,9 +13,15 @@ def is_transformed(value: Any) -> bool:
 
 
 def refuse_transformed(value: Any, name: str) -> None:
-    """A user's error for such a tensor, and for one with a tangent."""
+    """A user's error for such a tensor, for one with a tangent, and for any while torch.jit.trace, or an export to ONNX
+    by it, records what is done: it would take the results for constants."""
     import torch  # it made the value
 
+    if torch._C._get_tracing_state() is not None:
+        raise user_error(
+            f"{name} is traced by torch.jit.trace, which would take the results of a kernel for constants",
+            "trace or export the function that the kernel was compiled from",
+        )
     transforms, forward = torch._C._functorch, torch.autograd.forward_ad
     if forward._current_level >= 0 and forward.unpack_dual(value).tangent is not None:
         raise user_error(

@@ -4,6 +4,7 @@ import math
 import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -495,6 +496,7 @@ def test_tensors_that_torch_transforms(traced):
         (lambda: torch.vmap(kernel)(q[None]), r"under torch\.vmap.*\n.*compile\(torch\.vmap\(fn\), args\)"),
         (lambda: torch.func.grad(lambda x: kernel(x).sum())(q), "kernels have no derivative"),
         (lambda: torch.func.functionalize(kernel)(q), "torch.func transforms"),
+        (lambda: torch.jit.trace(lambda x: kernel(x), (q,)), "would take the results of a kernel for constants"),
     ):
         with pytest.raises(CompileError, match=message):
             call()
@@ -652,6 +654,21 @@ def test_arguments_that_need_gradients_are_told_of():
         pytest.warns(UserWarning, match="arguments need gradients, but results of kernels have none"),
     ):
         compile(lambda q: F.scaled_dot_product_attention(q, q, q), (x.requires_grad_(),))
+
+
+def test_gradients_are_told_of_once_where_a_call_asks_for_them():
+    (x,) = tensors((1, 2, 6, 8))
+    kernel, needy = compile(torch.exp, (x,)), x.clone().requires_grad_()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with torch.no_grad():
+            kernel(needy)
+        assert not caught
+        with torch.enable_grad():
+            kernel(needy), kernel(needy)
+    (told,) = caught
+    assert "arguments need gradients" in str(told.message)
+    assert told.filename == __file__
 
 
 @pytest.mark.parametrize("shape", [(1,), (), (1, 1, 1, 1)], ids=str)
