@@ -18,7 +18,7 @@ from .diagnostics import user_error
 from .kernel import CompileError, Kernel, load
 from .kernel_file import Compiled
 from .options import Options, check_target, make_options, settled
-from .sources import is_onnx, load_module, load_text, text_of
+from .sources import is_exported_function, is_exported_program, is_onnx, load_module, load_text, text_of
 
 TRACING_OPTIONS = ("example_kwargs", "dynamic_shapes")
 
@@ -49,7 +49,8 @@ def compile(source: Any, example_args: Sequence[Any] | None = None, target: str 
     """Compiles MLIR text, a file of it, a module (an ``ir.Module`` or operation), a traced function or an ONNX model.
 
     A function or module of torch, or a function of JAX, is traced with `example_args` (and `example_kwargs`; for torch
-    also `dynamic_shapes` as torch.export takes them). An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
+    also `dynamic_shapes` as torch.export takes them); what torch.export or jax.export traced, or a
+    ``.pt2`` that the former saved, needs none. An ONNX model is a path that ends in ``.onnx`` or a ModelProto;
     `example_args` fix the sizes that it leaves open. For anything else `example_args`, where given, are checked against
     the function's arguments. For `options` see `Options`. Raises CompileError, which says where the trouble is and what
     to do. Warns of what looks like attention and is left unfused, unless `listener` is told.
@@ -66,10 +67,14 @@ def _compile(source: Any, example_args: Sequence[Any] | None, target: str, optio
         tracing = {name: options.pop(name) for name in TRACING_OPTIONS if name in options}
         chosen = make_options(options)
         check_target(target)
+        if is_exported_program(source):
+            from .frontends import load_exported_program
+
+            source = load_exported_program(source)
         if example_args is not None and not hasattr(example_args, "__len__"):
             kind = type(example_args).__name__
             raise user_error(f"example_args must be a tuple of arguments, but is of type {kind}; write (x,)")
-        if callable(source) and not hasattr(source, "operation"):
+        if (callable(source) and not hasattr(source, "operation")) or is_exported_function(source):
             from .frontends import compile_traced
 
             return compile_traced(source, example_args, target, chosen, tracing)

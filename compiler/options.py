@@ -88,9 +88,9 @@ class Options:
         if self.listener is not None and not callable(self.listener):
             raise user_error(f"listener must be a function of a diagnostic, but is {self.listener!r}")
 
-    def donated(self, names: Sequence[str] = (), count: int | None = None, first: int = 0) -> tuple[int, ...]:
-        """The numbers of the donated arguments, of so many that have these names, where the first one has the number
-        `first` in the graph. A user's error where there is none of such a name or number."""
+    def donated(self, names: Sequence[str] = (), count: int | None = None) -> tuple[int, ...]:
+        """The numbers of the donated arguments, of so many that have these names. A user's error where there is none of
+        such a name or number."""
         found = []
         for one in self.donate:
             if isinstance(one, str) and one not in names:
@@ -99,7 +99,7 @@ class Options:
             number = names.index(one) if isinstance(one, str) else int(one)
             if number < 0 or (count is not None and number >= count):
                 raise user_error(f"donate: there is no argument {number}" + (f" of {count}" if count else ""))
-            found.append(first + number)
+            found.append(number)
         return tuple(sorted(set(found)))
 
     @property

@@ -10,6 +10,8 @@ from ..dialects.mlir import ir
 from .diagnostics import diagnostic, file_error, user_error
 
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
+OF_TORCH = "of a model of torch compile needs the model, and example_args to trace it with, or a .pt2 of torch.export"
+SAVED = {".pt": OF_TORCH, ".pth": OF_TORCH, ".safetensors": OF_TORCH}  # what else models are saved in
 NAMED = "transform.with_named_sequence"  # on a module in it that is a script
 
 
@@ -18,6 +20,16 @@ def is_onnx(source: Any) -> bool:
     if isinstance(source, str | os.PathLike):
         return os.fspath(source).endswith(".onnx")
     return type(source).__name__ == "ModelProto" and hasattr(source, "opset_import")
+
+
+def is_exported_program(source: Any) -> bool:
+    """Whether `source` is a path to what torch.export has saved."""
+    return isinstance(source, str | os.PathLike) and os.fspath(source).endswith(".pt2")
+
+
+def is_exported_function(source: Any) -> bool:
+    """Whether `source` is what jax.export gave, or read."""
+    return type(source).__name__ == "Exported" and hasattr(source, "mlir_module_serialized")
 
 
 def load_module(source: Any) -> ir.Module:
@@ -33,7 +45,7 @@ def text_of(source: Any) -> tuple[str, str]:
         return read(source)
     if isinstance(source, str):
         return decoded(source.encode("utf-8", "surrogatepass"), "<string>"), "<string>"
-    raise user_error(f"expects MLIR text, a path or a module, but found {type(source).__name__}")
+    raise user_error(f"expects MLIR text, a path, a module or a function, but found {type(source).__name__}")
 
 
 def load_text(text: str, filename: str) -> ir.Module:
@@ -81,7 +93,9 @@ def decoded(data: bytes, name: str) -> str:
     if at < 0:
         return text
     line, column = data.count(b"\n", 0, at) + 1, at - data.rfind(b"\n", 0, at)
-    raise DiagnosedError([Diagnostic("error", name, line, column, f"expected MLIR assembly, but found {what}")])
+    notes = [Diagnostic("note", "", 0, 0, SAVED[end])] if (end := os.path.splitext(name)[1]) in SAVED else []
+    problem = f"expected MLIR assembly, but found {what}"
+    raise DiagnosedError([Diagnostic("error", name, line, column, problem), *notes])
 
 
 def _looks_like_path(text: str) -> bool:

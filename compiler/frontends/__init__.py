@@ -3,13 +3,15 @@
 A framework is imported only when it made the function or its arguments, so that the core needs none.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diagnostics import user_error
+from ..diagnostics import file_error, user_error
+from ..sources import is_exported_function
 
 if TYPE_CHECKING:
     from ..api import Kernel, Options
@@ -24,16 +26,17 @@ def compile_traced(
 
         return TorchKernel.of_program(trace(source, example_args, **tracing), target, options)
     if _is_jax(source, example_args, tracing.get("example_kwargs")):
-        from .jax import JaxKernel
+        from .jax import JaxKernel, exported_call
         from .jax_shapes import ShapesKernel, is_symbolic
 
         if "dynamic_shapes" in tracing:
             raise user_error("dynamic_shapes is for functions of torch; for JAX pass jax.export.symbolic_shape's sizes")
-        if is_symbolic(example_args, tracing.get("example_kwargs")):
-            return ShapesKernel(
-                source, (tuple(example_args or ()), tracing.get("example_kwargs") or {}), target, options
-            )
-        return JaxKernel.of_function(source, example_args, tracing.get("example_kwargs"), target, options)
+        if is_exported_function(source):
+            source, example_args, tracing = exported_call(source, example_args, tracing)
+        kwargs = tracing.get("example_kwargs")
+        if is_symbolic(example_args, kwargs):
+            return ShapesKernel(source, (tuple(example_args or ()), kwargs or {}), target, options)
+        return JaxKernel.of_function(source, example_args, kwargs, target, options)
     if example_args is None:
         raise user_error("example_args are needed to trace a Python function: a tuple of arrays as it takes")
     kinds = sorted({f"{type(a).__module__}.{type(a).__name__}" for a in example_args}) or ["no type"]
@@ -59,6 +62,22 @@ def compile_onnx(
     return compile_model(source, example_args, target, options)
 
 
+def load_exported_program(path: Any) -> Any:
+    """The program that torch.export.save has written."""
+    try:
+        import torch
+    except ImportError:
+        raise user_error("a program of torch.export needs the package torch: pip install 'attn-opt[torch]'") from None
+    from .lowering import first_line
+
+    try:
+        return torch.export.load(path)
+    except OSError as error:
+        raise file_error(os.fspath(path), "read", error) from None
+    except Exception as error:
+        raise user_error(f"{path} is no program of torch.export: {type(error).__name__}: {first_line(error)}") from None
+
+
 def _is_torch(source: Any, example_args: Any, example_kwargs: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None:
@@ -74,7 +93,11 @@ def _is_jax(source: Any, example_args: Any, example_kwargs: Any) -> bool:
     jax = sys.modules.get("jax")
     if jax is None:
         return False
+    if is_exported_function(source):
+        return True
     leaves = jax.tree.leaves((example_args, example_kwargs))
     if any(isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) for leaf in leaves) or hasattr(source, "lower"):
         return True
-    return bool(leaves) and all(isinstance(leaf, np.ndarray | np.generic | bool | int | float) for leaf in leaves)
+    return any(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves) or (
+        bool(leaves) and all(isinstance(leaf, bool | int | float) for leaf in leaves)
+    )

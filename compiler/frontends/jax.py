@@ -4,16 +4,20 @@
     out = kernel(q, k, v)                    # numpy arrays, or jax arrays where it is called with some
 
 Example arguments may be jax or numpy arrays or ``jax.ShapeDtypeStruct``; their values do not matter, their shapes are
-fixed. Arrays that the function closes over (weights) are passed to the kernel at every call, without copies.
+fixed. Arrays that the function closes over (weights) are passed to the kernel at every call, without copies. What is
+no array, such as a string, is a constant of the kernel; so are numbers where the function, or a ``jax.jit`` with static
+arguments, asks for their values.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ..api import Kernel, Options, compile_module
 from ..diagnostics import user_error
@@ -43,41 +47,79 @@ def trace(
         raise user_error(
             "an example argument is a key of jax.random: draw the numbers outside and pass them as an array"
         )
-    structure = jax.tree.structure((tuple(args), kwargs))
-    try:
-        closed, shapes = jax.make_jaxpr(source, return_shape=True)(*args, **kwargs)
-        hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED and pattern(np.asarray(c)) is None]
+    leaves = jax.tree.leaves((tuple(args), kwargs))
+    fixed = {i: leaf for i, leaf in enumerate(leaves) if not _is_array(leaf)}
+    numbers = {i: leaf for i, leaf in enumerate(leaves) if type(leaf) in (bool, int, float, complex)}
+    failures = []
+    for constants in [fixed, fixed | numbers] if numbers else [fixed]:
+        try:
+            return _traced(source, (tuple(args), kwargs), name, constants)
+        except DiagnosedError:
+            raise
+        except Exception as error:
+            failures.append(error)
+    raise user_error(
+        f"JAX cannot trace '{name}': {type(failures[0]).__name__}: {first_line(failures[0])}",
+        "example_args must be what the function takes, and the function one that jax.jit takes",
+    ) from failures[0]
 
-        def flat(large: Sequence[Any], inputs: Sequence[Any]) -> Any:
-            consts = list(closed.consts)
-            for i, value in zip(hoisted, large, strict=True):
-                consts[i] = value
-            return evaluate(closed.jaxpr, consts, inputs)
 
-        large = [_as_numpy(closed.consts[i]) for i in hoisted]
-        avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
-        traced = jax.jit(flat, keep_unused=True).trace(large, avals)
-    except Exception as error:
-        raise user_error(
-            f"JAX cannot trace '{name}': {type(error).__name__}: {first_line(error)}",
-            "example_args must be what the function takes, and the function one that jax.jit takes",
-        ) from error
-    module = lower(traced, name)
+def _traced(source: Callable, example: tuple[tuple, dict], name: str, fixed: dict[int, Any]) -> "JaxProgram":
+    """See `trace`; those leaves of the example arguments that are `fixed` are constants."""
+    leaves, structure = jax.tree.flatten(example)
+
+    def of_arrays(*arrays: Any) -> Any:
+        rest = iter(arrays)
+        args, kwargs = jax.tree.unflatten(
+            structure, [fixed[i] if i in fixed else next(rest) for i in range(len(leaves))]
+        )
+        return source(*args, **kwargs)
+
+    arrays = [leaf for i, leaf in enumerate(leaves) if i not in fixed]
+    closed, shapes = jax.make_jaxpr(of_arrays, return_shape=True)(*arrays)
+    hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED and pattern(np.asarray(c)) is None]
+
+    def flat(large: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        consts = list(closed.consts)
+        for i, value in zip(hoisted, large, strict=True):
+            consts[i] = value
+        return evaluate(closed.jaxpr, consts, inputs)
+
+    large = [_as_numpy(closed.consts[i]) for i in hoisted]
+    avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
+    module = lower(jax.jit(flat, keep_unused=True).trace(large, avals), name)
     out_leaves, out_structure = jax.tree.flatten(shapes)
     dtypes = [np.dtype(leaf.dtype) for leaf in out_leaves]
     inputs = [np.dtype(a.dtype) for a in avals]
-    return JaxProgram(module, structure, inputs, large, out_structure, dtypes)
+    return JaxProgram(module, structure, fixed, inputs, large, out_structure, dtypes)
+
+
+def exported_call(
+    exported: Any, example_args: Sequence[Any] | None, tracing: dict[str, Any]
+) -> tuple[Callable, Sequence[Any], dict[str, Any]]:
+    """What jax.export gave as a function, with arguments to trace it on: by default those that it was exported for."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return exported.call(*args, **kwargs)
+
+    call.__name__ = exported.fun_name
+    if example_args is None:
+        types = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+        example_args, kwargs = jax.tree.unflatten(exported.in_tree, types)
+        tracing = tracing | {"example_kwargs": kwargs}
+    return call, example_args, tracing
 
 
 @dataclasses.dataclass
 class JaxProgram:
     """Binds arguments of the traced function to those of its lowered form, and results back.
 
-    The lowered function takes `constants`, then the leaves of the arguments, whose dtypes are `inputs`.
+    The lowered function takes `constants`, then the leaves of the arguments but the `fixed` ones; dtypes are `inputs`.
     """
 
     module: ir.Module
     structure: Any
+    fixed: dict[int, Any]
     inputs: list[np.dtype]
     constants: list[np.ndarray]
     out_structure: Any
@@ -89,13 +131,25 @@ class JaxProgram:
         if structure != self.structure:
             traced = jax.tree.unflatten(self.structure, range(self.structure.num_leaves))
             raise call_error(traced, (args, kwargs), f"{self.structure}, but called with {structure}")
+        for i, value in self.fixed.items():
+            if leaves[i] is not value and (type(leaves[i]) is not type(value) or leaves[i] != value):
+                found = "an array" if _is_array(leaves[i]) and np.ndim(leaves[i]) else repr(leaves[i])
+                raise user_error(
+                    f"argument {i} was {value!r} when the function was traced, and is {found} now",
+                    "it is a constant of the kernel: compile another for it, or have the function take it as an array",
+                )
         return leaves
+
+    @functools.cached_property
+    def places(self) -> list[int]:
+        """The numbers of the leaves that are no constants."""
+        return [i for i in range(self.structure.num_leaves) if i not in self.fixed]
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, constants among them, on the memory of `flat` where types are the same."""
         return [signless(c, c.dtype.name) for c in self.constants] + [
-            signless(_converted(value, dtype, i), dtype.name, i)
-            for i, (value, dtype) in enumerate(zip(flat, self.inputs, strict=True))
+            signless(_converted(flat[i], dtype, i), dtype.name, i)
+            for i, dtype in zip(self.places, self.inputs, strict=True)
         ]
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
@@ -125,25 +179,37 @@ class JaxKernel(TracedKernel):
         """`source`, traced and compiled; see `trace`."""
         options.check()
         program = trace(source, example_args, example_kwargs)
-        donated = options.donated((), len(program.inputs), len(program.constants))
+        numbers = options.donated((), program.structure.num_leaves)
+        if found := [number for number in numbers if number in program.fixed]:
+            raise user_error(f"donate: argument {found[0]} is no array, but a constant of the kernel")
+        donated = tuple(len(program.constants) + program.places.index(number) for number in numbers)
         kernel = compile_module(program.module, target, dataclasses.replace(options, donate=donated))
         return JaxKernel(kernel, program, source, options)
 
+    def arrays(self, leaves: Sequence[Any]) -> list[Any]:
+        """Those of the arguments' leaves that are no constants."""
+        program: Any = self.program
+        return [leaves[i] for i in program.places]
+
     def of_many(self, leaves: Sequence[Any], batched: Sequence[bool], structure: Any) -> "JaxKernel":
         """The kernel of `source` for many examples at once, mapped by jax.vmap along the first dimension of those
-        arguments that are `batched`. It takes their leaves; `structure` is what these are leaves of."""
-        types = [x if np.isscalar(x) else jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+        arguments that are `batched`. It takes those leaves that are no constants; `structure` is what they are of."""
+        program: Any = self.program
+        types = [x if np.isscalar(x) else jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.arrays(leaves)]
         kinds = [(getattr(x, "shape", type(x)), getattr(x, "dtype", None)) for x in types]
         key = (structure, *kinds, *batched)
         if key not in self.mapped:
 
-            def example(*leaves: Any) -> Any:
-                args, kwargs = jax.tree.unflatten(structure, leaves)
+            def example(*arrays: Any) -> Any:
+                given = program.fixed | dict(zip(program.places, arrays, strict=True))
+                args, kwargs = jax.tree.unflatten(structure, [given[i] for i in range(len(given))])
                 return self.source(*args, **kwargs)
 
             example.__name__ = getattr(self.source, "__name__", type(self.source).__name__)
-            many = jax.vmap(example, [0 if b else None for b in batched])
-            self.mapped[key] = self.of_function(many, types, None, self.target, self.options)
+            many = jax.vmap(example, [0 if batched[i] else None for i in program.places])
+            donated = tuple(program.places.index(number) for number in self.options.donate)
+            options = dataclasses.replace(self.options, donate=donated)
+            self.mapped[key] = self.of_function(many, types, None, self.target, options)
             if self.options.listener is None:
                 self.mapped[key].warn_of_left(stacklevel=2)
         return self.mapped[key]
@@ -157,6 +223,11 @@ class JaxKernel(TracedKernel):
         types = zip(slots, program.outputs, strict=True)
         typed = [jax.ShapeDtypeStruct(slot.shape or (), dtype) for slot, dtype in types]
         return typed, lambda results: jax.tree.unflatten(program.out_structure, results)
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whether JAX traces a leaf of the arguments: arrays, types of arrays, numbers."""
+    return hasattr(leaf, "dtype") or isinstance(leaf, bool | int | float | complex)
 
 
 def _as_numpy(value: Any) -> Any:
@@ -194,4 +265,4 @@ def _as_traced(value: Any, dtype: np.dtype, number: int) -> np.ndarray:
     return given.astype(dtype)
 
 
-__all__ = ["JaxKernel", "JaxProgram", "trace"]
+__all__ = ["JaxKernel", "JaxProgram", "exported_call", "trace"]

@@ -95,7 +95,7 @@ def _mapped_at_once(
         flags = dict(zip(traced, batched, strict=True))
         with _compile_errors():
             mapped = kernel.of_many(leaves, [flags.get(i, False) for i in range(len(leaves))], structure)
-        found = mapped(*leaves)
+        found = mapped(*kernel.arrays(leaves))
         return found, jax.tree.map(lambda _: True, found)
 
     return call

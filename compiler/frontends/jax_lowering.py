@@ -12,13 +12,17 @@ Matmuls whose result is wider than their operands (``preferred_element_type``) g
 conversions vanish again where attention is raised.
 """
 
+import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...dialects import make_context
-from ...dialects.diagnostic import DiagnosedError
+from ...dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place, place_of
 from ...dialects.mlir import PACKAGE, ir
-from ..diagnostics import diagnostic, user_error
+from ..diagnostics import user_error
 from .constants import compute_constants
 from .control_flow import to_scf
 from .lowering import check_lowered, first_line, ops, run
@@ -32,6 +36,13 @@ TO_LINALG = (
 )
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
 WAY_OUT = "keep it outside of the function that is compiled"
+NEVER = {
+    "fft": "Fourier transforms have no lowering to linalg",
+    "callback": "a kernel calls nothing of Python's",
+    "debug_print": "a kernel prints nothing",
+}
+SAME = ("sdy.sharding_constraint", "stablehlo.optimization_barrier")  # these only say how to compute
+SHARDINGS = ("Sharding", "xla.sdy.FuncResultSharding")  # so do calls of these
 HINTS = {
     "stablehlo.scatter": "write to one array at a time, by jax.lax.dynamic_update_slice or x.at[…]",
 }
@@ -39,6 +50,9 @@ HINTS = {
 
 def lower(traced: Any, name: str) -> ir.Module:
     """Linalg on tensors for what ``jax.jit(fn).trace`` gave. A user's error where there is no way."""
+    for word, problem in NEVER.items():
+        if (at := _written(traced.jaxpr.jaxpr, functools.partial(_is_named, word))) is not None:
+            raise DiagnosedError([Diagnostic("error", *at, f"{problem}; {WAY_OUT}")])
     module = _imported(_artifact(traced, name), name)
     for op in ops(module):
         if op.name == "stablehlo.dot_general":
@@ -54,9 +68,34 @@ def lower(traced: Any, name: str) -> ir.Module:
     check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
     for op in ops(module):
         if any("complex<" in str(r.type) for r in op.results):
-            raise DiagnosedError([diagnostic("error", f"complex numbers are not supported; {WAY_OUT}", op.location)])
+            at = _written(traced.jaxpr.jaxpr, _is_complex) or place_of(op.location) or NOWHERE
+            way_out = f"compute with real and imaginary parts, or {WAY_OUT}"
+            raise DiagnosedError([Diagnostic("error", *at, f"complex numbers are not supported; {way_out}")])
     compute_constants(module)
     return module
+
+
+def _written(jaxpr: Any, holds: Callable[[Any], bool]) -> Place | None:
+    """Where the user wrote the first equation of which `holds` is true, calls, loops and branches included."""
+    from jax._src import core, source_info_util
+
+    for eqn in jaxpr.eqns:
+        at = next((at for body in core.jaxprs_in_params(eqn.params) if (at := _written(body, holds))), None)
+        if at is None and not holds(eqn):
+            continue
+        frame = source_info_util.user_frame(eqn.source_info.traceback)
+        if at in (None, NOWHERE) and frame is not None:
+            at = (frame.file_name, frame.start_line, frame.start_column)
+        return at or NOWHERE
+    return None
+
+
+def _is_named(word: str, eqn: Any) -> bool:
+    return word in eqn.primitive.name
+
+
+def _is_complex(eqn: Any) -> bool:
+    return any(np.issubdtype(v.aval.dtype, np.complexfloating) for v in (*eqn.invars, *eqn.outvars))
 
 
 def _artifact(traced: Any, name: str) -> bytes:
@@ -65,11 +104,11 @@ def _artifact(traced: Any, name: str) -> bytes:
     from jaxlib.mlir.dialects import stablehlo as jax_stablehlo
 
     try:
-        lowered = _lowered(traced)
-        module = lowered.compiler_ir("stablehlo")
+        module = _refined(_lowered(traced).compiler_ir("stablehlo"))
         jax_stablehlo.register_stablehlo_passes()
         with module.context:
             jax_passmanager.PassManager.parse(IN_JAX).run(module.operation)
+        _drop_shardings(module)
         _refuse_calls(module, name)
         version = jax_stablehlo.get_smaller_version(
             jax_stablehlo.get_current_version(), _stablehlo().get_current_version()
@@ -83,18 +122,49 @@ def _artifact(traced: Any, name: str) -> bytes:
 
 def _refuse_calls(module: Any, name: str) -> None:
     """A user's error for what JAX leaves to functions of its own: callbacks, decompositions of matrices."""
-    from jaxlib.mlir import ir as jax_ir
-
-    targets: list[str] = []
-
-    def look(op: Any) -> Any:
-        if op.name == "stablehlo.custom_call":
-            targets.append(str(op.attributes["call_target_name"]).strip('"'))
-        return jax_ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
+    targets = [_target(op) for op in _jax_ops(module) if op.name == "stablehlo.custom_call"]
     if targets:
         raise user_error(f"'{name}' calls '{targets[0]}', which is no operation of StableHLO; {WAY_OUT}")
+
+
+def _jax_ops(module: Any) -> list[Any]:
+    """All ops of a module of jaxlib's MLIR."""
+    from jaxlib.mlir import ir as jax_ir
+
+    found: list[Any] = []
+
+    def collect(op: Any) -> Any:
+        found.append(op.operation)
+        return jax_ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect)
+    return found
+
+
+def _target(op: Any) -> str:
+    return str(op.attributes["call_target_name"]).strip('"')
+
+
+def _refined(module: Any) -> Any:
+    """The module with all sizes known, where functions of jax.export in it were traced for symbolic ones."""
+    from jax._src.interpreters import mlir as jax_mlir
+
+    types = [str(op.attributes["function_type"]) for op in _jax_ops(module) if op.name == "func.func"]
+    return jax_mlir.refine_polymorphic_shapes(module) if any("?" in kind for kind in types) else module
+
+
+def _drop_shardings(module: Any) -> None:
+    """A kernel computes all of every array on one device, as which any sharding has the same result."""
+    with module.context:
+        for op in _jax_ops(module):
+            for named in [a for a in op.attributes if str(a).startswith(("sdy.", "mhlo.sharding"))]:
+                del op.attributes[named]
+            if op.name in SAME or (op.name == "stablehlo.custom_call" and _target(op) in SHARDINGS):
+                for result, operand in zip(op.results, op.operands, strict=True):
+                    result.replace_all_uses_with(operand)
+            elif op.name != "sdy.mesh":
+                continue
+            op.erase()
 
 
 def _lowered(traced: Any) -> Any:
@@ -154,6 +224,8 @@ def _replace_empty(module: ir.Module) -> None:
                 else:
                     continue
             result.replace_all_uses_with(new.results[0])
+        if op.name in ("stablehlo.slice", "stablehlo.pad") and 0 in ir.RankedTensorType(op.results[0].type).shape:
+            dead.append(op)  # its lowering would be no valid op
     for op in dead:
         op.erase()
 

@@ -44,7 +44,7 @@ class ShapesKernel:
         """The kernel for arguments like these."""
         try:
             given = self._like(args, kwargs)
-            key = tuple(leaf.shape for leaf in jax.tree.leaves(given))
+            key = tuple(np.shape(leaf) for leaf in jax.tree.leaves(given))
             if key not in self.kernels:
                 like_args, like_kwargs = given
                 kernel = JaxKernel.of_function(self.source, like_args, like_kwargs, self.target, self.options)
@@ -66,14 +66,17 @@ class ShapesKernel:
         sizes: dict[str, int] = {}
         shaped = []
         for i, (leaf, example) in enumerate(zip(leaves, wanted, strict=True)):
-            shape, symbols = np.shape(leaf), np.shape(example) if not hasattr(example, "shape") else example.shape
+            if not hasattr(example, "shape"):
+                shaped.append(leaf)
+                continue
+            shape, symbols = np.shape(leaf), example.shape
             if len(shape) != len(symbols):
                 raise user_error(f"argument {i} must have {len(symbols)} dimensions, but is of shape {list(shape)}")
             for d, (size, symbol) in enumerate(zip(shape, symbols, strict=True)):
                 if sizes.setdefault(str(symbol), size) != size or (isinstance(symbol, int) and symbol != size):
                     expected = symbol if isinstance(symbol, int) else f"{sizes[str(symbol)]}, as {symbol} elsewhere"
                     raise user_error(f"dimension {d} of argument {i} must be {expected}, but is {size}")
-            shaped.append(jax.ShapeDtypeStruct(shape, getattr(example, "dtype", np.asarray(example).dtype)))
+            shaped.append(jax.ShapeDtypeStruct(shape, example.dtype))
         return jax.tree.unflatten(structure, shaped)
 
     def __getattr__(self, name: str) -> Any:

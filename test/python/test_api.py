@@ -266,7 +266,7 @@ def test_shapes_that_were_right_before_are_checked_together():
         (ADD, {"split_keys": 10**9}, r"split_keys must be 0 .* at most 1024, but is 10+"),
         (ADD, {"stages": True}, r"stages must be 0 .* but is True"),
         (ADD, {"listener": 3}, "listener must be a function of a diagnostic, but is 3"),
-        (3, {}, "expects MLIR text, a path or a module, but found int"),
+        (3, {}, "expects MLIR text, a path, a module or a function, but found int"),
         (softmax, {}, "example_args are needed to trace a Python function"),
         ("module {}", {}, "<string>:1:1: error: there is no function"),
         (ADD, {"entry": "g"}, r"<string>: error: no function 'g' with a body; there are: "),

@@ -703,6 +703,28 @@ def test_rows_and_columns_are_written_by_index(places):
     torch.testing.assert_close(compile(written, args)(*args), written(*args))
 
 
+def test_programs_that_torch_export_saved(tmp_path):
+    """A path to one is enough; of other files of torch it is said what is missing."""
+
+    class Attention(torch.nn.Module):
+        def forward(self, q, k, v):
+            return sdpa()(q, k, v)
+
+    args, path = tensors(*SHAPES), tmp_path / "attention.pt2"
+    torch.export.save(torch.export.export(Attention(), args), path)
+    for kernel in (compile(path), compile(str(path), args)):
+        close(kernel(*args), sdpa()(*map(wide, args)))
+    torch.save(args, tmp_path / "tensors.pt")
+    torch.save(args, tmp_path / "tensors.pt2")
+    for name, message in [
+        ("tensors.pt", "needs the model, and example_args to trace it with"),
+        ("tensors.pt2", "is no program of torch.export"),
+        ("none.pt2", "none.pt2: error: cannot be read: no such file"),
+    ]:
+        with pytest.raises(CompileError, match=message):
+            compile(tmp_path / name)
+
+
 def test_what_is_not_compiled_says_what_to_do():
     """Of ops without a lowering it has the names."""
     (x,) = tensors((2, 6))
