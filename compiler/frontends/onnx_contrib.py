@@ -16,7 +16,7 @@ import onnx
 from onnx import FunctionProto, NodeProto
 
 from .onnx_contrib_attention import WRITERS as ATTENTION
-from .onnx_text import Attributes, Has, Shape, mean, number, rms_norm
+from .onnx_text import Attributes, Has, Shape, arange, ints, mean, number, rms_norm
 
 DOMAIN = "com.microsoft"
 UNCLAIMED = ("SimplifiedLayerNormalization",)
@@ -31,6 +31,11 @@ def adopt(model: onnx.ModelProto) -> None:
         node.domain = DOMAIN
     if found and all(o.domain != DOMAIN for o in model.opset_import):
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+
+
+def is_known(op_type: str) -> bool:
+    """Whether an operator of `DOMAIN` is written out, at least with some inputs and attributes."""
+    return op_type in _WRITERS
 
 
 def function_of(
@@ -122,12 +127,65 @@ def _simplified_layer_norm(a: Attributes, has: Has) -> str | None:
     return rms_norm(a, "x0", "x1", a.get("epsilon", 1e-5)) if a.get("axis", -1) == -1 else None
 
 
+def _embed_layer_norm(a: Attributes, has: Has) -> str:
+    """The norm of what x2, x3 and x4 have for tokens, positions and segments; y1: how many tokens x7 keeps of each
+    sequence; y2: the sum itself."""
+    text = "words = Gather(x2, x0)\n"
+    if has(8):
+        text += "positions = Gather(x3, x8)\n"
+    else:
+        text += (
+            "length = Shape<start = 1, end = 2>(x0)\n" + arange("place", "length") + "positions = Gather(x3, place)\n"
+        )
+    text += "placed = Add(words, positions)\n"
+    text += "segments = Gather(x4, x1)\ny2 = Add(placed, segments)\n" if has(1) else "y2 = Identity(placed)\n"
+    text += "counted0 = Cast<to = 6>(x7)\n" if has(7) else "counted0 = Sub(x0, x0)\n"
+    text += ints("last", -1) + "counted = Cast<to = 6>(counted0)\ny1 = ReduceSum<keepdims = 0>(counted, last)\n"
+    return text + _layer_norm(a, "y2", "x5", "x6", a.get("epsilon", 1e-12))
+
+
+# Quantization.
+
+
+def _quantize(a: Attributes, has: Has) -> str:
+    return f"y0 = QuantizeLinear<axis = {a.get('axis', 1)}>({'x0, x1, x2' if has(2) else 'x0, x1'})\n"
+
+
+def _dequantize(a: Attributes, has: Has) -> str:
+    return f"y0 = DequantizeLinear<axis = {a.get('axis', 1)}>({'x0, x1, x2' if has(2) else 'x0, x1'})\n"
+
+
+def _integer_matmul(factors: str, scales: tuple[str, str], bias: str | None) -> str:
+    text = (
+        f"whole = MatMulInteger({factors})\nproduct = CastLike(whole, {scales[0]})\nscale = Mul({', '.join(scales)})\n"
+    )
+    return text + (
+        f"scaled = Mul(product, scale)\ny0 = Add(scaled, {bias})\n" if bias else "y0 = Mul(product, scale)\n"
+    )
+
+
+def _matmul_integer_to_float(a: Attributes, has: Has) -> str:
+    zeros = ", ".join(f"x{i}" if has(i) else "" for i in (4, 5)[: 2 if has(5) else 1])
+    return _integer_matmul(f"x0, x1, {zeros}", ("x2", "x3"), "x6" if has(6) else None)
+
+
+def _dynamic_quantize_matmul(a: Attributes, has: Has) -> str:
+    factors = "codes, x1, zero, x3" if has(3) else "codes, x1, zero"
+    text = "codes, x_scale, zero = DynamicQuantizeLinear(x0)\n"
+    return text + _integer_matmul(factors, ("x_scale", "x2"), "x4" if has(4) else None)
+
+
 _WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {
     **ATTENTION,
     "BiasGelu": _gelu,
+    "DequantizeLinear": _dequantize,
+    "DynamicQuantizeMatMul": _dynamic_quantize_matmul,
+    "EmbedLayerNormalization": _embed_layer_norm,
     "FastGelu": _fast_gelu,
     "FusedMatMul": _fused_matmul,
     "Gelu": _gelu,
+    "MatMulIntegerToFloat": _matmul_integer_to_float,
+    "QuantizeLinear": _quantize,
     "QuickGelu": _quick_gelu,
     "SimplifiedLayerNormalization": _simplified_layer_norm,
     "SkipLayerNormalization": _skip_layer_norm,

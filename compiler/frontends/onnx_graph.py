@@ -20,6 +20,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from ..diagnostics import user_error
 from . import onnx_contrib
 from .lowering import first_line
+from .onnx_block_weights import as_floats
 from .onnx_einsums import as_products
 from .onnx_functions import inlined
 from .onnx_matmuls import in_four_dimensions
@@ -53,6 +54,7 @@ def prepared(
     _check(copy)
     copy = _updated(copy)
     _remove_initialized_inputs(copy.graph)
+    as_floats(copy)
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
     _name_sizes(copy.graph)

@@ -86,7 +86,8 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
         for node in ready.graph.node:
             if node.domain == onnx_contrib.DOMAIN:  # of some of which the importer ignores attributes
                 where = f"operator {node.domain}.{node.op_type} of ONNX (node '{node.name or node.output[0]}')"
-                raise user_error(f"{where} has no lowering to linalg with these inputs and attributes; {WAY_OUT}")
+                respect = " with these inputs and attributes" if onnx_contrib.is_known(node.op_type) else ""
+                raise user_error(f"{where} has no lowering to linalg{respect}; {WAY_OUT}")
         onnx_limits.check(ready.graph, WAY_OUT)
         inputs, outputs = list(ready.graph.input), list(ready.graph.output)
         weights = _hoisted(ready.graph)

@@ -9,8 +9,8 @@ Shape = Sequence[int | None] | None  # without the sizes that are not known; Non
 Has = Callable[[int], bool]  # whether the node has an input
 
 
-def number(name: str, value: float) -> str:
-    return f"{name}_64 = Constant<value_float = {float(value)!r}>()\n{name} = CastLike({name}_64, x0)\n"
+def number(name: str, value: float, like: str = "x0") -> str:
+    return f"{name}_64 = Constant<value_float = {float(value)!r}>()\n{name} = CastLike({name}_64, {like})\n"
 
 
 def ints(name: str, *values: int) -> str:
@@ -34,7 +34,7 @@ def rms_norm(a: Attributes, x: str, scale: str, epsilon: float, shift: str | Non
     """x/√(mean(x²) + ε)·scale + shift, along the last dimension."""
     r = f"{result}_"
     return (
-        number(f"{r}epsilon", epsilon)
+        number(f"{r}epsilon", epsilon, x)
         + f"{r}squares = Mul({x}, {x})\n{mean(a, f'{r}mean', f'{r}squares')}{r}shifted = Add({r}mean, {r}epsilon)\n"
         + f"{r}rms = Sqrt({r}shifted)\n{r}normed = Div({x}, {r}rms)\n"
         + (
