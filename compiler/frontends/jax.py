@@ -24,8 +24,10 @@ from ..diagnostics import user_error
 from ..runtime.signature import refuse_traced, signless
 from ..traced_kernel import TracedKernel, call_error
 from .constants import pattern
+from .jax_complex import Pair, is_complex, joined, parted, real_type
 from .jax_loops import evaluate
 from .jax_lowering import lower
+from .jax_places import refuse
 from .lowering import first_line
 
 HOISTED = 256  # elements: smaller constants stay in the graph, where they are folded
@@ -79,18 +81,24 @@ def _traced(source: Callable, example: tuple[tuple, dict], name: str, fixed: dic
     closed, shapes = jax.make_jaxpr(of_arrays, return_shape=True)(*arrays)
     hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED and pattern(np.asarray(c)) is None]
 
+    jaxpr = closed.jaxpr
+    refuse(jaxpr)
+
     def flat(large: Sequence[Any], inputs: Sequence[Any]) -> Any:
         consts = list(closed.consts)
         for i, value in zip(hoisted, large, strict=True):
             consts[i] = value
-        return evaluate(closed.jaxpr, consts, inputs)
+        results = evaluate(jaxpr, *map(_taken, (consts, inputs), (jaxpr.constvars, jaxpr.invars)))
+        if any(isinstance(result, Pair) for result in results):
+            raise user_error("results that are complex are not supported: return their real and imaginary parts")
+        return results
 
-    large = [_as_numpy(closed.consts[i]) for i in hoisted]
-    avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
+    large = [_joined(_as_numpy(closed.consts[i])) for i in hoisted]
+    avals = [jax.ShapeDtypeStruct((*v.aval.shape, *[2] * is_complex(v)), real_type(v.aval.dtype)) for v in jaxpr.invars]
     module = lower(jax.jit(flat, keep_unused=True).trace(large, avals), name)
     out_leaves, out_structure = jax.tree.flatten(shapes)
     dtypes = [np.dtype(leaf.dtype) for leaf in out_leaves]
-    inputs = [np.dtype(a.dtype) for a in avals]
+    inputs = [np.dtype(v.aval.dtype) for v in jaxpr.invars]
     return JaxProgram(module, structure, fixed, inputs, large, out_structure, dtypes)
 
 
@@ -148,7 +156,7 @@ class JaxProgram:
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, constants among them, on the memory of `flat` where types are the same."""
         return [signless(c, c.dtype.name) for c in self.constants] + [
-            signless(_converted(flat[i], dtype, i), dtype.name, i)
+            signless(_joined(_converted(flat[i], dtype, i)), real_type(dtype).name, i)
             for i, dtype in zip(self.places, self.inputs, strict=True)
         ]
 
@@ -228,6 +236,15 @@ class JaxKernel(TracedKernel):
 def _is_array(leaf: Any) -> bool:
     """Whether JAX traces a leaf of the arguments: arrays, types of arrays, numbers."""
     return hasattr(leaf, "dtype") or isinstance(leaf, bool | int | float | complex)
+
+
+def _taken(values: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    """Arrays that a function of complex ones was handed, those that `_joined` made in two parts."""
+    return [parted(x) if np.ndim(x) > v.aval.ndim else x for x, v in zip(values, variables, strict=True)]
+
+
+def _joined(value: Any) -> Any:
+    return joined(value) if np.iscomplexobj(value) else value
 
 
 def _as_numpy(value: Any) -> Any:

@@ -13,18 +13,24 @@ from typing import Any
 
 import jax
 
+from .jax_complex import Pair, has_complex, is_complex, of_pairs
+
 LONGEST = 128  # iterations that are written out
 CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameters in which calls (jit, checkpoint, custom_jvp, …) hold code
 
 
 def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """What `jaxpr` computes, its scans and searches written out, also those inside of calls; to be traced."""
+    """What `jaxpr` computes, its scans and searches written out, also those inside of calls; to be traced. What is
+    complex is a Pair, among `consts`, `args` and the results too."""
     known: dict[Any, Any] = {}
 
     def read(atom: Any) -> Any:
-        return atom.val if hasattr(atom, "val") else known[atom]
+        if hasattr(atom, "val"):
+            return Pair.of(atom.val) if is_complex(atom) else atom.val
+        return known[atom]
 
     known.update(zip(jaxpr.constvars, consts, strict=True))
+    known |= {v: Pair.of(x) for v, x in known.items() if is_complex(v) and not isinstance(x, Pair)}
     known.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
         inputs = [read(atom) for atom in eqn.invars]
@@ -34,6 +40,8 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
             outputs = _largest(eqn.params, *inputs)
         elif is_rewritten(body := _body(eqn)):
             outputs = evaluate(*_opened(body), inputs)
+        elif has_complex(eqn):
+            outputs = of_pairs(eqn, inputs)
         else:
             variables = list(dict.fromkeys(atom for atom in eqn.invars if not hasattr(atom, "val")))
             outputs = jax.core.eval_jaxpr(_alone(jaxpr, eqn, variables), (), *(known[v] for v in variables))
@@ -50,11 +58,14 @@ def _alone(jaxpr: Any, eqn: Any, variables: list[Any]) -> Any:
 
 
 def is_rewritten(jaxpr: Any) -> bool:
-    """Whether there is a scan or a search in `jaxpr` or in what it calls; False for None."""
+    """Whether there is a scan, a search or what is complex in `jaxpr` or in what it calls; False for None."""
     if jaxpr is None:
         return False
     jaxpr, _ = _opened(jaxpr)
-    return any(eqn.primitive.name == "scan" or _is_search(eqn) or is_rewritten(_body(eqn)) for eqn in jaxpr.eqns)
+    return any(map(is_complex, jaxpr.invars)) or any(
+        eqn.primitive.name == "scan" or _is_search(eqn) or has_complex(eqn) or is_rewritten(_body(eqn))
+        for eqn in jaxpr.eqns
+    )
 
 
 def _body(eqn: Any) -> Any:
@@ -75,17 +86,25 @@ def _scan(params: dict[str, Any], inputs: Sequence[Any]) -> list[Any]:
     consts, carry, scanned = inputs[:fixed], list(inputs[fixed : fixed + carried]), inputs[fixed + carried :]
     rows: list[list[Any]] = [[] for _ in range(len(body.outvars) - carried)]
     for i in reversed(range(length)) if params["reverse"] else range(length):
-        outputs = evaluate(body, body_consts, [*consts, *carry, *(x[i] for x in scanned)])
+        outputs = evaluate(body, body_consts, [*consts, *carry, *(_row(x, i) for x in scanned)])
         carry = outputs[:carried]
         for row, value in zip(rows, outputs[carried:], strict=True):
             row.append(value)
     if params["reverse"]:
         rows = [row[::-1] for row in rows]
-    stacked = [
-        jax.numpy.stack(row) if row else jax.numpy.zeros((0, *v.aval.shape), v.aval.dtype)
-        for row, v in zip(rows, body.outvars[carried:], strict=True)
-    ]
-    return [*carry, *stacked]
+    return [*carry, *(_stacked(row, v.aval) for row, v in zip(rows, body.outvars[carried:], strict=True))]
+
+
+def _row(x: Any, i: int) -> Any:
+    return x.mapped(lambda part: part[i]) if isinstance(x, Pair) else x[i]
+
+
+def _stacked(rows: list[Any], aval: Any) -> Any:
+    if not rows:
+        return jax.numpy.zeros((0, *aval.shape), aval.dtype)
+    if isinstance(rows[0], Pair):
+        return Pair(*map(jax.numpy.stack, zip(*(row.whole(aval) for row in rows), strict=True)))
+    return jax.numpy.stack(rows)
 
 
 def _is_search(eqn: Any) -> bool:

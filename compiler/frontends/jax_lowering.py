@@ -12,19 +12,17 @@ Matmuls whose result is wider than their operands (``preferred_element_type``) g
 conversions vanish again where attention is raised.
 """
 
-import functools
 import importlib
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...dialects import make_context
-from ...dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place, place_of
+from ...dialects.diagnostic import NOWHERE, DiagnosedError, place_of
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
 from .constants import compute_constants
 from .control_flow import to_scf
+from .jax_complex import has_complex
+from .jax_places import WAY_OUT, refusal, written
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
 from .sorting import by_rank
@@ -35,12 +33,6 @@ TO_LINALG = (
     "inline,symbol-dce,canonicalize,cse)"
 )
 IN_JAX = "builtin.module(func.func(chlo-legalize-to-stablehlo),canonicalize,cse)"
-WAY_OUT = "keep it outside of the function that is compiled"
-NEVER = {
-    "fft": "Fourier transforms have no lowering to linalg",
-    "callback": "a kernel calls nothing of Python's",
-    "debug_print": "a kernel prints nothing",
-}
 SAME = ("sdy.sharding_constraint", "stablehlo.optimization_barrier")  # these only say how to compute
 SHARDINGS = ("Sharding", "xla.sdy.FuncResultSharding")  # so do calls of these
 HINTS = {
@@ -50,9 +42,6 @@ HINTS = {
 
 def lower(traced: Any, name: str) -> ir.Module:
     """Linalg on tensors for what ``jax.jit(fn).trace`` gave. A user's error where there is no way."""
-    for word, problem in NEVER.items():
-        if (at := _written(traced.jaxpr.jaxpr, functools.partial(_is_named, word))) is not None:
-            raise DiagnosedError([Diagnostic("error", *at, f"{problem}; {WAY_OUT}")])
     module = _imported(_artifact(traced, name), name)
     for op in ops(module):
         if op.name == "stablehlo.dot_general":
@@ -68,34 +57,10 @@ def lower(traced: Any, name: str) -> ir.Module:
     check_lowered(module, ("stablehlo", "chlo", "vhlo"), WAY_OUT, HINTS)
     for op in ops(module):
         if any("complex<" in str(r.type) for r in op.results):
-            at = _written(traced.jaxpr.jaxpr, _is_complex) or place_of(op.location) or NOWHERE
-            way_out = f"compute with real and imaginary parts, or {WAY_OUT}"
-            raise DiagnosedError([Diagnostic("error", *at, f"complex numbers are not supported; {way_out}")])
+            at = written(traced.jaxpr.jaxpr, has_complex) or place_of(op.location) or NOWHERE
+            raise refusal("complex numbers in loops and branches are not supported", at)
     compute_constants(module)
     return module
-
-
-def _written(jaxpr: Any, holds: Callable[[Any], bool]) -> Place | None:
-    """Where the user wrote the first equation of which `holds` is true, calls, loops and branches included."""
-    from jax._src import core, source_info_util
-
-    for eqn in jaxpr.eqns:
-        at = next((at for body in core.jaxprs_in_params(eqn.params) if (at := _written(body, holds))), None)
-        if at is None and not holds(eqn):
-            continue
-        frame = source_info_util.user_frame(eqn.source_info.traceback)
-        if at in (None, NOWHERE) and frame is not None:
-            at = (frame.file_name, frame.start_line, frame.start_column)
-        return at or NOWHERE
-    return None
-
-
-def _is_named(word: str, eqn: Any) -> bool:
-    return word in eqn.primitive.name
-
-
-def _is_complex(eqn: Any) -> bool:
-    return any(np.issubdtype(v.aval.dtype, np.complexfloating) for v in (*eqn.invars, *eqn.outvars))
 
 
 def _artifact(traced: Any, name: str) -> bytes:
