@@ -16,6 +16,7 @@ import onnx
 from onnx import FunctionProto, NodeProto
 
 from .onnx_contrib_attention import WRITERS as ATTENTION
+from .onnx_contrib_group_query import group_query_attention
 from .onnx_text import Attributes, Has, Shape, arange, ints, mean, number, rms_norm
 
 DOMAIN = "com.microsoft"
@@ -184,6 +185,7 @@ _WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {
     "FastGelu": _fast_gelu,
     "FusedMatMul": _fused_matmul,
     "Gelu": _gelu,
+    "GroupQueryAttention": group_query_attention,
     "MatMulIntegerToFloat": _matmul_integer_to_float,
     "QuantizeLinear": _quantize,
     "QuickGelu": _quick_gelu,

@@ -1,19 +1,19 @@
 """Attention of onnxruntime's own domain as functions of standard operators; see ``onnx_contrib.py``.
 
-    Y, K, V = com.microsoft.GroupQueryAttention<num_heads = 4, kv_num_heads = 2>(q, k, v, past_k, past_v, last, total)
+    Y = com.microsoft.MultiHeadAttention<num_heads = 4>(q, k, v)
   becomes
-    K = Where(place is new, k moved there, past_k);  S = MatMul(q in heads, Transpose(copies of K));
-    P = Softmax(Where(key ≤ query, S, -∞)); …
+    S = MatMul(q in heads, Transpose(k in heads));  P = Softmax(S / √size);  Y = heads of MatMul(P, v in heads) merged
 
 Each writer gives the text of a function's body, for the inputs x0, x1, … that the node has, to the outputs y0, y1, …
 """
 
+import re
 from collections.abc import Callable, Sequence
 
-from .onnx_text import Attributes, Has, arange, ints, number, rms_norm, split
+from .onnx_text import Attributes, Has, arange, ints, number, split
 
 
-def _heads(name: str, source: str, heads: int) -> str:
+def in_heads(name: str, source: str, heads: int) -> str:
     """[batch, length, heads·size] as [batch, heads, length, size]."""
     return (
         ints(f"{name}_shape", 0, 0, heads, -1)
@@ -21,7 +21,7 @@ def _heads(name: str, source: str, heads: int) -> str:
     )
 
 
-def _merged(name: str, source: str) -> str:
+def merged_heads(name: str, source: str) -> str:
     """[batch, heads, length, size] as [batch, length, heads·size]."""
     return (
         f"{name}_t = Transpose<perm = [0, 2, 1, 3]>({source})\n"
@@ -30,7 +30,7 @@ def _merged(name: str, source: str) -> str:
     )
 
 
-def _scores(a: Attributes, bias: str | None) -> str:
+def scores_of(a: Attributes, bias: str | None) -> str:
     """From q and k in heads: the scores `s1`, scaled, capped and biased."""
     text = "kt = Transpose<perm = [0, 1, 3, 2]>(k)\nproducts = MatMul(q, kt)\n"
     if a.get("scale"):
@@ -51,7 +51,7 @@ def _scores(a: Attributes, bias: str | None) -> str:
 
 def _scores_and_output(a: Attributes, mask: str, bias: str | None, causal: bool) -> str:
     """From q, k and v in heads to y0; `mask`: lines that make the additive mask `m`, or nothing."""
-    text = _scores(a, bias)
+    text = scores_of(a, bias)
     text += f"{mask}s2 = Add(s1, m)\n" if mask else "s2 = Identity(s1)\n"
     if causal:  # a query has at least one key, so that none of the others counts, whatever the mask's value is
         text += "masked = Constant<value_float = -inf>()\nlow = CastLike(masked, x0)\n" + (
@@ -64,7 +64,7 @@ def _scores_and_output(a: Attributes, mask: str, bias: str | None, causal: bool)
         )
     else:
         text += "s3 = Identity(s2)\n"
-    return text + "p = Softmax<axis = -1>(s3)\no = MatMul(p, v)\n" + _merged("y0", "o")
+    return text + "p = Softmax<axis = -1>(s3)\no = MatMul(p, v)\n" + merged_heads("y0", "o")
 
 
 def _padding(a: Attributes, i: int) -> str | None:
@@ -139,7 +139,7 @@ def _multi_head_attention(a: Attributes, has: Has) -> str | None:
         names = [f"{n}b" for n, _ in biases] + names[len(biases) :]
     for name, source, rank in zip("qkv", names, ranks[:3], strict=True):
         own = name if name == "q" else f"{name}_new"
-        text += f"{own} = Identity({source})\n" if rank == 4 else _heads(own, source, a["num_heads"])
+        text += f"{own} = Identity({source})\n" if rank == 4 else in_heads(own, source, a["num_heads"])
     if has(8):
         text += _past_in_buffer(a)
     else:
@@ -159,8 +159,27 @@ def _past_in_buffer(a: Attributes) -> str:
     text += "batches = Shape<start = 0, end = 1>(x0)\nbefore = Expand(past, batches)\n"
     text += "before1 = Unsqueeze(before, one)\nzero = Constant<value_int = 0>()\n"
     text += "length = Shape<start = 2, end = 3>(k_new)\nlongest = Add(past, length)\n"
-    text += _with_past(a, "y1", "k_new", 6) + _with_past(a, "y2", "v_new", 7) + ints("start", 0) + ints("axes", 2)
+    text += with_past(a, "y1", "k_new", 6) + with_past(a, "y2", "v_new", 7) + ints("start", 0) + ints("axes", 2)
     return text + "k = Slice(y1, start, longest, axes)\nv = Slice(y2, start, longest, axes)\n"
+
+
+def with_past(a: Attributes, result: str, new: str, i: int) -> str:
+    """What input `i` holds, with `new` from `before` on, as long as the longer one of the buffer and the total."""
+    r = f"{result}_"
+    text = f"{r}all = Concat<axis = 2>(x{i}, {new})\n{r}size = Shape<start = 2, end = 3>(x{i})\n"
+    text += f"{r}end = Max({r}size, longest)\n"
+    text += ints(f"{r}start", 0) + ints(f"{r}axes", 2) + f"{r}kept = Slice({r}all, {r}start, {r}end, {r}axes)\n"
+    text += arange(f"{r}key", f"{r}end") + f"{r}of_new = Sub({r}key, before1)\n"  # [batch, keys]
+    text += f"{r}is_late = GreaterOrEqual({r}of_new, zero)\n{r}is_early = Less({r}of_new, length)\n"
+    text += ints(f"{r}inner", 1, 3) + f"{r}is_new2 = And({r}is_late, {r}is_early)\n"
+    text += f"{r}is_new = Unsqueeze({r}is_new2, {r}inner)\n"
+    x = a["shapes"][0]
+    if x is not None and x[1] == 1:
+        return text + f"{result} = Where({r}is_new, {new}, {r}kept)\n"
+    text += f"{r}last = Sub(length, one)\n{r}low = Max({r}of_new, zero)\n{r}place = Min({r}low, {r}last)\n"
+    text += f"{r}place4 = Unsqueeze({r}place, {r}inner)\n{r}form = Shape({r}kept)\n"
+    text += f"{r}places = Expand({r}place4, {r}form)\n{r}moved = GatherElements<axis = 2>({new}, {r}places)\n"
+    return text + f"{result} = Where({r}is_new, {r}moved, {r}kept)\n"
 
 
 def _is_unaligned(a: Attributes, ranks: Sequence[int | None]) -> bool:
@@ -174,12 +193,38 @@ def _attention(a: Attributes, has: Has) -> str | None:
     if has(6) or a.get("do_rotary") or a.get("past_present_share_buffer"):
         return None
     text = "packed0 = MatMul(x0, x1)\n" + ("packed = Add(packed0, x2)\n" if has(2) else "packed = Identity(packed0)\n")
+    rest = _attention_of_packed(a, has)
+    return None if rest is None else text + rest
+
+
+def _quantized_attention(a: Attributes, has: Has) -> str | None:
+    """Attention, of whose projections the inputs x0 and x1 are whole numbers with scales x3, x4 and zero points x6, x7.
+
+    The mask is x5, the past x8.
+    """
+    if a.get("do_rotary") or a.get("past_present_share_buffer") or (has(7) and not has(6)):
+        return None
+    zeros = "".join(f", x{i}" for i in (6, 7) if has(i))
+    text = f"whole = MatMulInteger(x0, x1{zeros})\nproduct = CastLike(whole, x3)\nscales = Mul(x3, x4)\n"
+    text += "scaled = Mul(product, scales)\npacked = Add(scaled, x2)\nx = CastLike(x0, x3)\n"
+    places = {0: 0, 3: 5, 4: 8}  # of what the rest reads
+    shapes, names = ({i: a[key][place] for i, place in places.items()} for key in ("shapes", "names"))
+    float_attributes = a | {"shapes": [shapes.get(i) for i in range(6)], "names": [names.get(i, ()) for i in range(6)]}
+    rest = _attention_of_packed(float_attributes, lambda i: i in places and has(places[i]))
+    if rest is None:
+        return None
+    return text + re.sub(r"\bx(\d)\b", lambda m: f"x{places[int(m[1])]}" if m[1] != "0" else "x", rest)
+
+
+def _attention_of_packed(a: Attributes, has: Has) -> str | None:
+    """From `packed`, [batch, length, widths of queries, keys and values], to y0 and, with a past, y1."""
+    text = ""
     if a.get("qkv_hidden_sizes"):
         text += ints("widths", *a["qkv_hidden_sizes"]) + "fq, fk, fv = Split<axis = -1>(packed, widths)\n"
     else:
         text += split(a, ("fq", "fk", "fv"), "packed", -1)
     for name, own in zip("qkv", ("q", "k_new", "v_new"), strict=True):
-        text += _heads(own, f"f{name}", a["num_heads"])
+        text += in_heads(own, f"f{name}", a["num_heads"])
     for place, name in enumerate("kv"):
         if has(4):  # [2, batch, heads, past, size]
             text += f"{name}_at = Constant<value_int = {place}>()\n{name}_past = Gather(x4, {name}_at)\n"
@@ -196,7 +241,7 @@ def _attention(a: Attributes, has: Has) -> str | None:
     return text + _scores_and_output(a, mask, "x5" if has(5) else None, bool(a.get("unidirectional")))
 
 
-def _turned(a: Attributes, result: str, source: str, widths: tuple[int, int], at: str, interleaved: bool) -> str:
+def turned_heads(a: Attributes, result: str, source: str, widths: tuple[int, int], at: str, interleaved: bool) -> str:
     """Heads whose first elements, as many as the first of `widths`, are turned by the angles of the positions `at`.
 
     Pairs of elements, halves of them or neighbours, are turned by the tables `cos_table` and `sin_table`; the other
@@ -251,165 +296,13 @@ def _rotary(a: Attributes, has: Has) -> str | None:
     else:
         text += "at = Identity(x1)\n"
     text += "cos_table = Identity(x2)\nsin_table = Identity(x3)\n"
-    text += _turned(a, "turned", "h", (width, size - width), "at", bool(a.get("interleaved")))
-    return text + (_merged("y0", "turned") if flat else "y0 = Identity(turned)\n")
-
-
-# The inputs of GroupQueryAttention.
-PAST_KEYS, PAST_VALUES, LAST, TOTAL, COS, SIN, POSITIONS, BIAS, SINKS = 3, 4, 5, 6, 7, 8, 9, 10, 11
-SCALES, NORMS = (12, 13), (14, 15)
-
-
-def _group_query_attention(a: Attributes, has: Has) -> str | None:
-    """Queries follow on a past of `LAST` + 1 − length keys, one number a batch; `TOTAL` is the largest of the sums."""
-    quantized = any(a.get(f"{name}_quant_type", b"NONE") != b"NONE" for name in "kv") or any(map(has, SCALES))
-    if quantized or a.get("qk_output") or a.get("sliding_window_cache") or has(1) != has(2):
-        return None
-    if has(PAST_KEYS) != has(PAST_VALUES) or has(NORMS[0]) != has(NORMS[1]) or not has(LAST) or not has(TOTAL):
-        return None
-    text = _queries_keys_values(a, has)
-    text += f"last64 = Cast<to = 7>(x{LAST})\ntotal64 = Cast<to = 7>(x{TOTAL})\n" + ints("one", 1) + ints("minus", -1)
-    text += "longest = Reshape(total64, minus)\n"
-    text += "last1 = Reshape(last64, minus)\ntotal = Add(last1, one)\nlength = Shape<start = 2, end = 3>(q_heads)\n"
-    text += (
-        "before0 = Sub(total, length)\nzero = Constant<value_int = 0>()\nbefore = Max(before0, zero)\n"  # 0: padding
-    )
-    text += arange("row", "length") + "before1 = Unsqueeze(before, one)\nat = Add(row, before1)\n"
-    q, k = "q_heads", "k_heads"
-    if a.get("do_rotary"):
-        turned = _rotated(a, has)
-        if turned is None:
-            return None
-        text += turned
-        q, k = "q_turned", "k_turned"
-    past = a["shapes"][PAST_KEYS]
-    if has(PAST_KEYS) and (past is None or past[2] != 0):
-        text += _with_past(a, "y1", k, PAST_KEYS) + _with_past(a, "y2", "v_heads", PAST_VALUES)
-    else:
-        text += f"y1 = Identity({k})\ny2 = Identity(v_heads)\n"
-    return text + f"q0 = Identity({q})\n" + _grouped(a, has)
-
-
-def _queries_keys_values(a: Attributes, has: Has) -> str:
-    """`q_heads`, `k_heads` and `v_heads`, each [batch, heads, length, size], normalised where the node says so."""
-    heads, groups = a["num_heads"], a["kv_num_heads"]
-    normed = has(NORMS[0])
-    names = ("q_own", "k_own", "v_heads") if normed else ("q_heads", "k_heads", "v_heads")
-    if has(1):
-        text = "".join(
-            _heads(name, f"x{i}", count)
-            for i, (name, count) in enumerate(zip(names, (heads, groups, groups), strict=True))
-        )
-    else:
-        text = _heads("packed", "x0", heads + 2 * groups) + ints("counts", heads, groups, groups)
-        text += f"{', '.join(names)} = Split<axis = 1>(packed, counts)\n"
-    if normed:
-        epsilon = a.get("qk_norm_epsilon", 1e-6)
-        text += rms_norm(a, "q_own", f"x{NORMS[0]}", epsilon, result="q_heads")
-        text += rms_norm(a, "k_own", f"x{NORMS[1]}", epsilon, result="k_heads")
-    return text
-
-
-def _rotated(a: Attributes, has: Has) -> str | None:
-    """`q_turned` and `k_turned`. Of positions that are given, a first prompt takes the first only."""
-    table, x = a["shapes"][COS], a["shapes"][0]
-    if not (has(COS) and has(SIN)) or table is None or table[1] is None or x is None or x[2] is None:
-        return None
-    heads = a["num_heads"] + (0 if has(1) else 2 * a["kv_num_heads"])
-    width, size = 2 * table[1], x[2] // heads
-    text = f"cos_table = Identity(x{COS})\nsin_table = Identity(x{SIN})\n"
-    if has(POSITIONS):
-        text += f"is_first = Equal(longest, length)\nflat_at = Reshape(x{POSITIONS}, minus)\n"
-        text += "first_at = Gather(flat_at, zero)\nfrom_first = Add(row, first_at)\n"
-        text += f"place = Where(is_first, from_first, x{POSITIONS})\n"
-    else:
-        text += "place = Identity(at)\n"
-    for name in "qk":
-        parts = (width, size - width)
-        text += _turned(a, f"{name}_turned", f"{name}_heads", parts, "place", bool(a.get("rotary_interleaved")))
-    return text
-
-
-def _with_past(a: Attributes, result: str, new: str, i: int) -> str:
-    """What input `i` holds, with `new` from `before` on, as long as the longer one of the buffer and the total."""
-    r = f"{result}_"
-    text = f"{r}all = Concat<axis = 2>(x{i}, {new})\n{r}size = Shape<start = 2, end = 3>(x{i})\n"
-    text += f"{r}end = Max({r}size, longest)\n"
-    text += ints(f"{r}start", 0) + ints(f"{r}axes", 2) + f"{r}kept = Slice({r}all, {r}start, {r}end, {r}axes)\n"
-    text += arange(f"{r}key", f"{r}end") + f"{r}of_new = Sub({r}key, before1)\n"  # [batch, keys]
-    text += f"{r}is_late = GreaterOrEqual({r}of_new, zero)\n{r}is_early = Less({r}of_new, length)\n"
-    text += ints(f"{r}inner", 1, 3) + f"{r}is_new2 = And({r}is_late, {r}is_early)\n"
-    text += f"{r}is_new = Unsqueeze({r}is_new2, {r}inner)\n"
-    x = a["shapes"][0]
-    if x is not None and x[1] == 1:
-        return text + f"{result} = Where({r}is_new, {new}, {r}kept)\n"
-    text += f"{r}last = Sub(length, one)\n{r}low = Max({r}of_new, zero)\n{r}place = Min({r}low, {r}last)\n"
-    text += f"{r}place4 = Unsqueeze({r}place, {r}inner)\n{r}form = Shape({r}kept)\n"
-    text += f"{r}places = Expand({r}place4, {r}form)\n{r}moved = GatherElements<axis = 2>({new}, {r}places)\n"
-    return text + f"{result} = Where({r}is_new, {r}moved, {r}kept)\n"
-
-
-def _grouped(a: Attributes, has: Has) -> str:
-    """From q0, and the keys y1 and values y2 of its groups, to y0."""
-    heads, groups = a["num_heads"], a["kv_num_heads"]
-    text, sources = "q = Identity(q0)\n", ["y1", "y2"]
-    if has(BIAS) and has(PAST_KEYS):  # it ends with the sequences, not with the buffer
-        text += ints("start", 0) + ints("axes", 2)
-        text += "".join(f"{y}_used = Slice({y}, start, longest, axes)\n" for y in sources)
-        sources = [f"{y}_used" for y in sources]
-    if heads == groups:
-        text += "".join(f"{name} = Identity({y})\n" for name, y in zip("kv", sources, strict=True))
-    else:
-        text += ints("third", 2) + ints("copies", 1, 1, heads // groups, 1, 1)
-        text += f"batch = Shape<start = 0, end = 1>(y1)\nkeys = Shape<start = 2, end = 3>({sources[0]})\n"
-        text += ints("all_heads", heads)
-        for name, source in zip("kv", sources, strict=True):
-            text += f"{name}_outer = Unsqueeze({source}, third)\n{name}_copies = Expand({name}_outer, copies)\n"
-            text += f"{name}_size = Shape<start = 3, end = 4>({source})\n"
-            text += f"{name}_form = Concat<axis = 0>(batch, all_heads, keys, {name}_size)\n"
-            text += f"{name} = Reshape({name}_copies, {name}_form)\n"
-    text += _scores(a, f"x{BIAS}" if has(BIAS) else None)
-    text += "keys_end = Shape<start = 2, end = 3>(k)\n" + arange("column", "keys_end")
-    text += ints("row_axes", 1, 3) + "at4 = Unsqueeze(at, row_axes)\n"  # [batch, 1, queries, 1]
-    if a.get("causal", 1):
-        text += "seen0 = LessOrEqual(column, at4)\n"
-    else:
-        text += ints("inner", 1, 2, 3) + "total4 = Unsqueeze(total, inner)\nseen0 = Less(column, total4)\n"
-    window = a.get("local_window_size", -1)
-    if window >= 0:
-        text += ints("window", window) + "oldest = Sub(at4, window)\nnear = Greater(column, oldest)\n"
-        text += "seen = And(seen0, near)\n"
-    else:
-        text += "seen = Identity(seen0)\n"
-    text += "masked = Constant<value_float = -inf>()\nlow = CastLike(masked, x0)\ns2 = Where(seen, s1, low)\n"
-    if has(SINKS) or a.get("smooth_softmax"):
-        text += _softmax_with_sinks(a, has)
-    else:
-        text += "p = Softmax<axis = -1>(s2)\n"
-    return text + "o = MatMul(p, v)\n" + _merged("y0", "o")
-
-
-def _softmax_with_sinks(a: Attributes, has: Has) -> str:
-    """p: the softmax of s2 beside one more score per head, which is 0 or a sink, and has no value.
-
-    It is not concatenated: of an open number of keys that would hide the scores.
-    """
-    if has(SINKS):
-        text = ints("sink_shape", 1, -1, 1, 1) + f"sink = Reshape(x{SINKS}, sink_shape)\n"
-    else:
-        text = number("sink", 0.0)
-    if a["opset"] < 18:
-        text += "highest = ReduceMax<axes = [-1]>(s2)\n"
-    else:
-        text += ints("last_axis", -1) + "highest = ReduceMax(s2, last_axis)\n"
-    text += ints("sum_axis", -1) + "most = Max(highest, sink)\nshifted = Sub(s2, most)\ne = Exp(shifted)\n"
-    text += "sum_of_keys = ReduceSum(e, sum_axis)\nsink_shifted = Sub(sink, most)\nof_sink = Exp(sink_shifted)\n"
-    return text + "sum_of_all = Add(sum_of_keys, of_sink)\np = Div(e, sum_of_all)\n"
+    text += turned_heads(a, "turned", "h", (width, size - width), "at", bool(a.get("interleaved")))
+    return text + (merged_heads("y0", "turned") if flat else "y0 = Identity(turned)\n")
 
 
 WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {
     "Attention": _attention,
-    "GroupQueryAttention": _group_query_attention,
     "MultiHeadAttention": _multi_head_attention,
+    "QAttention": _quantized_attention,
     "RotaryEmbedding": _rotary,
 }

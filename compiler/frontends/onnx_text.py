@@ -1,4 +1,4 @@
-"""Pieces of the text of functions of ONNX, which ``onnx_contrib.py`` and ``onnx_contrib_attention.py`` put together."""
+"""Pieces of the text of functions of ONNX, which ``onnx_contrib*.py`` put together."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

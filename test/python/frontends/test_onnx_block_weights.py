@@ -7,7 +7,7 @@ from attn_opt.compiler.api import CompileError, compile
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 
 from test_onnx import assert_close, random  # noqa: E402
-from test_onnx_models import contributed  # noqa: E402
+from test_onnx_models import attention, contributed  # noqa: E402
 
 N = 24
 TABLE = random(9, 32), random(5, 32, seed=1), random(2, 32, seed=2), 4 * random(32), random(32, seed=3)
@@ -163,3 +163,26 @@ def test_quantization_of_its_own():
     body = "q = com.microsoft.QuantizeLinear<axis=1>(x, s, z) y = com.microsoft.DequantizeLinear<axis=1>(q, s, z)"
     source = contributed(body, "float[3,32] x", "float[3,32] y", s=scale.astype(np.float32), z=zero)
     assert_close(compile(source)(x), [expected.astype(np.float32)])
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("masked", ["", "keys", "lengths"])
+def test_attention_of_whole_numbers(masked, causal):
+    """As quantize_dynamic makes it of a BERT that onnxruntime's optimizer has fused."""
+    numbers = np.random.default_rng(0)
+    x, w = numbers.integers(0, 256, (2, 9, 32)).astype(np.uint8), numbers.integers(-127, 128, (32, 96)).astype(np.int8)
+    weights = {"w": w, "b": random(96), "a": np.array(0.02, np.float32), "s": np.array(0.005, np.float32)}
+    weights |= {"o": np.array(120, np.uint8), "z": np.array(3, np.int8)}
+    packed_heads = (x.astype(np.float64) - 120) @ (w.astype(np.float64) - 3) * 0.02 * 0.005 + weights["b"]
+    lengths = np.array([9, 4], np.int32)
+    kept = np.arange(9) < (lengths[:, None] if masked else np.full((2, 1), 9))
+    mask = np.where(kept, 0, -1e4)[:, None, None] + np.where(np.tril(np.ones((9, 9))) if causal else 1, 0, -1e4)
+    given, declared = {
+        "": ([], ""),
+        "keys": ([kept.astype(np.int32)], ", int32[2,9] m"),
+        "lengths": ([lengths], ", int32[2] m"),
+    }[masked]
+    inputs = f"x, w, b, a, s, {'m' * bool(masked)}, o, z"
+    body = f"y = com.microsoft.QAttention<num_heads=4, unidirectional={causal}>({inputs})"
+    source = contributed(body, f"uint8[2,9,32] x{declared}", **weights)
+    assert_close(compile(source)(x, *given), [attention(*np.split(packed_heads, 3, -1), mask).astype(np.float32)])
