@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 from typing import Any, BinaryIO
 
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
@@ -12,6 +14,10 @@ from .diagnostics import diagnostic, file_error, user_error
 SCRIPTS = ("transform.sequence", "transform.named_sequence")
 OF_TORCH = "of a model of torch compile needs the model, and example_args to trace it with, or a .pt2 of torch.export"
 SAVED = {".pt": OF_TORCH, ".pth": OF_TORCH, ".safetensors": OF_TORCH}  # what else models are saved in
+UNKNOWN = re.compile(r"Dialect `(\w+)' not found")
+OF_JAX = "StableHLO is read of functions alone: compile(fn, args), or of jax.export: compile(exported)"
+OF_EXPORT = "graphs of torch are read of modules alone: compile(module, args), or of torch.export: compile(exported)"
+TRACED = {"stablehlo": OF_JAX, "chlo": OF_JAX, "mhlo": OF_JAX, "torch": OF_EXPORT}  # dialects that frontends read
 NAMED = "transform.with_named_sequence"  # on a module in it that is a script
 
 
@@ -51,10 +57,18 @@ def text_of(source: Any) -> tuple[str, str]:
 def load_text(text: str, filename: str) -> ir.Module:
     """The module that `text` is, in a context of its own; locations name `filename`."""
     from ..dialects import make_context
-    from ..dialects.assembly import parse_module
+    from ..dialects.assembly import AssemblyError, parse_module
 
     with make_context():
-        return parse_module(text, filename)
+        try:
+            return parse_module(text, filename)
+        except AssemblyError as error:
+            first = error.diagnostics[0]
+            unknown = UNKNOWN.search(first.message)
+            if unknown is not None and unknown[1] in TRACED:
+                way_out = Diagnostic("note", "", 0, 0, TRACED[unknown[1]])
+                raise DiagnosedError([dataclasses.replace(first, notes=(way_out,))]) from None
+            raise
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, str]:

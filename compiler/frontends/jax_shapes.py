@@ -27,7 +27,7 @@ def is_symbolic(example_args: Any, example_kwargs: Any) -> bool:
     return any(not isinstance(d, int | np.integer) for d in sizes)
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class ShapesKernel:
     """See the module. `kernels` are those that were compiled so far, by the shapes of all arguments."""
 
@@ -36,6 +36,10 @@ class ShapesKernel:
     target: str
     options: Options
     kernels: dict[Any, JaxKernel] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        name = getattr(self.source, "__name__", type(self.source).__name__)
+        return f"<ShapesKernel {name} for {self.target}, compiled for {len(self.kernels)} shapes so far>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.kernel(*args, **kwargs)(*args, **kwargs)

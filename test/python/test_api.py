@@ -268,6 +268,11 @@ def test_shapes_that_were_right_before_are_checked_together():
         (ADD, {"listener": 3}, "listener must be a function of a diagnostic, but is 3"),
         (3, {}, "expects MLIR text, a path, a module or a function, but found int"),
         (softmax, {}, "example_args are needed to trace a Python function"),
+        (
+            "func.func @f(%a: tensor<4xf32>) { %0 = stablehlo.abs %a : tensor<4xf32> return }",
+            {},
+            r"Dialect `stablehlo' not found.*\nnote: StableHLO is read of functions alone: compile\(fn, args\)",
+        ),
         ("module {}", {}, "<string>:1:1: error: there is no function"),
         (ADD, {"entry": "g"}, r"<string>: error: no function 'g' with a body; there are: "),
         (DECLARED, {}, r"<string>:1:1: error: @g is called, but has no body: give it one"),

@@ -89,6 +89,7 @@ def test_exported_functions():
     for length in (T, 5):
         close(kernel(q[:, :length], k, v), attention(q[:, :length], k, v, is_causal=True))
     assert len(kernel.kernels) == 2
+    assert repr(kernel).endswith("for cpu, compiled for 2 shapes so far>")
 
 
 def test_shardings():
