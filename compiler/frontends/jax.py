@@ -24,6 +24,7 @@ from ..diagnostics import user_error
 from ..runtime.signature import refuse_traced, signless
 from ..traced_kernel import TracedKernel, call_error
 from .constants import pattern
+from .jax_calls import inlining
 from .jax_complex import Pair, is_complex, joined, parted, real_type
 from .jax_loops import evaluate
 from .jax_lowering import lower
@@ -77,8 +78,13 @@ def _traced(source: Callable, example: tuple[tuple, dict], name: str, fixed: dic
         )
         return source(*args, **kwargs)
 
-    arrays = [leaf for i, leaf in enumerate(leaves) if i not in fixed]
-    closed, shapes = jax.make_jaxpr(of_arrays, return_shape=True)(*arrays)
+    with inlining():
+        if fixed:
+            arrays = [leaf for i, leaf in enumerate(leaves) if i not in fixed]
+            closed, shapes = jax.make_jaxpr(of_arrays, return_shape=True)(*arrays)
+        else:  # JAX's errors tell of the function itself
+            args, kwargs = example
+            closed, shapes = jax.make_jaxpr(source, return_shape=True)(*args, **kwargs)
     hoisted = [i for i, c in enumerate(closed.consts) if np.size(c) > HOISTED and pattern(np.asarray(c)) is None]
 
     jaxpr = closed.jaxpr

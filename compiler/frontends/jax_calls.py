@@ -11,6 +11,7 @@ becomes one of the mapped function, for all examples at once; another one is cal
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,25 @@ if TYPE_CHECKING:
     from .jax import JaxKernel
 
 
+_INLINES = contextvars.ContextVar("_INLINES", default=False)
+
+
+@contextlib.contextmanager
+def inlining() -> Iterator[None]:
+    """Within the block, in which a function is traced to be compiled, a kernel of JAX is the function it came from."""
+    token = _INLINES.set(True)
+    try:
+        yield
+    finally:
+        _INLINES.reset(token)
+
+
 def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
     """What `kernel(*args, **kwargs)` is to JAX, where some of the arguments are traced. Raises CompileError."""
+    from .jax import JaxKernel
+
+    if _INLINES.get() and isinstance(kernel, JaxKernel):
+        return kernel.source(*args, **kwargs)
     leaves, structure = jax.tree.flatten((args, kwargs))
     traced = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
     known = [None if i in traced else np.asarray(x) if isinstance(x, jax.Array) else x for i, x in enumerate(leaves)]
@@ -64,8 +82,6 @@ def traced_call(kernel: Kernel, args: tuple, kwargs: dict[str, Any]) -> Any:
 
     def one(*values: Any) -> Any:
         return jax.pure_callback(on_host, types, *values, vmap_method="sequential")
-
-    from .jax import JaxKernel
 
     many = _mapped_at_once(one, kernel, traced, known, structure) if isinstance(kernel, JaxKernel) else one
     call = jax.custom_jvp(many)

@@ -1,5 +1,6 @@
 """Where the user wrote what JAX traced, for messages."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -7,10 +8,11 @@ from jax._src import core, source_info_util
 
 from ...dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place
 
+OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 WAY_OUT = "keep it outside of the function that is compiled"
 NEVER = {
     "fft": "Fourier transforms have no lowering to linalg",
-    "callback": "a kernel calls nothing of Python's",
+    "callback": "a kernel calls nothing of Python's, and no kernels that were not compiled from functions of JAX",
     "debug_print": "a kernel prints nothing",
 }
 
@@ -37,7 +39,8 @@ def written(jaxpr: Any, holds: Callable[[Any], bool]) -> Place | None:
 
 
 def place_of_equation(eqn: Any) -> Place:
-    frame = source_info_util.user_frame(eqn.source_info.traceback)
+    frames = source_info_util.user_frames(eqn.source_info.traceback)
+    frame = next((f for f in frames if not f.file_name.startswith(OURS)), None)
     return NOWHERE if frame is None else (frame.file_name, frame.start_line, frame.start_column)
 
 

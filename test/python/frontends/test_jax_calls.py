@@ -169,6 +169,15 @@ def test_kernels_of_mlir():
     np.testing.assert_array_equal(seven, [7] * 5)
 
 
+def test_kernels_in_what_is_compiled():
+    """One of a function of JAX is compiled along, as the function that it was made of."""
+    q, k, v = qkv()
+    inner = kernel()
+    close(compile(lambda q, k, v: inner(q * 2, k, v) + 1, (q, k, v))(q, k, v), exact(q * 2, k, v) + 1)
+    with pytest.raises(CompileError, match=r"test_jax_calls\.py:\d+:\d+: error: a kernel calls nothing of Python's"):
+        compile(lambda x: compile(DOUBLE)(x)[0], (np.arange(5, dtype=np.float32),))
+
+
 def test_errors_that_teach():
     q, k, v = qkv()
     with pytest.raises(CompileError, match=r"argument 0 must be .* but is an array of shape"):
