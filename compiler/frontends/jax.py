@@ -271,6 +271,8 @@ def _converted(value: Any, dtype: np.dtype, number: int) -> Any:
         return _as_traced(array, dtype, number)
     if isinstance(array, np.ndarray) and array.dtype != dtype and jax.dtypes.canonicalize_dtype(array.dtype) == dtype:
         return array.astype(dtype)
+    if dtype.kind == "c" and array.dtype != dtype:  # what the kernel takes instead has another shape
+        raise user_error(f"argument {number} must be an array of {dtype}, but is of {array.dtype}")
     return array
 
 

@@ -106,3 +106,5 @@ def test_what_has_no_rule_is_told_of():
     ):
         with pytest.raises(CompileError, match=message):
             compile(fn, (z,))
+    with pytest.raises(CompileError, match="argument 0 must be an array of complex64, but is of float32"):
+        compile(abs, (z,))(z.real)
