@@ -251,6 +251,7 @@ def nvidia(
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
+        "scans-to-linalg",
         "drop-units",
         f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through
         "fuse-elements",

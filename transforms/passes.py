@@ -89,6 +89,7 @@ PASSES = (
     "cpu/drop-arguments",
     "cpu/limit-features",
     "nvidia/round-probabilities",
+    "nvidia/scans-to-linalg",
     "nvidia/drop-units",
     "nvidia/outline-producers",
     "nvidia/fuse-elements",

@@ -8,6 +8,7 @@ import ctypes
 import dataclasses
 import itertools
 import math
+import operator
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -355,6 +356,13 @@ _FORMULAS: dict[str, Callable[..., int]] = {
     "a % b": lambda a, b: a % b,
     "max(a, b)": max,
     "min(a, b)": min,
+    "b if a else c": lambda a, b, c: b if a else c,
+    "a == b": operator.eq,
+    "a != b": operator.ne,
+    "a < b": operator.lt,
+    "a <= b": operator.le,
+    "a > b": operator.gt,
+    "a >= b": operator.ge,
 }
 _FLOATS = {"f32": "<f", "f16": "<e", "f64": "<d"}
 

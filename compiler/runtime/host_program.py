@@ -24,8 +24,10 @@ ARITHMETIC = {
     "arith.remui": "a % b",
     "arith.maxsi": "max(a, b)",
     "arith.minsi": "min(a, b)",
+    "arith.select": "b if a else c",
 }
-ALIASES = ("bufferization.to_buffer", "bufferization.to_tensor", "memref.cast")
+COMPARISONS = ("a == b", "a != b", "a < b", "a <= b", "a > b", "a >= b")  # by the signed predicates of arith.cmpi
+ALIASES = ("bufferization.to_buffer", "bufferization.to_tensor", "memref.cast", "arith.index_cast")  # the same here
 
 
 def host_program(function: ir.OpView) -> Program:
@@ -51,6 +53,8 @@ def host_program(function: ir.OpView) -> Program:
             emit(op, "dim", list(op.operands))
         elif op.name in ARITHMETIC:
             emit(op, "arithmetic", list(op.operands), ARITHMETIC[op.name])
+        elif op.name == "arith.cmpi" and ir.IntegerAttr(op.attributes["predicate"]).value < len(COMPARISONS):
+            emit(op, "arithmetic", list(op.operands), COMPARISONS[ir.IntegerAttr(op.attributes["predicate"]).value])
         elif op.name in ALIASES:
             numbers[op.results[0]] = numbers[op.operands[0]]
         elif op.name.endswith((".collapse_shape", ".expand_shape")):
@@ -81,7 +85,8 @@ def host_program(function: ir.OpView) -> Program:
             if loop is not None:
                 message += (
                     "; a loop over keys must be inside of those over queries (tile_interchange), and a single tile has "
-                    f"at most {ROWS} queries and heads of {COLUMNS}"
+                    f"at most {ROWS} queries and heads of {COLUMNS}; other loops become kernels where they make all "
+                    "slices of a tensor, an element from the same one of other tensors' slices and of the slice before"
                 )
             raise DiagnosedError([diagnostic("error", message, op.location)])
     return Program(len(block.arguments), tuple(steps), returned)

@@ -66,3 +66,18 @@ func.func @parts(%a: tensor<16x8xf32>) -> (tensor<4xf32>, tensor<2x8xf32>) {
   } -> tensor<2x8xf32>
   return %r, %s : tensor<4xf32>, tensor<2x8xf32>
 }
+
+// Pieces that are cast are read where they stand.
+// CHECK-LABEL: func.func @rolled
+// CHECK-SAME:    %[[A:.*]]: tensor<5x8xf32>
+// CHECK:         %[[LAST:.*]] = tensor.extract_slice %[[A]][4, 0]
+// CHECK-NOT:     tensor.cast
+// CHECK:         tensor.extract %[[LAST]]
+func.func @rolled(%a: tensor<5x8xf32>) -> tensor<?x8xf32> {
+  %last = tensor.extract_slice %a[4, 0] [1, 8] [1, 1] : tensor<5x8xf32> to tensor<1x8xf32>
+  %first = tensor.extract_slice %a[0, 0] [4, 8] [1, 1] : tensor<5x8xf32> to tensor<4x8xf32>
+  %l = tensor.cast %last : tensor<1x8xf32> to tensor<?x8xf32>
+  %f = tensor.cast %first : tensor<4x8xf32> to tensor<?x8xf32>
+  %r = tensor.concat dim(0) %l, %f : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %r : tensor<?x8xf32>
+}

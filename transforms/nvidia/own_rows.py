@@ -1,10 +1,12 @@
-"""Left operands of matmuls that others use as well: rows of one matmul may be columns of another, as in x · xᵀ."""
+"""Tiles from memory that have several users: what is rows for one may be columns for another, as in x · xᵀ."""
 
 from __future__ import annotations
 
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import is_structured
 from ..attention import is_contraction, is_elementwise
-from ..rewriting import defining_op, is_inside, ops_in
+from ..reshapes import VIEWS
+from ..rewriting import defining_op, is_inside, is_made_inside, ops_in
 
 
 def own_rows(op: ir.Operation) -> None:
@@ -17,7 +19,8 @@ def own_rows(op: ir.Operation) -> None:
         %x = tensor.extract_slice %arg0[%i, 0] [100, 64] [1, 1] : …
         %s = linalg.generic … ins(%rows, %x) …
 
-    Views and element-wise ops between memory and the matmul are copied with it.
+    Views and element-wise ops between memory and the matmul are copied with it. So are vectors for every element-wise
+    op that reads them, and for each of its operands: sums up to the row and up to the column, as in c[i] − c[j].
     """
     matmuls = list(filter(is_contraction, ops_in(op)))
     columns: set[ir.Value] = set()
@@ -26,6 +29,29 @@ def own_rows(op: ir.Operation) -> None:
     for matmul in matmuls:
         if _is_loaded(matmul.operands[0], op):
             _own(matmul, 0, op, columns)
+    read: set[ir.Value] = set()
+    for user in ops_in(op) if matmuls else ():  # elsewhere vectors tell which dimensions are the same
+        if not is_structured(user) or not is_elementwise(user):
+            continue
+        for number, value in enumerate(list(user.operands)[: -len(user.results) or None]):
+            views = _views(value, op)
+            if views and value in read:
+                _own(user, number, op, views)
+            read |= views
+
+
+def _views(value: ir.Value, within: ir.Operation) -> set[ir.Value]:
+    """A vector from memory, and what it is a view of; nothing where `value` is something else."""
+    found: set[ir.Value] = set()
+    if not isinstance(value.type, ir.RankedTensorType) or sum(size != 1 for size in value.type.shape) != 1:
+        return found
+    while is_made_inside(value, within):
+        op = defining_op(value)
+        if op is None or op.name not in VIEWS:
+            return set()
+        found.add(value)
+        value = op.operands[0]
+    return found or {value}
 
 
 def _collect(value: ir.Value, within: ir.Operation, found: set[ir.Value]) -> None:

@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, scf, tensor
 from ..passes import Pass
 from ..reshapes import RESHAPES
-from ..rewriting import ops_in, ops_of
+from ..rewriting import defining_op, ops_in, ops_of
 from ..slices import mixed, slice_offsets, slice_sizes
 from .axes import kept_dims
 
@@ -66,9 +66,9 @@ def _concatenated(op: ir.Operation) -> ir.Value:
         if number:
             here[along] = arith.subi(at[along], build.as_index(ends[number - 1]))
         if number == len(sources) - 1:
-            return tensor.extract(sources[number], here)
+            return _extracted(sources[number], here)
         inside = arith.cmpi(arith.CmpIPredicate.slt, at[along], build.as_index(ends[number]))
-        return _either(inside, kind, lambda: tensor.extract(sources[number], here), lambda: element(at, number + 1))
+        return _either(inside, kind, lambda: _extracted(sources[number], here), lambda: element(at, number + 1))
 
     return _generic(sizes, kind, element)
 
@@ -91,7 +91,7 @@ def _padded(op: ir.Operation) -> ir.Value | None:
 
     def element(at: Indices) -> ir.Value:
         inside, here = _within(at, low, inner)
-        return _either(inside, kind, lambda: tensor.extract(source, here), lambda: padding)
+        return _either(inside, kind, lambda: _extracted(source, here), lambda: padding)
 
     return _generic(sizes, kind, element)
 
@@ -106,7 +106,7 @@ def _inserted(op: ir.Operation) -> ir.Value | None:
 
     def element(at: Indices) -> ir.Value:
         inside, here = _within(at, offsets, sizes)
-        return _either(inside, kind, lambda: tensor.extract(source, here), lambda: tensor.extract(target, list(at)))
+        return _either(inside, kind, lambda: _extracted(source, here), lambda: _extracted(target, list(at)))
 
     return _generic(build.mixed_sizes(target), kind, element)
 
@@ -124,7 +124,7 @@ def _sliced(op: ir.Operation) -> ir.Value | None:
         for d, (offset, stride) in enumerate(zip(offsets, strides, strict=True)):
             steps = arith.muli(place[d], build.as_index(stride)) if d in place else build.index(0)
             here.append(arith.addi(steps, build.as_index(offset)))
-        return tensor.extract(source, here)
+        return _extracted(source, here)
 
     return _generic([sizes[d] for d in kept], kind.element_type, element)
 
@@ -135,6 +135,13 @@ _REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
     "tensor.insert_slice": _inserted,
     "tensor.extract_slice": _sliced,
 }
+
+
+def _extracted(source: ir.Value, at: Indices) -> ir.Value:
+    """An element of a tensor; of what is cast, if it is, so that slices are read where they stand there, too."""
+    while (op := defining_op(source)) is not None and op.name == "tensor.cast":
+        source = op.operands[0]
+    return tensor.extract(source, at)
 
 
 def _generic(sizes: Sequence[Size], element: ir.Type, body: Callable[[Indices], ir.Value]) -> ir.Value:

@@ -63,6 +63,21 @@ def test_one_query(shape, keys, target):
         assert "tile.load" in compile(sdpa(), (q, k, v), target="nvidia").ir("tiles")
 
 
+def forgetting(q, k, v, c):
+    """Forgetting attention: scores decay by what comes between query and key (arXiv:2503.02130)."""
+    scores = (q @ k.mT).float() / 8 + c[..., :, None] - c[..., None, :]
+    live = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return scores.masked_fill(~live, float("-inf")).softmax(-1).to(v.dtype) @ v
+
+
+def selective(q, k, v, scores):
+    """Selective attention: queries before this one have a say in which keys it sees (arXiv:2410.02703)."""
+    live = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    hidden = scores.float().where(live, 0.0).relu().roll(1, -2).cumsum(-2)
+    scores = (q @ k.mT).float() / 8 - hidden[:, None]
+    return scores.masked_fill(~live, float("-inf")).softmax(-1).to(v.dtype) @ v
+
+
 AROUND = {
     "two that share all": lambda q, k, v: torch.stack([sdpa()(q, k, v), sdpa()(q + 1, k, v)]),
     "one after the other": lambda q, k, v: sdpa()(sdpa()(q, k, v), k, v),
@@ -71,6 +86,8 @@ AROUND = {
     "padded": lambda q, k, v: F.pad(sdpa()(q, k, v), (0, 0, 2, 5)),
     "a part": lambda q, k, v: sdpa()(q, k, v)[:, :, 3:10],
     "q, q, q": lambda q, k, v: sdpa()(q, q, q),
+    "running sums": lambda q, k, v: forgetting(q, k, v, F.logsigmoid(k[..., 0].float()).cumsum(2)),
+    "rolled running sums of scores": lambda q, k, v: selective(q, k, v, q[:, 0] @ k[:, 0].mT),
     "tanh(v), tanh(v), v": lambda q, k, v: (v.tanh() @ v.tanh().mT / 8).softmax(-1) @ v,
 }
 

@@ -29,3 +29,31 @@ func.func @gram(%x: tensor<128x64xf16>) -> tensor<128x128xf32> {
   } -> tensor<128x128xf32>
   return %s : tensor<128x128xf32>
 }
+
+// A vector that is a bias of rows, and one of columns.
+// CHECK-LABEL: gpu.func @distances_0
+// CHECK-SAME:    %[[C:[^:]*]]: memref<37xf32
+// CHECK:         %[[ROW:.*]] = tile.load (%[[C]]{{.*}} -> (tensor<64xf32>
+// CHECK:         %[[COLUMN:.*]] = tile.load (%[[C]]{{.*}} -> (tensor<48xf32>
+// CHECK:         linalg.generic {{.*}} ins(%[[ROW]], %[[COLUMN]]
+func.func @distances(%c: tensor<37xf32>, %q: tensor<37x16xf32>, %k: tensor<37x16xf32>) -> tensor<37x37xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<37x37xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<37x37xf32>) -> tensor<37x37xf32>
+  %s = linalg.generic {indexing_maps = [#rows, #columns, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : tensor<37x16xf32>, tensor<37x16xf32>) outs(%z : tensor<37x37xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %2 = arith.mulf %a, %b : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<37x37xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %c, %s : tensor<37xf32>, tensor<37xf32>, tensor<37x37xf32>) outs(%e : tensor<37x37xf32>) {
+  ^bb0(%ci: f32, %cj: f32, %x: f32, %_: f32):
+    %2 = arith.subf %ci, %cj : f32
+    %3 = arith.addf %x, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<37x37xf32>
+  return %r : tensor<37x37xf32>
+}
