@@ -89,6 +89,32 @@ def masked_scores(graph: Graph, body: list[str]) -> str:
     return divided(graph, e, e, body)
 
 
+OR_ONE = ["%one = arith.constant 1.0 : f32", "%is = arith.cmpf oeq, %in1, %zero : f32"]
+OR_ONE = [*OR_ONE, "%d = arith.select %is, %one, %in1 : f32"]
+IF_NUMBER = ["%y = arith.divf %in0, %in1 : f32", "%nan = arith.cmpf uno, %y, %y : f32"]
+IF_NUMBER = [*IF_NUMBER, "%r = arith.select %nan, %zero, %y : f32"]
+
+
+def far(graph: Graph, shift: list[str], is_tested: bool = False, of_live: bool = True) -> str:
+    """Masked by a large negative number, less what `shift` makes of the maximum: of a row that is masked as a whole,
+    exponentials are 0, and so is the result."""
+    hide = ["%far = arith.constant -1.0e4 : f32", "%r = arith.select %in1, %in0, %far : f32"]
+    given, w = scores(graph), graph.argument("w", "mk", "i1")
+    s = graph.elementwise("masked", "hmk", [(given, "hmk"), (w, "mk")], hide)
+    m = graph.reduced("highest", s if of_live else given, "hmk", "k", "maximumf")
+    body = [*shift, "%y = arith.subf %in0, %f : f32", "%r = math.exp %y : f32"]
+    e = graph.elementwise("e", "hmk", [(s, "hmk"), (m, "hm")], body)
+    if not is_tested:
+        return divided(graph, e, e, OR_ONE)
+    total = graph.reduced("total", e, "hmk", "k", "addf")
+    return graph.elementwise("quotient", "hmk", [(e, "hmk"), (total, "hm")], IF_NUMBER)
+
+
+AS_IT_IS = ["%f = arith.addf %zero, %zero : f32"]
+AT_LEAST_LOW = ["%low = arith.constant -20.0 : f32", "%f = arith.maximumf %in1, %low : f32"]
+OF_ROW = ["%f = arith.addf %in1, %zero : f32"]
+
+
 def renormalised(graph: Graph, body: list[str]) -> str:
     p = masked(graph, graph.softmax("p0", scores(graph)))
     return divided(graph, p, p, body)
@@ -158,6 +184,9 @@ CASES = {
     "at least": (lambda g: shifted(g, AT_LEAST), lambda q, k, v: exact(q, k, v, least=2.0)),
     "plain, at least": (lambda g: plain(g, AT_LEAST), lambda q, k, v: exact(q, k, v, least=2.0, is_shifted=False)),
     "masked": (lambda g: masked_scores(g, PLUS), lambda q, k, w, v: exact(q, k, v, added=ADDED, live=w)),
+    "far": (lambda g: far(g, AS_IT_IS), lambda q, k, w, v: exact(q, k, v, live=w, least=1e-300)),
+    "far, floored": (lambda g: far(g, AT_LEAST_LOW), lambda q, k, w, v: exact(q, k, v, live=w, least=1e-300)),
+    "far, tested": (lambda g: far(g, AS_IT_IS, True), lambda q, k, w, v: exact(q, k, v, live=w, least=1e-300)),
     "floored": (
         lambda g: shifted_by(g, PLUS, FLOORED),
         lambda q, k, v: exact(q, k, v, added=ADDED, floor=FLOOR),
@@ -211,6 +240,8 @@ CASES = {
 LEFT = {
     # Shifted by something of the row that is no maximum.
     "no maximum": lambda g: no_maximum(g),
+    # Whether rows are masked as a whole is told by the maximum of other scores.
+    "far, other maximum": lambda g: far(g, OF_ROW, of_live=False),
 }
 
 
@@ -231,7 +262,7 @@ def made(name: str, kind: str) -> tuple[Graph, str, np.ndarray, list[np.ndarray]
     inputs[1] *= np.linspace(0.2, 3, inputs[1].shape[1])[:, None].astype(inputs[1].dtype)  # maxima come late
     if name in ("given", "plain, gated"):
         inputs[2] = np.abs(inputs[2])
-    if name == "masked":
+    if name == "masked" or name.startswith("far"):
         inputs[2][5] = False  # a row without a key
     return graph, text, formula(*(x if x.dtype == bool else x.astype(np.float64) for x in inputs)), inputs
 
@@ -257,7 +288,9 @@ def test_left(name):
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("name, kind", [("shifted", "f32"), ("shifted", "bf16"), ("plain", "f32"), ("gated", "bf16")])
+@pytest.mark.parametrize(
+    "name, kind", [("shifted", "f32"), ("shifted", "bf16"), ("plain", "f32"), ("gated", "bf16"), ("far", "f32")]
+)
 def test_on_gpus(name, kind, arch):
     _, text, expected, inputs = made(name, kind)
     check_on_gpu(text, expected, inputs, kind, arch)

@@ -133,7 +133,7 @@ def _match(
             product = product or (contraction_at(tracer, factor, parts) if factor.kind == "element" else None)
         if product is None:
             return None
-        around = Quotient([f for f in whole.num if f is not product.element], whole.den)
+        around = Quotient([f for f in whole.num if f is not product.element], whole.den, whole.tested)
     k = product.loops
     several = len(k) != 1 and (not k or any(v.extent is None for v in k))
     if several or (around.den and tracer.expand(product.init).number != 0):
@@ -186,7 +186,8 @@ def _match_quotient(
     tracer: Tracer, product: Contraction, k: Keys, around: Quotient, probabilities: Expr, logs: Keys
 ) -> tuple[Softmax, Contraction, Operand, Operand, Rounding | None] | None:
     q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities), logs), k)
-    q = Quotient([*q.num, *around.num, *(tracer.expand(f) for f in product.factors)], [*q.den, *around.den])
+    factors = [tracer.expand(f) for f in product.factors]
+    q = Quotient([*q.num, *around.num, *factors], [*q.den, *around.den], q.tested or around.tested)
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
     softmaxes = [n for n in inside if softmax_of(n) is not None]
     if not softmaxes and not q.den and not any(n.name in EXPONENTIALS for n in inside):

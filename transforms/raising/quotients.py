@@ -37,10 +37,11 @@ def is_mask(expr: Expr) -> bool:
 
 @dataclass
 class Quotient:
-    """Π num / Π den."""
+    """Π num / Π den; `tested`: 0 where a part of it is no number."""
 
     num: list[Expr] = field(default_factory=list)
     den: list[Expr] = field(default_factory=list)
+    tested: bool = False
 
 
 def quotient(tracer: Tracer, expr: Expr, k: Keys = ()) -> Quotient:
@@ -49,37 +50,38 @@ def quotient(tracer: Tracer, expr: Expr, k: Keys = ()) -> Quotient:
     A logarithm of what varies along `k`, and is no mask, stays in the exponent.
     """
     result = Quotient()
-    _collect(tracer, expr, result.num, result.den, k)
+    _collect(tracer, expr, result, result.num, result.den, k)
     return result
 
 
-def _collect(tracer: Tracer, expr: Expr, num: list[Expr], den: list[Expr], k: Keys) -> None:
+def _collect(tracer: Tracer, expr: Expr, whole: Quotient, num: list[Expr], den: list[Expr], k: Keys) -> None:
     make = tracer.make
     if expr.name == "arith.mulf" and len(num) + len(den) < MOST:
         for arg in expr.args:
-            _collect(tracer, arg, num, den, k)
+            _collect(tracer, arg, whole, num, den, k)
     elif expr.name == "arith.divf":
-        _collect(tracer, expr.args[0], num, den, k)
-        _collect(tracer, expr.args[1], den, num, k)
+        _collect(tracer, expr.args[0], whole, num, den, k)
+        _collect(tracer, expr.args[1], whole, den, num, k)
     elif expr.name == "arith.negf":
         num.append(make.const(-1.0))
-        _collect(tracer, expr.args[0], num, den, k)
+        _collect(tracer, expr.args[0], whole, num, den, k)
     elif expr.name == "arith.select" and expr.type == REAL and 0.0 in (expr.args[1].number, expr.args[2].number):
         condition, then, otherwise = expr.args
         if then.number == 0.0:
             if condition.name == "arith.cmpf" and _is_nan_test(condition, otherwise):
-                return _collect(tracer, otherwise, num, den, k)
+                whole.tested = True
+                return _collect(tracer, otherwise, whole, num, den, k)
             condition, then = make.negation(condition), otherwise
         num.append(make.op("arith.uitofp", (condition,)))
-        _collect(tracer, then, num, den, k)
+        _collect(tracer, then, whole, num, den, k)
     elif expr.name == "arith.select" and _is_test_of_infinity(expr.args[0]):
-        _collect(tracer, expr.args[2], num, den, k)  # as nan_to_num does; probabilities are finite
+        _collect(tracer, expr.args[2], whole, num, den, k)  # as nan_to_num does; probabilities are finite
     elif expr.name == "math.exp":
         rest, logs = _without_logs(tracer, expr.args[0], k)
         if logs:
             num.append(make.op("math.exp", (rest,)))
             for sign, inner in logs:
-                _collect(tracer, inner, *((num, den) if sign > 0 else (den, num)), k)
+                _collect(tracer, inner, whole, *((num, den) if sign > 0 else (den, num)), k)
         else:
             num.append(expr)
     elif expr.number != 1.0:
@@ -131,16 +133,22 @@ def _without_logs(tracer: Tracer, expr: Expr, k: Keys) -> tuple[Expr, list[tuple
     return rest, logs
 
 
-def summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
-    """x, looked into, if `divisor` is Σ_k x, |Σ_k x|, or a guarded one: select(Σ = 0, 1, Σ) is Σ or x = 0."""
+def unguarded(divisor: Expr) -> Expr:
+    """Σ for select(Σ = 0, 1, Σ), which is Σ or divides what is 0, as all of a sum of what is not negative."""
     if divisor.name == "arith.select":
         condition, then, otherwise = divisor.args
         if condition.name == "arith.cmpf" and 0.0 in (condition.args[0].number, condition.args[1].number):
             tested = condition.args[0] if condition.args[1].number == 0.0 else condition.args[1]
             if predicate(condition) in (OEQ, UEQ) and tested is otherwise and then.number:
-                divisor = otherwise
-            elif predicate(condition) in (ONE, UNE) and tested is then and otherwise.number:
-                divisor = then
+                return otherwise
+            if predicate(condition) in (ONE, UNE) and tested is then and otherwise.number:
+                return then
+    return divisor
+
+
+def summed(tracer: Tracer, divisor: Expr, k: Keys) -> Expr | None:
+    """x, looked into, if `divisor` is Σ_k x, |Σ_k x|, or a guarded one."""
+    divisor = unguarded(divisor)
     if divisor.name == "math.absf":  # a sum of exponentials is not negative
         divisor = divisor.args[0]
     if divisor.kind != "element":

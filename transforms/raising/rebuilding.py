@@ -25,9 +25,12 @@ from .joining import joined
 from .masks import masks_outside
 from .matching import Match
 from .own_sums import OwnSum
+from .relative import Relative
 from .sinks import Beside
 from .statistics import Statistic
 from .tensors import contract, counted_by, shaped
+
+SMALLEST_BITS = {"f32": 150, "f64": 1075}  # 2 to minus that is rounded to 0
 
 
 def rebuild(match: Match, statistics: Sequence[Statistic] = ()) -> tuple[ir.Value, ir.Operation, list[ir.Value]]:
@@ -181,15 +184,24 @@ class _Rebuilder:
 
         def amount(beside: Beside) -> Expr:
             if beside.to is not None:
-                to = beside.to
-                factor = make.rewritten(to.factor, lambda n: highest if n is to.maximum else None)
-                return make.mul(factor, beside.factor)
+                return make.mul(of_maximum(beside.to, beside.to.factor), beside.factor)
             if beside.score is None:
                 return beside.factor
             return make.mul(make.op("math.exp", (make.op("arith.subf", (beside.score, highest)),)), beside.factor)
 
+        def of_maximum(to: Relative, expr: Expr) -> Expr:
+            return make.rewritten(expr, lambda n: highest if n is to.maximum else None)
+
         if softmax.undivided is not None:
             self.share = (make.op("arith.divf", (own, amount(softmax.undivided))),)
+        if softmax.guarded is not None:
+            # By the logarithm of what they would be: few exponentials are exact that are about as small as can be.
+            to, score = softmax.guarded.to, softmax.guarded.score
+            away = of_maximum(to, to.factor.args[0]) if to else make.op("arith.subf", (score, highest))
+            away = make.op("arith.subf", (away, make.op("math.log", (own,))))
+            is_there = self._compared(arith.CmpFPredicate.OLT, away, SMALLEST_BITS[str(self.compute)] * math.log(2))
+            share = self.emit.elementwise(make.op("arith.uitofp", (is_there,)), self.rows, self.compute)
+            self.share = (make.element(share, at),)
         if not softmax.beside and softmax.least is None:
             return
         total = functools.reduce(make.add, map(amount, softmax.beside), own)
@@ -199,6 +211,11 @@ class _Rebuilder:
             raise Unreadable("what is added to the sum of its exponentials has a dimension that the scores lack")
         share = self.emit.elementwise(make.op("arith.divf", (own, total)), self.rows, self.compute)
         self.share = (make.element(share, at),)
+
+    def _compared(self, how: arith.CmpFPredicate, expr: Expr, number: float) -> Expr:
+        predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(how))
+        flag = ir.IntegerType.get_signless(1)
+        return self.make.op("arith.cmpf", (expr, self.make.const(number)), flag, (("predicate", predicate),))
 
     def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> SoftmaxOp:
         element = x.type.element_type
@@ -275,10 +292,7 @@ class _Rebuilder:
         maximum, total = self.make.element(self.maximum, at), self.make.element(self.sum, at)
         if wanted.kind in ("masked", "live"):
             equal = arith.CmpFPredicate.OEQ if wanted.kind == "masked" else arith.CmpFPredicate.UNE
-            predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(equal))
-            compared = (maximum, self.make.const(-math.inf))
-            flag = ir.IntegerType.get_signless(1)
-            result = self.make.op("arith.cmpf", compared, flag, (("predicate", predicate),))
+            result = self._compared(equal, maximum, -math.inf)
         elif wanted.kind == "plain sum":
             result = self.make.mul(total, self.make.op("math.exp", (maximum,)))
         else:

@@ -53,7 +53,8 @@ def split_rounding(tracer: Tracer, q: Quotient, k: Keys) -> tuple[Quotient, Roun
     num, den = ([f for f in part if not _is_given(f)] for part in (inner.num, inner.den))
     rest = tuple(f for f in (*num, *den) if not varies(f, k))
     rounding = Rounding(found.attribute("type").value, tuple(factors), rest, limits)
-    return Quotient([*(f for f in q.num if f is not found), *num], [*q.den, *den]), rounding
+    num = [*(f for f in q.num if f is not found), *num]
+    return Quotient(num, [*q.den, *den], q.tested or inner.tested), rounding
 
 
 def _is_given(factor: Expr) -> bool:

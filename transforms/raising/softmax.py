@@ -34,9 +34,10 @@ from .quotients import (
     predicate,
     quotient,
     summed,
+    unguarded,
     varies,
 )
-from .relative import EXPONENTIALS, relative
+from .relative import EXPONENTIALS, Relative, relative
 from .signs import is_not_negative
 from .sinks import MAX_SINKS, Beside, sinks, sums
 from .tracing import Tracer, extents
@@ -51,7 +52,8 @@ class Softmax:
     `beside` is what else is in the sum, but meets no values: sinks. `least` is a lower bound of the sum.
     `weights` vary along it, and do not depend on what is computed from scores but element by element: a dropout's mask.
     `own_sum` divides by something that is made of the sum of all this. It is times the sum of exponentials, where these
-    are not divided by it: relative to what `undivided` is, a 1 beside them.
+    are not divided by it: relative to what `undivided` is, a 1 beside them. It is 0 where their sum is, though not all
+    scores are −∞, relative to what `guarded` is.
     """
 
     scores: Expr
@@ -62,6 +64,7 @@ class Softmax:
     least: Beside | None = None
     own_sum: OwnSum | None = None
     undivided: Beside | None = None
+    guarded: Beside | None = None
 
 
 def match_softmax(
@@ -74,7 +77,7 @@ def match_softmax(
     try:
         return _match(tracer, q, k, is_computed, logs)
     except NearMiss:
-        for rest, own_sum in own_sums(tracer, q, k, is_computed):
+        for rest, own_sum in own_sums(tracer, q, k, is_computed) if not q.tested else ():
             for way in (_match, _undivided):
                 with contextlib.suppress(NearMiss):
                     found = way(tracer, rest, k, is_computed, logs)
@@ -110,7 +113,7 @@ def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], b
         """What divides and varies along k as a factor."""
         dividing = [d for d in given.den if varies(d, k) and not is_computed(d)]
         inverses = [tracer.make.op("arith.divf", (tracer.make.const(1.0), d)) for d in dividing]
-        return Quotient([*given.num, *inverses], [d for d in given.den if d not in dividing])
+        return Quotient([*given.num, *inverses], [d for d in given.den if d not in dividing], given.tested)
 
     q = with_inverses(q)
     along = [f for f in q.num if varies(f, k)]
@@ -152,6 +155,10 @@ def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], b
                 found = finished(scores, own, [*num, *inner.den], den)
                 to = relative(tracer, own, scores, k)
                 others = sinks(tracer, own, beside, is_statistic, to)
+                if not beside and bound is None and (q.tested or plain is not unguarded(plain)):
+                    is_ready = ready is not None and own == [ready[0]]
+                    guarded = None if is_ready else _guarded(tracer, own, is_statistic, to)
+                    return replace(found, guarded=guarded)
                 if bound is None or (bound.number <= 1 and to is not None and to.to_maximum):
                     return replace(found, beside=others)
                 least = sinks(tracer, own, [bound], is_statistic, to)
@@ -172,6 +179,23 @@ def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], b
     if not q.den:
         raise NearMiss("its exponentials are not divided by their sum")
     raise NearMiss("its exponentials are not divided by their plain sum along the keys")
+
+
+def _guarded(
+    tracer: Tracer, own: list[Expr], is_statistic: Callable[[Expr], bool], to: Relative | None
+) -> Beside | None:
+    """A 1 beside the exponentials of `own`, whose sum is compared with 0: relative to the largest it is never 0, but
+    for rows that are masked as a whole. Else exponentials of all scores may be too small to be told from 0, as those of
+    masks by large negative numbers."""
+    if to is not None and to.to_maximum:
+        return None
+    if any(f.name in EXPONENTIALS for f in own):
+        with contextlib.suppress(NearMiss):
+            (one,) = sinks(tracer, own, [tracer.make.const(1.0)], is_statistic, to)
+            return one
+    raise NearMiss(
+        "where the sum of its exponentials is 0, so is its result, and they are not relative to their maximum"
+    )
 
 
 def _require_given(weights: list[Expr], is_computed: Callable[[Expr], bool]) -> None:

@@ -202,3 +202,38 @@ func.func @own_sum(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf3
   %o = linalg.matmul ins(%y, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
+
+// exp(s) over where(Σ exp(s) = 0, 1, Σ exp(s)): rows whose sum is 0 in f32 are 0, as log l + m < −150·log 2 tells.
+// CHECK-LABEL: @guarded
+//       CHECK: %[[P:.*]]:4 = linalg_ext.softmax dimension(1)
+//       CHECK: %[[SHARE:.*]] = linalg.generic {{.*}} ins(%[[P]]#1, %[[P]]#2 :
+//       CHECK: %[[AWAY:.*]] = arith.subf
+//       CHECK: %[[LOG:.*]] = math.log
+//       CHECK: %[[MORE:.*]] = arith.subf %[[AWAY]], %[[LOG]]
+//       CHECK: %[[THERE:.*]] = arith.cmpf olt, %[[MORE]], %{{.*}} : f32
+//       CHECK: arith.uitofp %[[THERE]]
+//       CHECK: %[[O:.*]] = linalg.generic
+//       CHECK: linalg.generic {{.*}} ins(%[[SHARE]], %[[O]] :
+func.func @guarded(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %z_r = linalg.fill ins(%zero : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %x = linalg.exp ins(%s : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %l = linalg.reduce { arith.addf } ins(%x : tensor<6x10xf32>) outs(%z_r : tensor<6xf32>) dimensions = [1]
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %l : tensor<6x10xf32>, tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %one = arith.constant 1.0 : f32
+    %none = arith.cmpf oeq, %b, %zero : f32
+    %0 = arith.select %none, %one, %b : f32
+    %1 = arith.divf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %o = linalg.matmul ins(%y, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
