@@ -81,7 +81,7 @@ func.func @main(%q: {qkv}, %k: {qkv}, %v: {qkv}, %f: {rows}) -> ({qkv}, {rows}) 
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize(("n", "dynamic"), [(37, False), (150, False), (150, True), (1, True)])
+@pytest.mark.parametrize(("n", "dynamic"), [(37, False), (150, False), (150, True), (1, True), (1, False)])
 @pytest.mark.parametrize(("d", "op", "inclusive"), [(1, "addf", True), (1, "maximumf", False), (0, "mulf", True)])
 def test_running_values_of_queries_and_keys(n, dynamic, d, op, inclusive, arch):
     size, start = ("?" if dynamic else str(n)), {"addf": 0.0, "mulf": 1.0, "maximumf": -1.5}[op]

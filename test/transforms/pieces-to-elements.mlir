@@ -67,6 +67,16 @@ func.func @parts(%a: tensor<16x8xf32>) -> (tensor<4xf32>, tensor<2x8xf32>) {
   return %r, %s : tensor<4xf32>, tensor<2x8xf32>
 }
 
+// A row, without the dimension of rows.
+// CHECK-LABEL: func.func @row
+// CHECK-SAME:    %[[ROW:.*]]: tensor<8xf32>
+// CHECK:         %[[J:.*]] = linalg.index 1
+// CHECK:         tensor.extract %[[ROW]][%[[J]]]
+func.func @row(%row: tensor<8xf32>, %a: tensor<5x8xf32>) -> tensor<5x8xf32> {
+  %r = tensor.insert_slice %row into %a[2, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<5x8xf32>
+  return %r : tensor<5x8xf32>
+}
+
 // Pieces that are cast are read where they stand.
 // CHECK-LABEL: func.func @rolled
 // CHECK-SAME:    %[[A:.*]]: tensor<5x8xf32>

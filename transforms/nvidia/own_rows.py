@@ -41,9 +41,9 @@ def own_rows(op: ir.Operation) -> None:
 
 
 def _views(value: ir.Value, within: ir.Operation) -> set[ir.Value]:
-    """A vector from memory, and what it is a view of; nothing where `value` is something else."""
+    """A vector from memory, or a single element, and what it is a view of; nothing where `value` is something else."""
     found: set[ir.Value] = set()
-    if not isinstance(value.type, ir.RankedTensorType) or sum(size != 1 for size in value.type.shape) != 1:
+    if not isinstance(value.type, ir.RankedTensorType) or sum(size != 1 for size in value.type.shape) > 1:
         return found
     while is_made_inside(value, within):
         op = defining_op(value)

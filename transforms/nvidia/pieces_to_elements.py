@@ -98,15 +98,16 @@ def _padded(op: ir.Operation) -> ir.Value | None:
 
 def _inserted(op: ir.Operation) -> ir.Value | None:
     source, target = op.operands[:2]
-    if any(s != 1 for s in op.opview.static_strides) or source.type.rank != target.type.rank:
+    if any(s != 1 for s in op.opview.static_strides):
         return None
-    offsets, sizes = slice_offsets(op), slice_sizes(op)
+    offsets, sizes, kept = slice_offsets(op), slice_sizes(op), kept_dims(op, source.type)
 
     kind = op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
         inside, here = _within(at, offsets, sizes)
-        return _either(inside, kind, lambda: _extracted(source, here), lambda: _extracted(target, list(at)))
+        of_source = [here[d] for d in kept]
+        return _either(inside, kind, lambda: _extracted(source, of_source), lambda: _extracted(target, list(at)))
 
     return _generic(build.mixed_sizes(target), kind, element)
 
@@ -138,9 +139,12 @@ _REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
 
 
 def _extracted(source: ir.Value, at: Indices) -> ir.Value:
-    """An element of a tensor; of what is cast, if it is, so that slices are read where they stand there, too."""
+    """An element of a tensor; of what is cast, if it is, so that slices are read where they stand there, too. What is
+    not written may be anything."""
     while (op := defining_op(source)) is not None and op.name == "tensor.cast":
         source = op.operands[0]
+    if op is not None and op.name == "tensor.empty":
+        return build.constant(source.type.element_type, 0)
     return tensor.extract(source, at)
 
 
