@@ -269,6 +269,8 @@ class Axes:
             raise PassError("a dimension is rows of one matmul together with others, and not of another", op)
 
     def _check_reduction(self, op: ir.Operation) -> None:
+        if _is_scan(op):
+            raise PassError("running sums are kernels of their own", op)
         for result, m in zip(op.results, indexing_maps(op)[-len(op.results) :], strict=True):
             kept = {dim_position(e) for e in m.results}
             loops = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction" and d not in kept]
@@ -302,3 +304,19 @@ class Axes:
             axis.extent = extent
         if not isinstance(axis.size, ir.Value):
             axis.size = size
+
+
+def _is_scan(op: ir.Operation) -> bool:
+    """Whether a result has an element for each step of a reduction, made of what is reduced until then."""
+    first, block = len(op.operands) - len(op.results), op.regions[0].blocks[0]
+    kinds, maps = iterator_types(op), indexing_maps(op)[first:]
+    of_steps = [any(kinds[d] == "reduction" for e in m.results if (d := dim_position(e)) is not None) for m in maps]
+    running = {a for a, steps in zip(list(block.arguments)[first:], of_steps, strict=True) if not steps}
+    pending = [v for v, steps in zip(ops_of(block)[-1].operands, of_steps, strict=True) if steps]
+    while pending:
+        value = pending.pop()
+        if value in running:
+            return True
+        maker = defining_op(value)
+        pending += maker.operands if maker is not None and maker.block == block else ()
+    return False

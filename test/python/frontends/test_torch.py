@@ -87,6 +87,10 @@ AROUND = {
     "a part": lambda q, k, v: sdpa()(q, k, v)[:, :, 3:10],
     "q, q, q": lambda q, k, v: sdpa()(q, q, q),
     "running sums": lambda q, k, v: forgetting(q, k, v, F.logsigmoid(k[..., 0].float()).cumsum(2)),
+    "running sums, one query": lambda q, k, v: (
+        ((q[:, :1, :1] @ k[:, :1].mT).float() - k[:, :1, :, 0].float().cumsum(2)[:, :, None]).softmax(-1).to(v.dtype)
+        @ v[:, :1]
+    ),
     "rolled running sums of scores": lambda q, k, v: selective(q, k, v, q[:, 0] @ k[:, 0].mT),
     "tanh(v), tanh(v), v": lambda q, k, v: (v.tanh() @ v.tanh().mT / 8).softmax(-1) @ v,
 }
