@@ -120,10 +120,10 @@ class CopyOps(Emitter):
         if layout_of(kind) in ("shared", "skewed"):
             raise PassError("a load to shared memory is not scheduled: run stage-loads before", op)
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
         if layout_of(kind) == "spread":
-            aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
             return [spread.loaded(access, kind.element_type, aligned, inner)]
-        return [load_registers(access, kind, self.thread)]
+        return [load_registers(access, kind, self.thread, aligned if inner == 1 else 0)]
 
     def _store_shared(self, op: ir.Operation) -> list[Value]:
         source = self.values[op.operands[0]]

@@ -173,11 +173,14 @@ def positions_of(place: tuple[int | None, int | None], thread: Thread) -> list[i
     return found
 
 
-def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread) -> Registers:
-    """A tile from memory into registers, element by element; 0 where it is not valid."""
+def load_registers(access: Access, kind: ir.RankedTensorType, thread: Thread, aligned: int = 0) -> Registers:
+    """A tile from memory into registers, element by element; 0 where it is not valid.
+
+    `aligned`: at what multiples of bytes dense rows begin, and end.
+    """
     layout = layout_of(kind)
-    if layout == "fragment" and _is_dense(access, 1) and access.memory.bytes in _LOADS:
-        return Registers(layout, tuple(kind.shape), _load_rows(access, kind, thread))
+    if layout == "fragment" and _is_dense(access, 1) and (access.memory.bytes, 1) in _LOADS:
+        return Registers(layout, tuple(kind.shape), _load_rows(access, kind, thread, aligned))
     values = []
     for place in places(layout, Registers.count(kind)):
         number, valid = access.element(positions_of(place, thread))
@@ -199,38 +202,57 @@ def _is_dense(access: Access, dim: int) -> bool:
     return stride is not None and build.constant_value(stride) == 1
 
 
-# By the bytes of an element: the kind of load, what it goes to, and how that becomes a word.
-_LOADS = {1: ("u8", "b16", "cvt.u32.u16"), 2: ("b16", "b16", "cvt.u32.u16"), 4: ("b32", "b32", "mov.b32")}
+# By the bytes of an element, and how many are side by side: registers, their zeros, the load, and words of elements.
+_LOADS = {
+    (1, 1): (".b16 v", "mov.b16 v, 0;", "u8 v", "cvt.u32.u16 $0, v;"),
+    (2, 1): (".b16 v", "mov.b16 v, 0;", "b16 v", "cvt.u32.u16 $0, v;"),
+    (4, 1): (".b32 v", "mov.b32 v, 0;", "b32 v", "mov.b32 $0, v;"),
+    (1, 2): (".b16 v", "mov.b16 v, 0;", "u16 v", "cvt.u32.u16 $1, v; and.b32 $0, $1, 255; shr.u32 $1, $1, 8;"),
+    (2, 2): (
+        ".b16 l, h; .reg .b32 v",
+        "mov.b32 v, 0;",
+        "b32 v",
+        "mov.b32 {l, h}, v; cvt.u32.u16 $0, l; cvt.u32.u16 $1, h;",
+    ),
+    (4, 2): (".b32 l, h", "mov.b32 l, 0; mov.b32 h, 0;", "v2.b32 {l, h}", "mov.b32 $0, l; mov.b32 $1, h;"),
+}
 
 
-def _load_rows(access: Access, kind: ir.RankedTensorType, thread: Thread) -> list[ir.Value]:
-    """A fragment of rows that are dense: one address for each, and a predicate for what may not be valid."""
+def _load_rows(access: Access, kind: ir.RankedTensorType, thread: Thread, aligned: int) -> list[ir.Value]:
+    """A fragment of rows that are dense: one address for each, and a predicate for what may not be valid. The two
+    elements side by side that a thread has are one load, where rows have whole pairs."""
     element, width = access.memory.element, access.memory.bytes
-    load, stored, word = _LOADS[width]
+    count = 2 if aligned >= 2 * width else 1
+    registers, zeros, load, words = _LOADS[width, count]
     addresses, rows = [], []
     for half in (0, 1):
         number, _ = access.element([thread.place(0, half), thread.place(1, 0)])
         addresses.append(access.memory.address(number))
         rows.append(None if access.is_full(0) else less(thread.place(0, half), access.sizes[0]))
     values = []
-    for half, column in places("fragment", Registers.count(kind)):
+    for half, column in places("fragment", Registers.count(kind))[::count]:
         assert half is not None and column is not None
-        valid = rows[half]
-        if not access.is_full(1):
-            inside = less(thread.place(1, column), access.sizes[1])
-            valid = inside if valid is None else create("arith.andi", i1(), valid, inside)
-        flag = constant(i32(), 1) if valid is None else create("arith.extui", i32(), valid)
+        insides = [
+            None if access.is_full(1) else less(thread.place(1, column + i), access.sizes[1]) for i in range(count)
+        ]
+        valid = [one for one in (rows[half], insides[0]) if one is not None]
+        flag = create("arith.extui", i32(), functools.reduce(_both, valid)) if valid else constant(i32(), 1)
         offset = (8 * (column // 2) + column % 2) * width
         # With effects, so that it stays where it is: before a matmul, say, that it shall overlap with.
-        (loaded,) = asm(
-            f"{{ .reg .pred p; .reg .{stored} v; setp.ne.b32 p, $2, 0; mov.{stored} v, 0; "
-            f"@p ld.global.nc.{load} v, [$1+{offset}]; {word} $0, v; }}",
-            "=r,l,r",
+        loaded = asm(
+            f"{{ .reg .pred p; .reg {registers}; setp.ne.b32 p, ${count + 1}, 0; {zeros} "
+            f"@p ld.global.nc.{load}, [${count}+{offset}]; {words} }}",
+            ",".join(["=r"] * count + ["l", "r"]),
             [addresses[half], flag],
-            [i32()],
+            [i32()] * count,
         )
-        values.append(from_word(loaded, element))
+        for word, inside in zip(loaded, [None, *insides[1:]], strict=True):
+            values.append(from_word(word if inside is None else select(inside, word, constant(i32(), 0)), element))
     return values
+
+
+def _both(a: ir.Value, b: ir.Value) -> ir.Value:
+    return create("arith.andi", i1(), a, b)
 
 
 def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:
