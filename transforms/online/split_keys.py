@@ -290,17 +290,14 @@ class KeyLoop:
         with ir.InsertionPoint(loop):
             loop.operands[0] = build.index(0)
             loop.operands[1] = self._end(lower, upper, size, part, parts)
-        body = loop.regions[0].blocks[0]
-        with ir.InsertionPoint.at_block_begin(body):
+        counter = loop.regions[0].blocks[0].arguments[0]
+        with ir.InsertionPoint.at_block_begin(counter.owner):
             t, p, low = (ir.AffineExpr.get_dim(d) for d in range(3))
-            counter, turn = body.arguments[0], body.arguments[0]
-            if isinstance(parts, int):
-                t *= parts
-            else:
-                turn = arith.muli(counter, parts)
+            # Affine ops multiply by numbers only.
+            is_known = isinstance(parts, int)
+            turn, t = (counter, t * parts) if is_known else (arith.muli(counter, parts), t)
             key = _apply(t + p * size + low, [turn, part, lower])
-        own = {key.owner.operation, turn.owner.operation} if turn != counter else {key.owner.operation}
-        counter.replace_all_uses_except(key, list(own))
+        counter.replace_all_uses_except(key, [v.owner.operation for v in (turn, key) if v != counter])
         return [loop.results[position] for position in self.positions]
 
     def _end(self, lower: ir.Value, upper: ir.Value, size: int, part: ir.Value, parts: Size) -> ir.Value:
