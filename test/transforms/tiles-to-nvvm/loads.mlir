@@ -4,7 +4,7 @@
 module attributes {gpu.container_module} {
 gpu.module @kernels {
   // CHECK-LABEL: llvm.func @pairs
-  // CHECK-COUNT-8: llvm.inline_asm has_side_effects "{ .reg .pred p; .reg .b16 l, h; .reg .b32 v; setp.ne.b32 p, $3, 0; mov.b32 v, 0; @p ld.global.nc.b32 v, [$2+{{[0-9]+}}]; mov.b32 {l, h}, v; cvt.u32.u16 $0, l; cvt.u32.u16 $1, h; }"
+  // CHECK-COUNT-8: llvm.inline_asm has_side_effects "{ .reg .pred p; .reg .b32 v; setp.ne.b32 p, $3, 0; mov.b32 v, 0; @p ld.global.nc.b32 v, [$2+{{[0-9]+}}]; and.b32 $0, v, 65535; shr.u32 $1, v, 16; }"
   // CHECK-NOT:     ld.global.nc
   gpu.func @pairs(%b: memref<?x96xf16, strided<[?, 1]>>, %o: memref<?x96xf16, strided<[?, 1]>>, %n: index) kernel {
     %c0 = arith.constant 0 : index
@@ -43,10 +43,10 @@ gpu.module @kernels {
 
   // Rows of an odd number of elements, and tiles that begin anywhere: one by one.
   // CHECK-LABEL: llvm.func @odd
-  // CHECK-NOT:     mov.b32 {l, h}
+  // CHECK-NOT:     ld.global.nc.b32 v
   // CHECK-COUNT-16: "{ .reg .pred p; .reg .b16 v; setp.ne.b32 p, $2, 0; mov.b16 v, 0; @p ld.global.nc.b16 v, [$1+{{[0-9]+}}]; cvt.u32.u16 $0, v; }"
   // CHECK-LABEL: llvm.func @anywhere
-  // CHECK-NOT:     mov.b32 {l, h}
+  // CHECK-NOT:     ld.global.nc.b32 v
   // CHECK:         ld.global.nc.b16 v
   gpu.func @odd(%b: memref<?x95xf16, strided<[?, 1]>>, %o: memref<?x96xf16, strided<[?, 1]>>, %n: index) kernel {
     %c0 = arith.constant 0 : index
