@@ -107,10 +107,8 @@ class FuseAttention(Pass):
         """The rule by which tile sizes are chosen for a machine."""
         if machine == "cpu":
             return choose_tile_sizes
-        from .nvidia.tile_sizes import (  # for CPUs not imported: 20 files
-            choose_gpu_tile_sizes,
-            choose_hopper_tile_sizes,
-        )
+        # For CPUs not imported: 20 files.
+        from .nvidia.tile_sizes import choose_gpu_tile_sizes, choose_hopper_tile_sizes
 
         try:
             gpu = architecture(machine)

@@ -9,7 +9,7 @@ from .extents import extent, size_form
 from .parallel_nest import SLICES, Access, ParallelLoop, parallel_nest
 from .passes import Pass, remark
 from .rewriting import ancestors, defining_op, ops_of, terminator
-from .slices import extract, insert, insert_parallel, slice_parts, split
+from .slices import extract, insert, insert_parallel, known_index, slice_parts, split
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _convert(nest: Sequence[ParallelLoop]) -> None:
     count = len(outer.inner_iter_args)
     written = [i for i in range(count) if any(p.accesses[i] for p in nest)]
     inits = list(outer.operation.operands)[3:]
-    bounds = [[_static(p.loop.operation.operands[b]) for p in nest] for b in range(3)]
+    bounds = [[known_index(p.loop.operation.operands[b]) for p in nest] for b in range(3)]
     with ir.InsertionPoint(outer), outer.operation.location:
         forall = scf.ForallOp(*bounds, [inits[i] for i in written])
     ivs, shared = list(forall.induction_variables), list(forall.inner_iter_args)
@@ -95,11 +95,6 @@ def _convert(nest: Sequence[ParallelLoop]) -> None:
     for i, result in enumerate(outer.operation.results):
         result.replace_all_uses_with(forall.operation.results[written.index(i)] if i in written else inits[i])
     outer.operation.erase()
-
-
-def _static(value: ir.Value) -> ir.Value | int:
-    number = build.constant_value(value)
-    return value if number is None else int(number)
 
 
 def _hoist_index_ops(forall: scf.ForallOp, values: Sequence[ir.Value | int]) -> ir.Operation:

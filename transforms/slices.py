@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from ..dialects.build import constant_value
 from ..dialects.mlir import ir, tensor
 from .linear import DYNAMIC
 
@@ -20,6 +21,12 @@ def mixed(dynamic: Iterable[ir.Value], static: Iterable[int]) -> list[Size]:
 def split(parts: Sequence[Size]) -> tuple[list[ir.Value], list[int]]:
     """The other way round: the values, and all numbers with a marker in place of the values."""
     return [p for p in parts if not isinstance(p, int)], [p if isinstance(p, int) else DYNAMIC for p in parts]
+
+
+def known_index(value: ir.Value) -> Size:
+    """An index as a number, where it is one."""
+    number = constant_value(value)
+    return value if number is None else int(number)
 
 
 def slice_offsets(op: ir.Operation) -> list[Size]:

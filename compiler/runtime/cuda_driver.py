@@ -71,11 +71,18 @@ class Driver:
 
     def current_device(self) -> int:
         """The device of this thread's context; 0 where it has none yet, which it has then."""
-        device = ctypes.c_int()
-        if self.library.cuCtxGetDevice(ctypes.byref(device)):
+        device = self._device_of_context()
+        if device is None:
             self.enter(0)
-            return 0
-        return device.value
+        return device or 0
+
+    def next_device(self) -> int:
+        """The same, but that no context is made."""
+        return self._device_of_context() or 0
+
+    def _device_of_context(self) -> int | None:
+        device = ctypes.c_int()
+        return None if self.library.cuCtxGetDevice(ctypes.byref(device)) else device.value
 
     @functools.cache  # noqa: B019 (a driver lives as long as the process)
     def arch(self, device: int = 0) -> str:
@@ -254,6 +261,6 @@ def device_arch() -> str:
 
 
 def device_multiprocessors() -> int:
-    """How many multiprocessors it has."""
+    """How many multiprocessors it has; for who compiles only, no context is made."""
     found = driver()
-    return found.multiprocessors(found.current_device())
+    return found.multiprocessors(found.next_device())

@@ -154,12 +154,17 @@ class Access:
 
     def element(self, positions: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
         """The number of the tile's element at `positions` (i32), and whether it is valid (None: surely)."""
-        valid = None
-        for d, position in enumerate(positions):
-            if not self.is_full(d):
-                inside = less(position, self.sizes[d])
-                valid = inside if valid is None else create("arith.andi", i1(), valid, inside)
+        valid = functools.reduce(_both, (self.inside(d, position) for d, position in enumerate(positions)), None)
         return self.place(positions), valid
+
+    def inside(self, dim: int, position: ir.Value) -> ir.Value | None:
+        """Whether a position along a dimension is valid (None: surely)."""
+        return None if self.is_full(dim) else less(position, self.sizes[dim])
+
+
+def _both(a: ir.Value | None, b: ir.Value | None) -> ir.Value | None:
+    """What holds if both do; None of two stands for what surely does."""
+    return b if a is None else a if b is None else create("arith.andi", i1(), a, b)
 
 
 def positions_of(place: tuple[int | None, int | None], thread: Thread) -> list[ir.Value]:
@@ -223,15 +228,13 @@ def _load_rows(access: Access, kind: ir.RankedTensorType, thread: Thread, aligne
     for half in (0, 1):
         number, _ = access.element([thread.place(0, half), thread.place(1, 0)])
         addresses.append(access.memory.address(number))
-        rows.append(None if access.is_full(0) else less(thread.place(0, half), access.sizes[0]))
+        rows.append(access.inside(0, thread.place(0, half)))
     values = []
     for half, column in places("fragment", Registers.count(kind))[::count]:
         assert half is not None and column is not None
-        insides = [
-            None if access.is_full(1) else less(thread.place(1, column + i), access.sizes[1]) for i in range(count)
-        ]
-        valid = [one for one in (rows[half], insides[0]) if one is not None]
-        flag = create("arith.extui", i32(), functools.reduce(_both, valid)) if valid else constant(i32(), 1)
+        insides = [access.inside(1, thread.place(1, column + i)) for i in range(count)]
+        valid = _both(rows[half], insides[0])
+        flag = constant(i32(), 1) if valid is None else create("arith.extui", i32(), valid)
         offset = (8 * (column // 2) + column % 2) * width
         # With effects, so that it stays where it is: before a matmul, say, that it shall overlap with.
         loaded = asm(
@@ -244,10 +247,6 @@ def _load_rows(access: Access, kind: ir.RankedTensorType, thread: Thread, aligne
         for word, inside in zip(loaded, [None, *insides[1:]], strict=True):
             values.append(from_word(word if inside is None else select(inside, word, constant(i32(), 0)), element))
     return values
-
-
-def _both(a: ir.Value, b: ir.Value) -> ir.Value:
-    return create("arith.andi", i1(), a, b)
 
 
 def store_element(memory: Memory, value: ir.Value, indices: Sequence[ir.Value]) -> None:

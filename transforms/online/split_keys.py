@@ -15,7 +15,7 @@ from ..limits import MOST_PARTS
 from ..open_queries import FEW_BLOCKS
 from ..passes import Pass, PassError, option, remark
 from ..rewriting import carried_init, copy_op, defining_op, is_made_inside, ops_in
-from ..slices import Size, extract, forall_bounds, insert_parallel, slice_parts
+from ..slices import Size, extract, forall_bounds, insert_parallel, known_index, slice_parts
 from .mark_few_rows import FEW_ROWS
 from .match_accumulation import (
     MAX,
@@ -194,10 +194,9 @@ class KeyLoop:
             known = math.prod(n for n in counts if isinstance(n, int))
             blocks = functools.reduce(arith.muli, [n for n in counts if not isinstance(n, int)], build.index(known))
             parts = arith.divui(build.index(tasks), arith.maxsi(blocks, build.index(1)))
-            bounds = [v if (n := build.constant_value(v)) is None else n for v in list(self.loop.operands)[:3]]
+            bounds = [known_index(v) for v in list(self.loop.operands)[:3]]
             if all(isinstance(v, int) or self._is_outside(v) for v in bounds):
-                tiles = _iterations(*bounds)
-                tiles = build.index(tiles) if isinstance(tiles, int) else tiles
+                tiles = build.as_index(_iterations(*bounds))
                 parts = arith.minsi(parts, arith.divui(tiles, build.index(FEWEST_TILES)))
             return arith.maxsi(parts, build.index(1))
 
@@ -318,8 +317,8 @@ def _iterations(low: Size, high: Size, step: Size) -> Size:
         raise Unsuited("a loop around the one over keys has a step that is no constant")
     if isinstance(low, int) and isinstance(high, int):
         return max(0, -(-(high - low) // step))
-    first, end = (build.index(v) if isinstance(v, int) else v for v in (low, high))
-    span = arith.maxsi(end if low == 0 else arith.subi(end, first), build.index(0))
+    end = build.as_index(high)
+    span = arith.maxsi(end if low == 0 else arith.subi(end, build.as_index(low)), build.index(0))
     return span if step == 1 else arith.divui(arith.addi(span, build.index(step - 1)), build.index(step))
 
 

@@ -21,6 +21,7 @@ from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling import Index
 from ...dialects.tiling.index import affine_expression
 from ..rewriting import ancestors, defining_op
+from ..slices import known_index
 
 Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no number
 Tiles = list[tuple[Bound, Bound]]
@@ -37,7 +38,7 @@ class TileSets:
         self.variable = loop.regions[0].blocks[0].arguments[0]
         lower, upper, step = list(loop.operands)[:3]
         self.step = build.constant_value(step)
-        self.low, self.high = (_bound(value) for value in (lower, upper))
+        self.low, self.high = (known_index(value) for value in (lower, upper))
         self.none: Tiles = []
         self._built: list[ir.Operation] = []
         self._clamped: set[ir.Value] = set()  # bounds known to lie between the loop's
@@ -287,11 +288,6 @@ def _is_positive(value: ir.Value) -> bool:
     op = defining_op(value)
     least = [build.constant_value(v) for v in op.operands] if op is not None and op.name == "arith.maxsi" else []
     return any(n is not None and n > 0 for n in least)
-
-
-def _bound(value: ir.Value) -> Bound:
-    known = build.constant_value(value)
-    return value if known is None else int(known)
 
 
 def _same(a: Bound, b: Bound) -> bool:
