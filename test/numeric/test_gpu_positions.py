@@ -92,6 +92,12 @@ BODIES = {
         SLOPED.replace("subi", "addi") + "%r = arith.addf %c, %p : f32",
         lambda x, i, j, u: SCALE * x + u * (j + i),
     ),
+    "cast one by one": (
+        "%ci = arith.index_cast %i : index to i64\n%cj = arith.index_cast %j : index to i64\n"
+        "%d = arith.subi %cj, %ci : i64\n%f = arith.sitofp %d : i64 to f32\n"
+        "%p = arith.mulf %f, %u : f32\n%r = arith.addf %c, %p : f32",
+        lambda x, i, j, u: SCALE * x + u * (j - i),
+    ),
     "absolute": (
         "%d = arith.subi %j, %i : index\n%n = arith.index_cast %d : index to i32\n%a = math.absi %n : i32\n"
         "%f = arith.sitofp %a : i32 to f32\n%p = arith.mulf %u, %f : f32\n%r = arith.subf %c, %p : f32",

@@ -19,6 +19,7 @@ from ...dialects.build import constant_value, index
 from ...dialects.mlir import arith, ir
 from ..rewriting import defining_op, is_made_inside, ops_of
 from .masking import is_elementwise, yielded
+from .positions import CASTS
 
 IS = arith.CmpIPredicate
 SMALLER, LARGER = (IS.slt, IS.sle), (IS.sgt, IS.sge)
@@ -92,6 +93,9 @@ class OwnMask:
             columns = self.generic.results[0].type.shape[1]
             is_row = ir.IntegerAttr(op.attributes["dim"]).value == 0
             return self.rows if is_row else Interval(index(0), index(columns - 1))
+        if op.name in CASTS:
+            inner = self.interval(op.operands[0])
+            return None if inner is None else Interval(*(_as(value.type, end) for end in (inner.low, inner.high)))
         if op.name not in ("arith.addi", "arith.subi"):
             return None
         a, b = (self.interval(v) for v in op.operands)
@@ -100,6 +104,13 @@ class OwnMask:
         if op.name == "arith.addi":
             return Interval(arith.addi(a.low, b.low), arith.addi(a.high, b.high))
         return Interval(arith.subi(a.low, b.high), arith.subi(a.high, b.low))
+
+
+def _as(kind: ir.Type, value: ir.Value) -> ir.Value:
+    """An integer of another width, which holds it."""
+    if isinstance(kind, ir.IndexType) or isinstance(value.type, ir.IndexType):
+        return arith.index_cast(kind, value)
+    return arith.extsi(kind, value)
 
 
 def _either(*conditions: ir.Value | None) -> ir.Value | None:

@@ -193,6 +193,9 @@ class Positions:
             here = row if by_row else column
             assert here is not None
             return self.elements.thread.place(axis, 0), self.elements.thread.distance(axis, here)
+        if op.name in CASTS:
+            cast = self._origin(op.operands[0], row, column)
+            return None if cast is None else (self._once(op, cast[0]), cast[1])
         if op.name != "arith.addi" or not any(self.elements.depends(v) == (False, False) for v in op.operands):
             return None
         moving = next(i for i, v in enumerate(op.operands) if self.elements.depends(v) != (False, False))
