@@ -9,6 +9,7 @@ from ..dialects.tiling import Index
 from ..dialects.tiling.index import affine_map, reify_dim
 from ..dialects.tiling.structured import dim_position, indexing_maps
 from .linear import DYNAMIC, linear
+from .reshapes import RESHAPES, source_dim
 from .rewriting import carried_init, defining_op, ops_in
 
 
@@ -92,17 +93,30 @@ def known_sizes(value: ir.Value) -> list[int | ir.Value]:
 
 
 def read_sizes(op: ir.Operation) -> None:
-    """tensor.dim of what ops in `op` make becomes the size that it was made with: who asks for a size is then no user
-    of the tensor, and equal sizes are one value, or the same formula."""
+    """tensor.dim of what ops in `op` make becomes the size that it was made with, and of a reshaped argument a size of
+    that: who asks for a size is then no user of the tensor, and equal sizes are one value, or the same formula."""
     for dim in ops_in(op, "tensor.dim"):
         d = constant_value(dim.operands[1])
         source = defining_op(dim.operands[0])
         form = None if d is None or source is None else extent(dim.operands[0], int(d))
         with ir.InsertionPoint(dim), dim.location:
             known = _index_value(form) or computed(form)
+            if known is None and source is not None and d is not None:
+                known = _of_reshaped(dim.operands[0], int(d))
         if known is not None:
             dim.results[0].replace_all_uses_with(known)
             dim.erase()
+
+
+def _of_reshaped(value: ir.Value, d: int) -> ir.Value | None:
+    """The size of a dimension that reshapes leave as it is, of the tensor before them, at the insertion point."""
+    before, at = value, d
+    while (op := defining_op(before)) is not None and op.name in RESHAPES:
+        found = source_dim(op, at)
+        if found is None:
+            break
+        before, at = op.operands[0], found
+    return None if before == value else tensor.dim(before, build.index(at))
 
 
 def computed(form: Index | None) -> ir.Value | None:

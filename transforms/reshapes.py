@@ -32,6 +32,17 @@ def source_dims(op: ir.Operation) -> list[int | None] | None:
     return found
 
 
+def source_dim(op: ir.Operation, d: int) -> int | None:
+    """The dimension of a reshape's operand that dimension `d` of its result is, whatever becomes of the others; None
+    where it is new, split or made of several."""
+    groups = reassociation(op)
+    if op.name == "tensor.collapse_shape":
+        large = [s for s in groups[d] if op.operands[0].type.shape[s] != 1] or groups[d][-1:]
+        return large[0] if len(large) == 1 else None
+    at = next(i for i, group in enumerate(groups) if d in group)
+    return at if all(op.results[0].type.shape[other] == 1 for other in groups[at] if other != d) else None
+
+
 def only_units(op: ir.Operation) -> bool:
     """Whether a reshape does nothing but to add or drop dimensions of one element."""
     return source_dims(op) is not None
