@@ -1,12 +1,21 @@
-"""Finding attention in a graph: a matmul whose left operand comes from a softmax whose input comes from a matmul."""
+"""Finding attention in a graph: a matmul whose left operand comes from a softmax whose input comes from a matmul, or,
+without a softmax, from a matmul alone, of which each element is made a weight by itself (a sigmoid, ReLU, a decay).
+
+What has no softmax is attention where there are several heads or batch entries, as keys and values of one alone may
+just as well be the two layers of a perceptron; where the head sizes fit in registers; and where weights are no
+multiples of the scores, for then (Q·Kᵀ)·V = Q·(Kᵀ·V), which needs no loop over pairs of queries and keys.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
 from ..dialects.tiling import online_reduction_of
-from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
+from .extents import static_extents
+from .graph import ancestor_in, backward_slice
 from .online_accumulation import is_linear
 from .reshapes import VIEWS
 from .rewriting import ancestors, defining_op, ops_in
@@ -16,15 +25,22 @@ PARALLEL = "__byteir_parallel__"  # on a loop over tiles
 LOOPS = ("scf.for", "scf.forall", "scf.parallel")
 SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")
 MAX = 2  # the operand of a softmax: the maximum so far
+MOST_COLUMNS = 256  # of queries, keys and values, where there is no softmax
+MULTIPLES = ("arith.mulf", "arith.divf", "arith.negf", "arith.extf", "arith.truncf", "arith.constant", "linalg.yield")
 
 
 @dataclass(frozen=True)
 class Attention:
-    """matmul (`scores`) → … → `softmax` → … → matmul (`root`)."""
+    """matmul (`scores`) → … → `softmax` → … → matmul (`root`); or matmul → element-wise ops → matmul."""
 
     scores: ir.Operation
-    softmax: ir.Operation
+    softmax: ir.Operation | None
     root: ir.Operation
+
+    @property
+    def modified(self) -> ir.Value:
+        """The scores as they were modified: what softmax is of; without one, what values are multiplied by."""
+        return self.root.operands[0] if self.softmax is None else self.softmax.operands[0]
 
 
 @dataclass(frozen=True)
@@ -89,10 +105,61 @@ def attention_at(root: ir.Operation) -> Attention | None:
     if not is_contraction(root):
         return None
     softmax = _through(root.operands[0], lambda op: online_reduction_of(op) is not None, is_linear)
-    if softmax is None:
+    scores = _through(root.operands[0] if softmax is None else softmax.operands[0], is_contraction, is_elementwise)
+    if scores is None or (softmax is None and not _are_weights(scores, root)):
         return None
-    scores = _through(softmax.operands[0], is_contraction, is_elementwise)
-    return None if scores is None else Attention(scores, softmax, root)
+    return Attention(scores, softmax, root)
+
+
+def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
+    """Whether `root` multiplies values by what is made of each of the `scores`, and is an attention; see above."""
+    first, second = contraction_loops(scores), contraction_loops(root)
+    if first is None or second is None or not (_has_heads(scores, first) and _has_heads(root, second)):
+        return False
+    of_scores, of_root = static_extents(scores), static_extents(root)
+    sizes = [math.prod(of_scores[d] or math.inf for d in first.k), math.prod(of_root[d] or math.inf for d in second.n)]
+    if max(sizes) > MOST_COLUMNS:
+        return False
+    needing = _readers(scores)
+    way = (set(backward_slice(root)) & needing) - {scores, root}
+    if not all(is_elementwise(op) for op in way) or all(map(_is_multiple, way)):
+        return False
+    return all(user in way or user == root for op in (scores, *way) for user in _users(op))
+
+
+def _readers(op: ir.Operation) -> set[ir.Operation]:
+    """`op` and all ops of its block that need its elements."""
+    found, pending = {op}, [op]
+    while pending:
+        new = [user for user in _users(pending.pop()) if user not in found]
+        found.update(new)
+        pending += new
+    return found
+
+
+def _users(op: ir.Operation) -> list[ir.Operation]:
+    """The ops of its block that read elements of its results, or hold such ones."""
+    users = (use.owner.operation for result in op.results for use in result.uses)
+    found = (ancestor_in(user, op.block) for user in users if user.name != "tensor.dim")
+    return [user for user in found if user is not None]
+
+
+def _has_heads(contraction: ir.Operation, loops: ContractionLoops) -> bool:
+    """Whether its right operand, keys or values, is another one for each of some heads or batch entries."""
+    value = contraction.operands[1]
+    at = [dim_position(e) for e in indexing_maps(contraction)[1].results]
+    while (op := defining_op(value)) is not None and is_structured(op) and moves_first(op):  # repeated, or in order
+        source, target = ([dim_position(e) for e in m.results] for m in indexing_maps(op))
+        value, at = op.operands[0], [at[target.index(d)] if d in target else None for d in source]
+    return any(d in loops.batch for d in at)
+
+
+def _is_multiple(op: ir.Operation) -> bool:
+    """Whether `op` moves elements, converts them, or multiplies all of them by the same."""
+    if op.name in VIEWS or not len(op.regions):
+        return op.name in VIEWS
+    names = {inner.operation.name for inner in op.regions[0].blocks[0].operations}
+    return names <= set(MULTIPLES) and sum(isinstance(v.type, ir.ShapedType) for v in op.operands) == 2
 
 
 def is_contraction(op: ir.Operation) -> bool:

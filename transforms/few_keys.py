@@ -16,15 +16,17 @@ FEWEST = 1024  # keys, from which on it counts that each is read once
 
 def see_few_keys(attention: Attention, queries: int) -> bool:
     """True if the first `queries` queries see none but the first keys."""
-    reduction, loops = online_reduction_of(attention.softmax), contraction_loops(attention.root)
-    if reduction is None or loops is None or not loops.m:
+    loops = contraction_loops(attention.root)
+    if loops is None or not loops.m:
         return False
-    x = attention.softmax.operands[0]
+    x = attention.modified
     axes = [dim_position(e) for e in indexing_maps(attention.root)[0].results]
-    if len(axes) != x.type.rank or axes[reduction.dimension] != loops.k[-1]:
+    reduction = online_reduction_of(attention.softmax) if attention.softmax is not None else None
+    keys = axes.index(loops.k[-1]) if reduction is None else reduction.dimension
+    if len(axes) != x.type.rank or axes[keys] != loops.k[-1]:
         return False
     sizes = [[Index(queries)] if d == loops.m[-1] else [] for d in axes]
-    start = [Index(FEWEST if d == reduction.dimension else 0) for d in range(len(axes))]
+    start = [Index(FEWEST if d == keys else 0) for d in range(len(axes))]
     position = [at + Index(0, ((Local(d), 1),)) for d, at in enumerate(start)]
     rest = _Rest()
     masks = DeadTiles(TileForms(rest, sizes, loads=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
@@ -23,15 +23,22 @@ SHARED = "needs its scores or probabilities as a whole too"
 
 
 @dataclass
-class Left:
-    """Ops that look like the end of an attention and are none, or stay as they are, and why."""
+class Progress:
+    """`candidates` for the end of an attention are still to be looked at, `others` did not look like one; those that
+    are `left` do and are none, or stay as they are, for `reasons`."""
 
-    ops: list[ir.Operation]
-    reasons: dict[ir.Operation, str]
+    candidates: list[ir.Operation]
+    others: list[ir.Operation] = field(default_factory=list)
+    left: list[ir.Operation] = field(default_factory=list)
+    reasons: dict[ir.Operation, str] = field(default_factory=dict)
 
-    def add(self, op: ir.Operation, reason: str) -> None:
-        self.ops.append(op)
+    def leave(self, op: ir.Operation, reason: str) -> None:
+        self.left.append(op)
         self.reasons[op] = reason
+
+    def erase(self, op: ir.Operation, *lists: list[ir.Operation]) -> None:
+        """Erases `op`, if nothing uses it, and what only it needed."""
+        erase_with_producers(op, self.candidates, self.others, self.left, *lists)
 
 
 @dataclass(frozen=True)
@@ -59,10 +66,10 @@ class RaiseAttention(Pass):
 
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
-        candidates = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
-        left = Left([], {})
-        while candidates:
-            candidate = candidates.pop(0)
+        sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
+        progress = Progress(sums)
+        while progress.candidates:
+            candidate = progress.candidates.pop(0)
             if ROOT in candidate.attributes or is_normal(candidate):
                 continue
             try:
@@ -70,30 +77,56 @@ class RaiseAttention(Pass):
                     match = matched_at(candidate)
                 except NearMiss as miss:
                     match = divided_at(candidate)
-                    if match is None and not self._distribute(candidate, candidates, left):
-                        left.add(candidate, f"not raised to attention: softmax was expected, but {miss}")
+                    if match is None and not self._distribute(candidate, progress):
+                        progress.leave(candidate, f"not raised to attention: softmax was expected, but {miss}")
+                else:
+                    if match is None:
+                        progress.others.append(candidate)
                 if match is not None:
-                    self._raise([match], candidates, left)
+                    self._raise([match], progress)
             except RecursionError:  # before anything is replaced
                 remark(candidate, "not raised to attention: hundreds of scalar ops in a row lead to it")
-        self._raise_together(left)
-        for candidate in left.ops:  # those that no attention has made superfluous
-            remark(candidate, left.reasons[candidate])
+        self._raise_together(progress)
+        self._raise_unnormalised(progress)
+        for candidate in progress.left:  # those that no attention has made superfluous
+            remark(candidate, progress.reasons[candidate])
 
-    def _raise_together(self, left: Left) -> None:
+    def _raise_together(self, progress: Progress) -> None:
         """Raises attentions that nothing but each other kept from it, as those of two values with one softmax: each
         computes the scores in its own loop."""
         matches: list[Match] = []
-        for op in [op for op in left.ops if left.reasons[op].endswith(SHARED)]:
+        for op in [op for op in progress.left if progress.reasons[op].endswith(SHARED)]:
             with contextlib.suppress(NearMiss):  # a sum of probabilities
                 match = matched_at(op)
                 if match is not None:
                     matches.append(match)
         if len(matches) > 1:
-            left.ops[:] = [op for op in left.ops if op not in [m.result.owner.operation for m in matches]]
-            self._raise(matches, [], left)
+            ends = [m.result.owner.operation for m in matches]
+            progress.left[:] = [op for op in progress.left if op not in ends]
+            self._raise(matches, progress)
 
-    def _distribute(self, op: ir.Operation, candidates: list[ir.Operation], left: Left) -> bool:
+    def _raise_unnormalised(self, progress: Progress) -> None:
+        """Raises attentions without a softmax among what is left. Those that stay as they are, which may have been
+        meant for something else, are told of only if they were before."""
+        progress.others += progress.left
+        while progress.others:
+            op = progress.others.pop(0)
+            for matched in (matched_at, divided_at):
+                with contextlib.suppress(NearMiss, RecursionError):
+                    match = matched(op, normalised=False)
+                    if match is not None and self._raise_quietly(match, progress):
+                        break
+
+    def _raise_quietly(self, match: Match, progress: Progress) -> bool:
+        """Whether it is raised; if not, reasons are what they were before."""
+        before = dict(progress.reasons)
+        raised = bool(self._raise([match], progress))
+        if not raised:
+            progress.left.pop()
+            progress.reasons = before
+        return raised
+
+    def _distribute(self, op: ir.Operation, progress: Progress) -> bool:
         """Whether `op` has a sum of probabilities as its operand, and is made a sum itself if there is attention in
         it."""
         found = distributed(op)
@@ -101,37 +134,37 @@ class RaiseAttention(Pass):
             return False
         old = op.results[0]
         old.replace_all_uses_with(found.value)
-        if self._raise(found.matches, candidates, left):
-            erase_with_producers(op, candidates, left.ops)
+        if self._raise(found.matches, progress):
+            progress.erase(op)
         else:
-            left.add(op, left.reasons[found.matches[0].result.owner.operation])
+            progress.leave(op, progress.reasons[found.matches[0].result.owner.operation])
             found.value.replace_all_uses_with(old)
-            erase_with_producers(found.value.owner.operation, left.ops)
+            progress.erase(found.value.owner.operation)
         return True
 
-    def _raise(self, matches: list[Match], candidates: list[ir.Operation], left: Left) -> int:
+    def _raise(self, matches: list[Match], progress: Progress) -> int:
         """Raises those of the matches that can be, which may have scores in common; returns how many."""
         raised = 0
-        for match, statistics in self._free(matches, left):
+        for match, statistics in self._free(matches, progress):
             end = match.result.owner.operation
             try:
                 value, root, others = rebuild(match, statistics)
             except Unreadable as reason:
-                left.add(end, f"attention is left as it is: {reason}")
+                progress.leave(end, f"attention is left as it is: {reason}")
                 continue
             raised += 1
             remark(root, "raised to attention", kind="raised")
             match.result.replace_all_uses_with(value)
             owners = [s.value.owner.operation for s in statistics]
             remaining = list(owners)  # those that are not erased
-            erase_with_producers(end, candidates, left.ops, remaining)
+            progress.erase(end, remaining)
             for owner, statistic, other in zip(owners, statistics, others, strict=True):
                 if owner in remaining:
                     self._replace_statistic(statistic.value, other)
-                    erase_with_producers(owner, candidates, left.ops, remaining)
+                    progress.erase(owner, remaining)
         return raised
 
-    def _free(self, matches: list[Match], left: Left) -> list[tuple[Match, list[Statistic]]]:
+    def _free(self, matches: list[Match], progress: Progress) -> list[tuple[Match, list[Statistic]]]:
         """The matches whose scores and probabilities only these need, but for statistics that they have as well."""
         ends = {m.result.owner.operation: m for m in matches}
         firsts = [m.scores.reduction.op for m in matches]
@@ -139,17 +172,18 @@ class RaiseAttention(Pass):
         found: list[tuple[Match, list[Statistic]]] = []
         for end, match in ends.items():
             first = match.scores.reduction.op
-            statistics = row_statistics(match) if firsts.count(first) == 1 else []
+            is_alone = firsts.count(first) == 1 and not match.softmax.is_plain
+            statistics = row_statistics(match) if is_alone else []
             user = other_use(first, set(ends), dependents(first) & slices, frozenset(s.value for s in statistics))
             if user is not None:
-                left.add(end, f"attention is left as it is: '{user.name}' {SHARED}")
+                progress.leave(end, f"attention is left as it is: '{user.name}' {SHARED}")
             elif first.block != end.block:
-                left.add(end, "attention is left as it is: its matmuls stand in different regions")
+                progress.leave(end, "attention is left as it is: its matmuls stand in different regions")
             else:
                 found.append((match, statistics))
         if len(found) == len(matches):
             return found
-        return self._free([match for match, _ in found], left)  # what others need of these is no longer theirs
+        return self._free([match for match, _ in found], progress)  # what others need of these is no longer theirs
 
     def _replace_statistic(self, old: ir.Value, new: ir.Value) -> None:
         made = new.owner.operation
@@ -161,7 +195,7 @@ class RaiseAttention(Pass):
 def is_normal(root: ir.Operation) -> bool:
     """Whether `root` ends an attention in normal form: contraction, element-wise, softmax, casts, contraction."""
     attention = attention_at(root)
-    if attention is None or attention.softmax.name != "linalg_ext.softmax":
+    if attention is None or attention.softmax is None or attention.softmax.name != "linalg_ext.softmax":
         return False
 
     def plain(start: ir.Value, end: ir.Operation) -> bool:
@@ -178,22 +212,23 @@ def is_normal(root: ir.Operation) -> bool:
     return plain(root.operands[0], attention.softmax) and plain(attention.softmax.operands[0], attention.scores)
 
 
-def matched_at(op: ir.Operation) -> Match | None:
-    """The attention that `op` ends, or the transpose that all of its result goes to."""
+def matched_at(op: ir.Operation, normalised: bool = True) -> Match | None:
+    """The attention that `op` ends, or the transpose that all of its result goes to; without `normalised`: one that has
+    no softmax."""
     end = transposing_end(op)
     if end != op:
         with contextlib.suppress(NearMiss):
-            match = match_attention(end)
+            match = match_attention(end, normalised)
             if match is not None:
                 return match
-    return match_attention(op)
+    return match_attention(op, normalised)
 
 
-def divided_at(op: ir.Operation) -> Match | None:
-    """The attention that ends in a division after the sum of products `op`."""
+def divided_at(op: ir.Operation, normalised: bool = True) -> Match | None:
+    """The attention that ends in a division after the sum of products `op`; see `matched_at`."""
     for end in dividing_users(op):
         with contextlib.suppress(NearMiss):
-            match = matched_at(end)
+            match = matched_at(end, normalised)
             if match is not None:
                 return match
     return None

@@ -30,7 +30,7 @@ def separate_scores(attentions: Sequence[Attention]) -> None:
         common = way & taken
         others = [a for a in attentions if ways[a.root] & way]
         between = set().union(*(ways[a.root] for a in others))
-        statistics = frozenset(value for a in others for value in list(a.softmax.results)[1:3])
+        statistics = frozenset(v for a in others if a.softmax is not None for v in list(a.softmax.results)[1:3])
         if common and other_use(attention.scores, {a.root for a in others}, between, statistics) is None:
             _copy_for(attention.root, common)
         taken |= way

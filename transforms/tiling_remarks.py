@@ -24,7 +24,8 @@ _UNSAID = ("tensor.empty", "linalg.fill")
 
 @dataclass(frozen=True)
 class TilingRemark:
-    """`axes`: what the loops of the root are called; `softmax`: its place, where the root ends an attention."""
+    """`axes`: what the loops of the root are called; `softmax`: its place, where the root ends an attention with
+    one."""
 
     axes: dict[int, str]
     softmax: tuple[str, int, int] | None
@@ -41,8 +42,9 @@ class TilingRemark:
             axes = {d: name for name, dims in names for d in dims}
             for d in loops.m[:-1]:
                 axes[d] = "heads"  # of a group that shares its keys
-        softmax = place_of(attention.softmax.location) if attention is not None else None
-        return TilingRemark(axes, softmax, attention is not None, FEW_QUERIES in root.attributes)
+        softmax = attention.softmax if attention is not None else None
+        place = place_of(softmax.location) if softmax is not None else None
+        return TilingRemark(axes, place, attention is not None, FEW_QUERIES in root.attributes)
 
     def tell(self, tiled: Tiled, sizes: Sequence[int] = (), order: Sequence[int] = ()) -> None:
         """The remark on what was tiled, by these options of ``fuse-attention`` where others may be tried."""

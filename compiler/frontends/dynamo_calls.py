@@ -10,6 +10,7 @@ MATMULS = {"matmul", "bmm", "einsum", "baddbmm", "__matmul__", "mm", "__rmatmul_
 ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
 SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
 EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
+WITHOUT_SOFTMAX = {"sigmoid", "sigmoid_", "relu", "relu_", "square"}
 LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
 VIEWS = {
     *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
@@ -63,10 +64,13 @@ def is_matmul(node: torch.fx.Node) -> bool:
     return isinstance(value, torch.Tensor) and len(factors) == 2 and all(elements(value) > elements(f) for f in factors)
 
 
-def is_exponential(node: torch.fx.Node) -> bool:
-    """Whether it is one, alone or in a softmax: also a number to the power of a tensor."""
+def makes_weights(node: torch.fx.Node) -> bool:
+    """Whether it may make weights of scores: an exponential, alone or in a softmax, also a number to the power of a
+    tensor; a function that takes the place of a softmax."""
     name = name_of(node)
-    return name in EXPONENTIALS or (name in ("pow", "__rpow__") and not isinstance(node.args[0], torch.fx.Node))
+    if name in EXPONENTIALS or name in WITHOUT_SOFTMAX:
+        return True
+    return name in ("pow", "__rpow__") and not isinstance(node.args[0], torch.fx.Node)
 
 
 def tensor_operands(node: torch.fx.Node) -> list[torch.fx.Node]:

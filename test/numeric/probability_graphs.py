@@ -15,8 +15,8 @@ SIZES = {"h": 3, "m": 37, "k": 131, "d": 16, "n": 20, "c": 2}
 class Graph(LinalgText):
     """Attention over heads h, queries m and keys k, in ops on whole tensors, of which scores and sums are f32."""
 
-    def __init__(self, kind: str):
-        super().__init__(SIZES, "", "f32")
+    def __init__(self, kind: str, sizes: dict[str, int] = SIZES):
+        super().__init__(sizes, "", "f32")
         self.kind = kind
         self.arguments: list[tuple[str, str, str]] = []
 
@@ -103,7 +103,7 @@ class Graph(LinalgText):
         rng = np.random.default_rng(seed)
         made = []
         for _, dims, element in self.arguments:
-            shape = [SIZES[d] for d in dims]
+            shape = [self.sizes[d] for d in dims]
             if element == "i1":
                 made.append(rng.uniform(size=shape) < 0.6)
             else:

@@ -12,6 +12,7 @@ from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
 from attn_opt.transforms.nvidia.conversions import eight_bits, to_register
+from attn_opt.transforms.nvidia.functions import divide_by_normal
 from attn_opt.transforms.nvidia.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
@@ -30,6 +31,7 @@ def approximations(error: float) -> dict[str, Callable]:
         "ex2.approx.ftz.f32": lambda x: flushed(np.exp2(flushed(x).astype(F64)) * (1 + error * 2.0**-22)),
         "lg2.approx.f32": lambda x: (y := np.log2(x.astype(F64))) + error * 2.0**-22 * np.fmin(np.fmax(abs(y), 1), 128),
         "rsqrt.approx.f32": lambda x: 1 / np.sqrt(x.astype(F64)) * (1 + error * 2.0**-22.9),
+        "rcp.approx.ftz.f32": lambda x: flushed(1 / flushed(x).astype(F64) * (1 + error * 2.0**-23)),
         "div.full.f32": lambda a, b: a.astype(F64) / b * (1 + error * 2.0**-23),
     }
 
@@ -112,6 +114,14 @@ def test_error_bound(name, error):
     off = np.abs(found - expected) / np.maximum(absolute, relative * np.abs(expected) + 1e-45)
     worst = int(np.argmax(off))
     assert off[worst] <= 1, f"{name}({x[worst]}) = {found[worst]}, {off[worst]:.2f} times the bound off"
+
+
+@pytest.mark.parametrize("error", [-1.0, 0.0, 1.0])
+def test_quotients_by_what_is_not_subnormal(error):
+    b = np.append(spread(2.0**-126, 2.0**126), F32(np.inf))
+    a = np.random.default_rng(0).normal(size=b.shape).astype(F32)
+    found = evaluated("arith.divf", a, b, error=error, emit=lambda _, operands: [divide_by_normal(*operands)])
+    np.testing.assert_allclose(found.astype(F64), a.astype(F64) / b, rtol=2.0**-22, atol=2.0**-126)
 
 
 @pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2"])

@@ -28,6 +28,21 @@
 // CHECK:           scf.if
 // CHECK-NOT:     scf.for
 
+// Without a softmax weights are masked by 0.
+
+// CHECK-LABEL: gpu.func @weights
+// CHECK:         scf.for %[[J:.*]] = %{{.*}} to %{{.*}} step
+// CHECK:           %[[W:.*]] = linalg.generic {{.*}} ins(%{{[^ ,]*}} : tensor<64x64xf32, "fragment">)
+// CHECK:             math.exp
+// CHECK:           %[[LATER:.*]] = arith.cmpi sge, %[[J]]
+// CHECK-NEXT:      scf.if %[[LATER]]
+// CHECK:             linalg.generic {{.*}} ins(%[[W]]
+// CHECK:               arith.select
+// CHECK-NEXT:          linalg.yield
+// CHECK:           } else {
+// CHECK-NEXT:        scf.yield %[[W]]
+// CHECK-NOT:     scf.for
+
 #lhs = affine_map<(i, j, d) -> (i, d)>
 #rhs = affine_map<(i, j, d) -> (j, d)>
 #out = affine_map<(i, j, d) -> (i, j)>
@@ -217,6 +232,69 @@ gpu.module @kernels {
       scf.yield %new : tensor<64x64xf32, "fragment">
     }
     tile.store (%c, %out, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+  gpu.func @weights(%k: memref<?x64xf16, strided<[?, 1]>>, %q: tensor<64x64xf16, "operand_a">, %i: index, %lower: index, %middle: index, %end: index, %out: memref<64x64xf32, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c64 = arith.constant 64 : index
+    %none = arith.constant 0.0 : f32
+    %zero = arith.constant dense<0.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %a = scf.for %j = %lower to %middle step %c64 iter_args(%old = %zero) -> (tensor<64x64xf32, "fragment">) {
+      %kt = tile.load (%k, %j, %c0, %c64, %c64) {dims = [0, 1]} : (memref<?x64xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xf16, "shared">)
+      %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%q, %kt : tensor<64x64xf16, "operand_a">, tensor<64x64xf16, "shared">) outs(%zero : tensor<64x64xf32, "fragment">) {
+      ^bb0(%x: f16, %y: f16, %z: f32):
+        %xw = arith.extf %x : f16 to f32
+        %yw = arith.extf %y : f16 to f32
+        %t = arith.mulf %xw, %yw : f32
+        %u = arith.addf %z, %t : f32
+        linalg.yield %u : f32
+      } -> tensor<64x64xf32, "fragment">
+      %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+      ^bb0(%y: f32, %z: f32):
+        %p = math.exp %y : f32
+        linalg.yield %p : f32
+      } -> tensor<64x64xf32, "fragment">
+      %new = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%x, %old : tensor<64x64xf32, "fragment">, tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+      ^bb0(%y: f32, %sum: f32, %z: f32):
+        %t = arith.addf %sum, %y : f32
+        linalg.yield %t : f32
+      } -> tensor<64x64xf32, "fragment">
+      scf.yield %new : tensor<64x64xf32, "fragment">
+    }
+    %b = scf.for %j = %middle to %end step %c64 iter_args(%old = %a) -> (tensor<64x64xf32, "fragment">) {
+      %kt = tile.load (%k, %j, %c0, %c64, %c64) {dims = [0, 1]} : (memref<?x64xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xf16, "shared">)
+      %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%q, %kt : tensor<64x64xf16, "operand_a">, tensor<64x64xf16, "shared">) outs(%zero : tensor<64x64xf32, "fragment">) {
+      ^bb0(%x: f16, %y: f16, %z: f32):
+        %xw = arith.extf %x : f16 to f32
+        %yw = arith.extf %y : f16 to f32
+        %t = arith.mulf %xw, %yw : f32
+        %u = arith.addf %z, %t : f32
+        linalg.yield %u : f32
+      } -> tensor<64x64xf32, "fragment">
+      %x = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+      ^bb0(%y: f32, %z: f32):
+        %p = math.exp %y : f32
+        %column = linalg.index 1 : index
+        %w = arith.addi %column, %j : index
+        %is = arith.cmpi sgt, %w, %i : index
+        %r = arith.select %is, %none, %p : f32
+        linalg.yield %r : f32
+      } -> tensor<64x64xf32, "fragment">
+      %new = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%x, %old : tensor<64x64xf32, "fragment">, tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+      ^bb0(%y: f32, %sum: f32, %z: f32):
+        %t = arith.addf %sum, %y : f32
+        linalg.yield %t : f32
+      } -> tensor<64x64xf32, "fragment">
+      scf.yield %new : tensor<64x64xf32, "fragment">
+    }
+    tile.store (%b, %out, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
     gpu.return
   }
 }

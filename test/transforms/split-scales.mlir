@@ -42,6 +42,24 @@
 // CHECK-COUNT-3: linalg.generic
 // CHECK-NOT:     linalg.generic
 
+// Weights are 0 where a mask says so: that of a window, whose negation is two comparisons. Nothing of it is split.
+
+// CHECK-LABEL: gpu.func @weights
+// CHECK:           arith.mulf
+// CHECK-DAG:       %[[LATE:.*]] = arith.cmpi sgt, %{{.*}}, %{{.*}} : index
+// CHECK-DAG:       %[[EARLY:.*]] = arith.cmpi sle, %{{.*}}, %{{.*}} : index
+// CHECK:           %[[DEAD:.*]] = arith.ori %[[LATE]], %[[EARLY]]
+// CHECK-NEXT:      %[[X:.*]] = arith.select %[[DEAD]], %{{.*}}, %{{.*}} : f32
+// CHECK-NEXT:      linalg.yield %[[X]]
+// CHECK-NOT:     linalg.generic
+
+// What a function of scores chooses is no mask.
+
+// CHECK-LABEL: gpu.func @relu
+// CHECK:           arith.cmpf ogt
+// CHECK-NEXT:      arith.select
+// CHECK-NEXT:      linalg.yield
+
 #id = affine_map<(i, j) -> (i, j)>
 #one = affine_map<(i, j) -> ()>
 gpu.module @kernels {
@@ -154,6 +172,50 @@ gpu.module @kernels {
       %c = arith.mulf %x, %half : f32
       linalg.yield %c : f32
     } -> tensor<64x64xf32, "fragment">
+    gpu.return
+  }
+  gpu.func @weights(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %zero = arith.constant 0.0 : f32
+    %two = arith.constant 2.0 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %first = arith.subi %i, %c32 : index
+      %causal = arith.cmpi sle, %j, %i : index
+      %near = arith.cmpi sgt, %j, %first : index
+      %live = arith.andi %causal, %near : i1
+      %w = arith.mulf %x, %two : f32
+      %y = arith.select %live, %w, %zero : f32
+      linalg.yield %y : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
+    gpu.return
+  }
+  gpu.func @relu(%k: memref<64x32xf16, strided<[?, 1]>>, %o: memref<64x64xf32, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %zero = arith.constant 0.0 : f32
+    %two = arith.constant 2.0 : f32
+    %kt = tile.load (%k, %c0, %c0, %c64, %c32) {dims = [0, 1]} : (memref<64x32xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x32xf16, "shared">)
+    %s = arith.constant dense<1.0> : tensor<64x64xf32, "fragment">
+    %e = tensor.empty() : tensor<64x64xf32, "fragment">
+    %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<64x64xf32, "fragment">) outs(%e : tensor<64x64xf32, "fragment">) {
+    ^bb0(%x: f32, %z: f32):
+      %is = arith.cmpf ogt, %x, %zero : f32
+      %y = arith.select %is, %x, %zero : f32
+      linalg.yield %y : f32
+    } -> tensor<64x64xf32, "fragment">
+    tile.store (%r, %o, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (tensor<64x64xf32, "fragment">, memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> ()
     gpu.return
   }
 }

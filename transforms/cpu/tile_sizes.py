@@ -156,7 +156,7 @@ def _matrix_queries(keys: int | None, head_sizes: int) -> int:
 
 def _is_masked(attention: Attention) -> bool:
     """True if scores are chosen from before the softmax, as by a mask."""
-    pending, seen = [attention.softmax.operands[0]], {attention.scores}
+    pending, seen = [attention.modified], {attention.scores}
     while pending:
         op = defining_op(pending.pop())
         if op is None or op in seen:

@@ -67,14 +67,19 @@ def _approx(instruction: str) -> Callable[[ir.Value], ir.Value]:
     return emit
 
 
-exp2, log2, fast_tanh, rsqrt = (
-    _approx(f"{name}.f32") for name in ("ex2.approx.ftz", "lg2.approx", "tanh.approx", "rsqrt.approx")
+exp2, log2, fast_tanh, rsqrt, reciprocal = (
+    _approx(f"{name}.f32") for name in ("ex2.approx.ftz", "lg2.approx", "tanh.approx", "rsqrt.approx", "rcp.approx.ftz")
 )
 
 
 def divide(a: ir.Value, b: ir.Value) -> ir.Value:
     """a / b within 2 ulp."""
     return asm("div.full.f32 $0, $1, $2;", "=f,f,f", [a, b], [f32()], effects=False)[0]
+
+
+def divide_by_normal(a: ir.Value, b: ir.Value) -> ir.Value:
+    """a / b within 2 ulp, where b is 2^-126 at least: one instruction and a product, for five that scale."""
+    return create("arith.mulf", f32(), a, reciprocal(b), fastmath=ir.Attribute.parse(f"#arith.fastmath<{PRODUCTS}>"))
 
 
 def times(x: ir.Value, factor: float) -> ir.Value:

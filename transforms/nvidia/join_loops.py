@@ -11,7 +11,7 @@ from ..equivalence import is_same, is_same_value
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
-from .masking import is_elementwise, is_rising_line, masks, unmasked, yielded
+from .masking import LOWEST, is_elementwise, is_rising_line, masks, unmasked, yielded
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,26 @@ def _is_plain(op: ir.Operation, name: str) -> bool:
 
 @dataclass
 class _Mask:
-    """`op`, in a loop, makes −inf of some elements of what is `value` in the plain loop. `known`: its values there."""
+    """`op`, in a loop, makes −inf of some elements of what is `value` in the plain loop, or another `number`. `known`:
+    its values there."""
 
     op: ir.Operation
     value: ir.Value
     known: Values
+
+    @property
+    def number(self) -> float:
+        return _number(self.op)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it leaves the other elements as they are."""
+        return unmasked(yielded(self.op), self.number) == self.op.regions[0].blocks[0].arguments[0]
+
+
+def _number(op: ir.Operation) -> float:
+    """What masked elements become: where weights are made of scores without a softmax 0, else −inf."""
+    return LOWEST if masks(yielded(op)) else 0.0
 
 
 def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
@@ -122,8 +137,8 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
         value = _masked_value(op, model, known)
         if value is None:
             return None
-        masks.append(_Mask(op, value, known))
-        if model is not None and _is_alike(op, model, known) and not _is_mask_alone(op):
+        masks.append(mask := _Mask(op, value, known))
+        if model is not None and _is_alike(op, model, known) and not mask.is_alone:
             known[op.results[0]] = model.results[0]
             waiting.pop(0)
         else:
@@ -141,11 +156,11 @@ def _is_alike(op: ir.Operation, model: ir.Operation, known: Values) -> bool:
 
 
 def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -> ir.Value | None:
-    """The plain loop's value of which `op` makes some elements −inf; None if `op` does anything else."""
+    """The plain loop's value of which `op` masks some elements; None if `op` does anything else."""
     if not is_elementwise(op):
         return None
-    block = op.regions[0].blocks[0]
-    selects, element = masks(yielded(op)), unmasked(yielded(op))
+    block, number = op.regions[0].blocks[0], _number(op)
+    selects, element = masks(yielded(op), number), unmasked(yielded(op), number)
     source = block.arguments[0]
     if not selects or any(_depends(select.operands[0], source) for select in selects):
         return None
@@ -159,12 +174,8 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     plain = ops_of(own)[-1].operands[0]
     if not is_same_value(element, plain, inner):
         return None
-    return before if is_rising_line(plain, own.arguments[0]) and single_use(before) else model.results[0]
-
-
-def _is_mask_alone(op: ir.Operation) -> bool:
-    """Whether `op` makes −inf of some elements and leaves the others as they are."""
-    return unmasked(yielded(op)) == op.regions[0].blocks[0].arguments[0]
+    is_line = number == LOWEST and is_rising_line(plain, own.arguments[0])
+    return before if is_line and single_use(before) else model.results[0]
 
 
 def _depends(value: ir.Value, source: ir.Value) -> bool:
@@ -213,7 +224,7 @@ class _Join:
             op = defining_op(masked)
             op.operands[0] = value
             block = op.regions[0].blocks[0]
-            element = unmasked(yielded(op))
+            element = unmasked(yielded(op), mask.number)
             if element != block.arguments[0]:
                 element.replace_all_uses_with(block.arguments[0])
             ir.Operation.create("scf.yield", [], [masked])

@@ -1,4 +1,5 @@
-"""How masks look in kernels: element-wise ops on tiles, elements of which become −inf by selects."""
+"""How masks look in kernels: element-wise ops on tiles, elements of which become −inf by selects, or 0 where there is
+no softmax."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..attention import is_contraction
 from ..rewriting import defining_op, erase_if_unused, ops_of
 
+LOWEST = float("-inf")
 _IS = arith.CmpIPredicate
 _PAIRS = [(_IS.eq, _IS.ne), (_IS.slt, _IS.sge), (_IS.sle, _IS.sgt), (_IS.ult, _IS.uge), (_IS.ule, _IS.ugt)]
 _OPPOSITES = {int(a): b for pair in _PAIRS for a, b in (pair, pair[::-1])}
@@ -31,23 +33,27 @@ def yielded(op: ir.Operation) -> ir.Value:
     return ops_of(op.regions[0].blocks[0])[-1].operands[0]
 
 
-def masks(value: ir.Value) -> list[ir.Operation]:
-    """The ops select(c, −inf, x), each of which gives the x of the one before it, that make an element."""
+def masks(value: ir.Value, number: float = LOWEST) -> list[ir.Operation]:
+    """The ops select(c, −inf, x), each of which gives the x of the one before it, that make an element; or those of
+    another `number`."""
     found: list[ir.Operation] = []
     while (op := defining_op(value)) is not None and op.name == "arith.select":
-        if constant_value(op.operands[1]) != float("-inf"):
+        if constant_value(op.operands[1]) != number:
             break
         found.append(op)
         value = op.operands[2]
     return found
 
 
-def say_what_is_dead(op: ir.Operation) -> None:
-    """Turns select(c, x, −inf), the masks that end an op with one result, into select(not c, −inf, x)."""
-    user, number = ops_of(op.regions[0].blocks[0])[-1], 0
-    while (select := defining_op(user.operands[number])) is not None and select.name == "arith.select":
+def say_what_is_dead(op: ir.Operation, number: float = LOWEST) -> None:
+    """Turns select(c, x, −inf), the masks that end an op with one result, into select(not c, −inf, x); or those of
+    another `number`, if they are by position."""
+    user, at = ops_of(op.regions[0].blocks[0])[-1], 0
+    while (select := defining_op(user.operands[at])) is not None and select.name == "arith.select":
         condition, then, otherwise = select.operands
-        if constant_value(otherwise) == float("-inf") and constant_value(then) is None:
+        if constant_value(otherwise) == number and constant_value(then) is None:
+            if number != LOWEST and not _is_by_position(condition):
+                break
             with ir.InsertionPoint(select), select.location:
                 dead = _negation(condition)
                 new = ir.Operation.create("arith.select", [then.type], [dead, otherwise, then])
@@ -55,9 +61,9 @@ def say_what_is_dead(op: ir.Operation) -> None:
             select.erase()
             erase_if_unused(defining_op(condition))
             select = new
-        if constant_value(select.operands[1]) != float("-inf"):
+        if constant_value(select.operands[1]) != number:
             break
-        user, number = select, 2
+        user, at = select, 2
 
 
 def is_rising_line(value: ir.Value, element: ir.Value) -> bool:
@@ -95,15 +101,24 @@ def _is_scalar(value: ir.Value, body: ir.Block) -> bool:
     return not isinstance(body.owner.operands[value.arg_number].type, ir.ShapedType)
 
 
+def _is_by_position(condition: ir.Value) -> bool:
+    """Whether nothing that is loaded or computed as a float takes part in a condition."""
+    op = defining_op(condition)
+    return not isinstance(condition.type, ir.FloatType) and (op is None or all(map(_is_by_position, op.operands)))
+
+
 def _negation(condition: ir.Value) -> ir.Value:
     op = defining_op(condition)
     if op is not None and op.name == "arith.cmpi":
         predicate = _OPPOSITES[ir.IntegerAttr(op.attributes["predicate"]).value]
         return arith.cmpi(predicate, *op.operands)
+    if op is not None and op.name in ("arith.andi", "arith.ori"):  # canonicalize undoes a negation of the whole
+        sides = [_negation(v) for v in op.operands]
+        return arith.ori(*sides) if op.name == "arith.andi" else arith.andi(*sides)
     return arith.xori(condition, build.constant(condition.type, 1))
 
 
-def unmasked(value: ir.Value) -> ir.Value:
+def unmasked(value: ir.Value, number: float = LOWEST) -> ir.Value:
     """What an element is where none of the masks holds."""
-    found = masks(value)
+    found = masks(value, number)
     return found[-1].operands[2] if found else value

@@ -38,6 +38,7 @@ class SplitScales(Pass):
                 for inner in ops_in(kernel, "linalg.generic"):
                     if _is_elementwise(inner):
                         say_what_is_dead(inner)
+                        say_what_is_dead(inner, 0.0)
                         _split(inner)
 
 

@@ -208,8 +208,8 @@ def _by_place(attention: Attention) -> list[ir.Operation]:
 
 
 def _between(attention: Attention) -> Iterator[ir.Operation]:
-    """The ops from softmax back to the scores."""
-    op = defining_op(attention.softmax.operands[0])
+    """The ops from softmax, or from the weights that are made without one, back to the scores."""
+    op = defining_op(attention.modified)
     while op is not None and op != attention.scores and len(op.operands):
         yield op
         op = defining_op(op.operands[0])

@@ -12,12 +12,12 @@ from ...dialects.build import constant_value
 from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import is_structured, iterator_types
-from ..attention import is_contraction
+from ..attention import SOFTMAXES, is_contraction
 from ..extents import known_sizes
 from ..passes import Pass, remark
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, ops_in, single_use, terminator
-from .match_accumulation import MAX, SOFTMAXES, carried_levels, filled_with, first_value, zero_like
+from .match_accumulation import MAX, carried_levels, filled_with, first_value, zero_like
 
 LOG2_E = math.log2(math.e)
 LARGEST = {32: (2 - 2**-23) * 2.0**127, 64: sys.float_info.max}

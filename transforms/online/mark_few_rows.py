@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ..passes import Pass, option
-from ..rewriting import ancestors, ops_in
-from .match_accumulation import SOFTMAXES, most_rows
+from ..rewriting import ancestors
+from .modified_scores import modified_scores_in
 
 FEW_ROWS = "few_rows"  # of a parallel loop: its tasks compute tiles of few rows
 
@@ -27,7 +27,7 @@ class MarkFewRows(Pass):
     rows: int = option("how many rows of a tile are few, all dimensions but the keys' together", 0)
 
     def run(self, op: ir.Operation) -> None:
-        for softmax in ops_in(op, *SOFTMAXES):
-            loops = [loop for loop in ancestors(softmax) if loop.name == "scf.forall"]
-            if loops and most_rows(softmax) <= self.rows:
+        for scores in modified_scores_in(op):
+            loops = [loop for loop in ancestors(scores.consumer) if loop.name == "scf.forall"]
+            if loops and scores.most_rows <= self.rows:
                 loops[-1].attributes[FEW_ROWS] = ir.UnitAttr.get(op.context)

@@ -17,7 +17,7 @@ A mask that is loaded gives a test in place of a set (loaded_masks.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...dialects.build import constant_value
@@ -44,7 +44,7 @@ class Decided:
 
 
 class DeadTiles:
-    """Tiles in which a score is −∞ everywhere."""
+    """Tiles in which a score is −∞ everywhere, or a weight 0."""
 
     def __init__(self, forms: TileForms):
         self.sets = forms.sets
@@ -73,16 +73,40 @@ class DeadTiles:
             return self.dead(scalar.operand(0), bound)
         if (scaled := _scaled(op)) is not None:
             return self.dead(scalar.operand(scaled[0]), bound / scaled[1])
-        if op.name == "arith.select":
-            condition = at.truth(scalar.operand(0))
-            a, b = (self.dead(scalar.operand(i), bound) for i in (1, 2))
-            if a == at.all:  # whatever the condition is where the other side is dead too
-                return at.union(condition.always, b)
-            if b == at.all:
-                return at.union(condition.never, a)
-            chosen = at.union(at.intersection(condition.always, a), at.intersection(condition.never, b))
-            return at.union(chosen, at.intersection(a, b))
-        return at.none
+        return self._chosen(scalar, lambda x: self.dead(x, bound)) if op.name == "arith.select" else at.none
+
+    def zero(self, scalar: Scalar | None) -> Where:
+        """Where the float `scalar` is 0 in all elements. (0 times anything is taken to give 0.)"""
+        at = self._at
+        followed = scalar and follow(scalar)
+        if scalar is None or followed is None:
+            mask = at.loaded(scalar) if scalar is not None else None
+            is_float = mask is not None and isinstance(mask.tensor.type.element_type, ir.FloatType)
+            return Where([], (is_number(mask, 0.0),)) if mask is not None and is_float else at.none
+        if (number := constant_value(followed.value)) is not None:
+            return at.all if number == 0 else at.none
+        op = defining_op(followed.value)
+        if op is None:
+            return at.none
+        if op.name == "arith.uitofp":
+            return at.truth(followed.operand(0)).never
+        if op.name == "arith.mulf":
+            return at.union(*(self.zero(followed.operand(i)) for i in (0, 1)))
+        if op.name in ("arith.extf", "arith.truncf", "arith.divf"):
+            return self.zero(followed.operand(0))
+        return self._chosen(followed, self.zero) if op.name == "arith.select" else at.none
+
+    def _chosen(self, select: Scalar, where: Callable[[Scalar], Where]) -> Where:
+        """Where something holds of what is selected, of which `where` tells it of either side."""
+        at = self._at
+        condition = at.truth(select.operand(0))
+        a, b = (where(select.operand(i)) for i in (1, 2))
+        if a == at.all:  # whatever the condition is where the other side is dead too
+            return at.union(condition.always, b)
+        if b == at.all:
+            return at.union(condition.never, a)
+        chosen = at.union(at.intersection(condition.always, a), at.intersection(condition.never, b))
+        return at.union(chosen, at.intersection(a, b))
 
 
 class TileMasks(DeadTiles):

@@ -16,8 +16,7 @@ statistics, in every loop; what is carried is touched by nothing else; the accum
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -26,7 +25,7 @@ from ...dialects.tiling import Index
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import is_contraction
 from ..extents import extent, size_form
-from ..linear import linear, upper_bound
+from ..linear import linear
 from ..online_accumulation import is_linear
 from ..reshapes import RESHAPES, VIEWS, source_dims
 from ..rewriting import carried_init, carried_number, defining_op
@@ -34,7 +33,6 @@ from ..slices import slice_parts
 from .fold_diag import diag_factor
 
 RESULT, MAX, ACCUM, SCALE = range(4)
-SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")
 
 
 class Unsuited(Exception):
@@ -348,28 +346,3 @@ def filled_with(value: ir.Value, number: float) -> bool:
         attribute = op.attributes["value"]
         return isinstance(attribute, ir.DenseFPElementsAttr) and attribute.is_splat and set(attribute) == {number}
     return op.name == "linalg.fill" and build.constant_value(op.operands[0]) == number
-
-
-def has_fewer_rows(softmax: ir.Operation, limit: int) -> bool:
-    """Whether a tile of scores has less than `limit` rows along each dimension (decoding): reading keys and values
-    takes much longer than masking scores and merging parts."""
-    return all(rows < limit for rows in _most_rows(softmax))
-
-
-def most_rows(softmax: ir.Operation) -> float:
-    """How many rows a tile of scores has at most, all dimensions but the keys' together."""
-    return math.prod(_most_rows(softmax))
-
-
-def _most_rows(softmax: ir.Operation) -> Iterator[float]:
-    """How many rows a tile of scores has at most, for each dimension but the keys'."""
-    scores = softmax.operands[0]
-    keys = ir.IntegerAttr(softmax.attributes["dimension"]).value
-    return (_most(scores, d) for d in range(scores.type.rank) if d != keys)
-
-
-def _most(value: ir.Value, d: int) -> float:
-    """The size of a dimension, or a bound on it."""
-    form = extent(value, d)
-    bounds = [form.static, *(upper_bound(v) for v, _ in form.terms if form.is_value)] if form is not None else []
-    return min((bound for bound in bounds if bound is not None), default=math.inf)

@@ -1,15 +1,20 @@
-"""Merging the states of an online softmax that parts of the keys gave, by their maxima and sums."""
+"""Merging what parts of the keys gave: the states of an online softmax by their maxima and sums; outputs alone, where
+there is no softmax, by adding them."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
 from ...dialects.mlir import math as math_dialect
 from ..slices import Size, extract
+
+# Numbers of those after the first one, and what each is less than if it counts; none where all do.
+Limited: TypeAlias = Sequence[tuple[ir.Value, ir.Value]]
 
 
 def merged(
@@ -27,7 +32,7 @@ def merged(
     in a loop over parts from `inits`, up to `together` of them at once: waiting for memory is most of the time.
     `slices`: of output, maxima and sums of all parts, with the tile's offsets and sizes but for the first dimension,
     which counts parts. `rows[d]`: the dimension of the output that dimension d of the statistics is. Where m = −∞, 0 is
-    subtracted in its place: a part that is masked weighs exp(−∞) = 0.
+    subtracted in its place: a part that is masked weighs exp(−∞) = 0. Without maxima and sums o = o₁ + o₂ + ….
 
     Where the number of parts is known at run time only, a loop over half of `together` at once goes before one over the
     rest, an eighth at once: where there are few parts, there are many outputs, and what is read in vain counts.
@@ -60,15 +65,18 @@ def _merged(
         ]
         last = arith.subi(bounds[1], build.index(1)) if ends_within else None
         places = [number if last is None else arith.minsi(number, last) for number in numbers]
-        outputs, maxima, totals = (
+        outputs, *others = (
             [extract(init.type, value, [at, *offsets], [1, *sizes], [1] * (1 + len(offsets))) for at in places]
             for init, (value, offsets, sizes) in zip(inits, slices, strict=True)
         )
-        output, maximum, total = loop.inner_iter_args
+        output, *statistics = loop.inner_iter_args
         limited = [(number, bounds[1]) for number in numbers] if ends_within else []
-        states, sizes = ([maximum, *maxima], [total, *totals]), slices[1][2]
-        maximum, total, *weights = _statistics(*states, sizes, exp2, limited)
-        scf.YieldOp([_weighted([output, *outputs], weights, rows), maximum, total])
+        weights: list[ir.Value] = []
+        if statistics:
+            maxima, totals = ([one, *more] for one, more in zip(statistics, others, strict=True))
+            *statistics, weights = _statistics(maxima, totals, slices[1][2], exp2, limited)
+        added = _added([output, *outputs], weights, rows, [] if weights else limited)
+        scf.YieldOp([added, *statistics])
     return list(loop.operation.results)
 
 
@@ -77,12 +85,9 @@ def _statistics(
     totals: Sequence[ir.Value],
     sizes: Sequence[Size],
     exp2: bool,
-    limited: Sequence[tuple[ir.Value, ir.Value]],
-) -> list[ir.Value]:
-    """The maximum and the sum over all, in place of the first ones, and the factor of each one's output.
-
-    `limited`: numbers of those after the first ones, and what each is less than if it counts; none where all do.
-    """
+    limited: Limited,
+) -> tuple[ir.Value, ir.Value, list[ir.Value]]:
+    """The maximum and the sum over all, in place of the first ones, and the factor of each one's output."""
     kind, count = maxima[0].type, len(maxima)
     compute = build.compute_type(kind.element_type)
     exp = math_dialect.exp2 if exp2 else math_dialect.exp
@@ -92,7 +97,7 @@ def _statistics(
         read = [build.convert(v, compute) for v in values[: 2 * count]]
         others = read[: count - 1]
         if limited:
-            counts = [arith.cmpi(arith.CmpIPredicate.slt, *pair) for pair in limited]
+            counts = _counts(limited)
             others = [arith.select(does, m, infinity) for does, m in zip(counts, others, strict=True)]
         ms, sums = [read[-2], *others], [read[-1], *read[count - 1 : -2]]
         largest = functools.reduce(arith.maxnumf, ms)
@@ -105,11 +110,17 @@ def _statistics(
     factors = [build.empty(sizes, compute) for _ in maxima]
     operands = [*maxima[1:], *totals[1:]], [maxima[0], totals[0], *factors]
     maps = [identity] * sum(map(len, operands))
-    return build.generic(*operands, maps, [build.PARALLEL] * kind.rank, on_row)
+    maximum, total, *weights = build.generic(*operands, maps, [build.PARALLEL] * kind.rank, on_row)
+    return maximum, total, weights
 
 
-def _weighted(outputs: Sequence[ir.Value], weights: Sequence[ir.Value], rows: Sequence[int]) -> ir.Value:
-    """The sum of the outputs, each times the factor of its row, in place of the first."""
+def _counts(limited: Limited) -> list[ir.Value]:
+    """Whether each of them counts."""
+    return [arith.cmpi(arith.CmpIPredicate.slt, *pair) for pair in limited]
+
+
+def _added(outputs: Sequence[ir.Value], weights: Sequence[ir.Value], rows: Sequence[int], limited: Limited) -> ir.Value:
+    """The sum of the outputs, each times the factor of its row if there are factors, in place of the first."""
     kind = outputs[0].type
     compute = build.compute_type(kind.element_type)
     identity, row = build.projection(kind.rank, range(kind.rank)), build.projection(kind.rank, rows)
@@ -117,7 +128,11 @@ def _weighted(outputs: Sequence[ir.Value], weights: Sequence[ir.Value], rows: Se
     def on_element(*values: ir.Value) -> ir.Value:
         *read, first = (build.convert(v, compute) for v in values)
         factors, others = read[: len(weights)], read[len(weights) :]
-        total = functools.reduce(arith.addf, map(arith.mulf, [first, *others], factors))
+        zero = build.constant(compute, 0.0)
+        if limited:
+            others = [arith.select(does, x, zero) for does, x in zip(_counts(limited), others, strict=True)]
+        terms = list(map(arith.mulf, [first, *others], factors)) if factors else [first, *others]
+        total = functools.reduce(arith.addf, terms)
         return build.convert(total, kind.element_type)
 
     others = list(outputs[1:])

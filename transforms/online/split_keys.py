@@ -17,22 +17,14 @@ from ..passes import Pass, PassError, option, remark
 from ..rewriting import carried_init, copy_op, defining_op, is_made_inside, ops_in
 from ..slices import Size, extract, forall_bounds, insert_parallel, known_index, slice_parts
 from .mark_few_rows import FEW_ROWS
-from .match_accumulation import (
-    MAX,
-    Accumulation,
-    Unsuited,
-    accumulation_of,
-    carried_levels,
-    filled_with,
-    has_fewer_rows,
-    most_rows,
-    zero_like,
-)
+from .match_accumulation import MAX, Level, Unsuited, accumulation_of, carried_levels, filled_with
 from .merge_parts import merged
+from .modified_scores import ModifiedScores, modified_scores_in
 
 TASKS = 2  # per worker, where keys are split: what one takes longer the next one makes up for
 FEWEST_TILES = 2  # of a part: below, merging costs what it gains
 KEYS_OF_A_MERGE = 768  # which a busy block goes through meanwhile (measured on an H200)
+FIRST = (0.0, -math.inf, 0.0)  # what output, maximum and sum start from
 
 
 @dataclass(frozen=True)
@@ -62,8 +54,8 @@ class SplitKeys(Pass):
           …
 
     Parts take turns with the tiles, so that a mask (a window, the length of a cache) leaves each about as much to do;
-    a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing. What `mark-few-rows` says of the
-    loop is then said of both.
+    a part that has none, or only masked ones, has m = −∞, a = 0 and weighs nothing. Without a softmax there is nothing
+    but the output, and parts are added. What `mark-few-rows` says of the loop is then said of both.
 
     How many parts there are, unless given: none where the loop nest has as many blocks as there are `workers`, or where
     the number of blocks is not known; blocks of less than `few_rows` rows (decoding), which cost little to merge, are
@@ -92,23 +84,26 @@ class SplitKeys(Pass):
             raise PassError(f"{problem}, but are {self.parts}, {self.workers}", op)
         if self.parts == 1 or (self.parts == 0 and self.workers == 1):
             return
-        for softmax in ops_in(op, "linalg_ext.unnorm_softmax"):
+        for scores in modified_scores_in(op):
+            if scores.consumer.name == "linalg_ext.softmax":  # divided in every tile
+                continue
             try:
-                keys = KeyLoop.of(softmax)
+                keys = KeyLoop.of(scores)
                 parts = self.parts or self._chosen(keys)
                 if parts != 1:
                     keys.split(parts, self.together)
             except Unsuited as reason:
-                remark(softmax, f"keys are not split over workers: {reason}")
+                remark(scores.consumer, f"keys are not split over workers: {reason}")
             else:
                 if parts != 1:
                     count = f"{parts} parts" if isinstance(parts, int) else "as many parts as workers have time for"
-                    message = f"keys are split into {count}, merged by their maxima and sums"
-                    remark(softmax, message, kind="split-keys", parts=parts if isinstance(parts, int) else None)
+                    how = "merged by their maxima and sums" if scores.is_softmax else "whose outputs are added"
+                    message = f"keys are split into {count}, {how}"
+                    remark(scores.consumer, message, kind="split-keys", parts=parts if isinstance(parts, int) else None)
 
     def _chosen(self, keys: KeyLoop) -> Size:
         blocks, tiles, is_known = keys.blocks, keys.tiles, keys.blocks is not None
-        if blocks is None and (keys.has_few_blocks or has_fewer_rows(keys.found.softmax, self.few_rows)):
+        if blocks is None and (keys.has_few_blocks or keys.scores.has_fewer_rows(self.few_rows)):
             blocks = keys.fewest_blocks
         if blocks is None:
             raise Unsuited("the number of blocks is known at run time only (give parts to split them anyway)")
@@ -116,7 +111,7 @@ class SplitKeys(Pass):
             return 1
         if keys.has_few_blocks and not is_known:
             return keys.parts_for(TASKS * self.workers)
-        busy = self.busy_rows and is_known and most_rows(keys.found.softmax) >= self.busy_rows
+        busy = self.busy_rows and is_known and keys.scores.most_rows >= self.busy_rows
         most = (1 if busy else TASKS) * self.workers // blocks
         if tiles is None:
             return most
@@ -131,26 +126,29 @@ class SplitKeys(Pass):
 class KeyLoop:
     """The loop over tiles of keys of one accumulation, inside of `holder`, a scf.forall, or of none.
 
-    `place`: where the loop's tile lies in the whole output: offsets and sizes, and the sizes of the whole.
+    `rows[d]`: the dimension of the output that dimension d of the statistics is. `positions`: of output, maximum and
+    sum among the loop's results; of the output alone without a softmax. `place`: where the loop's tile lies in the
+    whole output: offsets and sizes, and the sizes of the whole.
     """
 
-    found: Accumulation
+    scores: ModifiedScores
+    rows: list[int]
     loop: ir.Operation
     holder: ir.Operation | None
-    positions: tuple[int, int, int]  # of output, maximum and sum among the loop's results
+    positions: tuple[int, ...]
     place: tuple[list[Size], list[Size], ir.Value]
 
     @staticmethod
-    def of(softmax: ir.Operation) -> KeyLoop:
-        found = accumulation_of(softmax)
-        levels = [found.output, found.accum, carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])]
+    def of(scores: ModifiedScores) -> KeyLoop:
+        rows, levels = _carried(scores)
         if any(len(one) != 1 for one in levels) or len({one[0].loop for one in levels}) != 1:
             raise Unsuited("output and statistics are not carried by one loop, over keys, in parallel ones")
-        (output,), (accum,), (maximum,) = levels
+        states = [level for (level,) in levels]
+        output, *statistics = states
         loop = output.loop
-        if len(loop.results) != 3 or any(one[0].offsets is not None for one in levels):
+        if len(loop.results) != len(states) or any(state.offsets is not None for state in states):
             raise Unsuited("the loop over keys carries more than a tile of the output and its statistics")
-        if not zero_like(accum.init) or not filled_with(maximum.init, -math.inf):
+        if not all(filled_with(state.init, first) for state, first in zip(statistics, FIRST[1:], strict=False)):
             raise Unsuited("the statistics do not start from −∞ and 0")
         if not isinstance(build.constant_value(loop.operands[2]), int):
             raise Unsuited("the step of the loop over keys is no constant")
@@ -158,8 +156,8 @@ class KeyLoop:
         if parent.name not in ("scf.forall", "func.func"):
             raise Unsuited(f"the loop over keys stands in '{parent.name}'")
         holder = parent if parent.name == "scf.forall" else None
-        positions = (output.position, maximum.position, accum.position)
-        return KeyLoop(found, loop, holder, positions, _place(output.init, holder))
+        positions = tuple(state.position for state in states)
+        return KeyLoop(scores, rows, loop, holder, positions, _place(output.init, holder))
 
     @property
     def blocks(self) -> int | None:
@@ -222,8 +220,8 @@ class KeyLoop:
         with ir.InsertionPoint(self.loop), self.loop.location:
             slices = [(value, *self._slice(i)) for i, value in enumerate(partial)]
             inits = [self.loop.operands[3 + position] for position in self.positions]
-            exp2 = EXP2 in self.found.softmax.attributes
-            results = merged(parts, together, inits, slices, self.found.rows, exp2)
+            exp2 = EXP2 in self.scores.consumer.attributes
+            results = merged(parts, together, inits, slices, self.rows, exp2)
         for position, value in zip(self.positions, results, strict=True):
             self.loop.results[position].replace_all_uses_with(value)
         self.loop.erase()
@@ -231,7 +229,7 @@ class KeyLoop:
     def _slice(self, number: int, place: tuple | None = None) -> tuple[list[Size], list[Size]]:
         """Offsets and sizes of the tile in the output (0), or in the statistics (1, 2)."""
         offsets, sizes, _ = place or self.place
-        dims = range(len(offsets)) if number == 0 else self.found.rows
+        dims = range(len(offsets)) if number == 0 else self.rows
         return [offsets[d] for d in dims], [sizes[d] for d in dims]
 
     def _parts(self, parts: Size) -> list[ir.Value]:
@@ -239,7 +237,7 @@ class KeyLoop:
         whole = known_sizes(self.place[2])
         empties = []
         for number, position in enumerate(self.positions):
-            dims = range(len(whole)) if number == 0 else self.found.rows
+            dims = range(len(whole)) if number == 0 else self.rows
             element = self.loop.operands[3 + position].type.element_type
             empties.append(build.empty([parts, *(whole[d] for d in dims)], element))
         bounds = forall_bounds(self.holder) if self.holder is not None else ([], [], [])
@@ -278,8 +276,8 @@ class KeyLoop:
     ) -> list[ir.Value]:
         """The loop over the tiles of `part`."""
         lower, upper = (copies.value(v) for v in list(self.loop.operands)[:2])
-        inits: list[ir.Value] = [self.loop.operands[3]] * 3
-        for i, (position, out, first) in enumerate(zip(self.positions, shared, (0.0, -math.inf, 0.0), strict=True)):
+        inits = list(self.loop.operands)[3:]
+        for i, (position, out, first) in enumerate(zip(self.positions, shared, FIRST, strict=False)):
             kind = self.loop.operands[3 + position].type
             offsets, sizes = self._slice(i, place)
             tile = extract(kind, out, [part, *offsets], [1, *sizes], [1] * (1 + len(offsets)))
@@ -309,6 +307,16 @@ class KeyLoop:
         if self.tiles is not None and self.tiles % parts == 0:
             return build.index(self.tiles // parts * size)
         return _apply(ir.AffineExpr.get_ceil_div(tiles - p, parts) * size, [part, lower, upper])
+
+
+def _carried(scores: ModifiedScores) -> tuple[list[int], list[list[Level]]]:
+    """The rows of the statistics, and through which loops output, maximum and sum are carried."""
+    consumer = scores.consumer
+    if not scores.is_softmax:
+        return [], [carried_levels(consumer.operands[2], consumer.results[0])]
+    found = accumulation_of(consumer)
+    maximum = carried_levels(consumer.operands[1 + MAX], consumer.results[MAX])
+    return found.rows, [found.output, maximum, found.accum]
 
 
 def _iterations(low: Size, high: Size, step: Size) -> Size:

@@ -15,16 +15,9 @@ from .cut_tiles import cut_sizes, narrow_types, take_off_last
 from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .fold_conditions import DECIDED, DECIDED_BY_TEST, fold_conditions, mark, unmark
 from .masks import TileMasks
-from .match_accumulation import (
-    MAX,
-    SOFTMAXES,
-    Unsuited,
-    accumulation_of,
-    carried_levels,
-    first_value,
-    has_fewer_rows,
-    zero_like,
-)
+from .match_accumulation import MAX, Unsuited, accumulation_of, carried_levels, first_value, zero_like
+from .modified_scores import ModifiedScores, modified_scores_in
+from .tile_conditions import Where
 from .tile_guards import Guard, put_guard
 from .tile_sets import Bound, Tiles, TileSets
 
@@ -65,6 +58,8 @@ class SplitMaskedTiles(Pass):
     to it: it is skipped where all of it is dead, and computed without the mask of i1 where none is (tile_guards.py). To
     see that all of what is added is 0 would take as long as to add it.
 
+    Without a softmax, scores become weights of values by themselves: tiles are dead where a mask makes these 0.
+
     A mask may also be a finite number, such as −1e9: tiles that it fills are computed last, and only where a row of
     queries needs them (finite_masks.py).
     """
@@ -76,41 +71,42 @@ class SplitMaskedTiles(Pass):
     whole_tiles: bool = option("of f16 and bf16, the last, cut tile has a loop of its own", False)
 
     def run(self, op: ir.Operation) -> None:
-        for softmax in ops_in(op, *SOFTMAXES):
-            loops = [loop for loop in ancestors(softmax) if loop.name == "scf.for"]
+        for scores in modified_scores_in(op):
+            loops = [loop for loop in ancestors(scores.consumer) if loop.name == "scf.for"]
             unknown: list[ir.Operation] = []
-            if loops and not any(_split(loop, softmax, unknown, self) for loop in loops) and unknown:
+            if loops and not any(_split(loop, scores, unknown, self) for loop in loops) and unknown:
                 remark(unknown[0], "all tiles are masked: the mask does not depend linearly on positions in any loop")
 
 
 def _split(
     loop: ir.Operation,
-    softmax: ir.Operation,
+    scores: ModifiedScores,
     unknown: list[ir.Operation],
     options: SplitMaskedTiles,
     is_peeled: bool = False,
 ) -> bool:
-    """Splits `loop` by the masks of the scores of `softmax`; says whether they depend on it. Notes `unknown` ones.
+    """Splits `loop` by the masks of the `scores`; says whether they depend on it. Notes `unknown` ones.
 
     `is_peeled`: its last tile was taken off it, and dead ones may be skipped, as was seen before that.
     """
     sets = TileSets(loop)
-    if not sets.supported or len(ops_in(loop, *SOFTMAXES)) != 1:
+    if not sets.supported or len(modified_scores_in(loop)) != 1:
         return False
-    masks = TileMasks(sets, softmax.operands[0], options.from_data)
-    where = masks.dead(masks.scores)
-    late = _Late.of(loop, softmax, masks, where.tiles) if options.from_data else None
+    consumer = scores.consumer
+    masks = TileMasks(sets, scores.value, options.from_data)
+    where = _dead(scores, masks)
+    late = _Late.of(loop, consumer, masks, where.tiles) if options.from_data and scores.is_softmax else None
     decided = masks.conditions(masks.scores)
     unknown += masks.unknown
     known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
-    few = has_fewer_rows(softmax, options.few_rows) or any(FEW_QUERIES in op.attributes for op in ops_in(loop))
+    few = scores.has_fewer_rows(options.few_rows) or any(FEW_QUERIES in op.attributes for op in ops_in(loop))
     live = sets.all if decided and not (known and few) else sets.none
     for one in known:
         live = sets.intersection(live, one.where.tiles)
     dead, tests = where.tiles, where.tests
-    reason = _why_not_skipped(loop, softmax) if (where or late is not None) and not is_peeled else None
+    reason = _why_not_skipped(loop, scores) if (where or late is not None) and not is_peeled else None
     if reason:
-        remark(softmax, f"tiles that the mask makes dead are computed: {reason}")
+        remark(consumer, f"tiles that the mask makes dead are computed: {reason}")
         dead, tests, late = sets.none, (), None
     if late is not None:
         dead = late.tiles
@@ -126,13 +122,13 @@ def _split(
             tail = take_off_last(loop, sets.value(sets.end_of_whole()), cuts, sets.step)
             sets.erase_unused()
             _skip_dead(tail, options)
-            return _split(loop, softmax, unknown, options, is_peeled=True) or True
-    location = softmax.location
+            return _split(loop, scores, unknown, options, is_peeled=True) or True
+    location = consumer.location
     schedule = [
         {"from": formula(low), "to": formula(high), "masked": not is_live or guard is not None}
         for low, high, is_live in parts
     ]
-    depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(softmax)))
+    depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(consumer)))
     mark(known, DECIDED)
     mark(tested, DECIDED_BY_TEST)
     _emit(loop, sets, parts, late, guard)
@@ -146,6 +142,11 @@ def _split(
     loops = f": {count} loops in place of one" if count > 1 else ""
     remark(location, f"{' and '.join(some)}{loops}", **details)
     return True
+
+
+def _dead(scores: ModifiedScores, masks: TileMasks) -> Where:
+    """Where all scores are −∞, or all weights 0."""
+    return masks.dead(masks.scores) if scores.is_softmax else masks.zero(masks.scores)
 
 
 @dataclass(frozen=True)
@@ -170,15 +171,20 @@ class _Late:
         return _Late(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
 
 
-def _why_not_skipped(loop: ir.Operation, softmax: ir.Operation) -> str | None:
-    """Why an iteration in which all scores are −∞ might change something; None if it surely does not."""
-    try:
-        found = accumulation_of(softmax)
-    except Unsuited as reason:
-        return str(reason)
-    if not found.output or not zero_like(first_value(found.accum)):
-        return "its sum does not start from zero"
-    carried = [*found.output, *found.accum, *carried_levels(softmax.operands[1 + MAX], softmax.results[MAX])]
+def _why_not_skipped(loop: ir.Operation, scores: ModifiedScores) -> str | None:
+    """Why an iteration in which all scores are −∞, or all weights 0, might change something; None if it surely does
+    not."""
+    consumer = scores.consumer
+    if scores.is_softmax:
+        try:
+            found = accumulation_of(consumer)
+        except Unsuited as reason:
+            return str(reason)
+        if not found.output or not zero_like(first_value(found.accum)):
+            return "its sum does not start from zero"
+        carried = [*found.output, *found.accum, *carried_levels(consumer.operands[1 + MAX], consumer.results[MAX])]
+    else:
+        carried = carried_levels(consumer.operands[2], consumer.results[0])
     positions = {level.position for level in carried if level.loop == loop}
     block = loop.regions[0].blocks[0]
     yielded = list(terminator(block).operands)
@@ -217,10 +223,10 @@ def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[Part]:
 
 def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
     """Leaves the one tile of the loop out if it is dead."""
-    (softmax,) = ops_in(tail, *SOFTMAXES)
+    (scores,) = modified_scores_in(tail)
     sets = TileSets(tail)
-    masks = TileMasks(sets, softmax.operands[0], options.from_data)
-    dead = masks.dead(masks.scores).tiles
+    masks = TileMasks(sets, scores.value, options.from_data)
+    dead = _dead(scores, masks).tiles
     alive = sets.complement(dead)
     if dead:
         low, high = (sets.value(bound) for bound in (alive[0][0], alive[-1][1])) if alive else (tail.operands[0],) * 2

@@ -19,6 +19,7 @@ from .relative import EXPONENTIALS
 from .rounding import Rounding, split_rounding
 from .softmax import Softmax, match_softmax
 from .tracing import Tracer, extents
+from .unnormalised import match_unnormalised
 
 MAX_SPLITS = 24
 ADDITIVE = ("arith.addf", "arith.subf")
@@ -40,7 +41,8 @@ WAYS_OUT = {
 
 @dataclass(frozen=True)
 class Match:
-    """What `result` is, at the indices `at`: softmax of an expression of `scores`, times `values`, summed over `k`."""
+    """What `result` is, at the indices `at`: softmax of an expression of `scores`, or, where it `is_plain`, the
+    expression itself, times `values`, summed over `k`."""
 
     tracer: Tracer
     result: ir.Value
@@ -56,12 +58,15 @@ class Match:
     rounding: Rounding | None = None
 
 
-def match_attention(op: ir.Operation) -> Match | None:
-    """The attention whose result is that of `op`, or None. NearMiss if it looks like one and is none."""
+def match_attention(op: ir.Operation, normalised: bool = True) -> Match | None:
+    """The attention whose result is that of `op`, or None. NearMiss if it looks like one and is none.
+
+    Without `normalised`: one that has no softmax.
+    """
     missed: NearMiss | None = None
     for splits in ("batch", "output", "keys"):
         try:
-            found = _match_with(op, splits)
+            found = _match_with(op, splits, normalised)
         except NearMiss as miss:
             missed = missed or miss
             continue
@@ -80,7 +85,7 @@ class _KeysSplit(Exception):
         self.parts = parts
 
 
-def _match_with(op: ir.Operation, splits: str) -> Match | None:
+def _match_with(op: ir.Operation, splits: str, normalised: bool) -> Match | None:
     """Tries with variables of the output's dimensions, split wherever a reshape asks for it.
 
     `splits` says which variables may be: those that both operands of the second matmul have ("batch"), all of the
@@ -90,7 +95,7 @@ def _match_with(op: ir.Operation, splits: str) -> Match | None:
     parts: tuple[int, ...] = ()
     for _ in range(MAX_SPLITS):
         try:
-            return _match(Tracer(), op, at, splits, parts)
+            return _match(Tracer(), op, at, splits, parts, normalised)
         except _KeysSplit as split:
             parts = split.parts
         except SplitNeeded as split:
@@ -118,7 +123,7 @@ def _substituted(index: Index, var: Var, replacement: Index) -> Index:
 
 
 def _match(
-    tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], splits: str, parts: tuple[int, ...]
+    tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], splits: str, parts: tuple[int, ...], normalised: bool
 ) -> Match | None:
     element = tracer.make.element(op.results[0], at)
     if element.type != REAL:
@@ -147,7 +152,11 @@ def _match(
         if not all(v in probabilities.vars and v in values.vars for v in k):
             continue
         try:
-            found = _match_operands(tracer, product, k, around, probabilities)
+            if normalised:
+                found = _match_operands(tracer, product, k, around, probabilities)
+            else:
+                matmuls = _contractions(tracer, list(tracer.expand(probabilities).nodes()), k)
+                found = match_unnormalised(tracer, product, k, around, probabilities, matmuls)
         except NearMiss as miss:
             missed = missed or miss
             continue

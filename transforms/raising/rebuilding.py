@@ -18,6 +18,7 @@ from ...dialects.linalg_ext import SoftmaxOp
 from ...dialects.mlir import arith, ir
 from ..slices import insert
 from .contraction import Operand
+from .dead_weights import zeros_outside
 from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
 from .indices import Index, Var
@@ -91,18 +92,25 @@ class _Rebuilder:
         self._check(rows, queries, keys, values)
 
         scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
-        x = masks_outside(self.make, self._of_scores(match.softmax.scores, scores))
+        x = match.softmax.scores
+        if match.softmax.is_plain:
+            x = zeros_outside(self.make, x, match.scores.element)
+        x = masks_outside(self.make, self._of_scores(x, scores))
         x = self.emit.hoisted(x, *self._pair(queries, keys))
         dims = [*rows, self.k]
         if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
             x_value = x.payload[0]
         else:
             x_value = self.emit.elementwise(x, dims, self.compute)
-        softmax = self._softmax(x_value, rows)
-        self.rows, self.maximum, self.sum = rows, softmax.new_max, softmax.new_accum
-        self._keep_share()
-        weights = [self._of_scores(w, scores) for w in match.softmax.weights]
-        p = self._rounded(softmax.result, dims, [self.emit.hoisted(w, *self._pair(queries, keys)) for w in weights])
+        self.rows = rows
+        if match.softmax.is_plain:
+            p = build.convert_elements(x_value, self._element_of_probabilities())
+        else:
+            softmax = self._softmax(x_value, rows)
+            self.maximum, self.sum = softmax.new_max, softmax.new_accum
+            self._keep_share()
+            weights = [self._of_scores(w, scores) for w in match.softmax.weights]
+            p = self._rounded(softmax.result, dims, [self.emit.hoisted(w, *self._pair(queries, keys)) for w in weights])
         output, root = self._output(p, dims, values)
         output = self._finished(output, value_factors)
         return shaped(output, self.out_groups, self.match.result.type), root
@@ -111,7 +119,7 @@ class _Rebuilder:
         """The probabilities as the second matmul has them, with weights; of 8 bits, with the factors that they are
         rounded with."""
         rounding = self.match.rounding
-        element = rounding.element if rounding is not None else self.match.probabilities.payload[0].type.element_type
+        element = rounding.element if rounding is not None else self._element_of_probabilities()
         factors = [*weights, *(rounding.factors if rounding is not None else ())]
         if not factors and rounding is None:
             return build.convert_elements(p, element)
@@ -119,6 +127,9 @@ class _Rebuilder:
         for factor in factors:
             scaled = self.make.mul(scaled, factor)
         return self.emit.elementwise(scaled, dims, element)
+
+    def _element_of_probabilities(self) -> ir.Type:
+        return self.match.probabilities.payload[0].type.element_type
 
     def _choose(self, operand: Operand, role: str) -> tuple[Access, tuple[Expr, ...]]:
         """The tensor to read, and the factors that it lacks."""
@@ -248,10 +259,12 @@ class _Rebuilder:
         return root.result, root
 
     def _with_ones(self, v: ir.Value, v_vars: Sequence[Var], column: Var) -> tuple[ir.Value, Var]:
-        """Values with one more column, of ones, and the variable of all columns."""
+        """Values with one more column, of ones, and the variable of all columns; with as many as leave rows aligned to
+        16 bytes, where they are."""
         if column.extent is None:
             raise Unreadable("its sum would be a further column of values, of which the number is open")
-        wide = Var(column.extent + 1)
+        aligned = 128 // v.type.element_type.width
+        wide = Var(column.extent + (1 if column.extent % aligned else aligned))
         whole = self.emit.empty([wide if u is column else u for u in v_vars], v.type.element_type)
         ones = build.fill(build.constant(v.type.element_type, 1.0), whole)
         rank = len(v_vars)

@@ -1,0 +1,65 @@
+"""Tiles of scores in fused loops, as they were modified: by a mask, a bias, a cap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import dim_position, indexing_maps
+from ..attention import SOFTMAXES, attention_at, contraction_loops
+from ..extents import extent
+from ..linear import upper_bound
+from ..rewriting import ancestors, ops_in
+
+
+@dataclass(frozen=True)
+class ModifiedScores:
+    """`value`, the tile that `consumer` reads: a softmax along dimension `keys`, or, without one, the matmul of which
+    these are the weights of values."""
+
+    consumer: ir.Operation
+    value: ir.Value
+    keys: int
+
+    @property
+    def is_softmax(self) -> bool:
+        return self.consumer.name in SOFTMAXES
+
+    @property
+    def most_rows(self) -> float:
+        """How many rows the tile has at most, all dimensions but the keys' together."""
+        return math.prod(self._most_rows())
+
+    def has_fewer_rows(self, limit: int) -> bool:
+        """Whether it has less than `limit` rows along each dimension (decoding): reading keys and values takes much
+        longer than masking scores and merging parts."""
+        return all(rows < limit for rows in self._most_rows())
+
+    def _most_rows(self) -> Iterator[float]:
+        return (_most(self.value, d) for d in range(self.value.type.rank) if d != self.keys)
+
+
+def scores_of(softmax: ir.Operation) -> ModifiedScores:
+    """What a softmax is of."""
+    return ModifiedScores(softmax, softmax.operands[0], ir.IntegerAttr(softmax.attributes["dimension"]).value)
+
+
+def modified_scores_in(op: ir.Operation) -> list[ModifiedScores]:
+    """All in `op`, in program order but for those that have no softmax, which come last."""
+    found = [scores_of(softmax) for softmax in ops_in(op, *SOFTMAXES)]
+    for root in ops_in(op, "linalg.", "linalg_ext.batch_matmul"):
+        attention = attention_at(root) if any(a.name == "scf.for" for a in ancestors(root)) else None
+        loops = contraction_loops(root) if attention is not None and attention.softmax is None else None
+        if loops is not None:
+            axes = [dim_position(e) for e in indexing_maps(root)[0].results]
+            found.append(ModifiedScores(root, root.operands[0], axes.index(loops.k[-1])))
+    return found
+
+
+def _most(value: ir.Value, d: int) -> float:
+    """The size of a dimension, or a bound on it."""
+    form = extent(value, d)
+    bounds = [form.static, *(upper_bound(v) for v, _ in form.terms if form.is_value)] if form is not None else []
+    return min((bound for bound in bounds if bound is not None), default=math.inf)

@@ -1,0 +1,107 @@
+"""Attention without a softmax: values are multiplied by what is made of each score by itself.
+
+    Σ_k σ(s − log n)·v      Σ_k max(s, 0)²/n·v      Σ_k γ^(i−k)·s·v for k ≤ i, else 0
+
+What divides may be made of the sum of the weights: a further column of the output (own_sums.py). Where it is an
+attention, and not two layers of a perceptron or a product of matrices, ``transforms/attention.py`` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from ..attention import MOST_COLUMNS
+from ..graph import dependents
+from ..rewriting import defining_op
+from .contraction import Contraction, Operand, peel
+from .expressions import ROUND, Expr
+from .indices import Var
+from .own_sums import OwnSum, own_sums
+from .quotients import Keys, Quotient, quotient, varies
+from .softmax import Softmax
+from .tracing import Tracer
+
+
+def match_unnormalised(
+    tracer: Tracer,
+    product: Contraction,
+    k: Keys,
+    around: Quotient,
+    weights: Expr,
+    matmuls: Iterable[tuple[Contraction, Operand, Operand]],
+) -> tuple[Softmax, Contraction, Operand, Operand, None] | None:
+    """What `product` multiplies values by, if it is made element by element of one of the `matmuls`."""
+    values = product.rhs if weights is product.lhs else product.lhs
+    columns = values.vars - weights.vars
+    expr, num, den = _without_uniform(tracer.expand(weights), k)
+    num += [*around.num, *(tracer.expand(f) for f in product.factors)]
+    den += around.den
+    nodes = set(expr.nodes())
+    if any(n.name == ROUND for n in nodes):
+        return None
+    for scores, queries, keys in matmuls:
+        after = dependents(scores.reduction.op)
+
+        def is_computed(e: Expr, scores=scores, after=after) -> bool:
+            elements = (n for n in e.nodes() if n.kind == "element" and n is not scores.element)
+            return any(defining_op(n.payload[0]) in after for n in elements)
+
+        batch = frozenset.intersection(*map(_own_vars, (queries, keys, peel(tracer, values)))) - {*scores.loops, *k}
+        small = max(_size(scores.loops), _size(columns)) <= MOST_COLUMNS
+        if scores.element not in nodes or not batch or not small or _is_multiple(expr, scores.element):
+            continue
+        own_sum, divisors = _own_sum(tracer, Quotient([expr, *num], den), k, is_computed)
+        if not any(map(is_computed, [expr, *num, *divisors])):
+            softmax = Softmax(expr, tuple(num), tuple(divisors), own_sum=own_sum, is_plain=True)
+            return softmax, scores, queries, keys, None
+    return None
+
+
+def _own_sum(
+    tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], bool]
+) -> tuple[OwnSum | None, list[Expr]]:
+    """The divisor that is made of the sum of what it divides, and the other ones."""
+    parts = [quotient(tracer, e) for e in q.num]
+    flat = Quotient([f for p in parts for f in p.num], [*q.den, *(f for p in parts for f in p.den)])
+    for _, own in own_sums(tracer, flat, k, is_computed):
+        if own.divisor in q.den:
+            return own, [d for d in q.den if d is not own.divisor]
+    return None, q.den
+
+
+def _without_uniform(expr: Expr, k: Keys) -> tuple[Expr, list[Expr], list[Expr]]:
+    """`expr` without factors and divisors that are the same for all keys, and these."""
+    num: list[Expr] = []
+    den: list[Expr] = []
+    while expr.name in ("arith.mulf", "arith.divf"):
+        first, second = expr.args
+        if not varies(second, k):
+            (num if expr.name == "arith.mulf" else den).append(second)
+            expr = first
+        elif expr.name == "arith.mulf" and not varies(first, k):
+            num.append(first)
+            expr = second
+        else:
+            break
+    return expr, num, den
+
+
+def _is_multiple(expr: Expr, scores: Expr) -> bool:
+    """Whether `expr` is the scores times what is the same for all of them."""
+    while expr is not scores:
+        inner = [a for a in expr.args if scores in set(a.nodes())]
+        uniform = all(not a.vars for a in expr.args if a not in inner)
+        if expr.name not in ("arith.mulf", "arith.divf", "arith.negf") or len(inner) != 1 or not uniform:
+            return False
+        expr = inner[0]
+    return True
+
+
+def _own_vars(operand: Operand) -> frozenset[Var]:
+    """What its elements differ along: not what it is repeated along."""
+    return frozenset.intersection(*(e.vars for e, _ in operand.choices))
+
+
+def _size(loops: Iterable[Var]) -> float:
+    return math.prod(math.inf if v.extent is None else v.extent for v in loops)
