@@ -8,10 +8,10 @@ VECTOR_BYTES = (0, 16, 32, 64)  # 0: what the host has
 # No other CPU than AMD's has sse4a, and on none of those do permutations take the pipes that multiply; what permutes
 # vectors of 64 bytes is an instruction of AVX-512.
 PERMUTES_APART = {"sse4a", "avx512f"}
-# On all others with AVX-512, loads slow multiply-adds of 64 bytes down (docs/cpu.md, "Intel Xeon: f32").
+# On all others with AVX-512, loads slow multiply-adds of 64 bytes down (docs/cpu-figures.md, "Intel Xeon").
 LOADS_COUNT, LOADS_APART = "avx512f", "sse4a"
 # What tells that an L1 cache has buffers for few misses, which no feature says: 24 where it has 32 KB (Zen 4), 75 and
-# more where it has 48 (Zen 5). Measured with vectors of 64 bytes only (docs/cpu.md, "AMD Zen 4").
+# more where it has 48 (Zen 5). Measured with vectors of 64 bytes only (docs/cpu-figures.md, "AMD Zen 4").
 SMALL_L1 = 32 << 10
 CACHES = ("", "l1", "l2")
 
