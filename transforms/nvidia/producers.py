@@ -7,7 +7,7 @@ once, written, and read again::
     inside   elements of a block · waves of blocks · 150 ps
     before   bytes read and written · 0.25 ps, and a launch for all together, 1 µs
 
-as measured on an H200 (90 to 200 ps an element; docs/nvidia.md). Where one block reads all keys of a head, as in
+as measured on an H200 (90 to 200 ps an element; docs/nvidia-log.md). Where one block reads all keys of a head, as in
 decoding, producers stay inside. Where a launch is needed anyway, since something among the producers cannot stand in
 loops over tiles (tensors that are put together, as halves of a rotated head are), the rest of it is computed there,
 too. So are queries where keys or values are: all of them become one launch (``outline-producers``). Scores themselves

@@ -55,7 +55,7 @@ from .widen_operands import MOST_COLUMNS
 
 Tiles = tuple[tuple[int, int, int], ...]
 
-# Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia.md).
+# Up to which head dimension how many queries and keys; measured on an H200 (docs/nvidia-log.md).
 ANY_HEAD = 1 << 63  # more than a dimension can have
 TILES_BY_HEAD = ((128, 64, 64), (ANY_HEAD, 128, 32))
 WIDE_TILES_BY_HEAD = ((64, 64, 64), (128, 128, 16), (ANY_HEAD, 64, 16))  # of f32: by what shared memory holds

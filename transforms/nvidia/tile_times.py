@@ -1,6 +1,7 @@
 """How long tiles of different sizes take on Hopper's multiprocessors, by which ``tile_sizes`` compares them.
 
-The unit is what a multiprocessor takes for 128 queries and all keys; measured on an H200 (docs/nvidia.md, "Few tiles").
+The unit is what a multiprocessor takes for 128 queries and all keys; measured on an H200 (docs/nvidia-figures.md,
+"Few tiles").
 """
 
 from __future__ import annotations
