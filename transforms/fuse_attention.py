@@ -18,6 +18,7 @@ from .parallel_nest import parallel_nest
 from .passes import Pass, PassError, option, remark, warn
 from .rewriting import defining_op
 from .separate_scores import separate_scores
+from .stops import warn_of_idle_stops
 from .tile_and_fuse import MADE_AGAIN, tile_and_fuse
 from .tiling_remarks import TilingRemark
 
@@ -44,11 +45,11 @@ class FuseAttention(Pass):
             %o2   = linalg.matmul {__root__} ins(%p1#0, %v[%k]) outs(%o1)
 
     Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found. Loops that
-    are fused already stay as they are, but where sizes are given for marked roots in them. Producers
-    from ops marked ``__stop__`` on stay outside. Where sizes or roots are chosen here, so do matmuls and reductions
-    that feed queries, keys and values, which would be computed again in every tile, and what others use as well; for
-    GPUs other producers too, where that pays (``nvidia/producers.py``). Outer parallel loops are marked
-    ``__byteir_parallel__``.
+    are fused already stay as they are, but where sizes are given for marked roots in them. Producers from ops marked
+    ``__stop__`` on stay outside; of a mark that no root depends on a warning tells. Where sizes or roots are chosen
+    here, so do matmuls and reductions that feed queries, keys and values, which would be computed again in every tile,
+    and what others use as well; for GPUs other producers too, where that pays (``nvidia/producers.py``). Outer parallel
+    loops are marked ``__byteir_parallel__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
@@ -85,6 +86,7 @@ class FuseAttention(Pass):
         if not marked:
             separate_scores(everywhere)
         stops = marked_ops(op, STOP)
+        warn_of_idle_stops(stops, roots)
         lift_sizes(op)
         read_sizes(op)
         for root in roots:

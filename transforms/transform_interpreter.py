@@ -11,8 +11,9 @@ from ..dialects.mlir import interpreter, ir
 from ..dialects.transform_ext.dialect import APPLY, FAILURES, Apply
 from ..dialects.transform_ext.fuse_ext import integers
 from .fuse_attention import mark_parallel
-from .passes import Pass, PassError
+from .passes import Pass, PassError, warn
 from .rewriting import ancestors, ops_in, ops_of
+from .stops import warn_of_idle_stops
 from .tile_and_fuse import tile_and_fuse
 from .tiling_remarks import TilingRemark
 
@@ -117,7 +118,11 @@ def _tile(op: ir.OpView, rewriter: Any, payload: list[list[ir.Operation]], fuse:
     sizes, interchange = integers(op.tile_sizes) or [], integers(op.tile_interchange) or []
     stops = [stop for stopped in payload[1:] for stop in stopped]
     produced: list[list[ir.Operation]] = [[] for _ in op.operation.results]
-    for target in _targets(op, payload):
+    targets = _targets(op, payload)
+    warn_of_idle_stops(stops, targets)
+    if not all(payload):
+        warn(op, "the handle of a stop is empty, and stops nothing; the match before it found nothing")
+    for target in targets:
         tiling_remark = TilingRemark.of(target)
         tiled = tile_and_fuse(target, sizes, interchange, stops, fuse, rewriter.erase_op)
         tiling_remark.tell(tiled)

@@ -115,3 +115,24 @@ func.func @empty_producer(%x: tensor<20x0xf32>, %w: tensor<0x12xf32>, %y: tensor
   %r = linalg.matmul {__root__} ins(%p, %y : tensor<20x12xf32>, tensor<12x16xf32>) outs(%f : tensor<20x16xf32>) -> tensor<20x16xf32>
   return %r : tensor<20x16xf32>
 }
+
+// -----
+
+// A stop that the root does not depend on is told of, one that it depends on by way of a loop around it is not.
+// CHECK-LABEL: func.func @idle_stop
+func.func @idle_stop(%a: tensor<12x8xf32>, %b: tensor<8x16xf32>, %n: index) -> (tensor<12x16xf32>, tensor<12x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<12x16xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%e : tensor<12x16xf32>) -> tensor<12x16xf32>
+  %x = linalg.exp {__stop__} ins(%a : tensor<12x8xf32>) outs(%a : tensor<12x8xf32>) -> tensor<12x8xf32>
+  %l = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %o0) -> (tensor<12x16xf32>) {
+    // expected-remark@below {{tiled into 2 loops}}
+    %o = linalg.matmul {__root__} ins(%x, %b : tensor<12x8xf32>, tensor<8x16xf32>) outs(%acc : tensor<12x16xf32>) -> tensor<12x16xf32>
+    scf.yield %o : tensor<12x16xf32>
+  }
+  // expected-warning@below {{'linalg.exp' is marked as a stop, but stops nothing: it is no producer of the op to tile ('linalg.matmul'); mark an op on the way to it, or no stop}}
+  %y = linalg.exp {__stop__} ins(%l : tensor<12x16xf32>) outs(%o0 : tensor<12x16xf32>) -> tensor<12x16xf32>
+  return %l, %y : tensor<12x16xf32>, tensor<12x16xf32>
+}

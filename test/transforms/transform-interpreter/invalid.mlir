@@ -91,3 +91,21 @@ transform.sequence failures(propagate) {
   %root = transform.structured.match attributes {__root__} in %m : (!pdl.operation) -> !pdl.operation
   %t, %loop = transform.structured.fuse_ext %root {tile_sizes = [2]}
 }
+
+// -----
+
+// Stops that stop nothing are told of: an op that the root does not depend on, no op at all.
+func.func @idle_stops(%a: tensor<20x12xf32>, %b: tensor<12x16xf32>, %c: tensor<20x16xf32>) -> (tensor<20x16xf32>, tensor<20x12xf32>) {
+  // expected-warning@below {{'linalg.exp' is marked as a stop, but stops nothing: it is no producer of the op to tile ('linalg.matmul')}}
+  %e = linalg.exp {__stop__} ins(%a : tensor<20x12xf32>) outs(%a : tensor<20x12xf32>) -> tensor<20x12xf32>
+  %r = linalg.matmul {__root__} ins(%a, %b : tensor<20x12xf32>, tensor<12x16xf32>) outs(%c : tensor<20x16xf32>) -> tensor<20x16xf32>
+  return %r, %e : tensor<20x16xf32>, tensor<20x12xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%m: !pdl.operation):
+  %root = transform.structured.match attributes {__root__} in %m : (!pdl.operation) -> !pdl.operation
+  %stop = transform.structured.match attributes {__stop__} in %m : (!pdl.operation) -> !pdl.operation
+  %none = transform.structured.match attributes {__nowhere__} in %m : (!pdl.operation) -> !pdl.operation
+  // expected-warning@below {{the handle of a stop is empty, and stops nothing; the match before it found nothing}}
+  %t, %loop = transform.structured.fuse_ext %root, %stop, %none {tile_sizes = [4]}
+}
