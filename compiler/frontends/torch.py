@@ -52,7 +52,8 @@ def trace(
             "an example argument is one that torch.func transforms (vmap, grad, …): it has no numbers of its own",
             "compile before, or what is transformed: compile(torch.vmap(fn), args)",
         )
-    is_told = _warn_of_gradients(given, stacklevel=6)
+    trained = module.parameters() if module.training else ()  # model.eval() says that it is for inference
+    is_told = _warn_of_gradients((*given, *trained), stacklevel=6)
     args, kwargs = _distinct((tuple(example_args or ()), example_kwargs), module)
     try:
         program = _exported(module, args, kwargs, dynamic_shapes)
@@ -69,8 +70,11 @@ def _warn_of_gradients(values: Sequence[Any], stacklevel: int) -> bool:
     """Whether one of `values` needs a gradient, which is then warned of: no result of a kernel has any."""
     found = torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
     if found:
-        message = "arguments need gradients, but results of kernels have none: they have no backward pass"
-        way_out = "torch.compile(…, backend='attn_opt') leaves it to torch, and under torch.no_grad() none is needed"
+        message = "arguments or parameters need gradients, but results of kernels have none: they have no backward pass"
+        way_out = (
+            "torch.compile(…, backend='attn_opt') leaves it to torch; model.eval() says of parameters, and "
+            "torch.no_grad() of all, that none is needed"
+        )
         warnings.warn(f"attn_opt: {message}; {way_out}", stacklevel=stacklevel)
     return found
 

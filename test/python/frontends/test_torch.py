@@ -672,9 +672,20 @@ def test_arguments_that_need_gradients_are_told_of():
     (x,) = tensors((1, 2, 6, 8))
     with (
         torch.enable_grad(),
-        pytest.warns(UserWarning, match="arguments need gradients, but results of kernels have none"),
+        pytest.warns(UserWarning, match="arguments or parameters need gradients, but results of kernels have none"),
     ):
         compile(lambda q: F.scaled_dot_product_attention(q, q, q), (x.requires_grad_(),))
+
+
+def test_parameters_that_need_gradients_are_told_of_once():
+    model, (x,) = torch.nn.Linear(8, 8), tensors((2, 8))
+    with warnings.catch_warnings(record=True) as caught, torch.enable_grad():
+        warnings.simplefilter("always")
+        compile(model, (x,))(x.requires_grad_())
+        compile(model.eval(), (x.detach(),))  # eval() says that it is for inference
+    (told,) = caught
+    assert "parameters need gradients, but results of kernels have none" in str(told.message)
+    assert told.filename == __file__
 
 
 def test_gradients_are_told_of_once_where_a_call_asks_for_them():
@@ -688,7 +699,7 @@ def test_gradients_are_told_of_once_where_a_call_asks_for_them():
         with torch.enable_grad():
             kernel(needy), kernel(needy)
     (told,) = caught
-    assert "arguments need gradients" in str(told.message)
+    assert "need gradients" in str(told.message)
     assert told.filename == __file__
 
 

@@ -98,6 +98,7 @@ transform.sequence failures(propagate) {
 func.func @idle_stops(%a: tensor<20x12xf32>, %b: tensor<12x16xf32>, %c: tensor<20x16xf32>) -> (tensor<20x16xf32>, tensor<20x12xf32>) {
   // expected-warning@below {{'linalg.exp' is marked as a stop, but stops nothing: it is no producer of the op to tile ('linalg.matmul')}}
   %e = linalg.exp {__stop__} ins(%a : tensor<20x12xf32>) outs(%a : tensor<20x12xf32>) -> tensor<20x12xf32>
+  // expected-remark@below {{tiled into 1 loops, fused with nothing}}
   %r = linalg.matmul {__root__} ins(%a, %b : tensor<20x12xf32>, tensor<12x16xf32>) outs(%c : tensor<20x16xf32>) -> tensor<20x16xf32>
   return %r, %e : tensor<20x16xf32>, tensor<20x12xf32>
 }
