@@ -231,9 +231,11 @@ class Kernel:
         return explain.explanation(self.record, self.name, self.target)
 
     def warn_of_left(self, stacklevel: int) -> None:
-        """Warns of each attention that was found and not fused, and of arguments that are donated in vain, as of what
-        the caller at that level did."""
+        """Warns of each attention that was found and not fused, where something is lost by it, and of arguments that
+        are donated in vain, as of what the caller at that level did."""
         for entry in explain.left(self.record):
+            if entry["details"].get("kind") == "trivial":
+                continue
             reason = explain.reason_left(entry["message"])
             text = f"attn_opt: attention is not fused at {explain.at(entry)}: {reason}"
             warnings.warn(text, stacklevel=stacklevel)

@@ -15,6 +15,7 @@ from .raising.emission import Unreadable
 from .raising.matching import Match, is_sum, match_attention
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
+from .raising.softmax import SINGLE_KEY
 from .raising.statistics import Statistic, row_statistics
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import defining_op, ops_in
@@ -89,7 +90,8 @@ class RaiseAttention(Pass):
         self._raise_together(progress)
         self._raise_unnormalised(progress)
         for candidate in progress.left:  # those that no attention has made superfluous
-            remark(candidate, progress.reasons[candidate])
+            reason = progress.reasons[candidate]
+            remark(candidate, reason, **({"kind": "trivial"} if reason.endswith(SINGLE_KEY) else {}))
 
     def _raise_together(self, progress: Progress) -> None:
         """Raises attentions that nothing but each other kept from it, as those of two values with one softmax: each

@@ -668,6 +668,14 @@ def test_tensors_elsewhere_are_told_of():
         kernel(*(x.to("meta") for x in args))
 
 
+def test_a_single_key_is_explained_and_not_warned_of():
+    args = tensors((1, 2, 3, 8), (1, 2, 1, 8), (1, 2, 1, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = compile(sdpa(), args)
+    assert "there is a single key, whose weight is 1" in kernel.explain()
+
+
 def test_arguments_that_need_gradients_are_told_of():
     (x,) = tensors((1, 2, 6, 8))
     with (
