@@ -130,15 +130,16 @@ class OnnxKernel(Kernel):
             return self
         key = tuple(a.shape for a in arrays)
         if key not in self._fixed:
-            self._fixed[key] = self
+            kernel = self
             if self._left or not self._are_as_named(arrays) or not self._checks.hold([*arrays, *self._weights]):
+                model, options = self.origin
+                kernel = compile_onnx(model, arrays, self.target, options)
                 if not self._is_told:
                     self._is_told = True
                     why = "leaves attention as it is" if self._left else "is not right where a size of 1 is broadcast"
                     text = f"attn_opt: the kernel for open sizes {why}: one is compiled for each shape of the inputs"
                     warnings.warn(text, stacklevel=3)
-                model, options = self.origin
-                self._fixed[key] = compile_onnx(model, arrays, self.target, options)
+            self._fixed[key] = kernel
         return self._fixed[key]
 
     def _are_as_named(self, arrays: Sequence[np.ndarray]) -> bool:

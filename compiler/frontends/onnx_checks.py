@@ -9,14 +9,18 @@ turns out to be 1, and would be broadcast, reads past an array's end. It says so
   becomes
     func.func @main(%x, %y) -> tensor<i1> { … return %same }
 
+A size that a reshape infers (−1) it takes to be a quotient without a remainder: of 7 rows as pairs one would be lost.
+So assertions are added that a reshape to computed sizes has as many elements as what it reshapes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, tensor
+from ...transforms.rewriting import defining_op
+from ...transforms.slices import Size, mixed
 from .lowering import ops, run
 
 ONLY_SIZES = (
@@ -29,6 +33,10 @@ class Checks:
     """The assertions of a module, taken out of it; `hold` says of arguments whether they are true."""
 
     def __init__(self, module: ir.Module):
+        for op in ops(module):
+            _assert_all_elements(op)
+        for op in ops(module):
+            _assert_all_elements(op)
         found = [op for op in ops(module) if op.name == "cf.assert"]
         # Those in the bodies of ops are about elements: whether an index is in range.
         of_sizes = [op for op in found if op.parent.operation.name == "func.func"]
@@ -57,6 +65,34 @@ class Checks:
             return False
 
 
+def _assert_all_elements(op: ir.Operation) -> None:
+    """Asserts that `op` has as many elements as what it reshapes, if it is a reshape to sizes that are computed."""
+    if op.name not in ("tensor.expand_shape", "tensor.reshape") or op.parent.operation.name != "func.func":
+        return
+    source, *operands = op.operands
+    parts: list[tuple[Iterable[Size], Sequence[Size]]]  # sizes before and after whose products are to be equal
+    with ir.InsertionPoint(op), op.location:
+        if op.name == "tensor.expand_shape":
+            sizes = mixed(operands, op.attributes["static_output_shape"])
+            groups = [[sizes[d.value] for d in group] for group in op.attributes["reassociation"]]
+            parts = [([build.mixed_size(source, d)], group) for d, group in enumerate(groups) if len(group) > 1]
+        else:
+            listed = defining_op(operands[0])
+            is_known = listed is not None and listed.name == "tensor.from_elements" and source.type.has_rank
+            parts = [(build.mixed_sizes(source), list(listed.operands))] if is_known else []
+        for before, after in parts:
+            if not all(isinstance(size, int) for size in after):
+                same = arith.cmpi(arith.CmpIPredicate.eq, _product(before), _product(after))
+                ir.Operation.create("cf.assert", [], [same], {"msg": ir.StringAttr.get("a reshape loses elements")})
+
+
+def _product(sizes: Iterable[Size]) -> ir.Value:
+    index, product = ir.IndexType.get(), build.index(1)
+    for size in map(build.as_index, sizes):
+        product = arith.muli(product, size if size.type == index else arith.index_cast(index, size))
+    return product
+
+
 def _only(module: ir.Module) -> ir.Module:
     """A copy of the module that computes whether its assertions hold, and nothing else."""
     copy = ir.Module.parse(module.operation.get_asm(print_generic_op_form=True), module.context)
@@ -70,6 +106,10 @@ def _only(module: ir.Module) -> ir.Module:
                 if op.parent.operation == function:
                     holds = arith.andi(holds, op.operands[0])
                 op.erase()
+            elif op.name.startswith("tm_tensor."):  # scans and scatters: the results have the sizes of the inits
+                for own, init in zip(reversed(list(op.results)), reversed(list(op.operands)), strict=False):
+                    if own.type == init.type:
+                        own.replace_all_uses_with(init)
         result = tensor.from_elements(ir.RankedTensorType.get([], holds.type), [holds])
         ir.Operation.create("func.return", operands=[result])
     end.erase()

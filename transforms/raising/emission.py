@@ -122,23 +122,26 @@ class Emitter:
 
     def __init__(self, tracer: Tracer, compute: ir.Type):
         self.tracer, self.compute = tracer, compute
-        self.sizes: dict[Var, tuple[ir.Value, int]] = {}
+        self.sizes: dict[Var, tuple[ir.Value, int, int]] = {}  # of which tensor, which dimension, how many times less
         self._reshaped: dict[Access, ir.Value] = {}
 
     def know_sizes(self, found: Access) -> None:
         if found.tensor in self.tracer.parts:
             return
         for d, group in enumerate(found.dims):
-            if len(group) == 1:
-                self.sizes.setdefault(group[0], (found.tensor, d))
+            inner = math.prod(v.extent or 0 for v in group[1:])
+            known = self.sizes.get(group[0]) if group else None
+            if group and inner and (known is None or inner < known[2]):
+                self.sizes[group[0]] = found.tensor, d, inner
 
     def size(self, var: Var) -> int | ir.Value:
         if var.extent is not None:
             return var.extent
         if var not in self.sizes:
-            raise Unreadable("a dynamic dimension is split by a reshape and no operand has it alone")
-        value, d = self.sizes[var]
-        return tensor.dim(value, build.index(d))
+            raise Unreadable("a dynamic dimension is split by a reshape, and no operand tells the size of a part")
+        value, d, inner = self.sizes[var]
+        size = tensor.dim(value, build.index(d))
+        return size if inner == 1 else arith.divui(size, build.index(inner))
 
     def empty(self, dims: Sequence[Var], element: ir.Type) -> ir.Value:
         return build.empty([self.size(v) for v in dims], element)

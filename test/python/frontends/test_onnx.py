@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -36,6 +37,38 @@ def assert_close(found, expected, tolerance=1e-5):
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype
         assert np.abs(a.astype(np.float64) - b).max() <= tolerance * np.abs(b.astype(np.float64)).max()
+
+
+WINDOWS = """g (float[n,9,8] q, float[n,9,8] k, float[n,9,8] v, float[4,9,9] mask) => (float[n,9,8] y) {
+    kt = Transpose <perm = [0, 2, 1]> (k)
+    s = MatMul(q, kt)
+    split = Constant <value_ints = [-1, 4, 9, 9]> ()
+    s4 = Reshape(s, split)
+    x4 = Add(s4, mask)
+    merged = Constant <value_ints = [-1, 9, 9]> ()
+    x = Reshape(x4, merged)
+    p = Softmax <axis = -1> (x)
+    y = MatMul(p, v)
+}"""
+
+
+def test_windows_of_an_open_number_share_masks_in_one_kernel():
+    kernel, mask = compile(model(WINDOWS)), random(4, 9, 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (8, 12, 4):
+            inputs = [*(random(n, 9, 8, seed=i) for i in range(3)), mask]
+            assert_close(kernel(*inputs), reference(model(WINDOWS), inputs))
+    with pytest.raises(CompileError, match="Dimension could not be inferred"):
+        kernel(*[random(7, 9, 8)] * 3, mask)
+
+
+def test_no_reshape_of_open_sizes_loses_elements():
+    text = "g (float[n,6] x) => (float[m,2,6] y) { s = Constant <value_ints = [-1, 2, 6]> () y = Reshape(x, s) }"
+    kernel, x = compile(model(text)), random(4, 6)
+    assert_close(kernel(x), [x.reshape(-1, 2, 6)])
+    with pytest.raises(CompileError, match="Dimension could not be inferred"):
+        kernel(random(7, 6))
 
 
 def test_inputs_that_are_donated():

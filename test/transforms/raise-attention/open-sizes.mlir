@@ -91,3 +91,34 @@ func.func @sums(%q: tensor<4x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x8xf32>) -
   %o = linalg.matmul ins(%p, %v : tensor<4x6xf32>, tensor<6x8xf32>) outs(%o0 : tensor<4x8xf32>) -> tensor<4x8xf32>
   return %o, %l : tensor<4x8xf32>, tensor<?xf32>
 }
+
+// Windows of an open number, four of which share a mask: the number of such fours is that of the windows, divided.
+// CHECK-LABEL: func.func @windows(
+// CHECK-SAME:    %[[Q:[^:]*]]: tensor<?x5x8xf32>
+// CHECK:         %[[N:.*]] = tensor.dim %[[Q]], %{{.*}} : tensor<?x5x8xf32>
+// CHECK:         arith.divui %[[N]], %c4
+// CHECK:         linalg_ext.softmax dimension(3) ins(%{{.*}} : tensor<?x4x5x5xf32>)
+func.func @windows(%q: tensor<?x5x8xf32>, %k: tensor<?x8x5xf32>, %v: tensor<?x5x8xf32>, %mask: tensor<4x5x5xf32>) -> tensor<?x5x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %q, %c0 : tensor<?x5x8xf32>
+  %b = arith.divui %n, %c4 : index
+  %se = tensor.empty(%n) : tensor<?x5x5xf32>
+  %s0 = linalg.fill ins(%zero : f32) outs(%se : tensor<?x5x5xf32>) -> tensor<?x5x5xf32>
+  %s = linalg.batch_matmul ins(%q, %k : tensor<?x5x8xf32>, tensor<?x8x5xf32>) outs(%s0 : tensor<?x5x5xf32>) -> tensor<?x5x5xf32>
+  %s4 = tensor.expand_shape %s [[0, 1], [2], [3]] output_shape [%b, 4, 5, 5] : tensor<?x5x5xf32> into tensor<?x4x5x5xf32>
+  %xe = tensor.empty(%b) : tensor<?x4x5x5xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(b, w, i, j) -> (b, w, i, j)>, affine_map<(b, w, i, j) -> (w, i, j)>, affine_map<(b, w, i, j) -> (b, w, i, j)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%s4, %mask : tensor<?x4x5x5xf32>, tensor<4x5x5xf32>) outs(%xe : tensor<?x4x5x5xf32>) {
+  ^bb0(%a: f32, %m: f32, %old: f32):
+    %y = arith.addf %a, %m : f32
+    linalg.yield %y : f32
+  } -> tensor<?x4x5x5xf32>
+  %x3 = tensor.collapse_shape %x [[0, 1], [2], [3]] : tensor<?x4x5x5xf32> into tensor<?x5x5xf32>
+  %p = linalg.softmax dimension(2) ins(%x3 : tensor<?x5x5xf32>) outs(%se : tensor<?x5x5xf32>) -> tensor<?x5x5xf32>
+  %oe = tensor.empty(%n) : tensor<?x5x8xf32>
+  %o0 = linalg.fill ins(%zero : f32) outs(%oe : tensor<?x5x8xf32>) -> tensor<?x5x8xf32>
+  %o = linalg.batch_matmul ins(%p, %v : tensor<?x5x5xf32>, tensor<?x5x8xf32>) outs(%o0 : tensor<?x5x8xf32>) -> tensor<?x5x8xf32>
+  return %o : tensor<?x5x8xf32>
+}
