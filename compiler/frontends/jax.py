@@ -25,7 +25,7 @@ from ..runtime.signature import refuse_traced, signless
 from ..traced_kernel import TracedKernel, call_error
 from .constants import pattern
 from .jax_calls import inlining
-from .jax_complex import Pair, is_complex, joined, parted, real_type
+from .jax_complex import Pair, is_complex, joined, parted, real_type, stacked, unstacked
 from .jax_loops import evaluate
 from .jax_lowering import lower
 from .jax_places import refuse
@@ -95,9 +95,7 @@ def _traced(source: Callable, example: tuple[tuple, dict], name: str, fixed: dic
         for i, value in zip(hoisted, large, strict=True):
             consts[i] = value
         results = evaluate(jaxpr, *map(_taken, (consts, inputs), (jaxpr.constvars, jaxpr.invars)))
-        if any(isinstance(result, Pair) for result in results):
-            raise user_error("results that are complex are not supported: return their real and imaginary parts")
-        return results
+        return [stacked(x, v.aval) if isinstance(x, Pair) else x for x, v in zip(results, jaxpr.outvars, strict=True)]
 
     large = [_joined(_as_numpy(closed.consts[i])) for i in hoisted]
     avals = [jax.ShapeDtypeStruct((*v.aval.shape, *[2] * is_complex(v)), real_type(v.aval.dtype)) for v in jaxpr.invars]
@@ -168,7 +166,10 @@ class JaxProgram:
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
         """What the function returns, of jax arrays if there is one among the inputs, else of numpy arrays."""
-        arrays = [array.view(dtype) for array, dtype in zip(arrays, self.outputs, strict=True)]
+        arrays = [
+            unstacked(array, dtype) if dtype.kind == "c" else array.view(dtype)
+            for array, dtype in zip(arrays, self.outputs, strict=True)
+        ]
         if any(isinstance(value, jax.Array) for value in flat_inputs):
             return jax.tree.unflatten(self.out_structure, [jax.numpy.asarray(array) for array in arrays])
         return jax.tree.unflatten(self.out_structure, arrays)
@@ -235,7 +236,8 @@ class JaxKernel(TracedKernel):
         program: Any = self.program
         slots, _ = super().result_types(program.arguments(program.flat(args, kwargs)), {})
         types = zip(slots, program.outputs, strict=True)
-        typed = [jax.ShapeDtypeStruct(slot.shape or (), dtype) for slot, dtype in types]
+        shapes = [(slot.shape or ())[:-1] if dtype.kind == "c" else slot.shape or () for slot, dtype in types]
+        typed = list(map(jax.ShapeDtypeStruct, shapes, program.outputs))
         return typed, lambda results: jax.tree.unflatten(program.out_structure, results)
 
 

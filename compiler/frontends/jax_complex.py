@@ -5,7 +5,7 @@
     x * y                           re·re − im·im, re·im + im·re
     x[…], x.reshape(…), …           the same of both parts
 
-Arguments that are complex are passed as arrays of floats, the two parts along one more dimension, the last.
+Arguments and results that are complex are passed as arrays of floats, the two parts along one more dimension, the last.
 """
 
 import dataclasses
@@ -186,3 +186,13 @@ def joined(value: np.ndarray) -> np.ndarray:
 def parted(value: jax.Array) -> Pair:
     """What `joined` made, as the kernel reads it."""
     return Pair(value[..., 0], value[..., 1])
+
+
+def stacked(value: Pair, aval: Any) -> jax.Array:
+    """A result of type `aval` as the kernel writes it."""
+    return jnp.stack(value.whole(aval), axis=-1)
+
+
+def unstacked(value: Any, dtype: np.dtype) -> Any:
+    """What `stacked` made as a complex array, on its memory if it is one of numpy."""
+    return value.view(dtype)[..., 0] if isinstance(value, np.ndarray) else jax.lax.complex(value[..., 0], value[..., 1])
