@@ -233,11 +233,12 @@ class Kernel:
     def warn_of_left(self, stacklevel: int) -> None:
         """Warns of each attention that was found and not fused, where something is lost by it, and of arguments that
         are donated in vain, as of what the caller at that level did."""
-        for entry in explain.left(self.record):
-            if entry["details"].get("kind") == "trivial":
-                continue
-            reason = explain.reason_left(entry["message"])
-            text = f"attn_opt: attention is not fused at {explain.at(entry)}: {reason}"
+        texts = [
+            f"attn_opt: attention is not fused at {explain.at(entry)}: {explain.reason_left(entry['message'])}"
+            for entry in explain.left(self.record)
+            if entry["details"].get("kind") != "trivial"
+        ]
+        for text in dict.fromkeys(texts):  # a loop that was written out says the same once for each iteration
             warnings.warn(text, stacklevel=stacklevel)
         for message in explain.in_vain(self.record):
             warnings.warn(f"attn_opt: {message}: it is copied", stacklevel=stacklevel)

@@ -179,7 +179,10 @@ def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], b
         raise missed
     _require_free(q.den, k)
     if not q.den:
-        raise NearMiss("its exponentials are not divided by their sum")
+        raise NearMiss(
+            "its exponentials are not divided by their sum (attention in blocks of keys is fused if it is written as "
+            "one over all of them)"
+        )
     raise NearMiss("its exponentials are not divided by their plain sum along the keys")
 
 

@@ -1,6 +1,7 @@
 """What else people hand over of JAX: functions of jax.export, with shardings, with arguments that are no arrays."""
 
 import functools
+import warnings
 
 import numpy as np
 import pytest
@@ -59,6 +60,31 @@ def test_arguments_that_are_no_arrays(constant):
     close(kernel(constant, q, k, v), fn(constant, q, k, v))
     with pytest.raises(CompileError, match=r"argument 0 was .* when the function was traced, and is|in this structure"):
         kernel(1, q, k, v)
+
+
+def test_blocks_of_keys_by_hand_are_told_of_once():
+    """A scan with a running maximum, which is written out, block by block."""
+    q, k, v = random(T, H), random(24, H, seed=1), random(24, H, seed=2)
+
+    def step(state, block):
+        o, m, a = state
+        keys, values = block
+        s = q @ keys.T
+        top = jnp.maximum(m, s.max(-1))
+        p, scale = jnp.exp(s - top[:, None]), jnp.exp(m - top)
+        return (o * scale[:, None] + p @ values, top, a * scale + p.sum(-1)), None
+
+    def blocked(q, k, v):
+        state = jnp.zeros((T, H)), jnp.full(T, -jnp.inf), jnp.zeros(T)
+        (o, _, a), _ = lax.scan(step, state, (k.reshape(4, 6, H), v.reshape(4, 6, H)))
+        return o / a[:, None]
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel = compile(blocked, (q, k, v))
+    close(kernel(q, k, v), jax.nn.softmax(q @ k.T) @ v)
+    (told,) = (str(w.message) for w in caught)
+    assert "attention in blocks of keys is fused if it is written as one over all of them" in told
 
 
 def test_a_cache_that_is_donated_beside_constants():
