@@ -78,8 +78,9 @@ def _assert_all_elements(op: ir.Operation) -> None:
             parts = [([build.mixed_size(source, d)], group) for d, group in enumerate(groups) if len(group) > 1]
         else:
             listed = defining_op(operands[0])
-            is_known = listed is not None and listed.name == "tensor.from_elements" and source.type.has_rank
-            parts = [(build.mixed_sizes(source), list(listed.operands))] if is_known else []
+            if listed is None or listed.name != "tensor.from_elements" or not source.type.has_rank:
+                return
+            parts = [(build.mixed_sizes(source), list(listed.operands))]
         for before, after in parts:
             if not all(isinstance(size, int) for size in after):
                 same = arith.cmpi(arith.CmpIPredicate.eq, _product(before), _product(after))
