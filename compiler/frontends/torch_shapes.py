@@ -103,14 +103,14 @@ def expand(x: torch.Tensor, size: Sequence[Any], *, implicit: bool = False) -> A
     added = len(size) - x.dim()
     if not _is_dynamic([*x.shape, *size]):
         return NotImplemented
-    kept = list(size)
-    for d, s in enumerate(x.shape):
-        if not (isinstance(s, int) and s == 1) and not (isinstance(kept[added + d], int) and kept[added + d] == -1):
-            kept[added + d] = -1
-    changed = [not (isinstance(a, int) and isinstance(b, int) and a == b) for a, b in zip(kept, size, strict=True)]
-    if not any(changed) or all(isinstance(s, torch.SymInt) or s != -1 for s in kept):
+    told = [
+        d
+        for d, s in enumerate(x.shape, added)
+        if not (isinstance(s, int) and s == 1) and not (isinstance(size[d], int) and size[d] == -1)
+    ]
+    if not told:  # else it would be called again and again
         return NotImplemented
-    return torch.ops.aten.expand.default(x, kept)
+    return torch.ops.aten.expand.default(x, [-1 if d in told else s for d, s in enumerate(size)])
 
 
 def as_strided(x: torch.Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:

@@ -380,6 +380,18 @@ def test_parts_of_open_sizes(split):
         close(kernel(x), attention(wide(x)))
 
 
+def test_expanded_by_open_sizes_and_kept_ones():
+    def attention(q, k, sink):
+        column = sink.view(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[2], 1)
+        return torch.cat((q @ k.mT, column), -1).softmax(-1)[..., :-1] @ k
+
+    shapes = ({0: Dim.AUTO, 2: Dim.AUTO}, {0: Dim.AUTO, 2: Dim.AUTO}, {})
+    kernel = compile(attention, tensors((2, 3, 9, 8), (2, 3, 13, 8), (3,)), dynamic_shapes=shapes)
+    for b, m, n in ((2, 9, 13), (4, 70, 5)):
+        args = tensors((b, 3, m, 8), (b, 3, n, 8), (3,))
+        close(kernel(*args), attention(*map(wide, args)))
+
+
 def test_numbers_that_sizes_tell_are_results():
     def attention(q, k):
         rows, size = q.shape
