@@ -9,15 +9,18 @@ multiples of the scores, for then (Q·Kᵀ)·V = Q·(Kᵀ·V), which needs no lo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling import online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
+from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
 from .graph import ancestor_in, backward_slice
 from .online_accumulation import is_linear
-from .reshapes import VIEWS
+from .reshapes import RESHAPES, VIEWS
 from .rewriting import ancestors, defining_op, ops_in
 
 ROOT = "__root__"  # on an op: it is to be tiled as it stands
@@ -27,6 +30,8 @@ SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")
 MAX = 2  # the operand of a softmax: the maximum so far
 MOST_COLUMNS = 256  # of queries, keys and values, where there is no softmax
 MULTIPLES = ("arith.mulf", "arith.divf", "arith.negf", "arith.extf", "arith.truncf", "arith.constant", "linalg.yield")
+QUERY, KEY = frozenset({"query"}), frozenset({"key"})
+Dims: TypeAlias = tuple[frozenset[str], ...]  # of each dimension of a tensor, whether queries and keys are along it
 
 
 @dataclass(frozen=True)
@@ -104,11 +109,26 @@ def attention_at(root: ir.Operation) -> Attention | None:
     """The attention of which `root` is the second matmul, or None."""
     if not is_contraction(root):
         return None
-    softmax = _through(root.operands[0], lambda op: online_reduction_of(op) is not None, is_linear)
-    scores = _through(root.operands[0] if softmax is None else softmax.operands[0], is_contraction, is_elementwise)
-    if scores is None or (softmax is None and not _are_weights(scores, root)):
+    p, loops = root.operands[0], contraction_loops(root)
+    assert loops is not None
+    names = {**dict.fromkeys(loops.m, QUERY), **dict.fromkeys(loops.k, KEY)}
+    dims = tuple(names.get(dim_position(e), frozenset()) for e in indexing_maps(root)[0].results)
+    softmax, modified = None, p
+    for softmax, dims in _through(p, dims, lambda op: online_reduction_of(op) is not None, is_linear):
+        modified = softmax.operands[0]
+        break
+    candidates = list(_through(modified, dims, is_contraction, is_elementwise))
+    if not candidates:
         return None
-    return Attention(scores, softmax, root)
+    # A bias may be a product of matrices too.
+    scores = next((op for op, dims in candidates if _is_of_queries_and_keys(op, dims)), candidates[0][0])
+    return Attention(scores, softmax, root) if softmax is not None or _are_weights(scores, root) else None
+
+
+def _is_of_queries_and_keys(op: ir.Operation, dims: Dims) -> bool:
+    """Whether one operand of a contraction varies along keys alone, the other along queries alone."""
+    operands = [frozenset().union(*_dims_of_operand(op, i, dims)) for i in range(2)]
+    return set(operands) == {QUERY, KEY}
 
 
 def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
@@ -202,15 +222,38 @@ def is_elementwise(op: ir.Operation, number: int = 0) -> bool:
     return op.name in VIEWS or (is_structured(op) and "reduction" not in iterator_types(op))
 
 
-def _through(value: ir.Value, wanted, passable) -> ir.Operation | None:
-    """The first op for which `wanted` holds, backwards from `value` through ops that are `passable` in an operand."""
-    pending, seen = [value], set()
+def _through(
+    value: ir.Value,
+    dims: Dims,
+    wanted: Callable[[ir.Operation], bool],
+    passable: Callable[[ir.Operation, int], bool],
+) -> Iterator[tuple[ir.Operation, Dims]]:
+    """The ops for which `wanted` holds, backwards from `value` through ops that are `passable` in an operand, nearest
+    first, and what their dimensions are; `dims` are those of `value`."""
+    pending, seen = [(value, dims)], set()
     while pending:
-        op = defining_op(pending.pop(0))
+        value, dims = pending.pop(0)
+        op = defining_op(value)
         if op is None or op in seen:
             continue
         seen.add(op)
         if wanted(op):
-            return op
-        pending += [operand for i, operand in enumerate(op.operands) if passable(op, i)]
-    return None
+            yield op, dims
+        else:
+            pending += [(v, _dims_of_operand(op, i, dims)) for i, v in enumerate(op.operands) if passable(op, i)]
+
+
+def _dims_of_operand(op: ir.Operation, number: int, dims: Dims) -> Dims:
+    """What the dimensions of an operand are where those of the result are `dims`; nothing where that is not known."""
+    kind = op.operands[number].type
+    if is_structured(op):
+        maps = indexing_maps(op)
+        loops = {dim_position(e): found for e, found in zip(maps[len(op.operands) - 1].results, dims, strict=True)}
+        return tuple(loops.get(dim_position(e), frozenset()) for e in maps[number].results)
+    if op.name in RESHAPES and number == 0:
+        groups = reassociation(op)
+        if op.name == "tensor.expand_shape":
+            return tuple(frozenset().union(*(dims[d] for d in group)) for group in groups)
+        return tuple(found for group, found in zip(groups, dims, strict=True) for _ in group)
+    rank = kind.rank if isinstance(kind, ir.RankedTensorType) else 0
+    return dims if rank == len(dims) else (frozenset(),) * rank
