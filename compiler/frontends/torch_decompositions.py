@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from . import torch_experts, torch_searches, torch_shapes
+from .torch_einsums import einsum
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
 
@@ -231,6 +232,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.index.Tensor] = index
     table[torch.ops.aten.index_copy.default] = index_copy
     table[torch.ops.aten.index_put.default] = index_put
+    table[torch.ops.aten.einsum.default] = einsum
     table[torch.ops.aten.expand.default] = torch_shapes.expand
     table[torch.ops.aten.as_strided.default] = torch_shapes.as_strided
     table[torch.ops.aten.as_strided_scatter.default] = torch_shapes.as_strided_scatter

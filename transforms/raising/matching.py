@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
 from ..graph import dependents
+from ..linear import DYNAMIC
+from ..reshapes import RESHAPES
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
@@ -33,6 +35,8 @@ HIDING = (
     "scf.",
     "func.call",
 )  # neither
+RESHAPED = "a reshape that merges several open sizes, or makes several of one,"
+FIXED = "; fix all of them but one, or keep them apart"
 WAYS_OUT = {
     "tensor.insert_slice": "; a select by index or mask would not",
     "func.call": "; --inline-calls=every=1 before shows it",
@@ -201,6 +205,7 @@ def _match_quotient(
     softmaxes = [n for n in inside if softmax_of(n) is not None]
     if not softmaxes and not q.den and not any(n.name in EXPONENTIALS for n in inside):
         _require_no_matmul(tracer, q, k)
+        _require_no_hidden_softmax(tracer, q)
         return None
     seen = [n for f in q.num for n in f.nodes()]
     for element in softmaxes:
@@ -258,6 +263,22 @@ def _require_no_matmul(tracer: Tracer, q: Quotient, k: Keys) -> None:
                 raise NearMiss("its result goes through another matmul in between")
 
 
+def _require_no_hidden_softmax(tracer: Tracer, q: Quotient) -> None:
+    """NearMiss if a reshape that cannot be taken apart stands between a softmax and the second matmul."""
+    for factor in q.num:
+        op = defining_op(factor.payload[0]) if factor.kind == "element" else None
+        if op is not None and _is_open_reshape(op):
+            at = variables_of(op.operands[0])
+            whole = quotient(tracer, tracer.expand(tracer.make.element(op.operands[0], at)))
+            each = [(v,) for index in at for v in index.vars]
+            if any(is_sum_of_exponentials(tracer, d, k) for d in whole.den for k in each):
+                raise NearMiss(f"{RESHAPED} hides it from the second matmul{FIXED}")
+
+
+def _is_open_reshape(op: ir.Operation) -> bool:
+    return op.name in RESHAPES and DYNAMIC in (*op.operands[0].type.shape, *op.results[0].type.shape)
+
+
 def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
     """NearMiss if something that is not looked into gives what a softmax is of."""
     for node in seen:
@@ -268,6 +289,8 @@ def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
             raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
         if node.type != REAL and is_structured(op) and "reduction" in iterator_types(op) and len(op.operands) == 3:
             raise NearMiss("its scores are summed as integers; convert queries and keys to floats before")
+        if _is_open_reshape(op):
+            raise NearMiss(f"{RESHAPED} hides what it is of{FIXED}")
         if op.name.startswith(HIDING):
             way = WAYS_OUT.get(op.name, "")
             raise NearMiss(f"'{op.name}' hides what it is of{way}")

@@ -380,6 +380,42 @@ def test_parts_of_open_sizes(split):
         close(kernel(x), attention(wide(x)))
 
 
+@pytest.mark.parametrize(
+    ("scores", "output", "shape_of_q", "shape_of_k", "open_sizes"),
+    [
+        ("bgrnd,bgmd->bgrnm", "bgrnm,bgmd->bngrd", (2, 2, 3, 9, 8), (2, 2, 7, 8), ({0: "b", 3: "n"}, {0: "b", 2: "m"})),
+        ("...nd,...md->...nm", "...nm,...md->...nd", (2, 3, 9, 8), (2, 3, 11, 8), ({0: "b", 2: "n"}, {0: "b", 2: "m"})),
+        ("bncd,bmcd->bnm", "bnm,bmcd->bncd", (2, 9, 3, 8), (2, 11, 3, 8), ({0: "b", 1: "n"}, {0: "b", 1: "m"})),
+    ],
+    ids=["groups of heads", "dots", "sum over two"],
+)
+def test_einsums_of_open_sizes(scores, output, shape_of_q, shape_of_k, open_sizes):
+    def attention(q, k):
+        return torch.einsum(output, torch.einsum(scores, q, k).softmax(-1), k)
+
+    shapes = [dict.fromkeys(of, Dim.AUTO) for of in open_sizes]
+    kernel = compile(attention, tensors(shape_of_q, shape_of_k), dynamic_shapes=shapes)
+    assert "1 attention found and fused" in kernel.explain()
+    for sizes in ({"b": 2, "n": 9, "m": 11}, {"b": 5, "n": 17, "m": 70}):
+        args = tensors(
+            *(
+                [sizes[of[d]] if d in of else size for d, size in enumerate(shape)]
+                for shape, of in zip((shape_of_q, shape_of_k), open_sizes, strict=True)
+            )
+        )
+        close(kernel(*args), attention(*map(wide, args)))
+
+
+def test_a_reshape_of_open_sizes_that_hides_softmax_is_told_of():
+    def attention(q, k):  # queries in two dimensions, which the product merges
+        return torch.einsum("bxyhm,bmhd->bxyhd", torch.einsum("bxyhd,bmhd->bxyhm", q, k).softmax(-1), k)
+
+    args = tensors((2, 3, 5, 4, 8), (2, 11, 4, 8))
+    with pytest.warns(match="a reshape that merges several open sizes, or makes several of one, hides it"):
+        kernel = compile(attention, args, dynamic_shapes=[{1: Dim.AUTO, 2: Dim.AUTO}, {1: Dim.AUTO}])
+    close(kernel(*args), attention(*map(wide, args)))
+
+
 def test_expanded_by_open_sizes_and_kept_ones():
     def attention(q, k, sink):
         column = sink.view(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[2], 1)
