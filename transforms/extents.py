@@ -92,6 +92,12 @@ def known_sizes(value: ir.Value) -> list[int | ir.Value]:
     return sizes
 
 
+def size_value(value: ir.Value, d: int) -> ir.Value:
+    """A size, at the insertion point, as the ops have it that make the tensor: who asks is then no user of that."""
+    form = extent(value, d)
+    return _index_value(form) or computed(form) or tensor.dim(value, build.index(d))
+
+
 def read_sizes(op: ir.Operation) -> None:
     """tensor.dim of what ops in `op` make becomes the size that it was made with, and of a reshaped argument a size of
     that: who asks for a size is then no user of the tensor, and equal sizes are one value, or the same formula."""

@@ -12,7 +12,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, tensor
+from ...dialects.mlir import arith, ir, linalg
+from ..extents import size_value
 from ..reshapes import VIEWS, drop_units, reshape
 from ..rewriting import defining_op
 from ..slices import Size, extract
@@ -140,7 +141,7 @@ class Emitter:
         if var not in self.sizes:
             raise Unreadable("a dynamic dimension is split by a reshape, and no operand tells the size of a part")
         value, d, inner = self.sizes[var]
-        size = tensor.dim(value, build.index(d))
+        size = size_value(value, d)
         return size if inner == 1 else arith.divui(size, build.index(inner))
 
     def empty(self, dims: Sequence[Var], element: ir.Type) -> ir.Value:

@@ -416,6 +416,18 @@ def test_a_reshape_of_open_sizes_that_hides_softmax_is_told_of():
     close(kernel(*args), attention(*map(wide, args)))
 
 
+def test_differences_of_probabilities_of_open_sizes():
+    def attention(q, k, v):
+        a, b = ((x @ y.mT).softmax(-1) for x, y in zip(q.chunk(2, -1), k.chunk(2, -1), strict=True))
+        return (a - 0.3 * b) @ v
+
+    kernel = compile(attention, tensors((2, 9, 16), (2, 13, 16), (2, 13, 8)), dynamic_shapes=[{1: Dim.AUTO}] * 3)
+    assert "2 attentions found and fused" in kernel.explain()
+    for n, m in ((9, 13), (70, 5)):
+        args = tensors((2, n, 16), (2, m, 16), (2, m, 8))
+        close(kernel(*args), attention(*map(wide, args)))
+
+
 def test_expanded_by_open_sizes_and_kept_ones():
     def attention(q, k, sink):
         column = sink.view(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[2], 1)
