@@ -128,13 +128,11 @@ class CollapseShapeTiling(Tiling):
 
 @register("tensor.extract_slice")
 class ExtractSliceTiling(Tiling):
-    """A slice of a slice: offsets add up."""
+    """A slice of a slice: offsets add up. Along a stride single elements are tiles."""
 
     def tile(self, builder: TileBuilder, tile: Tile, operand: Slicer) -> list[ir.Value]:
         view = self.op.opview
-        source = view.source
-        if any(s != 1 for s in view.static_strides):
-            raise Untileable("a strided tensor.extract_slice stays whole")
+        source, strides = view.source, list(view.static_strides)
         offsets = _mixed(view.static_offsets, view.offsets)
         sizes = _mixed(view.static_sizes, view.sizes)
         kept = kept_dims([s.static for s in sizes], list(self.op.results[0].type.shape))
@@ -142,8 +140,11 @@ class ExtractSliceTiling(Tiling):
         for d in range(source.type.rank):
             if d in kept:
                 r = next(of)
+                if strides[d] != 1 and (r.size != Index(1) or strides[d] == ir.ShapedType.get_dynamic_size()):
+                    raise Untileable("a strided tensor.extract_slice stays whole")
                 covers = offsets[d] == Index(0) and sizes[d] == builder.dim(source, d)
-                ranges.append(Range(offsets[d] + r.offset, r.size, r.full and covers, r.whole and covers, r.loops))
+                offset = offsets[d] + r.offset.scaled(strides[d])
+                ranges.append(Range(offset, r.size, r.full and covers, r.whole and covers, r.loops))
             else:
                 ranges.append(Range(offsets[d], Index(1)))
         sliced = operand(0, tuple(ranges))

@@ -91,3 +91,58 @@ func.func @rolled(%a: tensor<5x8xf32>) -> tensor<?x8xf32> {
   %r = tensor.concat dim(0) %l, %f : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return %r : tensor<?x8xf32>
 }
+
+// So are those that are cast to sizes which a type leaves open, where the result's type knows them.
+// CHECK-LABEL: func.func @rolled_back
+// CHECK-NOT:     tensor.cast
+// CHECK-NOT:     tensor.dim
+// CHECK:         return %{{.*}} : tensor<5x8xf32>
+func.func @rolled_back(%a: tensor<5x8xf32>) -> tensor<5x8xf32> {
+  %last = tensor.extract_slice %a[3, 0] [2, 8] [1, 1] : tensor<5x8xf32> to tensor<2x8xf32>
+  %first = tensor.extract_slice %a[0, 0] [3, 8] [1, 1] : tensor<5x8xf32> to tensor<3x8xf32>
+  %l = tensor.cast %last : tensor<2x8xf32> to tensor<?x8xf32>
+  %f = tensor.cast %first : tensor<3x8xf32> to tensor<?x8xf32>
+  %r = tensor.concat dim(0) %l, %f : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<5x8xf32>
+  return %r : tensor<5x8xf32>
+}
+
+// Every second row, which loops over tiles read.
+// CHECK-LABEL: func.func @every_second
+// CHECK-SAME:    %[[A:.*]]: tensor<16x8xf32>
+// CHECK:         %[[ROWS:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<8x8xf32>)
+// CHECK:           %[[TWICE:.*]] = arith.muli %{{.*}}, %c2
+// CHECK:           %[[I:.*]] = arith.addi %[[TWICE]], %c1
+// CHECK:           tensor.extract %[[A]][%[[I]]
+// CHECK:         scf.forall
+// CHECK:           tensor.extract_slice %[[ROWS]]
+func.func @every_second(%a: tensor<16x8xf32>) -> tensor<8x8xf32> {
+  %rows = tensor.extract_slice %a[1, 0] [8, 8] [2, 1] : tensor<16x8xf32> to tensor<8x8xf32>
+  %e = tensor.empty() : tensor<8x8xf32>
+  %r = scf.forall (%i) = (0) to (8) step (4) shared_outs(%to = %e) -> (tensor<8x8xf32>) {
+    %tile = tensor.extract_slice %rows[%i, 0] [4, 8] [1, 1] : tensor<8x8xf32> to tensor<4x8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %tile into %to[%i, 0] [4, 8] [1, 1] : tensor<4x8xf32> into tensor<8x8xf32>
+    }
+  }
+  return %r : tensor<8x8xf32>
+}
+
+// Windows that overlap.
+// CHECK-LABEL: func.func @windows
+// CHECK-SAME:    %[[A:.*]]: tensor<20xf32>
+// CHECK:         %[[COPY:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4x8xf32>)
+// CHECK:           %[[W:.*]] = linalg.index 0
+// CHECK:           %[[J:.*]] = linalg.index 1
+// CHECK:           %[[FIRST:.*]] = arith.muli %[[W]], %c4
+// CHECK:           %[[I:.*]] = arith.addi
+// CHECK:           tensor.extract %[[A]][%[[I]]]
+// CHECK:         linalg.generic {{.*}} ins(%[[COPY]] : tensor<4x8xf32>) outs(%{{.*}} : tensor<4x3x8xf32>)
+func.func @windows(%a: tensor<20xf32>) -> tensor<4x3x8xf32> {
+  %e = tensor.empty() : tensor<4x3x8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(w, h, j) -> (j + w * 4)>, affine_map<(w, h, j) -> (w, h, j)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%a : tensor<20xf32>) outs(%e : tensor<4x3x8xf32>) {
+  ^bb0(%x: f32, %_: f32):
+    linalg.yield %x : f32
+  } -> tensor<4x3x8xf32>
+  return %r : tensor<4x3x8xf32>
+}

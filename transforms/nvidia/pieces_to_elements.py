@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, scf, tensor
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..passes import Pass
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, ops_in, ops_of
@@ -32,7 +33,9 @@ class PiecesToElements(Pass):
         } -> tensor<8x8xf16>
 
     tensor.pad and tensor.insert_slice alike: a cache with new keys behind the old ones, or written at some place. So is
-    tensor.extract_slice where a result is made of it; other slices are read where they stand.
+    tensor.extract_slice where a result is made of it, or where it has strides and loops over tiles read it, such as
+    every second key; other slices are read where they stand. What an element-wise op does not read at its own loops,
+    such as windows that overlap, is copied so first.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -51,7 +54,7 @@ class PiecesToElements(Pass):
 
 
 def _concatenated(op: ir.Operation) -> ir.Value:
-    sources = list(op.operands)
+    sources = [_uncast(v) for v in op.operands]  # as large as is known: a roll's parts are cast to open sizes
     along = ir.IntegerAttr(op.attributes["dim"]).value
     ends: list[Size] = []
     for source in sources:
@@ -113,7 +116,9 @@ def _inserted(op: ir.Operation) -> ir.Value | None:
 
 
 def _sliced(op: ir.Operation) -> ir.Value | None:
-    if not any(use.owner.operation.name in ("func.return", *RESHAPES) for use in op.results[0].uses):
+    users = [use.owner.operation for use in op.results[0].uses]
+    steps = any(s != 1 for s in op.opview.static_strides)
+    if not any(user.name in ("func.return", *RESHAPES) or (steps and user.block != op.block) for user in users):
         return None  # whoever reads it reads where it stands
     source, kind = op.operands[0], op.results[0].type
     offsets, sizes, strides = slice_offsets(op), slice_sizes(op), mixed(op.opview.strides, op.opview.static_strides)
@@ -130,22 +135,76 @@ def _sliced(op: ir.Operation) -> ir.Value | None:
     return _generic([sizes[d] for d in kept], kind.element_type, element)
 
 
+def _moved(op: ir.Operation) -> None:
+    """An element-wise op that reads an operand elsewhere than at its own loops, such as windows that overlap, reads a
+    copy, made element by element."""
+    maps, first = indexing_maps(op), len(op.operands) - len(op.results)
+    if len(op.results) != 1 or "reduction" in iterator_types(op) or not all(map(_is_loop, maps[first].results)):
+        return
+    sizes = dict(zip(map(dim_position, maps[first].results), build.mixed_sizes(op.operands[first]), strict=True))
+    for number in range(first):
+        if all(map(_is_loop, maps[number].results)):
+            continue
+        source, formulas = op.operands[number], list(maps[number].results)
+        loops = sorted(set().union(*map(_loops, formulas)))
+
+        def element(at: Indices, source=source, formulas=formulas, loops=loops) -> ir.Value:
+            known = dict(zip(loops, at, strict=True))
+            return _extracted(source, [_index(e, known) for e in formulas])
+
+        kind = source.type.element_type
+        op.operands[number] = _generic([sizes[d] for d in loops], kind, element)
+        maps[number] = build.projection(len(sizes), loops)
+    op.attributes["indexing_maps"] = build.map_array(maps)
+
+
+def _is_loop(expression: ir.AffineExpr) -> bool:
+    return dim_position(expression) is not None or isinstance(expression, ir.AffineConstantExpr)
+
+
+def _loops(expression: ir.AffineExpr) -> set[int]:
+    if isinstance(expression, ir.AffineBinaryExpr):
+        return _loops(expression.lhs) | _loops(expression.rhs)
+    return {expression.position} if isinstance(expression, ir.AffineDimExpr) else set()
+
+
+def _index(expression: ir.AffineExpr, loops: Mapping[int | None, ir.Value]) -> ir.Value:
+    if isinstance(expression, ir.AffineConstantExpr):
+        return build.index(expression.value)
+    if isinstance(expression, ir.AffineDimExpr):
+        return loops[expression.position]
+    return _ARITHMETIC[type(expression)](_index(expression.lhs, loops), _index(expression.rhs, loops))
+
+
+_ARITHMETIC: dict[type, Callable[[ir.Value, ir.Value], ir.Value]] = {
+    ir.AffineAddExpr: arith.addi,
+    ir.AffineMulExpr: arith.muli,
+    ir.AffineFloorDivExpr: arith.floordivsi,
+    ir.AffineModExpr: arith.remsi,
+}
 _REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
     "tensor.concat": _concatenated,
     "tensor.pad": _padded,
     "tensor.insert_slice": _inserted,
     "tensor.extract_slice": _sliced,
+    "linalg.generic": _moved,
 }
 
 
 def _extracted(source: ir.Value, at: Indices) -> ir.Value:
     """An element of a tensor; of what is cast, if it is, so that slices are read where they stand there, too. What is
     not written may be anything."""
-    while (op := defining_op(source)) is not None and op.name == "tensor.cast":
-        source = op.operands[0]
+    source = _uncast(source)
+    op = defining_op(source)
     if op is not None and op.name == "tensor.empty":
         return build.constant(source.type.element_type, 0)
     return tensor.extract(source, at)
+
+
+def _uncast(value: ir.Value) -> ir.Value:
+    while (op := defining_op(value)) is not None and op.name == "tensor.cast":
+        value = op.operands[0]
+    return value
 
 
 def _generic(sizes: Sequence[Size], element: ir.Type, body: Callable[[Indices], ir.Value]) -> ir.Value:

@@ -24,7 +24,7 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
 from ..attention import Attention, contraction_loops
 from ..extents import static_extents
-from ..graph import operands_with_captures
+from ..graph import backward_slice, operands_with_captures
 from ..reshapes import VIEWS
 from ..rewriting import defining_op
 from .align_rows import is_known
@@ -72,7 +72,8 @@ def computed_before(attention: Attention, sizes: Sequence[int], multiprocessors:
     if queries is not None and queries not in before and any(c in before for c in others):
         before.append(queries)
     scores = [attention.scores] if _mixes_rows(attention) else []
-    return [*scores, *(op for chain in before for op in chain.stops)]
+    pieces = [op for op in backward_slice(attention.root) if op.name in PIECES or _overlaps(op)]  # of masks, too
+    return [*scores, *pieces, *(op for chain in before for op in chain.stops)]
 
 
 def _mixes_rows(attention: Attention) -> bool:
@@ -126,6 +127,12 @@ def _merges(op: ir.Operation) -> bool:
         return False
     groups = [[ir.IntegerAttr(d).value for d in group] for group in op.attributes["reassociation"]]
     return any(sum(op.operands[0].type.shape[d] != 1 for d in group) > 1 for group in groups[-2:])
+
+
+def _overlaps(op: ir.Operation) -> bool:
+    """Whether an element-wise op reads an operand elsewhere than at its own loops, as overlapping windows are read."""
+    expressions = (e for m in indexing_maps(op) for e in m.results) if _is_elementwise(op) else ()
+    return any(dim_position(e) is None and not isinstance(e, ir.AffineConstantExpr) for e in expressions)
 
 
 def _is_computed(value: ir.Value) -> bool:

@@ -78,7 +78,25 @@ def selective(q, k, v, scores):
     return scores.masked_fill(~live, float("-inf")).softmax(-1).to(v.dtype) @ v
 
 
+def pair_bias(q, k, v):
+    """As in AlphaFold: a bias of each pair that is projected to heads."""
+    pairs = q[:, 0, :, None] * k[:, 0, None, :]
+    return ((q @ k.mT) / 4 + (pairs @ v[0, 0, :2].mT).permute(0, 3, 1, 2)).softmax(-1) @ v
+
+
+def windows(q, k, v):
+    """Blocks of queries that see their own keys and the ones before."""
+    k, v = (F.pad(x, (0, 0, 20, 0)).unfold(2, 40, 20) for x in (k, v))
+    return ((q.unflatten(2, (5, 20)) @ k).softmax(-1) @ v.mT).flatten(2, 3)
+
+
 AROUND = {
+    "every second key": lambda q, k, v: sdpa()(q[:, :, 1::2], k[:, :, ::2], v[:, :, ::2]),
+    "every second head": lambda q, k, v: sdpa()(q[:, ::2], k[:, 1::2], v[:, 1::2]),
+    "rolled": lambda q, k, v: sdpa()(q, k, v.roll(-3, 2)).roll((3, 1), (2, 1)),
+    "a padded mask": lambda q, k, v: (q @ k.mT + F.pad(k[:, :, :-2, 0], (1, 1))[:, :, None]).softmax(-1) @ v,
+    "pair bias": pair_bias,
+    "windows": windows,
     "two that share all": lambda q, k, v: torch.stack([sdpa()(q, k, v), sdpa()(q + 1, k, v)]),
     "one after the other": lambda q, k, v: sdpa()(sdpa()(q, k, v), k, v),
     "keys that are returned": lambda q, k, v: (sdpa()(q, k.tanh(), v), k.tanh()),
