@@ -146,3 +146,18 @@ func.func @windows(%a: tensor<20xf32>) -> tensor<4x3x8xf32> {
   } -> tensor<4x3x8xf32>
   return %r : tensor<4x3x8xf32>
 }
+
+// A place that is read from memory is read where an element's place is computed from it.
+// CHECK-LABEL: func.func @written_at
+// CHECK-SAME:    %[[CACHE:.*]]: tensor<16x8xf32>, %[[NEW:.*]]: tensor<2x8xf32>, %[[AT:.*]]: tensor<i32>
+// CHECK-NOT:     tensor.extract
+// CHECK:         linalg.generic
+// CHECK:           %[[N:.*]] = tensor.extract %[[AT]][]
+// CHECK:           %[[FROM:.*]] = arith.index_cast %[[N]]
+// CHECK:           arith.subi %{{.*}}, %[[FROM]]
+func.func @written_at(%cache: tensor<16x8xf32>, %new: tensor<2x8xf32>, %at: tensor<i32>) -> tensor<16x8xf32> {
+  %n = tensor.extract %at[] : tensor<i32>
+  %from = arith.index_cast %n : i32 to index
+  %r = tensor.insert_slice %new into %cache[%from, 0] [2, 8] [1, 1] : tensor<2x8xf32> into tensor<16x8xf32>
+  return %r : tensor<16x8xf32>
+}

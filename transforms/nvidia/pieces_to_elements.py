@@ -9,6 +9,7 @@ from typing import TypeAlias
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, scf, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, ops_in, ops_of
@@ -51,6 +52,49 @@ class PiecesToElements(Pass):
                         result = tensor.cast(inner.results[0].type, result)
                 inner.results[0].replace_all_uses_with(result)
                 inner.erase()
+            if len(function.regions[0].blocks):
+                _read_inside(function.regions[0].blocks[0])
+
+
+def _read_inside(block: ir.Block) -> None:
+    """Numbers that only the GPU knows, such as the place of a token in a cache, are read in bodies that need them."""
+    made: dict[ir.Value, ir.Operation] = {}
+    for op in ops_of(block):
+        is_scalar = op.name.startswith("arith.") and not isinstance(op.results[0].type, ir.RankedTensorType)
+        if op.name == "tensor.extract" or (is_scalar and any(v in made for v in op.operands)):
+            made[op.results[0]] = op
+    for op in ops_of(block) if made else []:
+        if not op.name.startswith("linalg.") or not len(op.regions):
+            continue
+        body = op.regions[0].blocks[0]
+        first, copies = ops_of(body)[0], dict[ir.Value, ir.Value]()
+        for value in operands_with_captures(op):
+            if value in made and value not in op.operands:
+                with ir.InsertionPoint(first):
+                    _replace_inside(body, value, _copied(value, made, copies))
+    for op in reversed(made.values()):
+        if not list(op.results[0].uses):
+            op.erase()
+
+
+def _copied(value: ir.Value, made: Mapping[ir.Value, ir.Operation], copies: dict[ir.Value, ir.Value]) -> ir.Value:
+    if value in made and value not in copies:
+        operands = [_copied(v, made, copies) for v in made[value].operands]
+        new = made[value].clone().operation
+        for i, operand in enumerate(operands):
+            new.operands[i] = operand
+        copies[value] = new.results[0]
+    return copies.get(value, value)
+
+
+def _replace_inside(block: ir.Block, old: ir.Value, new: ir.Value) -> None:
+    for op in ops_of(block):
+        for i, operand in enumerate(op.operands):
+            if operand == old:
+                op.operands[i] = new
+        for region in op.regions:
+            for inner in region.blocks:
+                _replace_inside(inner, old, new)
 
 
 def _concatenated(op: ir.Operation) -> ir.Value:

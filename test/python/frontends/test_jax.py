@@ -372,6 +372,20 @@ def test_log_sum_exp():
     check(written, qkv())
 
 
+def test_a_cache_written_at_a_traced_place_compiles_for_the_gpu():
+    def decode(q, keys, values, k, v, place):
+        keys, values = (
+            jax.lax.dynamic_update_slice_in_dim(cache, new, place, axis=1) for cache, new in ((keys, k), (values, v))
+        )
+        return attention(q, keys, values, mask=jnp.arange(S) <= place), keys, values
+
+    q, k, v = (random(B, 1, N, H, seed=i) for i in range(3))
+    args = (q, random(B, S, N, H), random(B, S, N, H, seed=1), k, v, np.int32(3))
+    for found, expected in zip(compile(decode, args)(*args), decode(*args), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert compile(decode, args, target="nvidia").ir("ptx")
+
+
 def test_attention_for_the_gpu(gpu):
     """One kernel, which writes the output in the order that JAX wants."""
     args = [np.zeros((32, 256, N, 64), np.float16)] * 3
