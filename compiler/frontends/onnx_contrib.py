@@ -17,10 +17,12 @@ from onnx import FunctionProto, NodeProto
 
 from .onnx_contrib_attention import WRITERS as ATTENTION
 from .onnx_contrib_group_query import group_query_attention
+from .onnx_tensor_scatter import tensor_scatter
 from .onnx_text import Attributes, Has, Shape, arange, ints, mean, number, rms_norm
 
 DOMAIN = "com.microsoft"
 UNCLAIMED = ("SimplifiedLayerNormalization",)
+WITHOUT_LOWERING = ("TensorScatter",)  # of the standard ones, which no function of the standard defines
 MOST_INPUTS = 16
 OLDEST = 15  # of the versions of the standard operators that the functions can be written in
 
@@ -48,7 +50,8 @@ def function_of(
     """
     if opset < OLDEST:
         return None
-    write = _WRITERS.get(node.op_type) if node.domain == DOMAIN else None
+    is_own = node.domain == DOMAIN or (not node.domain and node.op_type in WITHOUT_LOWERING)
+    write = _WRITERS.get(node.op_type) if is_own else None
     if write is None:
         return None
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} | {"opset": opset}
@@ -192,4 +195,5 @@ _WRITERS: dict[str, Callable[[Attributes, Has], str | None]] = {
     "SimplifiedLayerNormalization": _simplified_layer_norm,
     "SkipLayerNormalization": _skip_layer_norm,
     "SkipSimplifiedLayerNormalization": _skip_rms_norm,
+    "TensorScatter": tensor_scatter,
 }

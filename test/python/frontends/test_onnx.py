@@ -71,6 +71,32 @@ def test_no_reshape_of_open_sizes_loses_elements():
         kernel(random(7, 6))
 
 
+CACHE = """g (float[b,2,{n},8] q, float[b,2,{n},8] k, float[b,2,{n},8] v,
+      float[b,2,16,8] keys, float[b,2,16,8] values{first}) =>
+      (float[b,2,{n},8] y, float[b,2,16,8] new_keys, float[b,2,16,8] new_values) {{
+    new_keys = TensorScatter <{attributes}> (keys, k{use})
+    new_values = TensorScatter <{attributes}> (values, v{use})
+    kt = Transpose <perm = [0, 1, 3, 2]> (new_keys)
+    s = MatMul(q, kt)
+    p = Softmax <axis = -1> (s)
+    y = MatMul(p, new_values)
+}}"""
+
+
+@pytest.mark.parametrize("attributes", ["axis = 2", 'axis = -2, mode = "circular"'])
+@pytest.mark.parametrize(("n", "with_first"), [(1, True), (3, True), (3, False)])
+def test_caches_that_new_keys_are_written_to_are_attended_to(n, with_first, attributes):
+    first, use = (", int64[b] first", ", first") if with_first else ("", "")
+    text = CACHE.format(n=n, first=first, use=use, attributes=attributes)
+    kernel = compile(model(text, 24))
+    assert "1 attention found and fused" in kernel.explain()
+    for b in (2, 3):
+        inputs = [*(random(b, 2, n, 8, seed=i) for i in range(3)), random(b, 2, 16, 8), random(b, 2, 16, 8, seed=1)]
+        if with_first:
+            inputs.append(np.array([3, 14 if "circular" in attributes else 12, 0][:b], np.int64))
+        assert_close(kernel(*inputs), reference(model(text, 24), inputs))
+
+
 def test_inputs_that_are_donated():
     graph = "g (float[4,3] a, float[4,3] b) => (float[4,3] y) { y = Add(a, b) }"
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {graph}')
