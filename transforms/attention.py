@@ -113,10 +113,9 @@ def attention_at(root: ir.Operation) -> Attention | None:
     assert loops is not None
     names = {**dict.fromkeys(loops.m, QUERY), **dict.fromkeys(loops.k, KEY)}
     dims = tuple(names.get(dim_position(e), frozenset()) for e in indexing_maps(root)[0].results)
-    softmax, modified = None, p
-    for softmax, dims in _through(p, dims, lambda op: online_reduction_of(op) is not None, is_linear):
-        modified = softmax.operands[0]
-        break
+    found = next(_through(p, dims, lambda op: online_reduction_of(op) is not None, is_linear), None)
+    softmax, dims = found or (None, dims)
+    modified = p if softmax is None else softmax.operands[0]
     candidates = list(_through(modified, dims, is_contraction, is_elementwise))
     if not candidates:
         return None
@@ -240,15 +239,16 @@ def _through(
         if wanted(op):
             yield op, dims
         else:
-            pending += [(v, _dims_of_operand(op, i, dims)) for i, v in enumerate(op.operands) if passable(op, i)]
+            given = dims, ir.OpResult(value).result_number
+            pending += [(v, _dims_of_operand(op, i, *given)) for i, v in enumerate(op.operands) if passable(op, i)]
 
 
-def _dims_of_operand(op: ir.Operation, number: int, dims: Dims) -> Dims:
-    """What the dimensions of an operand are where those of the result are `dims`; nothing where that is not known."""
+def _dims_of_operand(op: ir.Operation, number: int, dims: Dims, result: int = 0) -> Dims:
+    """What the dimensions of an operand are where those of a result are `dims`; nothing where that is not known."""
     kind = op.operands[number].type
     if is_structured(op):
         maps = indexing_maps(op)
-        loops = {dim_position(e): found for e, found in zip(maps[len(op.operands) - 1].results, dims, strict=True)}
+        loops = {dim_position(e): found for e, found in zip(maps[result - len(op.results)].results, dims, strict=True)}
         return tuple(loops.get(dim_position(e), frozenset()) for e in maps[number].results)
     if op.name in RESHAPES and number == 0:
         groups = reassociation(op)
