@@ -1,0 +1,33 @@
+"""Attention without a softmax on an NVIDIA GPU, against float64. Without one: test_unnormalised.py."""
+
+import pytest
+from attn_opt.compiler import compile
+from gpu import needs_gpu
+from gpu import poisoned as poisoned
+from harness import crossed, relative_error
+from probability_graphs import TOLERANCE
+from test_unnormalised import FUNCTIONS, case
+
+SIZES = {
+    "causal tiles": {"h": 3, "m": 700, "k": 700, "d": 64, "n": 64},
+    "odd": {"h": 2, "m": 333, "k": 517, "d": 36, "n": 20},
+    "wide": {"h": 2, "m": 300, "k": 300, "d": 128, "n": 256},
+    "decoding": {"h": 4, "m": 1, "k": 3000, "d": 64, "n": 64},
+}
+MASKS = ("", "weights", "window", "loaded")
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize("function, sizes, mask", crossed([*FUNCTIONS, "decay"], list(SIZES), MASKS))
+def test_against_float64(function, sizes, mask, kind, poisoned):
+    text, inputs, wanted = case(function, "" if function == "decay" else mask, kind, SIZES[sizes])
+    found = compile(text, target="nvidia")(*inputs)
+    assert relative_error(found, wanted) < TOLERANCE[kind] * (2 if kind == "f32" else 1)
+
+
+@needs_gpu
+@pytest.mark.parametrize("sizes", SIZES)
+def test_divided_by_their_sum(sizes, poisoned):
+    text, inputs, wanted = case("sigmoid", "weights", "bf16", SIZES[sizes], total=True)
+    assert relative_error(compile(text, target="nvidia")(*inputs), wanted) < TOLERANCE["bf16"]
