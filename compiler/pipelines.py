@@ -294,6 +294,7 @@ def nvidia(
                 "cse",
                 "mask-probabilities",
                 "tabulate-exponentials",
+                "divide-by-products",
                 f"specialize-warps{{stages={stages}}}",
                 "row-sums-by-matmul",  # after it: which operands are in shared memory, and how, is settled
             ]

@@ -113,6 +113,7 @@ PASSES = (
     "nvidia/persistent-blocks",
     "nvidia/mask-probabilities",
     "nvidia/tabulate-exponentials",
+    "nvidia/divide-by-products",
     "nvidia/specialize-warps",
     "nvidia/row-sums-by-matmul",
     "nvidia/stage-loads",

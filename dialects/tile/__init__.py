@@ -2,6 +2,7 @@
 
 from .dialect import LAYOUTS, Joined, Tile, dims_attribute, dims_of, layout_of, parts_of, shared_buffer, with_layout
 from .movement import ConvertLayoutOp, CopyPieceOp, LoadOp, RowShiftsOp, ScaleOp, StoreOp
+from .quotients import DivideOp
 from .roles import (
     AnyOfWarpOp,
     AnyOp,
@@ -58,6 +59,7 @@ __all__ = [
     "CopyBulkOp",
     "CopyPieceOp",
     "CopyRowsOp",
+    "DivideOp",
     "Exp2Op",
     "FillExp2Op",
     "FillOnesOp",

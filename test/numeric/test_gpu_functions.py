@@ -12,7 +12,7 @@ from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
 from attn_opt.transforms.nvidia.conversions import eight_bits, to_register
-from attn_opt.transforms.nvidia.functions import divide_by_normal
+from attn_opt.transforms.nvidia.functions import divide_by_normal, divide_by_products
 from attn_opt.transforms.nvidia.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
@@ -122,6 +122,14 @@ def test_quotients_by_what_is_not_subnormal(error):
     a = np.random.default_rng(0).normal(size=b.shape).astype(F32)
     found = evaluated("arith.divf", a, b, error=error, emit=lambda _, operands: [divide_by_normal(*operands)])
     np.testing.assert_allclose(found.astype(F64), a.astype(F64) / b, rtol=2.0**-22, atol=2.0**-126)
+
+
+def test_quotients_by_products():
+    """Without the special unit: what is NaN stays so, and what is too large to divide by gives almost nothing."""
+    b = np.append(spread(2.0**-126, 2.0**125), np.array([2.0**127, np.inf, np.nan], F32))
+    a = np.random.default_rng(0).normal(size=b.shape).astype(F32)
+    found = evaluated("arith.divf", a, b, emit=lambda _, operands: [divide_by_products(*operands)])
+    np.testing.assert_allclose(found.astype(F64), a.astype(F64) / b, rtol=2.0**-18.9, atol=2.0**-122)
 
 
 @pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2"])

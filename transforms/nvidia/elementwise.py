@@ -18,7 +18,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..passes import PassError
 from ..rewriting import defining_op, ops_of, single_use
 from . import exponentials
-from .functions import exp2, times
+from .functions import divide_by_normal, divide_by_products, exp2, times
 from .positions import COLUMNS, ROWS, Linear, Positions
 from .scalars import Emit, scalar_emitter
 from .thread import (
@@ -131,6 +131,7 @@ class Elementwise:
             return self.thread.place(axis, row if axis == ROWS else column)  # type: ignore[arg-type]
         results = self._fused_difference(op, row, column) or self.positions.emit(op, row, column)
         results = results or self._exponential(op, row, column)
+        results = results or self._quotient(op, row, column)
         if results is None:
             if value not in self._emitters:
                 self._emitters[value] = scalar_emitter(op)
@@ -227,6 +228,14 @@ class Elementwise:
             self._values[key] = exponentials.row_part(of_row, bound)
         address = self.outer(table).address
         return [exponentials.look_up(element, factor, self._values[key], bound is not None, address, self.thread)]
+
+    def _quotient(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
+        """a / b by products for the share that the op says, evenly spread; None for other ops."""
+        if op.name != "tile.divide":
+            return None
+        share, operands = op.opview.share.value, [self.value(v, row, column) for v in op.operands]
+        by_unit = row is None or column is None or at("fragment", row, column) * share % SHARES >= share
+        return [divide_by_normal(*operands) if by_unit else divide_by_products(*operands)]
 
     def _sum_with_row(self, value: ir.Value, row: int, column: int) -> tuple[ir.Value, float, ir.Value | None]:
         """A value as s·c and what its row has, if it is such a sum."""

@@ -30,7 +30,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.mlir import math as mlir_math
 from .. import polynomials
 from ..polynomials import MOST_PRODUCTS, Numbers
-from .thread import asm, constant, create, f32
+from .thread import asm, constant, create, f32, i32
 
 PRODUCTS = "contract,reassoc"  # what products by constants may become
 
@@ -43,6 +43,8 @@ ATAN = (1.0, -0.33333036304, 0.19991871715, -0.14197798073, 0.10618370771, -0.07
 ERF = (1.1283791065, -0.37612342834, 0.1128031686, -0.026715055108, 0.0049217618071, -0.00056480598869)
 ERF_TAIL = (-0.0011049569584, -1.6243212223, -0.92208594084, -0.14900316298, 0.032611791044, -0.0049518365413,
             0.00045724347001, -1.9147970306e-05)  # fmt: skip
+
+LINE, NEARLY_TWO = 0x7EF33000, 2.0012  # for reciprocals: together they leave errors below 2^-18.9
 
 PI = (3.1415927410125732, -8.7422776573475858e-08)  # the nearest f32, and the rest
 
@@ -80,6 +82,24 @@ def divide(a: ir.Value, b: ir.Value) -> ir.Value:
 def divide_by_normal(a: ir.Value, b: ir.Value) -> ir.Value:
     """a / b within 2 ulp, where b is 2^-126 at least: one instruction and a product, for five that scale."""
     return create("arith.mulf", f32(), a, reciprocal(b), fastmath=ir.Attribute.parse(f"#arith.fastmath<{PRODUCTS}>"))
+
+
+def divide_by_products(a: ir.Value, b: ir.Value) -> ir.Value:
+    """a / b within 2^-18.9, where b is 2^-126 at least, without the special unit."""
+    return create("arith.mulf", f32(), a, reciprocal_by_products(b))
+
+
+def reciprocal_by_products(b: ir.Value) -> ir.Value:
+    """1 / b: the bits of b taken from a number are those of a line between powers of 2, off by 1/16 of where 1 / b is
+    highest and lowest, and two steps of Newton's y·(2 − b·y) square that. The first one's constant is a little larger,
+    and the number such that its errors, which are all of one sign, become as large in both directions. Of more than
+    2^125 it is 2^-125."""
+    kept = create("arith.minimumf", f32(), b, constant(f32(), 2.0**125))
+    line = create("arith.subi", i32(), constant(i32(), LINE), create("arith.bitcast", i32(), kept))
+    y, minus_b = create("arith.bitcast", f32(), line), create("arith.negf", f32(), kept)
+    for two in (NEARLY_TWO, 2.0):
+        y = create("arith.mulf", f32(), y, create("math.fma", f32(), minus_b, y, constant(f32(), two)))
+    return y
 
 
 def times(x: ir.Value, factor: float) -> ir.Value:

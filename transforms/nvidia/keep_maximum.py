@@ -27,7 +27,8 @@ from .running_maximum import (
     running_maxima,
 )
 from .shifted_maximum import same_for_every_maximum
-from .tabulate_exponentials import is_exponential, score_ops, table_shares
+from .special_unit import score_ops
+from .tabulate_exponentials import is_exponential, table_shares
 
 KEPT = ("arith.constant", "gpu.block_id")
 RETRY = "tile.retry"  # of a scf.if that computes a tile again

@@ -114,7 +114,7 @@ def _of_constants(op: ir.Operation) -> Emit | None:
     if op.name == "arith.divf":
         if right and math.isfinite(right):
             return lambda operands: [times(operands[0], 1 / right)]
-        return (lambda operands: [functions.divide_by_normal(*operands)]) if _is_normal(op.operands[1]) else None
+        return (lambda operands: [functions.divide_by_normal(*operands)]) if is_normal(op.operands[1]) else None
     if right is not None and functions.is_simple_power(right):
         return lambda operands: [functions.power(operands[0], right)]
     if op.name == "math.powf" and left is not None and 0 < left < math.inf:
@@ -122,7 +122,7 @@ def _of_constants(op: ir.Operation) -> Emit | None:
     return None
 
 
-def _is_normal(value: ir.Value) -> bool:
+def is_normal(value: ir.Value) -> bool:
     """Whether a float is known to be no subnormal number, and not negative: a constant and what is never negative, as
     1 + exp(−x) in a sigmoid."""
     op = defining_op(value)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tile import EXP2_WORDS, SHARES, Exp2Op, FillExp2Op, layout_of, shared_buffer
-from ..attention import is_contraction
+from ...dialects.tile import EXP2_WORDS, SHARES, Exp2Op, FillExp2Op, shared_buffer
 from ..passes import Pass, remark
-from ..rewriting import ops_in, ops_of
+from ..rewriting import ops_in
 from .bounds import exponent_bound
 from .bulk_copies import bulk_copies
 from .rings import i64
+from .special_unit import innermost_loop, load_of, matmuls, score_ops, special_ops
 
-SPECIAL = ("math.exp", "math.tanh", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
-MULTIPLICATIONS_A_SPECIAL = 128  # that the tensor cores do meanwhile
 FEW_ROWS = 128  # of two warpgroups
 
 
@@ -30,8 +28,7 @@ class TabulateExponentials(Pass):
         scf.for … {
           %p = linalg.generic … ins(%s, %m) { tile.exp2(s − m, %t) {share = 2} }
 
-    A multiprocessor's special unit gives 16 results in a clock, its tensor cores multiply 2048 pairs meanwhile: a
-    score's exponential takes as long as its matmuls at head dimension 64, or, where scores go through a function of
+    A score's exponential takes as long as its matmuls at head dimension 64, or, where scores go through a function of
     that unit too (a softcap), at 128. Below, other units have time for some of them; at 128 where two warpgroups
     compute. An exponential by the table takes three instructions more (``exponentials``), two where scores are known to
     be bounded, as behind a softcap; how many of eight was measured on an H200 (docs/nvidia-log.md).
@@ -57,16 +54,15 @@ class Shares:
 
 def table_shares(kernel: ir.Operation) -> Shares | None:
     """None for kernels that are to have no table."""
-    loop = next((o for o in ops_in(kernel, "scf.for") if _is_innermost(o)), None)
-    if loop is None or not bulk_copies(kernel) or any(_width(o) != 16 for o in _matmuls(kernel)):
+    loop = innermost_loop(kernel)
+    if loop is None or not bulk_copies(kernel) or any(_width(o) != 16 for o in matmuls(kernel)):
         return None
-    special = [o for o in score_ops(loop) if o.name.startswith(SPECIAL)]
+    special = special_ops(loop)
     exponentials = [o for o in special if is_exponential(o)]
-    if not exponentials or not _matmuls(loop):
+    if not exponentials:
         return None
-    rows, keys = exponentials[0].block.owner.operation.results[0].type.shape
-    multiplications = sum(_inner(o) * o.results[0].type.shape[1] for o in _matmuls(loop)) / keys
-    load = len(special) * MULTIPLICATIONS_A_SPECIAL / multiplications
+    rows = exponentials[0].block.owner.operation.results[0].type.shape[0]
+    load = load_of(loop, len(special))
     if len(special) > len(exponentials):  # functions besides
         if load >= 2:
             return Shares(bounded=SHARES, other=6)
@@ -82,29 +78,9 @@ def is_exponential(op: ir.Operation) -> bool:
     return op.name == "math.exp2" and isinstance(op.results[0].type, ir.F32Type)
 
 
-def _matmuls(op: ir.Operation) -> list[ir.Operation]:
-    return [o for o in ops_in(op, "linalg.generic") if is_contraction(o)]
-
-
 def _width(matmul: ir.Operation) -> int:
     """Of its elements, in bits."""
     return matmul.operands[0].type.element_type.width
-
-
-def _inner(matmul: ir.Operation) -> int:
-    return matmul.operands[0].type.shape[1]
-
-
-def _is_innermost(loop: ir.Operation) -> bool:
-    """Of the loops with matmuls."""
-    return bool(_matmuls(loop)) and not any(_matmuls(inner) for inner in ops_in(loop, "scf.for") if inner != loop)
-
-
-def score_ops(op: ir.Operation) -> list[ir.Operation]:
-    """What is computed within `op` for the elements of tiles that are like those of scores."""
-    generics = [o for o in ops_in(op, "linalg.generic") if not is_contraction(o)]
-    tiles = [o for o in generics if layout_of(o.results[0].type) == "fragment"]
-    return [inner for tile in tiles for inner in ops_of(tile.regions[0].blocks[0])]
 
 
 def _tabulate(kernel: ir.Operation, shares: Shares) -> None:

@@ -23,6 +23,7 @@ from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
 from .indices import Index, Var
 from .joining import joined
+from .lines import with_powers_of_2
 from .masks import masks_outside
 from .matching import Match
 from .own_sums import OwnSum
@@ -94,7 +95,7 @@ class _Rebuilder:
         scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
         x = match.softmax.scores
         if match.softmax.is_plain:
-            x = zeros_outside(self.make, x, match.scores.element)
+            x = with_powers_of_2(self.make, zeros_outside(self.make, x, match.scores.element))
         x = masks_outside(self.make, self._of_scores(x, scores))
         x = self.emit.hoisted(x, *self._pair(queries, keys))
         dims = [*rows, self.k]

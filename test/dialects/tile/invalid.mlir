@@ -184,6 +184,22 @@ func.func @share(%x: f32, %t: memref<8192xi32>) -> f32 {
 
 // -----
 
+func.func @share_of_quotients(%a: f32) -> f32 {
+  // expected-error @below {{expects a share from 1 to 8, but found 0}}
+  %r = tile.divide (%a, %a) {share = 0 : i64} : (f32, f32) -> (f32)
+  return %r : f32
+}
+
+// -----
+
+func.func @wide_quotient(%a: f64) -> f64 {
+  // expected-error @below {{expects elements of f32, but found f64, f64, f64}}
+  %r = tile.divide (%a, %a) {share = 6 : i64} : (f64, f64) -> (f64)
+  return %r : f64
+}
+
+// -----
+
 func.func @ones(%n: memref<1x8x64xf16>) {
   // expected-error @below {{expects the ones to be a memref<1x16x64> of f16 or bf16, but found memref<1x8x64xf16>}}
   tile.fill_ones %n : (memref<1x8x64xf16>) -> ()

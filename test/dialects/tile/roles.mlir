@@ -79,6 +79,13 @@ func.func @sums(%v: tensor<64x64xbf16, "shared">, %o: tensor<128x72xf32, "fragme
   return %l : tensor<128xf32, "row">
 }
 
+// CHECK-LABEL: func.func @quotient
+func.func @quotient(%a: f32, %b: f32) -> f32 {
+  // CHECK: tile.divide (%{{.*}}, %{{.*}}) {share = 6 : i64} : (f32, f32) -> (f32)
+  %r = tile.divide (%a, %b) {share = 6 : i64} : (f32, f32) -> (f32)
+  return %r : f32
+}
+
 // CHECK-LABEL: func.func @table
 func.func @table(%x: f32, %t: memref<8192xi32, #gpu.address_space<workgroup>>) -> f32 {
   // CHECK: tile.fill_exp2 %[[T:.*]] :

@@ -1,13 +1,14 @@
 // RUN: attn-opt %s --raise-attention | FileCheck %s
 
 // A causal sigmoid: no softmax, but each score becomes a weight by itself. A score of −∞ has weight 0, which the mask
-// then says, and the factor 1/6 of all weights is one of the output.
+// then says, exp(−s) is a power of 2 of s times a constant, and the factor 1/6 of all weights is one of the output.
 // CHECK-LABEL: @sigmoid
 //       CHECK: %[[S:.*]] = linalg.generic {{.*}} ins(%arg0, %arg1 : tensor<2x6x8xf32>, tensor<2x6x8xf32>)
 //       CHECK: %[[P:.*]] = linalg.generic {{.*}} ins(%[[S]] : tensor<2x6x6xf32>)
 //  CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %{{.*}}: f32):
 //       CHECK:   %[[LIVE:.*]] = arith.cmpi sle
-//       CHECK:   arith.negf %[[X]]
+//       CHECK:   arith.mulf %[[X]]
+//  CHECK-NEXT:   math.exp2
 //       CHECK:   %[[W:.*]] = arith.divf
 //       CHECK:   %[[R:.*]] = arith.select %[[LIVE]], %[[W]], %cst{{.*}}
 //  CHECK-NEXT:   linalg.yield %[[R]]
