@@ -133,7 +133,7 @@ def _is_of_queries_and_keys(op: ir.Operation, dims: Dims) -> bool:
 def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
     """Whether `root` multiplies values by what is made of each of the `scores`, and is an attention; see above."""
     first, second = contraction_loops(scores), contraction_loops(root)
-    if first is None or second is None or not (_has_heads(scores, first) and _has_heads(root, second)):
+    if first is None or second is None or not (has_heads(scores) and has_heads(root)):
         return False
     of_scores, of_root = static_extents(scores), static_extents(root)
     sizes = [math.prod(of_scores[d] or math.inf for d in first.k), math.prod(of_root[d] or math.inf for d in second.n)]
@@ -163,14 +163,21 @@ def _users(op: ir.Operation) -> list[ir.Operation]:
     return [user for user in found if user is not None]
 
 
-def _has_heads(contraction: ir.Operation, loops: ContractionLoops) -> bool:
-    """Whether its right operand, keys or values, is another one for each of some heads or batch entries."""
-    value = contraction.operands[1]
-    at = [dim_position(e) for e in indexing_maps(contraction)[1].results]
-    while (op := defining_op(value)) is not None and is_structured(op) and moves_first(op):  # repeated, or in order
+def has_heads(op: ir.Operation) -> bool:
+    """Whether `op` multiplies tensors both of which are others for each of some heads or batch entries."""
+    loops = contraction_loops(op) if is_contraction(op) else None
+    return loops is not None and all(_is_along(op, number, loops.batch) for number in (0, 1))
+
+
+def _is_along(contraction: ir.Operation, number: int, loops: list[int]) -> bool:
+    """Whether an operand changes along one of these loops, and is not repeated."""
+    value = contraction.operands[number]
+    at = [dim_position(e) for e in indexing_maps(contraction)[number].results]
+    while (op := defining_op(value)) is not None and len(op.regions) and is_structured(op) and moves_first(op):
+        # Repeated, or in another order.
         source, target = ([dim_position(e) for e in m.results] for m in indexing_maps(op))
         value, at = op.operands[0], [at[target.index(d)] if d in target else None for d in source]
-    return any(d in loops.batch for d in at)
+    return any(d in loops for d in at)
 
 
 def _is_multiple(op: ir.Operation) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
-from .attention import ROOT, attention_at, fused_loops, is_in
+from .attention import ROOT, attention_at, fused_loops, has_heads, is_in
 from .graph import ancestor_in, backward_slice, dependents, erase_with_producers, move_users_after, other_use
 from .passes import Pass, remark
 from .raising.distributing import distributed
@@ -113,6 +113,8 @@ class RaiseAttention(Pass):
         progress.others += progress.left
         while progress.others:
             op = progress.others.pop(0)
+            if not has_heads(op):
+                continue
             for matched in (matched_at, divided_at):
                 with contextlib.suppress(NearMiss, RecursionError):
                     match = matched(op, normalised=False)
@@ -231,7 +233,7 @@ def divided_at(op: ir.Operation, normalised: bool = True) -> Match | None:
     for end in dividing_users(op):
         with contextlib.suppress(NearMiss):
             match = matched_at(end, normalised)
-            if match is not None:
+            if match is not None and (normalised or match.softmax.own_sum is not None):
                 return match
     return None
 

@@ -80,9 +80,12 @@ class Graph(LinalgText):
 
     def text(self, p: str, v: str) -> str:
         """The function that returns p·v, of the heads that v has."""
+        return self.function(self.product(p, v))
+
+    def product(self, p: str, v: str) -> str:
         if self.kind == "bf16":
             p = self.elementwise("narrow", "hmk", [(p, "hmk")], ["%r = arith.addf %in0, %zero : f32"], self.kind)
-        return self.function(self.matmul("o", (p, "hmk", self.kind), (v, "hkn", self.kind), "hmn", "k"))
+        return self.matmul("o", (p, "hmk", self.kind), (v, "hkn", self.kind), "hmn", "k")
 
     def function(self, o: str) -> str:
         """The function that returns `o`, over hmn."""

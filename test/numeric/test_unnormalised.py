@@ -75,8 +75,9 @@ def masked(graph: Graph, x: str, mask: str, kept: str) -> str:
     return graph.elementwise(f"masked_{mask}", "hmk", ins, body)
 
 
-def case(function: str, mask: str, kind: str, sizes: dict[str, int], total: bool = False):
-    """A graph's text, its inputs, and what it gives. `total`: weights are divided by their sum, and a half."""
+def case(function: str, mask: str, kind: str, sizes: dict[str, int], total: str = ""):
+    """A graph's text, its inputs, and what it gives. `total`: where they are divided by the sum of weights, and a half:
+    "before" values are multiplied by them, or "after"."""
     graph = Graph(kind, sizes)
     q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
     s = graph.scores("s", q, k)
@@ -86,19 +87,20 @@ def case(function: str, mask: str, kind: str, sizes: dict[str, int], total: bool
     p = graph.elementwise("p", "hmk", [(s, "hmk")], body)
     if mask not in ("", "scores"):
         p = masked(graph, p, mask, "%zero")
-    if total:
-        sums = graph.reduced("sums", p, "hmk", "k", "addf")
-        half = [
-            "%half = arith.constant 0.5 : f32",
-            "%d = arith.addf %in1, %half : f32",
-            "%r = arith.divf %in0, %d : f32",
-        ]
-        p = graph.elementwise("share", "hmk", [(p, "hmk"), (sums, "hm")], half)
-    text, inputs = graph.text(p, v), graph.inputs()
+    if not total:
+        return graph.text(p, v), (inputs := graph.inputs()), expected(function, mask, inputs, total)
+    sums = graph.reduced("sums", p, "hmk", "k", "addf")
+    half = ["%half = arith.constant 0.5 : f32", "%d = arith.addf %in1, %half : f32", "%r = arith.divf %in0, %d : f32"]
+    if total == "before":
+        text = graph.text(graph.elementwise("share", "hmk", [(p, "hmk"), (sums, "hm")], half), v)
+    else:
+        o = graph.product(p, v)
+        text = graph.function(graph.elementwise("shares", "hmn", [(o, "hmn"), (sums, "hm")], half))
+    inputs = graph.inputs()
     return text, inputs, expected(function, mask, inputs, total)
 
 
-def expected(function: str, mask: str, inputs: list[np.ndarray], total: bool) -> np.ndarray:
+def expected(function: str, mask: str, inputs: list[np.ndarray], total: str) -> np.ndarray:
     q, k, v = (x.astype(np.float64) for x in inputs[:3])
     s = 0.25 * q @ k.swapaxes(1, 2)
     i, j = np.arange(s.shape[1])[:, None], np.arange(s.shape[2])
@@ -113,7 +115,7 @@ def expected(function: str, mask: str, inputs: list[np.ndarray], total: bool) ->
     return (p / (p.sum(-1, keepdims=True) + 0.5) if total else p) @ v
 
 
-def check(function: str, mask: str, kind: str, sizes: dict[str, int], total: bool = False, **options) -> str:
+def check(function: str, mask: str, kind: str, sizes: dict[str, int], total: str = "", **options) -> str:
     text, inputs, wanted = case(function, mask, kind, sizes, total)
     kernel = compile(text, threads=1, **options)
     assert "linalg_ext.softmax" not in kernel.ir("raised") and "scf.for" in kernel.ir("fused"), kernel.explain()
@@ -136,7 +138,12 @@ def test_functions_and_masks(function, mask):
 @pytest.mark.parametrize("options", [{}, {"split_keys": 3}, {"tile_sizes": (1, 8, 0, 24)}])
 def test_narrow_divided_and_split(mask, options):
     sizes = SIZES | {"n": 16}  # one more column would leave rows unaligned: eight are added
-    check("sigmoid", mask, "bf16", sizes, total=not options.get("tile_sizes"), **options)
+    check("sigmoid", mask, "bf16", sizes, total="" if "tile_sizes" in options else "before", **options)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_divided_afterwards(kind):
+    check("squared relu", "weights", kind, SIZES, total="after")
 
 
 @settings(max_examples=12, deadline=None)
@@ -146,12 +153,12 @@ def test_narrow_divided_and_split(mask, options):
     kind=st.sampled_from(["f32", "bf16"]),
     sizes=st.fixed_dictionaries({d: st.integers(1, most) for d, most in (("m", 90), ("k", 200), ("d", 40), ("n", 40))}),
     heads=st.integers(2, 4),
-    total=st.booleans(),
+    total=st.sampled_from(["", "before", "after"]),
     parts=st.integers(1, 4),
 )
 def test_shapes(function, mask, kind, sizes, heads, total, parts):
-    if total and function in ("signed", "decay"):
-        total = False  # sums near −1/2
+    if function in ("signed", "decay"):
+        total = ""  # sums near −1/2
     text, inputs, wanted = case(function, mask, kind, sizes | {"h": heads}, total)
     kernel = compile(text, threads=1, split_keys=parts)
     assert relative_error(kernel(*inputs), wanted) < 2 * TOLERANCE[kind]
