@@ -154,7 +154,7 @@ def explanation(record: Record, name: str, target: str) -> str:
     for one in found:
         what = "attention" if one["details"]["attention"] else "loop nest"
         raised = any(e["details"].get("kind") == "raised" and e["place"] == one["place"] for e in record["entries"])
-        what += " without a softmax" if one["details"]["attention"] and one["details"]["softmax"] is None else ""
+        what += " without a softmax" if one["details"]["attention"] and not one["details"]["has_softmax"] else ""
         lines += ["", f"{what} at {at(one)}" + (", found in its written-out form" if raised else "")]
         lines.append("  loops from outer to inner" if one["details"]["loops"] else "  no loops")
         lines += [f"    {line}" for line in loop_lines(one)]

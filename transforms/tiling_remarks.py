@@ -29,6 +29,7 @@ class TilingRemark:
 
     axes: dict[int, str]
     softmax: tuple[str, int, int] | None
+    has_softmax: bool
     is_attention: bool
     is_for_few: bool
 
@@ -44,7 +45,8 @@ class TilingRemark:
                 axes[d] = "heads"  # of a group that shares its keys
         softmax = attention.softmax if attention is not None else None
         place = place_of(softmax.location) if softmax is not None else None
-        return TilingRemark(axes, place, attention is not None, FEW_QUERIES in root.attributes)
+        is_few = FEW_QUERIES in root.attributes
+        return TilingRemark(axes, place, softmax is not None, attention is not None, is_few)
 
     def tell(self, tiled: Tiled, sizes: Sequence[int] = (), order: Sequence[int] = ()) -> None:
         """The remark on what was tiled, by these options of ``fuse-attention`` where others may be tried."""
@@ -61,6 +63,7 @@ class TilingRemark:
         message += f"; from outer to inner: {nest}" if nest else ""
         details: dict[str, Any] = {
             "attention": self.is_attention,
+            "has_softmax": self.has_softmax,
             "loops": loops,
             "fused": inside,
             "softmax": self.softmax,

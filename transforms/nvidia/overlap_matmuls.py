@@ -67,7 +67,9 @@ class OverlapMatmuls(Pass):
                 if plan is not None and plan.columns > least and plan.registers <= REGISTERS:
                     location = plan.loop.location
                     plan.rewrite()
-                    remark(location, "the second matmul of an iteration overlaps with what follows the next one's first")
+                    remark(
+                        location, "the second matmul of an iteration overlaps with what follows the next one's first"
+                    )
 
 
 @dataclass
