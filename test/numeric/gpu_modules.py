@@ -194,6 +194,27 @@ def store_piece(op, frame):
     return run
 
 
+@rule("tile.copy_piece")
+def copy_piece(op, frame):
+    """16 bytes of a row: what is not valid becomes 0, and is not read."""
+    source_kind = op.operation.operands[0].type
+    count = 128 // source_kind.element_type.width
+
+    def run(operands):
+        source, target, *places, left = operands
+        *at, first = places[: source.ndim]
+        *to, there = places[source.ndim :]
+        valid = min(left, count)
+        assert valid > 0 and there % count == 0, f"{valid} elements to {there}"
+        assert all(0 <= i < n for i, n in zip((*at, first + valid - 1), source.shape, strict=True)), f"{at} {first}"
+        assert all(0 <= i < n for i, n in zip((*to, there + count - 1), target.shape, strict=True)), f"{to} {there}"
+        target[(*to, slice(there, there + valid))] = source[(*at, slice(first, first + valid))]
+        target[(*to, slice(there + valid, there + count))] = 0
+        return []
+
+    return run
+
+
 @rule("vector.extract")
 def element_of_piece(op, frame):
     (number,) = ir.DenseI64ArrayAttr(op.operation.attributes["static_position"])

@@ -174,6 +174,14 @@ def test_on_gpus(function, mask, arch):
     check_on_gpu(text, wanted, inputs, "bf16", arch)
 
 
+def test_rows_that_are_not_aligned_on_gpus():
+    """They are copied to rows that are."""
+    text, inputs, wanted = case("sigmoid", "loaded", "bf16", SIZES | {"m": 150, "k": 130, "d": 9, "n": 11})
+    kernel = compile(text, target="nvidia", arch="sm_90a")
+    assert "tile.copy_piece" in kernel.ir("layouts")
+    check_on_gpu(text, wanted, inputs, "bf16", "sm_90a")
+
+
 def test_what_is_left():
     """Weights that are multiples of scores, perceptrons, and weights that are returned as a whole."""
     sizes = SIZES
