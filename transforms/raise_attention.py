@@ -108,27 +108,34 @@ class RaiseAttention(Pass):
             self._raise(matches, progress)
 
     def _raise_unnormalised(self, progress: Progress) -> None:
-        """Raises attentions without a softmax among what is left. Those that stay as they are, which may have been
-        meant for something else, are told of only if they were before."""
+        """Raises attentions without a softmax among what is left. Of one that stays as it is the reason is told, if
+        there was none before."""
         progress.others += progress.left
         while progress.others:
             op = progress.others.pop(0)
             if not has_heads(op):
                 continue
+            refused: list[tuple[ir.Operation, str]] = []
             for matched in (matched_at, divided_at):
                 with contextlib.suppress(NearMiss, RecursionError):
                     match = matched(op, normalised=False)
-                    if match is not None and self._raise_quietly(match, progress):
+                    if match is not None and not (reason := self._refusal(match, progress)):
                         break
+                    if match is not None:
+                        refused.append((match.result.owner.operation, reason))
+            else:
+                for end, reason in refused[:1]:
+                    if end not in progress.reasons:
+                        progress.leave(end, reason)
 
-    def _raise_quietly(self, match: Match, progress: Progress) -> bool:
-        """Whether it is raised; if not, reasons are what they were before."""
+    def _refusal(self, match: Match, progress: Progress) -> str:
+        """Raises it, or says why not; reasons stay what they are."""
         before = dict(progress.reasons)
-        raised = bool(self._raise([match], progress))
-        if not raised:
-            progress.left.pop()
-            progress.reasons = before
-        return raised
+        if self._raise([match], progress):
+            return ""
+        reason = progress.reasons[progress.left.pop()]
+        progress.reasons = before
+        return reason
 
     def _distribute(self, op: ir.Operation, progress: Progress) -> bool:
         """Whether `op` has a sum of probabilities as its operand, and is made a sum itself if there is attention in
