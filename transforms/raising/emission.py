@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg
 from ..extents import size_value
+from ..linear import DYNAMIC
 from ..reshapes import VIEWS, drop_units, reshape
 from ..rewriting import defining_op
 from ..slices import Size, extract
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, Var, mixed_radix
-from .tracing import DYNAMIC, Tracer, extents
+from .loops import extents
+from .tracing import Tracer
 
 
 class Unreadable(Exception):

@@ -20,7 +20,7 @@ from .contraction import Operand
 from .emission import Region, Unreadable
 from .expressions import Expr
 from .indices import Index, Var, combined, mixed_radix, strides
-from .tracing import extents
+from .loops import extents
 
 if TYPE_CHECKING:
     from .matching import Match

@@ -15,12 +15,13 @@ from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
 from .indices import Index, SplitNeeded, Var
+from .loops import extents
 from .normalised import is_normalised, is_sum_of_exponentials, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .relative import EXPONENTIALS
 from .rounding import Rounding, split_rounding
 from .softmax import Softmax, match_softmax
-from .tracing import Tracer, extents
+from .tracing import Tracer
 from .unnormalised import match_unnormalised
 
 MAX_SPLITS = 24

@@ -19,6 +19,7 @@ from ..rewriting import defining_op
 from .expressions import Expr
 from .guards import maximum_of, tells_masked
 from .indices import Index, combined
+from .loops import extents
 from .own_sums import OwnSum, own_sums
 from .quotients import (
     OEQ,
@@ -40,7 +41,7 @@ from .quotients import (
 from .relative import EXPONENTIALS, Relative, relative
 from .signs import is_not_negative
 from .sinks import MAX_SINKS, Beside, sinks, sums
-from .tracing import Tracer, extents
+from .tracing import Tracer
 
 SINGLE_KEY = "there is a single key, whose weight is 1"
 

@@ -16,10 +16,11 @@ from ...dialects.tiling.structured import is_structured, iterator_types
 from ..graph import dependents
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var, mixed_radix
+from .loops import extents
 from .matching import Match
 from .quotients import Keys, along_k
 from .softmax import same_but_shift, tests_for_masked
-from .tracing import Tracer, extents
+from .tracing import Tracer
 
 MAX, ACCUM = 1, 2  # results of linalg_ext.softmax
 NEUTRAL = {"max": -math.inf, "sum": 0, "all": 1, "any": 0}
