@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index, online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps
@@ -9,7 +11,7 @@ from .attention import Attention, contraction_loops
 from .online.masks import DeadTiles
 from .online.positions import Local, element
 from .online.tile_forms import TileForms
-from .online.tile_sets import Tiles, TileSets
+from .online.tile_sets import SetsOfTiles, Tiles
 
 FEWEST = 1024  # keys, from which on it counts that each is read once
 
@@ -29,16 +31,16 @@ def see_few_keys(attention: Attention, queries: int) -> bool:
     start = [Index(FEWEST if d == keys else 0) for d in range(len(axes))]
     position = [at + Index(0, ((Local(d), 1),)) for d, at in enumerate(start)]
     rest = _Rest()
-    masks = DeadTiles(TileForms(rest, sizes, loads=False))
+    masks = DeadTiles(TileForms(rest, sizes))
     return masks.dead(element(x, position)).tiles == rest.all
 
 
-class _Rest(TileSets):
+class _Rest(SetsOfTiles):
     """One tile in place of those of a loop: all keys but the first. It is in a set, or not."""
 
     def __init__(self) -> None:
         self.none = []
-        self.variable = self.counter = object()  # no form depends on it
+        self.counter: Any = object()  # no form differs from tile to tile
 
     @property
     def all(self) -> Tiles:

@@ -231,7 +231,7 @@ class _Tile:
         *_, end = ops_of(body)
         first = len(self.mask.operands) - len(self.mask.opview.outputs)
         score = Scalar(end.operands[self.x - first], tuple(position))
-        live = sets.complement(DeadTiles(TileForms(sets, sizes, loads=False)).dead(score).tiles)
+        live = sets.complement(DeadTiles(TileForms(sets, sizes)).dead(score).tiles)
         low, high = (live[0][0], live[-1][1]) if live else (0, 0)
         found = None if live == sets.all else (sets.value(low), sets.value(high))
         keys.erase()

@@ -47,7 +47,6 @@ class DeadTiles:
     """Tiles in which a score is −∞ everywhere, or a weight 0."""
 
     def __init__(self, forms: TileForms):
-        self.sets = forms.sets
         self._at = TileConditions(forms)
 
     def dead(self, scalar: Scalar | None, bound: float = -math.inf) -> Where:
@@ -115,7 +114,8 @@ class TileMasks(DeadTiles):
     def __init__(self, sets: TileSets, x: ir.Value, loads: bool = True):
         """`loads`: whether what is loaded may be looked at before the loop, and before each tile."""
         self._sizes = sizes_of(x, sets)
-        super().__init__(TileForms(sets, self._sizes, loads))
+        super().__init__(TileForms(sets, self._sizes, sets if loads else None))
+        self.sets = sets
         self._x = x
         self._conditions: list[Decided] = []
         self.unknown: list[ir.Operation] = []  # selects of −∞ by a condition that is not understood

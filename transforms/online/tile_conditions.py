@@ -100,7 +100,8 @@ class TileConditions:
 
     def loaded(self, scalar: Scalar) -> LoadedMask | None:
         """The mask that `scalar`, no result of an op, is an element of, if it may be looked at."""
-        return loaded_mask(scalar, self.sets, self.forms.sizes) if self.forms.loads else None
+        loads = self.forms.loads
+        return loaded_mask(scalar, loads, self.forms.sizes) if loads is not None else None
 
     def _of_test(self, test: Test) -> Truth:
         return Truth(Where(self.sets.none, (test,)), Where(self.sets.none, (test.opposite(),)))

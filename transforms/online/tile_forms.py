@@ -15,17 +15,17 @@ from ..extents import extent
 from ..linear import linear, minima
 from ..rewriting import defining_op
 from .positions import Greatest, Loaded, Local, Quotient, Scalar, follow, through_views
-from .tile_sets import TileSets
+from .tile_sets import SetsOfTiles, TileSets
 
 
 class TileForms:
-    """Of the tiles of the loop of `sets`.
+    """Of the tiles of `sets`.
 
     `sizes`: per dimension, forms that the extent never exceeds; if there is one, of values from before the loop, it is
-    the extent itself. `loads`: whether what is loaded may be looked at before it is computed with.
+    the extent itself. `loads`: the sets before whose loop what is loaded may be looked at; None if it may not.
     """
 
-    def __init__(self, sets: TileSets, sizes: Sequence[Sequence[Index]], loads: bool):
+    def __init__(self, sets: SetsOfTiles, sizes: Sequence[Sequence[Index]], loads: TileSets | None = None):
         self.sets = sets
         self.loads = loads
         self.sizes = sizes
@@ -101,7 +101,7 @@ class TileForms:
     def _load(self, scalar: Scalar) -> Index | None:
         """A number that is loaded before the loop: one for all of the tile, or one for each index along a dimension."""
         place = through_views(scalar)
-        if place is None or not self.loads or not self.sets.visible(place[0]):
+        if place is None or self.loads is None or not self.sets.visible(place[0]):
             return None
         tensor, position = place[0], tuple(place[1])
         atoms = [(d, atom, c) for d, at in enumerate(position) for atom, c in at.terms]
@@ -120,7 +120,7 @@ class TileForms:
             return None
         key = tensor, position
         if key not in self._loaded:
-            self._loaded[key] = self.sets.extract(tensor, position)
+            self._loaded[key] = self.loads.extract(tensor, position)
         return Index.of(self._loaded[key])
 
     def _extreme(self, atom: Loaded, sign: int) -> ir.Value:
@@ -128,7 +128,7 @@ class TileForms:
         key = atom, sign
         if key not in self._extremes_of:
             (size,) = self.sizes[atom.dim]
-            self._extremes_of[key] = self.sets.extreme(atom.tensor, atom.position, atom.along, size, sign)
+            self._extremes_of[key] = self.loads.extreme(atom.tensor, atom.position, atom.along, size, sign)
         return self._extremes_of[key]
 
 

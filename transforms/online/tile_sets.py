@@ -14,7 +14,7 @@ For a loop from 0 to %n by 32, the tiles with %k + 31 ≤ %q are the interval fr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf
@@ -27,7 +27,30 @@ Bound: TypeAlias = int | Any  # an SSA value of type index, where it is no numbe
 Tiles = list[tuple[Bound, Bound]]
 
 
-class TileSets:
+class SetsOfTiles(Protocol):
+    """What masks need of sets of tiles. A set of tiles for which something surely holds may be too small."""
+
+    none: Tiles
+    counter: Any  # what forms that differ from tile to tile are of
+
+    @property
+    def all(self) -> Tiles: ...
+
+    def visible(self, value: ir.Value) -> bool:
+        """Whether `value` is one for all tiles."""
+
+    def where_not_positive(self, form: Index) -> Tiles:
+        """The tiles for which `form` ≤ 0."""
+
+    def quotient(self, form: Index, divisor: int) -> Index | None:
+        """⌊form / divisor⌋; None if it is not one for all tiles."""
+
+    def union(self, a: Tiles, b: Tiles) -> Tiles: ...
+
+    def intersection(self, a: Tiles, b: Tiles) -> Tiles: ...
+
+
+class TileSets(SetsOfTiles):
     """Builds sets of the iterations of `loop`, an scf.for with a constant step.
 
     Conditions are on `counter`: the loop's variable, or a multiple of it that is known at run time only (`split-keys`).
