@@ -87,12 +87,12 @@ def _lowered(
         if target == "nvidia":
             from .runtime import nvidia
 
-            arch = options.arch or HOPPER
+            arch, multiprocessors = _gpu(options)
             passes: list[Any] = pipelines.nvidia(
                 arch,
                 options.any_strides,
                 options.split_keys,
-                options.multiprocessors or MULTIPROCESSORS,
+                multiprocessors,
                 copy_engine=options.copy_engine,
                 keep_maximum=options.keep_maximum,
                 stages=options.stages,
@@ -133,6 +133,11 @@ def _donate(function: ir.OpView, numbers: Sequence[Any]) -> None:
             attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in entries])
 
 
+def _gpu(options: Options) -> tuple[str, int]:
+    """The architecture that is compiled for, and how many multiprocessors share the work."""
+    return options.arch or HOPPER, options.multiprocessors or MULTIPROCESSORS
+
+
 def _fusion(module: ir.Module, target: str, options: Options, versions: bool) -> list[pass_manager.Item]:
     """The pass that fuses attention: the module's script, the automatic one, or none."""
     tiling = bool(options.tile_sizes or options.tile_interchange)
@@ -144,7 +149,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
         if tiling:
             raise user_error("tile sizes are given, but nothing is to be fused")
         return []
-    multiprocessors = options.multiprocessors or MULTIPROCESSORS
+    arch, multiprocessors = _gpu(options)
     few = "version-queries" if target == "cpu" else f"version-functions{{multiprocessors={multiprocessors}}}"
     try:
         return [
@@ -156,7 +161,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
             FuseAttention(
                 tuple(options.tile_sizes),
                 tuple(options.tile_interchange),
-                pipelines.machine(target, options.arch or HOPPER, options.copy_engine, options.any_strides),
+                pipelines.machine(target, arch, options.copy_engine, options.any_strides),
                 multiprocessors,
             ),
         ]
