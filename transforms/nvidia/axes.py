@@ -7,18 +7,18 @@ the heads of a group and its queries, are joined to one axis of rows.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.build import constant_value
-from ...dialects.mlir import ir
+from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
 from ..attention import contraction_loops, is_contraction
 from ..linear import DYNAMIC, upper_bound
 from ..passes import PassError
 from ..reshapes import RESHAPES, source_dims
 from ..rewriting import defining_op, for_body, for_inits, is_inside, is_made_inside, ops_of
-from ..slices import mixed, slice_offsets, slice_sizes
+from ..slices import Size, mixed, slice_offsets, slice_parts, slice_sizes
 
 ROW, COLUMN, BATCH = "row", "column", "batch"
 MOST = 2**31 - 1  # elements of a tile along a dimension: kernels count in 32 bits
@@ -84,6 +84,27 @@ def kept_dims(op: ir.Operation, small: ir.RankedTensorType, steps: bool = False)
     if len(kept) != small.rank or (not steps and any(s != 1 for s in op.opview.static_strides)):
         raise PassError("a slice with strides, or whose dropped dimensions cannot be told, is not lowered", op)
     return kept
+
+
+def source_indices(
+    op: ir.Operation,
+    small: ir.RankedTensorType,
+    at: Sequence[ir.Value],
+    value: Callable[[Size], ir.Value],
+    steps: bool = False,
+) -> list[ir.Value]:
+    """Where the element at `at` of the `small` side of a slice is in the tensor that is sliced; see `kept_dims`.
+    `value`: of an offset or a stride."""
+    offsets, _, strides = slice_parts(op)
+    inside = dict(zip(kept_dims(op, small, steps), at, strict=True))
+    found: list[ir.Value] = []
+    for d, (offset, stride) in enumerate(zip(offsets, strides, strict=True)):
+        start = value(offset)
+        if d in inside:
+            place = inside[d] if stride == 1 else arith.muli(inside[d], value(stride))
+            start = arith.addi(place, start)
+        found.append(start)
+    return found
 
 
 def reshaped_dims(op: ir.Operation) -> list[int | None]:

@@ -9,8 +9,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..copying import copy_scalar_body, index_at
 from ..rewriting import defining_op, either, make_for, only_if
-from ..slices import slice_offsets
-from .axes import is_first, kept_dims
+from .axes import is_first, source_indices
 from .producer_body import extracted
 from .row_lanes import RowLanes
 from .tile_body import TileBody
@@ -122,11 +121,7 @@ class ElementBody:
         """Elements of a row, side by side."""
         op = defining_op(value)
         while op is not None and op.name == "tensor.extract_slice":
-            inside = dict(zip(kept_dims(op, value.type), indices, strict=True))
-            indices = [
-                arith.addi(inside[d], self._of(offset)) if d in inside else self._of(offset)
-                for d, offset in enumerate(slice_offsets(op))
-            ]
+            indices = source_indices(op, value.type, indices, self._of)
             value = op.operands[0]
             op = defining_op(value)
         place = self.values[value]

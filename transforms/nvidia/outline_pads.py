@@ -11,7 +11,7 @@ from ...dialects.tile import CopyPieceOp
 from ..passes import Pass, option
 from ..rewriting import defining_op, make_for, only_if, ops_in, ops_of
 from ..slices import slice_offsets, slice_sizes
-from .axes import DYNAMIC, kept_dims
+from .axes import DYNAMIC, kept_dims, source_indices
 from .constants import constant_memory, is_constant_tensor
 from .launching import block_number, ceil_div, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .memory import CHUNK, byte_width
@@ -160,9 +160,7 @@ class _Copy:
         to = [*at, column]
         places, inner = to, self.pad.operands[0].type
         for op in self.slices:
-            inside = dict(zip(kept_dims(op, inner), places, strict=True))
-            offsets = [_value(offset, values) for offset in slice_offsets(op)]
-            places = [arith.addi(inside[d], offset) if d in inside else offset for d, offset in enumerate(offsets)]
+            places = source_indices(op, inner, places, lambda offset: _value(offset, values))
             inner = op.operands[0].type
         attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self._aligned())
         CopyPieceOp(source, target, [*places, *to, arith.subi(length, column)], attribute)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, scf, tensor
+from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import defining_op, either, ops_in, ops_of
 from ..slices import mixed, slice_offsets, slice_sizes
-from .axes import kept_dims
+from .axes import kept_dims, source_indices
 
 Size: TypeAlias = "ir.Value | int"
 Indices: TypeAlias = Sequence[ir.Value]
@@ -105,7 +105,6 @@ def _concatenated(op: ir.Operation) -> ir.Value:
         ends.append(_sum(ends[-1] if ends else 0, build.mixed_sizes(source)[along]))
     sizes = build.mixed_sizes(sources[0])
     sizes[along] = ends[-1]
-
     kind = op.results[0].type.element_type
 
     def element(at: Indices, number: int = 0) -> ir.Value:
@@ -133,7 +132,6 @@ def _padded(op: ir.Operation) -> ir.Value | None:
     low, high = mixed(op.opview.low, op.opview.static_low), mixed(op.opview.high, op.opview.static_high)
     inner = build.mixed_sizes(source)
     sizes = [_sum(_sum(a, b), c) for a, b, c in zip(low, inner, high, strict=True)]
-
     kind = op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
@@ -148,7 +146,6 @@ def _inserted(op: ir.Operation) -> ir.Value | None:
     if any(s != 1 for s in op.opview.static_strides):
         return None
     offsets, sizes, kept = slice_offsets(op), slice_sizes(op), kept_dims(op, source.type)
-
     kind = op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
@@ -165,18 +162,12 @@ def _sliced(op: ir.Operation) -> ir.Value | None:
     if not any(user.name in ("func.return", *RESHAPES) or (steps and user.block != op.block) for user in users):
         return None  # whoever reads it reads where it stands
     source, kind = op.operands[0], op.results[0].type
-    offsets, sizes, strides = slice_offsets(op), slice_sizes(op), mixed(op.opview.strides, op.opview.static_strides)
-    kept = kept_dims(op, kind, steps=True)
 
     def element(at: Indices) -> ir.Value:
-        place = dict(zip(kept, at, strict=True))
-        here = []
-        for d, (offset, stride) in enumerate(zip(offsets, strides, strict=True)):
-            steps = arith.muli(place[d], build.as_index(stride)) if d in place else build.index(0)
-            here.append(arith.addi(steps, build.as_index(offset)))
-        return _extracted(source, here)
+        return _extracted(source, source_indices(op, kind, at, build.as_index, steps=True))
 
-    return _generic([sizes[d] for d in kept], kind.element_type, element)
+    sizes = slice_sizes(op)
+    return _generic([sizes[d] for d in kept_dims(op, kind, steps=True)], kind.element_type, element)
 
 
 def _moved(op: ir.Operation) -> None:
@@ -264,11 +255,8 @@ def _generic(sizes: Sequence[Size], element: ir.Type, body: Callable[[Indices], 
 
 
 def _either(inside: ir.Value, kind: ir.Type, then: Callable[[], ir.Value], other: Callable[[], ir.Value]) -> ir.Value:
-    choice = scf.IfOp(inside, [kind], has_else=True)
-    for block, value in ((choice.then_block, then), (choice.else_block, other)):
-        with ir.InsertionPoint(block):
-            scf.YieldOp([value()])
-    return choice.results[0]
+    (chosen,) = either(inside, [kind], lambda: [then()], lambda: [other()])
+    return chosen
 
 
 def _within(at: Indices, offsets: Sequence[Size], sizes: Sequence[Size]) -> tuple[ir.Value, list[ir.Value]]:
