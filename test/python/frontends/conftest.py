@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+pytest.register_assert_rewrite("torch_harness", "onnx_harness", "jax_harness")
 
 
 @pytest.fixture

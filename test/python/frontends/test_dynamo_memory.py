@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
-from test_dynamo import Counts, compiled, fresh  # noqa: E402, F401
-from test_torch import close, tensors  # noqa: E402
+from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
+from torch_harness import close, tensors  # noqa: E402
 
 
 def added(q, k, v, bias):

@@ -6,7 +6,7 @@ from attn_opt.compiler.api import CompileError, compile
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 
-from test_jax import B, H, N, S, T, attention, check, qkv, random  # noqa: E402
+from jax_harness import B, H, N, S, T, attention, check, qkv, random  # noqa: E402
 
 jnp, lax = jax.numpy, jax.lax
 ANGLES = np.arange(S)[:, None] * 100.0 ** (-np.arange(H // 2) / (H // 2))

@@ -9,7 +9,7 @@ from attn_opt.compiler.api import CompileError, compile
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 
-from test_jax import B, H, N, S, T, attention, check, qkv, random  # noqa: E402
+from jax_harness import B, H, N, S, T, attention, check, qkv, random  # noqa: E402
 
 jnp, lax = jax.numpy, jax.lax
 

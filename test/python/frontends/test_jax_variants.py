@@ -2,27 +2,13 @@
 
 import numpy as np
 import pytest
-from attn_opt.compiler.api import compile
-from attn_opt.compiler.counts import stats
 
 jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
 
-from test_jax import B, H, N, S, T, check, mask, qkv, random  # noqa: E402
+from jax_harness import B, H, N, S, T, check, mask, output_of, qkv, random, scores_of  # noqa: E402
 
 jnp, lax = jax.numpy, jax.lax
 softmax = jax.nn.softmax
-
-
-def heads_first():
-    return tuple(x.swapaxes(1, 2).copy() for x in qkv())
-
-
-def scores_of(q, k):
-    return jnp.einsum("btnh,bsnh->bnts", q, k) * H**-0.5
-
-
-def output_of(p, v):
-    return jnp.einsum("bnts,bsnh->btnh", p, v)
 
 
 def einsum_keys_first(q, k, v):
@@ -306,9 +292,6 @@ def split_packed(q, k, v):
     return output_of(softmax(scores_of(q, k)), v)
 
 
-MASK = (*qkv(), mask(B, 1, T, S))
-
-
 def sum_of_ones(q, k, v):
     e = jnp.exp(scores_of(q, k))
     ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
@@ -336,6 +319,7 @@ def added_to(q, k, v, m):
     return output_of(softmax(scores_of(q, k)) + m, v)
 
 
+MASK = (*qkv(), mask(B, 1, T, S))
 VARIANTS = {
     sum_with_a_floor: qkv(),
     added_to: MASK,
@@ -377,81 +361,3 @@ VARIANTS = {
 @pytest.mark.parametrize("fn", VARIANTS, ids=lambda fn: fn.__name__)
 def test_variant(fn):
     check(fn, VARIANTS[fn])
-
-
-def sum_with_a_number(q, k, v):
-    """Relative to the maximum of all scores, not to that of the row."""
-    s = scores_of(q, k)
-    e = jnp.exp(s - s.max())
-    return output_of(e / (e.sum(-1, keepdims=True) + 1e-3), v)
-
-
-def sum_of_others(q, k, v):
-    s = scores_of(q, k)
-    return output_of(jnp.exp(s) / jnp.exp(2 * s).sum(-1, keepdims=True), v)
-
-
-def at_least(q, k, v, m):
-    return output_of(jnp.maximum(softmax(scores_of(q, k)), m), v)
-
-
-def returned_too(q, k, v):
-    p = softmax(scores_of(q, k))
-    return output_of(p, v), p
-
-
-def over_heads(q, k, v):
-    return output_of(softmax(scores_of(q, k), axis=1), v)
-
-
-REFUSED = {
-    sum_with_a_number: (
-        qkv(),
-        "a number is added to the sum of its exponentials, which are not shifted by their maximum",
-    ),
-    sum_of_others: (qkv(), "its exponentials are divided by a sum of something else"),
-    at_least: (MASK, "its result goes through"),
-    returned_too: (qkv(), "needs its scores or probabilities as a whole too"),
-    over_heads: (qkv(), "normalised along another dimension"),
-}
-
-
-@pytest.mark.parametrize("fn", REFUSED, ids=lambda fn: fn.__name__)
-def test_refused(fn):
-    """With the reason; and computed all the same."""
-    args, reason = REFUSED[fn]
-    before = stats()["reasons"]
-    results = jax.tree.leaves(compile(fn, args)(*args))
-    assert any(reason in text and n > before.get(text, 0) for text, n in stats()["reasons"].items())
-    with jax.enable_x64(True):
-        expected = jax.tree.leaves(fn(*(x.astype(np.float64) if x.dtype == np.float32 else x for x in args)))
-    for found, exact in zip(results, map(np.asarray, expected), strict=True):
-        assert np.abs(found - exact).max() < 1e-5 * np.abs(exact).max()
-
-
-L = 150
-LOWER = np.tril(np.ones((L, L), bool))
-CAUSAL = {
-    "dot_product_attention": lambda s: None,
-    "numpy": lambda s: jnp.where(LOWER, s, -1e9),
-    "numpy, added": lambda s: s + np.triu(np.full((L, L), -np.inf, np.float32), 1),
-    "numpy, multiplied": lambda s: s * LOWER - 1e9 * (1 - LOWER.astype(np.float32)),
-    "tril": lambda s: jnp.where(jnp.tril(jnp.ones_like(s)) == 0, jnp.finfo(s.dtype).min, s),
-    "iota": lambda s: jnp.where(lax.broadcasted_iota(int, (L, L), 0) < lax.broadcasted_iota(int, (L, L), 1), -1e4, s),
-}
-
-
-@pytest.mark.parametrize("name", CAUSAL)
-def test_causal_masks_skip_tiles(name):
-    """However they are made, and whatever number they put."""
-
-    def fn(q, k, v):
-        if name == "dot_product_attention":
-            return jax.nn.dot_product_attention(q, k, v, is_causal=True)
-        return output_of(softmax(CAUSAL[name](jnp.einsum("btnh,bsnh->bnts", q, k))), v)
-
-    args = tuple(random(1, L, 1, H, seed=i) for i in range(3))
-    kernel = compile(fn, args)
-    assert "split-masked-tiles: skips" in kernel.explain()
-    assert len(kernel.signature.arguments) == 3
-    np.testing.assert_allclose(kernel(*args), fn(*args), rtol=1e-4, atol=1e-5)

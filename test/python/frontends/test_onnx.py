@@ -4,7 +4,6 @@ import subprocess
 import sys
 import warnings
 
-import ml_dtypes
 import numpy as np
 import pytest
 from attn_opt.compiler.api import CompileError, compile
@@ -12,32 +11,7 @@ from attn_opt.compiler.counts import stats
 
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 
-HEADER = '<ir_version: 9, opset_import: ["" : {}]>\n'
-
-
-def random(*shape: int, seed: int = 0) -> np.ndarray:
-    return (np.random.default_rng((seed, *shape)).standard_normal(shape) / 4).astype(np.float32)
-
-
-def model(text: str, opset: int = 17, **weights: np.ndarray):
-    parsed = onnx.parser.parse_model(HEADER.format(opset) + text)
-    parsed.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in weights.items())
-    return parsed
-
-
-def reference(source, inputs):
-    from onnx.reference import ReferenceEvaluator
-
-    return ReferenceEvaluator(source).run(None, dict(zip([i.name for i in source.graph.input], inputs, strict=True)))
-
-
-def assert_close(found, expected, tolerance=1e-5):
-    found = found if isinstance(found, tuple) else (found,)
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected, strict=True):
-        assert a.dtype == b.dtype
-        assert np.abs(a.astype(np.float64) - b).max() <= tolerance * np.abs(b.astype(np.float64)).max()
-
+from onnx_harness import assert_close, model, random, reference  # noqa: E402
 
 WINDOWS = """g (float[n,9,8] q, float[n,9,8] k, float[n,9,8] v, float[4,9,9] mask) => (float[n,9,8] y) {
     kt = Transpose <perm = [0, 2, 1]> (k)
@@ -148,7 +122,6 @@ BERT = """g (int64[b,s] ids, int64[b,s] mask) => (float[b,s,32] y) {
   h6 = MatMul(h5, w2)
   y = Add(h6, r)
 }"""
-
 DECODER = """g (float[2,7,32] x, float[2,2,5,8] past_k, float[2,2,5,8] past_v)
     => (float[2,7,32] y, float[2,2,12,8] k_all, float[2,2,12,8] v_all) {
   n = RMSNormalization<axis=-1>(x, scale)
@@ -159,7 +132,6 @@ DECODER = """g (float[2,7,32] x, float[2,2,5,8] past_k, float[2,2,5,8] past_v)
   u = Swish(a)
   y = Mul(u, a)
 }"""
-
 HALF = """g (float16[2,9,16] q, float16[2,11,16] k, float16[2,11,5] v) => (float16[2,9,5] o) {
   kt = Transpose<perm=[0,2,1]>(k)
   s0 = MatMul(q, kt)
@@ -397,63 +369,3 @@ def test_attention_for_the_gpu(gpu):
     kernel = compile(model(text, opset=23), target="nvidia")
     assert kernel(*[np.zeros((2, 4, 200, 64), np.float16)] * 3).shape == (2, 4, 200, 64)
     assert "main_0" in [launch.kernel for launch in gpu.launches]
-
-
-FLOAT8 = {17: ml_dtypes.float8_e4m3fn, 18: ml_dtypes.float8_e4m3fnuz, 19: ml_dtypes.float8_e5m2}
-
-
-@pytest.mark.parametrize("kind", FLOAT8)
-def test_floats_of_8_bits(kind):
-    """As element types of inputs and outputs, and in between."""
-    name = onnx.TensorProto.DataType.Name(kind).lower()
-    source = model(
-        f"""g ({name}[2,9,8] q, {name}[2,13,8] k, float[2,13,8] v) => ({name}[2,9,8] o) {{
-          qf = Cast<to=1>(q)  kf = Cast<to=1>(k)  kt = Transpose<perm=[0,2,1]>(kf)
-          s = MatMul(qf, kt)  p = Softmax<axis=-1>(s)
-          c = Constant<value_float=128.0>()
-          p0 = Mul(p, c)  p1 = Cast<to={kind}>(p0)  p2 = Cast<to=1>(p1)
-          v1 = Cast<to={kind}>(v)  v2 = Cast<to=1>(v1)
-          o0 = MatMul(p2, v2)  o1 = Div(o0, c)  o = Cast<to={kind}>(o1)
-        }}""",
-        opset=21,
-    )
-    before = stats()["compiled"]
-    kernel = compile(source)
-    assert stats()["compiled"] == before + 1
-    q, k, v = (4 * random(*s) for s in ((2, 9, 8), (2, 13, 8), (2, 13, 8)))
-    q, k = q.astype(FLOAT8[kind]), k.astype(FLOAT8[kind])
-    found = kernel(q, k, v)
-    s = q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2)
-    p = np.exp(s - s.max(-1, keepdims=True))
-    expected = p / p.sum(-1, keepdims=True) @ v.astype(FLOAT8[kind]).astype(np.float64)
-    assert found.dtype == FLOAT8[kind]
-    assert np.abs(found.astype(np.float64) - expected).max() < 0.2 * np.abs(expected).max()
-
-
-@pytest.mark.parametrize("saturate", [0, 1])
-def test_casts_to_8_bits_saturate(saturate):
-    source = model(f"g (float[5] x) => (float8e4m3fn[5] y) {{ y = Cast<to=17, saturate={saturate}>(x) }}", opset=21)
-    found = compile(source)(np.array([1000, -np.inf, np.nan, 3.3, -0.0], np.float32)).astype(np.float32)
-    most = 448 if saturate else np.nan
-    np.testing.assert_array_equal(found, np.array([most, -most, np.nan, 3.25, -0.0], np.float32))
-
-
-@pytest.mark.parametrize("axis", [None, -1])
-def test_quantized_to_8_bits(axis):
-    scale = np.float32(0.02) if axis is None else np.linspace(0.01, 0.03, 8, dtype=np.float32)
-    zero = onnx.helper.make_tensor("z", 17, list(scale.shape), np.zeros(scale.size))
-    source = model(
-        """g (float[2,9,8] q, float[2,13,8] k, float[2,13,8] v) => (float[2,9,8] o) {
-          k0 = QuantizeLinear<axis=-1>(k, s, z)  k1 = DequantizeLinear<axis=-1>(k0, s, z)
-          v0 = QuantizeLinear<axis=-1>(v, s, z)  v1 = DequantizeLinear<axis=-1>(v0, s, z)
-          kt = Transpose<perm=[0,2,1]>(k1)  x = MatMul(q, kt)  p = Softmax<axis=-1>(x)  o = MatMul(p, v1)
-        }""",
-        opset=21,
-        s=scale,
-    )
-    source.graph.initializer.append(zero)
-    inputs = [4 * random(*s) for s in ((2, 9, 8), (2, 13, 8), (2, 13, 8))]
-    k, v = (((x / scale).astype(ml_dtypes.float8_e4m3fn).astype(np.float64) * scale) for x in inputs[1:])
-    s = inputs[0].astype(np.float64) @ k.swapaxes(-1, -2)
-    p = np.exp(s - s.max(-1, keepdims=True))
-    assert_close(compile(source)(*inputs), [(p / p.sum(-1, keepdims=True) @ v).astype(np.float32)])

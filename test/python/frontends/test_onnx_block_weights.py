@@ -6,8 +6,7 @@ from attn_opt.compiler.api import CompileError, compile
 
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 
-from test_onnx import assert_close, random  # noqa: E402
-from test_onnx_models import attention, contributed  # noqa: E402
+from onnx_harness import assert_close, attention, contributed, random  # noqa: E402
 
 N = 24
 TABLE = random(9, 32), random(5, 32, seed=1), random(2, 32, seed=2), 4 * random(32), random(32, seed=3)

@@ -8,8 +8,7 @@ from attn_opt.compiler.counts import stats
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 
 from onnx import helper  # noqa: E402
-from test_onnx import assert_close, random  # noqa: E402
-from test_onnx_models import contributed, softmax  # noqa: E402
+from onnx_harness import assert_close, contributed, random, softmax  # noqa: E402
 
 HEADS, GROUPS, SIZE = 4, 2, 16
 ANGLES = 8 * random(40, SIZE // 2)

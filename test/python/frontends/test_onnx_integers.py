@@ -10,7 +10,7 @@ from attn_opt.compiler.counts import stats
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-from test_onnx import assert_close, random  # noqa: E402
+from onnx_harness import assert_close, random  # noqa: E402
 
 LIMITS = {"INT4": (-8, 7), "INT8": (-128, 127), "UINT8": (0, 255), "UINT16": (0, 65535)}
 

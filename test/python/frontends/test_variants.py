@@ -1,4 +1,4 @@
-"""Attention is found in every way of writing it (variants.py), and stays what it is."""
+"""Attention is found in every way of writing it (variants/), and stays what it is."""
 
 import math
 
@@ -12,7 +12,7 @@ from attn_opt.compiler.frontends.torch import trace  # noqa: E402
 from attn_opt.dialects.assembly import print_module  # noqa: E402
 from attn_opt.dialects.reference import evaluate  # noqa: E402
 from attn_opt.transforms.raise_attention import RaiseAttention  # noqa: E402
-from test_torch import close, tensors, wide  # noqa: E402
+from torch_harness import close, tensors, wide  # noqa: E402
 from variants import GROUPED, VARIANTS  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")

@@ -1,0 +1,81 @@
+"""From a model of ONNX to its graph: what upstream's importer lacks or gets wrong, files, names of inputs."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler.api import CompileError, compile
+
+onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
+
+from onnx_harness import assert_close, model, random, reference  # noqa: E402
+
+SEQUENTIAL = {
+    "CumSum": "g (float[3,4] x, float[3,4] z) => (float[3,4] y) { a = Constant<value_int = 1>() y0 = CumSum(x, a) "
+    "y1 = CumSum<exclusive = 1, reverse = 1>(z, a) y = Add(y0, y1) }",
+    "ScatterND": "g (float[3,4] x, float[2,4] u) => (float[3,4] y) { i = Constant<value = int64[2,1] {2, 0}>() "
+    "y = ScatterND(x, i, u) }",
+    "ScatterElements": "g (float[3,4] x, float[2,2] u) => (float[3,4] y) { "
+    'i = Constant<value = int64[2,2] {1, 3, 0, 0}>() y = ScatterElements<axis = 1, reduction = "add">(x, i, u) }',
+    "Softsign": "g (float[3,4] x) => (float[3,4] y) { y = Softsign(x) }",
+}
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_operators_by_loops_or_by_their_definition(name):
+    source = model(SEQUENTIAL[name], 18)
+    shapes = [[d.dim_value for d in i.type.tensor_type.shape.dim] for i in source.graph.input]
+    inputs = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+    assert_close(compile(source)(*inputs), reference(source, inputs))
+
+
+def test_indices_out_of_range_read_nothing_else():
+    source = model("g (float[4,3] x, int64[2] i) => (float[2,3] y) { y = Gather(x, i) }")
+    x = random(4, 3)
+    found = compile(source)(x, np.array([1, 2**40]))
+    assert_close(found, [x[[1, 3]]])
+
+
+def test_inputs_by_name():
+    source = model("g (float[3] x, float[3] z) => (float[3] y) { y = Sub(x, z) }")
+    x, z = random(3), random(3, seed=1)
+    kernel = compile(source)
+    assert_close(kernel(z=z, x=x), [x - z])
+    assert_close(kernel(x, z=z), [x - z])
+    with pytest.raises(CompileError, match="the model has no input 'w' left; its inputs are: x, z"):
+        kernel(x, w=z)
+    with pytest.raises(CompileError, match="the model also takes 'z'"):
+        kernel(x=x)
+
+
+def test_missing_external_data(tmp_path):
+    source = model("g (float[2,400] x) => (float[2,400] y) { y = Mul(x, w) }", w=random(400))
+    onnx.save(source, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(CompileError, match=r"m.onnx is no ONNX model: .*w.bin"):
+        compile(tmp_path / "m.onnx")
+
+
+WRONG_LOWERINGS = {
+    "Mod of ONNX .node 'y'. .* of unsigned": "g (uint8[3] x, uint8[3] z) => (uint8[3] y) { y = Mod(x, z) }",
+    "Abs of ONNX .* of unsigned integers": "g (uint8[3] x) => (uint8[3] y) { y = Abs(x) }",
+    "Clip of ONNX .* of unsigned integers": "g (uint8[3] x, uint8 a, uint8 b) => (uint8[3] y) { y = Clip(x, a, b) }",
+    "MatMulInteger of ONNX .* without a zero point": "g (uint8[3, 3] x, int8[3, 3] z) => (int32[3, 3] y) "
+    "{ y = MatMulInteger(x, z) }",
+    "Add of ONNX .node 'y'. .* of uint64": "g (uint64[3] x, uint64[3] z) => (uint64[3] y) { y = Add(x, z) }",
+    "Reshape of ONNX .* of uint16": "g (uint16[2, 2] x) => (uint16[4] y) { s = Constant<value_ints = [4]>() "
+    "y = Reshape(x, s) }",
+    "Det of ONNX": "g (float[2, 2] x) => (float y) { y = Det(x) }",
+    "Einsum of ONNX .* of scalars": 'g (float x) => (float y) { y = Einsum<equation = "->">(x) }',
+}
+
+
+@pytest.mark.parametrize("message", WRONG_LOWERINGS)
+def test_what_the_importer_gets_wrong_is_refused(message):
+    """Some of it ended the process."""
+    with pytest.raises(CompileError, match=message):
+        compile(model(WRONG_LOWERINGS[message], 18))
+
+
+def test_failures_of_upstream_name_the_node():
+    text = "g (float[3, 4] x) => (float[5, 4] y) { b = Exp(x) p = Constant<value_ints = [1, 0, 1, 0]>() "
+    with pytest.raises(CompileError, match=r"^y: error: no lowering to linalg: "):
+        compile(model(text + 'y = Pad<mode = "wrap">(b, p) }', 19))

@@ -1,0 +1,40 @@
+"""Functions of torch for a GPU, by a driver that notes down what is launched."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
+
+import torch.nn.functional as F  # noqa: E402
+from attn_opt.compiler import compile  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch_harness import sdpa, tensors  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+
+def test_a_function_for_the_gpu(gpu):
+    args = tensors((2, 4, 200, 64), (2, 4, 200, 64), (2, 4, 200, 64), dtype=torch.float16)
+    kernel = compile(sdpa(is_causal=True), args, target="nvidia")
+    out = kernel(*args)
+    assert out.shape == args[0].shape and out.dtype == torch.float16
+    assert [launch.kernel for launch in gpu.launches] == ["main_0"], "the kernel rounds its output"
+    assert kernel.ir("raised").count("linalg_ext.softmax") == 1
+
+
+def test_tiles_of_equal_sizes_for_the_gpu(gpu):
+    """Transposes of queries, whose rows are rows, and of keys, whose rows are columns, go to tensors of one shape."""
+
+    def packed(x):
+        q, k, v = x.unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+    args = tensors((2, 64, 3 * 2 * 64), dtype=torch.float16)
+    kernel = compile(packed, args, target="nvidia")
+    assert kernel(*args).shape == (2, 64, 128) and len(gpu.launches) == 1
+
+
+def test_a_traced_graph_knows_no_devices():
+    with FakeTensorMode():
+        args = tuple(torch.empty(2, 4, 128, 64, device="cuda", dtype=torch.float16) for _ in range(3))
+        kernel = compile(sdpa(is_causal=True), args, target="nvidia", arch="sm_90a")
+    assert "wgmma" in kernel.ir("ptx")

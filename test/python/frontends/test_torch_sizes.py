@@ -1,0 +1,139 @@
+"""Functions of torch whose sizes are open (torch.export's dynamic_shapes)."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
+
+import torch.nn.functional as F  # noqa: E402
+from attn_opt.compiler import CompileError, compile  # noqa: E402
+from torch.export import Dim  # noqa: E402
+from torch_harness import close, sdpa, tensors, wide  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_dynamic_sizes(causal):
+    batch, queries, keys = Dim("batch"), Dim("queries"), Dim("keys")
+    shapes = ({0: batch, 2: queries}, {0: batch, 2: keys}, {0: batch, 2: keys})
+
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+    kernel = compile(attention, tensors((2, 4, 9, 8), (2, 2, 13, 8), (2, 2, 13, 8)), dynamic_shapes=shapes)
+    for b, m, n in ((2, 9, 13), (1, 70, 70), (3, 1, 129)):
+        args = tensors((b, 4, m, 8), (b, 2, n, 8), (b, 2, n, 8))
+        close(kernel(*args), attention(*map(wide, args)))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "condition", "fitting", "other", "message"),
+    [
+        ({0: Dim.AUTO}, lambda n: n > 4, 70, 3, r"q\.size\(\)\[0\] >= 5"),
+        ({0: Dim.AUTO}, lambda n: n % 2 == 0, 70, 71, r"q\.size\(\)\[0\] % 2 == 0"),
+        ({0: Dim("rows", max=64)}, lambda n: n <= 64, 64, 65, r"q\.size\(\)\[0\] <= 64"),
+    ],
+)
+def test_sizes_that_lead_elsewhere_are_refused(shapes, condition, fitting, other, message):
+    def attention(q, k):
+        return (q @ k.mT).softmax(-1) @ k if condition(q.shape[0]) else q
+
+    kernel = compile(attention, tensors((8, 8), (13, 8)), dynamic_shapes=(shapes, {}))
+    args = tensors((fitting, 8), (13, 8))
+    close(kernel(*args), attention(*map(wide, args)))
+    for wrong in (tensors((other, 8), (13, 8)), [np.zeros((other, 8), np.float32), np.zeros((13, 8), np.float32)]):
+        with pytest.raises(CompileError, match=f"was traced for sizes with {message}"):
+            kernel(*wrong)
+
+
+@pytest.mark.parametrize("split", [lambda x: x.chunk(2), lambda x: x.split([3, x.shape[0] - 3])])
+def test_parts_of_open_sizes(split):
+    def attention(x):
+        q, k = split(x)
+        return (q @ k.mT).softmax(-1) @ k
+
+    kernel = compile(attention, tensors((8, 8)), dynamic_shapes=({0: Dim.AUTO},))
+    for rows in (18, 130):
+        (x,) = tensors((rows, 8))
+        close(kernel(x), attention(wide(x)))
+
+
+@pytest.mark.parametrize(
+    ("scores", "output", "shape_of_q", "shape_of_k", "open_sizes"),
+    [
+        ("bgrnd,bgmd->bgrnm", "bgrnm,bgmd->bngrd", (2, 2, 3, 9, 8), (2, 2, 7, 8), ({0: "b", 3: "n"}, {0: "b", 2: "m"})),
+        ("...nd,...md->...nm", "...nm,...md->...nd", (2, 3, 9, 8), (2, 3, 11, 8), ({0: "b", 2: "n"}, {0: "b", 2: "m"})),
+        ("bncd,bmcd->bnm", "bnm,bmcd->bncd", (2, 9, 3, 8), (2, 11, 3, 8), ({0: "b", 1: "n"}, {0: "b", 1: "m"})),
+    ],
+    ids=["groups of heads", "dots", "sum over two"],
+)
+def test_einsums_of_open_sizes(scores, output, shape_of_q, shape_of_k, open_sizes):
+    def attention(q, k):
+        return torch.einsum(output, torch.einsum(scores, q, k).softmax(-1), k)
+
+    shapes = [dict.fromkeys(of, Dim.AUTO) for of in open_sizes]
+    kernel = compile(attention, tensors(shape_of_q, shape_of_k), dynamic_shapes=shapes)
+    assert "1 attention found and fused" in kernel.explain()
+    for sizes in ({"b": 2, "n": 9, "m": 11}, {"b": 5, "n": 17, "m": 70}):
+        args = tensors(
+            *(
+                [sizes[of[d]] if d in of else size for d, size in enumerate(shape)]
+                for shape, of in zip((shape_of_q, shape_of_k), open_sizes, strict=True)
+            )
+        )
+        close(kernel(*args), attention(*map(wide, args)))
+
+
+def test_a_reshape_of_open_sizes_that_hides_softmax_is_told_of():
+    def attention(q, k):  # queries in two dimensions, which the product merges
+        return torch.einsum("bxyhm,bmhd->bxyhd", torch.einsum("bxyhd,bmhd->bxyhm", q, k).softmax(-1), k)
+
+    args = tensors((2, 3, 5, 4, 8), (2, 11, 4, 8))
+    with pytest.warns(match="a reshape that merges several open sizes, or makes several of one, hides it"):
+        kernel = compile(attention, args, dynamic_shapes=[{1: Dim.AUTO, 2: Dim.AUTO}, {1: Dim.AUTO}])
+    close(kernel(*args), attention(*map(wide, args)))
+
+
+def test_differences_of_probabilities_of_open_sizes():
+    def attention(q, k, v):
+        a, b = ((x @ y.mT).softmax(-1) for x, y in zip(q.chunk(2, -1), k.chunk(2, -1), strict=True))
+        return (a - 0.3 * b) @ v
+
+    kernel = compile(attention, tensors((2, 9, 16), (2, 13, 16), (2, 13, 8)), dynamic_shapes=[{1: Dim.AUTO}] * 3)
+    assert "2 attentions found and fused" in kernel.explain()
+    for n, m in ((9, 13), (70, 5)):
+        args = tensors((2, n, 16), (2, m, 16), (2, m, 8))
+        close(kernel(*args), attention(*map(wide, args)))
+
+
+def test_expanded_by_open_sizes_and_kept_ones():
+    def attention(q, k, sink):
+        column = sink.view(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[2], 1)
+        return torch.cat((q @ k.mT, column), -1).softmax(-1)[..., :-1] @ k
+
+    shapes = ({0: Dim.AUTO, 2: Dim.AUTO}, {0: Dim.AUTO, 2: Dim.AUTO}, {})
+    kernel = compile(attention, tensors((2, 3, 9, 8), (2, 3, 13, 8), (3,)), dynamic_shapes=shapes)
+    for b, m, n in ((2, 9, 13), (4, 70, 5)):
+        args = tensors((b, 3, m, 8), (b, 3, n, 8), (3,))
+        close(kernel(*args), attention(*map(wide, args)))
+
+
+def test_numbers_that_sizes_tell_are_results():
+    def attention(q, k):
+        rows, size = q.shape
+        return (q @ k.mT).softmax(-1) @ k, {"next": rows + 1, "half": k.shape[0] / 2, "size": size, "step": -rows // 2}
+
+    kernel = compile(attention, tensors((9, 8), (13, 8)), dynamic_shapes=({0: Dim.AUTO}, {0: Dim.AUTO}))
+    for m, n in ((9, 13), (1, 1), (70, 5)):
+        args = tensors((m, 8), (n, 8))
+        (found, numbers), (expected, of_torch) = kernel(*args), attention(*map(wide, args))
+        close(found, expected)
+        assert numbers == of_torch
+
+
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+def test_open_lengths_leave_no_scores_in_memory(target):
+    args = tensors((2, 4, 50, 64), (2, 4, 60, 64), (2, 4, 60, 64), dtype=torch.float16)
+    kernel = compile(sdpa(is_causal=True), args, target=target, dynamic_shapes=[{2: Dim.AUTO}] * 3)
+    assert "stays outside" not in kernel.explain()

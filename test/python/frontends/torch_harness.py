@@ -1,0 +1,37 @@
+"""Tensors to call functions and modules of torch with, and comparison with torch in float64."""
+
+import torch
+import torch.nn.functional as F
+from attn_opt.compiler import compile
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2, torch.float16: 1e-2}
+
+
+def tensors(*shapes, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(*s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes)
+
+
+def wide(value):
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def close(found, expected, dtype=torch.float32):
+    assert found.shape == expected.shape and found.dtype == dtype
+    error = (found.double() - expected).abs().max() / expected.abs().max()
+    assert error < TOLERANCE[dtype], error
+
+
+def check(function, args, raised=1, **options):
+    kernel = compile(function, args, **options)
+    with torch.no_grad():
+        close(kernel(*args), function(*map(wide, args)), args[0].dtype)
+    assert kernel.ir("raised").count("linalg_ext.softmax") == raised
+    return kernel
+
+
+def sdpa(**keywords):
+    return lambda q, k, v, *mask: F.scaled_dot_product_attention(q, k, v, *mask, **keywords)
+
+
+SHAPES = ((2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 6))
