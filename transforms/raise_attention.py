@@ -6,18 +6,19 @@ import contextlib
 from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
+from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import ROOT, attention_at, fused_loops, has_heads, is_in
 from .graph import ancestor_in, backward_slice, dependents, erase_with_producers, move_users_after, other_use
 from .passes import Pass, remark
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
-from .raising.matching import Match, is_sum, match_attention
+from .raising.ends import divided_at, matched_at
+from .raising.matching import Match, is_sum
 from .raising.quotients import NearMiss
 from .raising.rebuilding import rebuild
 from .raising.softmax import SINGLE_KEY
 from .raising.statistics import Statistic, row_statistics
-from .reshapes import RESHAPES, VIEWS
+from .reshapes import VIEWS
 from .rewriting import defining_op, ops_in
 
 SHARED = "needs its scores or probabilities as a whole too"
@@ -221,77 +222,3 @@ def is_normal(root: ir.Operation) -> bool:
         return op is not None
 
     return plain(root.operands[0], attention.softmax) and plain(attention.softmax.operands[0], attention.scores)
-
-
-def matched_at(op: ir.Operation, normalised: bool = True) -> Match | None:
-    """The attention that `op` ends, or the transpose that all of its result goes to; without `normalised`: one that has
-    no softmax."""
-    end = transposing_end(op)
-    if end != op:
-        with contextlib.suppress(NearMiss):
-            match = match_attention(end, normalised)
-            if match is not None:
-                return match
-    return match_attention(op, normalised)
-
-
-def divided_at(op: ir.Operation, normalised: bool = True) -> Match | None:
-    """The attention that ends in a division after the sum of products `op`; see `matched_at`."""
-    for end in dividing_users(op):
-        with contextlib.suppress(NearMiss):
-            match = matched_at(end, normalised)
-            if match is not None and (normalised or match.softmax.own_sum is not None):
-                return match
-    return None
-
-
-def transposing_end(op: ir.Operation) -> ir.Operation:
-    """The last transpose on the way of the result of `op` through reshapes, transposes and casts; `op` without any."""
-    end, current = op, op
-    while True:
-        uses = list(current.results[0].uses)
-        user = uses[0].owner.operation if len(uses) == 1 else None
-        if user is None or user.block != op.block or len(user.results) != 1:
-            return end
-        if is_transpose(user):
-            end = user
-        elif user.name not in (*RESHAPES, "tensor.cast") and not is_cast(user):
-            return end
-        current = user
-
-
-def is_transpose(op: ir.Operation) -> bool:
-    """Whether `op` only puts the elements of a tensor in another order."""
-    if op.name == "linalg.transpose":
-        return True
-    if op.name != "linalg.generic" or "reduction" in iterator_types(op) or len(op.operands) != 2:
-        return False
-    source, target = indexing_maps(op)
-    return moves_first(op) and source.is_permutation and target.is_permutation and source != target
-
-
-def is_cast(op: ir.Operation) -> bool:
-    """Whether `op` only converts each element to another float type."""
-    if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op) or len(op.operands) != 2:
-        return False
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return names in (["arith.truncf", "linalg.yield"], ["arith.extf", "linalg.yield"])
-
-
-def dividing_users(op: ir.Operation) -> list[ir.Operation]:
-    """The element-wise ops that use the result of `op`, directly or through others, the nearest first."""
-    found: list[ir.Operation] = []
-    pending, seen = [op], {op}
-    while pending:
-        for result in pending.pop(0).results:
-            for use in result.uses:
-                user = use.owner.operation
-                if user in seen or user.block != op.block:
-                    continue
-                seen.add(user)
-                if user.name in VIEWS or user.name == "linalg.transpose":
-                    pending.append(user)
-                elif is_structured(user) and "reduction" not in iterator_types(user) and len(user.results) == 1:
-                    found.append(user)
-                    pending.append(user)
-    return found[:16]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
-from ..graph import dependents
 from ..linear import DYNAMIC
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
-from .expressions import REAL, ROUND, Expr
+from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
 from .loops import extents
+from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls, second_matmul
 from .normalised import is_normalised, is_sum_of_exponentials, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .relative import EXPONENTIALS
@@ -71,7 +71,7 @@ def match_attention(op: ir.Operation, normalised: bool = True) -> Match | None:
     missed: NearMiss | None = None
     for splits in ("batch", "output", "keys"):
         try:
-            found = _match_with(op, splits, normalised)
+            found = _Attempt(op, normalised, splits, variables_of(op.results[0])).splitting()
         except NearMiss as miss:
             missed = missed or miss
             continue
@@ -89,23 +89,82 @@ class _KeysSplit(Exception):
         super().__init__(parts)
         self.parts = parts
 
+    @staticmethod
+    def of(k: Keys, split: SplitNeeded) -> _KeysSplit:
+        """Where one of the variables `k` is to be split once more."""
+        extents_ = [v.extent or 1 for v in k]
+        i = k.index(split.var)
+        extents_[i : i + 1] = [extents_[i] // split.inner, split.inner]
+        return _KeysSplit(tuple(extents_))
 
-def _match_with(op: ir.Operation, splits: str, normalised: bool) -> Match | None:
-    """Tries with variables of the output's dimensions, split wherever a reshape asks for it.
 
-    `splits` says which variables may be: those that both operands of the second matmul have ("batch"), all of the
-    output ("output"), or those of the keys as well ("keys"), as in an image whose scores are [.., height, width].
+@dataclass(frozen=True)
+class _Attempt:
+    """At the attention whose result is the element `at` of that of `op`, with a softmax or without (`normalised`).
+
+    `splits` says which variables reshapes may split: those that both operands of the second matmul have ("batch"), all
+    of the output ("output"), or those of the keys as well ("keys"), as in an image whose scores are [.., height,
+    width]: then these become several, of the extents `parts`.
     """
-    at = variables_of(op.results[0])
+
+    op: ir.Operation
+    normalised: bool
+    splits: str
+    at: tuple[Index, ...]
     parts: tuple[int, ...] = ()
-    for _ in range(MAX_SPLITS):
-        try:
-            return _match(Tracer(), op, at, splits, parts, normalised)
-        except _KeysSplit as split:
-            parts = split.parts
-        except SplitNeeded as split:
-            at = split_variables(at, split)
-    return None
+
+    def splitting(self) -> Match | None:
+        """With variables split wherever a reshape asks for it."""
+        attempt = self
+        for _ in range(MAX_SPLITS):
+            try:
+                return attempt.match()
+            except _KeysSplit as split:
+                attempt = replace(attempt, parts=split.parts)
+            except SplitNeeded as split:
+                attempt = replace(attempt, at=split_variables(attempt.at, split))
+        return None
+
+    def match(self) -> Match | None:
+        tracer = Tracer()
+        element = tracer.make.element(self.op.results[0], self.at)
+        second = second_matmul(tracer, element, self.parts)
+        if second is None:
+            return None
+        tracer.splittable = self._splittable(second, element)
+        match_weights = match_normalised if self.normalised else match_unnormalised
+        missed: NearMiss | None = None
+        for weights, values in second.operands:
+            try:
+                found = match_weights(second, weights)
+            except NearMiss as miss:
+                missed = missed or miss
+                continue
+            except SplitNeeded as split:
+                if split.var not in second.k:
+                    raise
+                raise _KeysSplit.of(second.k, split) from None
+            if found is not None:
+                return Match(
+                    tracer,
+                    self.op.results[0],
+                    self.at,
+                    second.k,
+                    found.softmax,
+                    *found.first,
+                    second.product,
+                    weights,
+                    peel(tracer, values),
+                    found.rounding,
+                )
+        if missed is not None:
+            raise missed
+        return None
+
+    def _splittable(self, second: SecondMatmul, element: Expr) -> frozenset[Var]:
+        k, both = second.k, second.product.lhs.vars & second.product.rhs.vars
+        found = (both if self.splits == "batch" else element.vars) - set(k)
+        return found | set(k) if self.splits == "keys" and all(v.extent is not None for v in k) else found
 
 
 def variables_of(value: ir.Value) -> tuple[Index, ...]:
@@ -127,80 +186,24 @@ def _substituted(index: Index, var: Var, replacement: Index) -> Index:
     return result
 
 
-def _match(
-    tracer: Tracer, op: ir.Operation, at: tuple[Index, ...], splits: str, parts: tuple[int, ...], normalised: bool
-) -> Match | None:
-    element = tracer.make.element(op.results[0], at)
-    if element.type != REAL:
-        return None
-    product = contraction_at(tracer, element, parts)
-    around = Quotient()
-    if product is None:
-        # An element-wise op that ends it: the division after the second matmul.
-        expanded = tracer.expand(element)
-        whole = quotient(tracer, expanded.args[0] if expanded.name == ROUND else expanded)
-        for factor in whole.num:
-            product = product or (contraction_at(tracer, factor, parts) if factor.kind == "element" else None)
-        if product is None:
-            return None
-        around = Quotient([f for f in whole.num if f is not product.element], whole.den, whole.tested)
-    k = product.loops
-    several = len(k) != 1 and (not k or any(v.extent is None for v in k))
-    if several or (around.den and tracer.expand(product.init).number != 0):
-        return None
-    both = product.lhs.vars & product.rhs.vars
-    tracer.splittable = (both if splits == "batch" else element.vars) - set(k)
-    if splits == "keys" and all(v.extent is not None for v in k):
-        tracer.splittable |= set(k)
-    missed: NearMiss | None = None
-    for probabilities, values in ((product.lhs, product.rhs), (product.rhs, product.lhs)):
-        if not all(v in probabilities.vars and v in values.vars for v in k):
-            continue
-        try:
-            if normalised:
-                found = _match_operands(tracer, product, k, around, probabilities)
-            else:
-                matmuls = _contractions(tracer, list(tracer.expand(probabilities).nodes()), k)
-                found = match_unnormalised(tracer, product, k, around, probabilities, matmuls)
-        except NearMiss as miss:
-            missed = missed or miss
-            continue
-        except SplitNeeded as split:
-            if split.var not in k:
-                raise
-            extents_ = [v.extent or 1 for v in k]
-            i = k.index(split.var)
-            extents_[i : i + 1] = [extents_[i] // split.inner, split.inner]
-            raise _KeysSplit(tuple(extents_)) from None
-        if found is not None:
-            softmax, scores, queries, keys, rounding = found
-            value = peel(tracer, values)
-            return Match(
-                tracer, op.results[0], at, k, softmax, scores, queries, keys, product, probabilities, value, rounding
-            )
-    if missed is not None:
-        raise missed
-    return None
-
-
-def _match_operands(
-    tracer: Tracer, product: Contraction, k: Keys, around: Quotient, probabilities: Expr
-) -> tuple[Softmax, Contraction, Operand, Operand, Rounding | None] | None:
+def match_normalised(second: SecondMatmul, probabilities: Expr) -> Weights | None:
+    """What `second` multiplies values by, if it is a softmax; NearMiss if it looks like one and is none."""
     try:
-        return _match_quotient(tracer, product, k, around, probabilities, ())
+        return _match_quotient(second, probabilities)
     except NearMiss as miss:  # unless logarithms, of weights of keys, belong to the scores
+        k, tracer = second.k, second.tracer
         if not any(n.name == "math.log" and varies(n, k) for n in tracer.expand(probabilities).nodes()):
             raise
         with contextlib.suppress(NearMiss):
-            return _match_quotient(tracer, product, k, around, probabilities, k)
+            return _match_quotient(second, probabilities, logs=k)
         raise miss from None
 
 
-def _match_quotient(
-    tracer: Tracer, product: Contraction, k: Keys, around: Quotient, probabilities: Expr, logs: Keys
-) -> tuple[Softmax, Contraction, Operand, Operand, Rounding | None] | None:
+def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) -> Weights | None:
+    """`logs`: see `quotient`."""
+    tracer, k, around = second.tracer, second.k, second.around
     q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities), logs), k)
-    factors = [tracer.expand(f) for f in product.factors]
+    factors = [tracer.expand(f) for f in second.product.factors]
     q = Quotient([*q.num, *around.num, *factors], [*q.den, *around.den], q.tested or around.tested)
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
     softmaxes = [n for n in inside if softmax_of(n) is not None]
@@ -212,21 +215,14 @@ def _match_quotient(
     for element in softmaxes:
         tensor, indices = element.payload
         seen += tracer.expand(tracer.make.element(defining_op(tensor).operands[0], indices)).nodes()
-    for scores, queries, keys in _contractions(tracer, seen, k):
-        dependent = dependents(scores.reduction.op)
-
-        def is_computed(e: Expr, scores=scores, dependent=dependent) -> bool:
-            return any(
-                n.kind == "element" and n is not scores.element and defining_op(n.payload[0]) in dependent
-                for n in e.nodes()
-            )
-
+    for first in first_matmuls(tracer, seen, k):
+        is_computed = computed_from(first.scores)
         softmax = match_softmax(tracer, q, k, is_computed, logs)
-        if softmax is not None and scores.element in set(softmax.scores.nodes()):
-            _require_one_rounding(softmax, scores, is_computed)
+        if softmax is not None and first.scores.element in set(softmax.scores.nodes()):
+            _require_one_rounding(softmax, first.scores, is_computed)
             if rounding is not None:
                 rounding.check(softmax)
-            return softmax, scores, queries, keys, rounding
+            return Weights(softmax, first, rounding)
     _require_factors(tracer, q, k)
     if softmaxes or any(is_sum_of_exponentials(tracer, d, k) for d in q.den):
         _require_visible(seen, k)
@@ -295,25 +291,6 @@ def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
         if op.name.startswith(HIDING):
             way = WAYS_OUT.get(op.name, "")
             raise NearMiss(f"'{op.name}' hides what it is of{way}")
-
-
-def _contractions(tracer: Tracer, nodes: list[Expr], k: Keys) -> list[tuple[Contraction, Operand, Operand]]:
-    """The first matmuls among the elements `nodes`, those with most dimensions first: with queries and keys."""
-    found = []
-    for node in dict.fromkeys(nodes):
-        if node.kind != "element" or not all(v in node.vars for v in k) or node.type != REAL:
-            continue
-        contraction = contraction_at(tracer, node)
-        if contraction is None or not contraction.loops:
-            continue
-        has_k = [varies(e, k) for e in (contraction.lhs, contraction.rhs)]
-        reduced = all(set(contraction.loops) <= e.vars for e in (contraction.lhs, contraction.rhs))
-        if has_k.count(True) == 1 and reduced:
-            queries, keys = contraction.lhs, contraction.rhs
-            if has_k[0]:
-                queries, keys = keys, queries
-            found.append((contraction, peel(tracer, queries), peel(tracer, keys)))
-    return sorted(found, key=lambda c: -len(c[0].element.vars))
 
 
 def is_sum(op: ir.Operation) -> bool:

@@ -68,14 +68,28 @@ class _Rebuilder:
         return str(element.payload[0].type.element_type)
 
     def value(self) -> tuple[ir.Value, ir.Operation]:
+        """What the attention is, and its second matmul."""
         match = self.match
         keys, key_factors = self._choose(match.keys, "keys")
         queries, query_factors = self._choose(match.queries, "queries")
         values, value_factors = self._choose(match.values, "values")
         for found in (queries, keys, values):
             self.emit.know_sizes(found)
-        rows = [v for v in self.out if v in match.softmax.scores.vars]
-        if not set(queries.vars).difference(keys.vars, match.scores.loops):
+        queries, keys, values = self._with_units(queries, keys, values)
+        self._check(queries, keys, values)
+        self.of_queries, self.of_keys = frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
+        scores = self._scores(queries, keys, [*match.scores.factors, *query_factors, *key_factors])
+        p = self._weights(self._modified(scores), scores)
+        output, root = self._output(p, values)
+        output = self._finished(output, value_factors)
+        return shaped(output, self.out_groups, match.result.type), root
+
+    def _with_units(self, queries: Access, keys: Access, values: Access) -> tuple[Access, Access, Access]:
+        """The three with dimensions of one element where a single query, key, column or number of a head has none; the
+        output, too. Says what `rows` are: the dimensions of scores but the keys'."""
+        scores = self.match.scores
+        rows = [v for v in self.out if v in self.match.softmax.scores.vars]
+        if not set(queries.vars).difference(keys.vars, scores.loops):
             query = Var(1)
             queries = with_unit(queries, query)
             self._return_unit(query, rows)
@@ -85,38 +99,35 @@ class _Rebuilder:
             values = with_unit(values, column)
             self._return_unit(column, self.out)
         # Reshapes on the way to what is read may have lost loops of one element.
-        for unit in [v for v in match.scores.loops if v.extent == 1]:
+        for unit in [v for v in scores.loops if v.extent == 1]:
             queries, keys = (found if unit in found.vars else with_unit(found, unit) for found in (queries, keys))
         if self.k.extent == 1:
             keys, values = (found if self.k in found.vars else with_unit(found, self.k) for found in (keys, values))
-        rows = self._ordered(rows, queries, keys)
-        self._check(rows, queries, keys, values)
+        self.rows = self._ordered(rows, queries, keys)
+        return queries, keys, values
 
-        scores = self._scores(rows, queries, keys, [*match.scores.factors, *query_factors, *key_factors])
-        x = match.softmax.scores
-        if match.softmax.is_plain:
-            x = with_powers_of_2(self.make, zeros_outside(self.make, x, match.scores.element))
-        x = masks_outside(self.make, self._of_scores(x, scores))
-        x = self.emit.hoisted(x, *self._pair(queries, keys))
-        dims = [*rows, self.k]
+    def _modified(self, scores: Expr) -> ir.Value:
+        """Emits what stands between the scores and softmax, or between them and the second matmul."""
+        x = self.match.softmax.scores
+        if self.match.softmax.is_plain:
+            x = with_powers_of_2(self.make, zeros_outside(self.make, x, self.match.scores.element))
+        x = self._hoisted(masks_outside(self.make, self._of_scores(x, scores)))
+        dims = [*self.rows, self.k]
         if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
-            x_value = x.payload[0]
-        else:
-            x_value = self.emit.elementwise(x, dims, self.compute)
-        self.rows = rows
-        if match.softmax.is_plain:
-            p = build.convert_elements(x_value, self._element_of_probabilities())
-        else:
-            softmax = self._softmax(x_value, rows)
-            self.maximum, self.sum = softmax.new_max, softmax.new_accum
-            self._keep_share()
-            weights = [self._of_scores(w, scores) for w in match.softmax.weights]
-            p = self._rounded(softmax.result, dims, [self.emit.hoisted(w, *self._pair(queries, keys)) for w in weights])
-        output, root = self._output(p, dims, values)
-        output = self._finished(output, value_factors)
-        return shaped(output, self.out_groups, self.match.result.type), root
+            return x.payload[0]
+        return self.emit.elementwise(x, dims, self.compute)
 
-    def _rounded(self, p: ir.Value, dims: Sequence[Var], weights: Sequence[Expr]) -> ir.Value:
+    def _weights(self, x: ir.Value, scores: Expr) -> ir.Value:
+        """Emits what values are multiplied by: the softmax of `x`, with weights, or `x` itself."""
+        if self.match.softmax.is_plain:
+            return build.convert_elements(x, self._element_of_probabilities())
+        softmax = self._softmax(x)
+        self.maximum, self.sum = softmax.new_max, softmax.new_accum
+        self._keep_share()
+        weights = [self._of_scores(w, scores) for w in self.match.softmax.weights]
+        return self._rounded(softmax.result, [self._hoisted(w) for w in weights])
+
+    def _rounded(self, p: ir.Value, weights: Sequence[Expr]) -> ir.Value:
         """The probabilities as the second matmul has them, with weights; of 8 bits, with the factors that they are
         rounded with."""
         rounding = self.match.rounding
@@ -124,6 +135,7 @@ class _Rebuilder:
         factors = [*weights, *(rounding.factors if rounding is not None else ())]
         if not factors and rounding is None:
             return build.convert_elements(p, element)
+        dims = [*self.rows, self.k]
         scaled = self.make.element(p, tuple(Index.of(v) for v in dims))
         for factor in factors:
             scaled = self.make.mul(scaled, factor)
@@ -151,14 +163,15 @@ class _Rebuilder:
         self.out_groups[last] = [*(v for v in group if v in rows), unit, *(v for v in group if v not in rows)]
         self.out = [v for g in self.out_groups for v in g]
 
-    def _check(self, rows: list[Var], queries: Access, keys: Access, values: Access) -> None:
+    def _check(self, queries: Access, keys: Access, values: Access) -> None:
+        """Unreadable if a dimension of one of them is not where it belongs."""
         match = self.match
-        known = {*rows, self.k}
+        known = {*self.rows, self.k}
         if not all(e.vars <= known for e in (match.softmax.scores, *match.softmax.weights)):
             raise Unreadable("the scores have a dimension that the output lacks")
         if not {*queries.vars, *keys.vars} <= {*known, *match.scores.loops}:
             raise Unreadable("queries or keys have a dimension that the scores lack")
-        if not set(values.vars) <= {*self.out, self.k} or not set(self.out) <= {*rows, *values.vars}:
+        if not set(values.vars) <= {*self.out, self.k} or not set(self.out) <= {*self.rows, *values.vars}:
             raise Unreadable("the values' dimensions are not those of the output")
 
     @staticmethod
@@ -168,16 +181,16 @@ class _Rebuilder:
         longest = max(own, key=lambda v: (v.extent is None, v.extent or 0), default=None)
         return sorted(rows, key=lambda v: (v in own) + (v is longest))
 
-    def _pair(self, queries: Access, keys: Access) -> tuple[frozenset[Var], frozenset[Var]]:
-        """The variables of queries alone, and those of keys alone: the big pair of dimensions."""
-        return frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
+    def _hoisted(self, expr: Expr) -> Expr:
+        """What varies with queries alone, or with keys alone, computed before the big pair of dimensions."""
+        return self.emit.hoisted(expr, self.of_queries, self.of_keys)
 
-    def _scores(self, rows: list[Var], queries: Access, keys: Access, factors: Sequence[Expr]) -> Expr:
+    def _scores(self, queries: Access, keys: Access, factors: Sequence[Expr]) -> Expr:
         """Emits the first matmul; returns the scores in terms of it."""
         match = self.match
         q, q_vars = self.emit.load(queries)
         k, k_vars = self.emit.load(keys)
-        dims = [v for v in (*rows, self.k) if v in q_vars or v in k_vars]
+        dims = [v for v in (*self.rows, self.k) if v in q_vars or v in k_vars]
         s = contract(self.emit, q, q_vars, k, k_vars, dims, match.scores.loops, self._kind(match.scores.element)).result
         scaled = self.make.element(s, tuple(Index.of(v) for v in dims))
         for factor in factors:
@@ -229,8 +242,8 @@ class _Rebuilder:
         flag = ir.IntegerType.get_signless(1)
         return self.make.op("arith.cmpf", (expr, self.make.const(number)), flag, (("predicate", predicate),))
 
-    def _softmax(self, x: ir.Value, rows: Sequence[Var]) -> SoftmaxOp:
-        element = x.type.element_type
+    def _softmax(self, x: ir.Value) -> SoftmaxOp:
+        element, rows = x.type.element_type, self.rows
         start, accumulated, scale = (self.emit.empty(rows, element) for _ in range(3))
         lowest = build.fill(build.constant(element, -math.inf), start)
         zeros = build.fill(build.constant(element, 0.0), accumulated)
@@ -248,7 +261,8 @@ class _Rebuilder:
             new_scale=scale.type,
         )
 
-    def _output(self, p: ir.Value, p_vars: Sequence[Var], values: Access) -> tuple[ir.Value, ir.Operation]:
+    def _output(self, p: ir.Value, values: Access) -> tuple[ir.Value, ir.Operation]:
+        """Emits the second matmul; its result, and itself."""
         v, v_vars = self.emit.load(values)
         self.stored = list(self.out)
         if self.match.softmax.own_sum is not None:
@@ -256,7 +270,7 @@ class _Rebuilder:
             v, wide = self._with_ones(v, v_vars, column)
             v_vars = tuple(wide if u is column else u for u in v_vars)
             self.stored = [wide if u is column else u for u in self.out]
-        root = contract(self.emit, p, p_vars, v, v_vars, self.stored, [self.k], str(self.product_element))
+        root = contract(self.emit, p, [*self.rows, self.k], v, v_vars, self.stored, [self.k], str(self.product_element))
         return root.result, root
 
     def _with_ones(self, v: ir.Value, v_vars: Sequence[Var], column: Var) -> tuple[ir.Value, Var]:

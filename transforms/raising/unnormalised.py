@@ -12,26 +12,20 @@ import math
 from collections.abc import Callable, Iterable
 
 from ..attention import MOST_COLUMNS
-from ..graph import dependents
-from ..rewriting import defining_op
-from .contraction import Contraction, Operand, peel
+from .contraction import Operand, peel
 from .expressions import ROUND, Expr
 from .indices import Var
+from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls
 from .own_sums import OwnSum, own_sums
 from .quotients import Keys, Quotient, quotient, varies
 from .softmax import Softmax
 from .tracing import Tracer
 
 
-def match_unnormalised(
-    tracer: Tracer,
-    product: Contraction,
-    k: Keys,
-    around: Quotient,
-    weights: Expr,
-    matmuls: Iterable[tuple[Contraction, Operand, Operand]],
-) -> tuple[Softmax, Contraction, Operand, Operand, None] | None:
-    """What `product` multiplies values by, if it is made element by element of one of the `matmuls`."""
+def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
+    """What `second` multiplies values by, if it is made element by element of the scores."""
+    tracer, product, k, around = second.tracer, second.product, second.k, second.around
+    matmuls = first_matmuls(tracer, tracer.expand(weights).nodes(), k)
     values = product.rhs if weights is product.lhs else product.lhs
     columns = values.vars - weights.vars
     expr, num, den = _without_uniform(tracer.expand(weights), k)
@@ -40,13 +34,9 @@ def match_unnormalised(
     nodes = set(expr.nodes())
     if any(n.name == ROUND for n in nodes):
         return None
-    for scores, queries, keys in matmuls:
-        after = dependents(scores.reduction.op)
-
-        def is_computed(e: Expr, scores=scores, after=after) -> bool:
-            elements = (n for n in e.nodes() if n.kind == "element" and n is not scores.element)
-            return any(defining_op(n.payload[0]) in after for n in elements)
-
+    for first in matmuls:
+        scores, queries, keys = first
+        is_computed = computed_from(scores)
         batch = frozenset.intersection(*map(_own_vars, (queries, keys, peel(tracer, values)))) - {*scores.loops, *k}
         small = max(_size(scores.loops), _size(columns)) <= MOST_COLUMNS
         if scores.element not in nodes or not batch or not small or _is_multiple(expr, scores.element):
@@ -54,7 +44,7 @@ def match_unnormalised(
         own_sum, divisors = _own_sum(tracer, Quotient([expr, *num], den), k, is_computed)
         if not any(map(is_computed, [expr, *num, *divisors])):
             softmax = Softmax(expr, tuple(num), tuple(divisors), own_sum=own_sum, is_plain=True)
-            return softmax, scores, queries, keys, None
+            return Weights(softmax, first)
     return None
 
 

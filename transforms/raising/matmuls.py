@@ -1,0 +1,104 @@
+"""The two matmuls of an attention: the second, in which it ends, and candidates for the first, which makes scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..graph import dependents
+from ..rewriting import defining_op
+from .contraction import Contraction, Operand, contraction_at, peel
+from .expressions import REAL, ROUND, Expr
+from .quotients import Keys, Quotient, quotient, varies
+from .rounding import Rounding
+from .softmax import Softmax
+from .tracing import Tracer
+
+
+@dataclass(frozen=True)
+class SecondMatmul:
+    """`product` sums weights times values over the keys; `around`: what its result is multiplied and divided by."""
+
+    tracer: Tracer
+    product: Contraction
+    around: Quotient
+
+    @property
+    def k(self) -> Keys:
+        return self.product.loops
+
+    @property
+    def operands(self) -> Iterator[tuple[Expr, Expr]]:
+        """What may be weights and values, which both differ from key to key."""
+        lhs, rhs = self.product.lhs, self.product.rhs
+        if all(v in lhs.vars and v in rhs.vars for v in self.k):
+            yield from ((lhs, rhs), (rhs, lhs))
+
+
+class FirstMatmul(NamedTuple):
+    """The product of `queries` and `keys`."""
+
+    scores: Contraction
+    queries: Operand
+    keys: Operand
+
+
+class Weights(NamedTuple):
+    """What values are multiplied by: `softmax` of an expression of the scores that `first` makes; 8 bits of it, where
+    there is a `rounding`."""
+
+    softmax: Softmax
+    first: FirstMatmul
+    rounding: Rounding | None = None
+
+
+def second_matmul(tracer: Tracer, element: Expr, parts: Sequence[int]) -> SecondMatmul | None:
+    """The one that `element` is the result of, as it is or divided; `parts`: see `contraction_at`."""
+    if element.type != REAL:
+        return None
+    product, around = contraction_at(tracer, element, parts), Quotient()
+    if product is None:
+        # An element-wise op that ends it: the division after the second matmul.
+        expanded = tracer.expand(element)
+        whole = quotient(tracer, expanded.args[0] if expanded.name == ROUND else expanded)
+        for factor in whole.num:
+            product = product or (contraction_at(tracer, factor, parts) if factor.kind == "element" else None)
+        if product is None:
+            return None
+        around = Quotient([f for f in whole.num if f is not product.element], whole.den, whole.tested)
+    k = product.loops
+    several = len(k) != 1 and (not k or any(v.extent is None for v in k))
+    if several or (around.den and tracer.expand(product.init).number != 0):
+        return None
+    return SecondMatmul(tracer, product, around)
+
+
+def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstMatmul]:
+    """Those among the elements `nodes`, with most dimensions first."""
+    found = []
+    for node in dict.fromkeys(nodes):
+        if node.kind != "element" or not all(v in node.vars for v in k) or node.type != REAL:
+            continue
+        contraction = contraction_at(tracer, node)
+        if contraction is None or not contraction.loops:
+            continue
+        has_k = [varies(e, k) for e in (contraction.lhs, contraction.rhs)]
+        reduced = all(set(contraction.loops) <= e.vars for e in (contraction.lhs, contraction.rhs))
+        if has_k.count(True) == 1 and reduced:
+            queries, keys = contraction.lhs, contraction.rhs
+            if has_k[0]:
+                queries, keys = keys, queries
+            found.append(FirstMatmul(contraction, peel(tracer, queries), peel(tracer, keys)))
+    return sorted(found, key=lambda first: -len(first.scores.element.vars))
+
+
+def computed_from(scores: Contraction) -> Callable[[Expr], bool]:
+    """Whether an expression has an element that is computed from the scores, and not by itself from one of them."""
+    dependent = dependents(scores.reduction.op)
+
+    def is_computed(e: Expr) -> bool:
+        elements = (n for n in e.nodes() if n.kind == "element" and n is not scores.element)
+        return any(defining_op(n.payload[0]) in dependent for n in elements)
+
+    return is_computed
