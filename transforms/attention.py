@@ -9,7 +9,7 @@ multiples of the scores, for then (Q·Kᵀ)·V = Q·(Kᵀ·V), which needs no lo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -111,21 +111,21 @@ def attention_at(root: ir.Operation) -> Attention | None:
         return None
     p, loops = root.operands[0], contraction_loops(root)
     assert loops is not None
-    names = {**dict.fromkeys(loops.m, QUERY), **dict.fromkeys(loops.k, KEY)}
-    dims = tuple(names.get(dim_position(e), frozenset()) for e in indexing_maps(root)[0].results)
-    found = next(_through(p, dims, lambda op: online_reduction_of(op) is not None, is_linear), None)
-    softmax, dims = found or (None, dims)
+    along = {**dict.fromkeys(loops.m, QUERY), **dict.fromkeys(loops.k, KEY)}
+    dims = tuple(along.get(dim_position(e), frozenset()) for e in indexing_maps(root)[0].results)
+    softmax, dims = next(_makers(p, dims, lambda op: online_reduction_of(op) is not None, is_linear), (None, dims))
     modified = p if softmax is None else softmax.operands[0]
-    candidates = list(_through(modified, dims, is_contraction, is_elementwise))
-    if not candidates:
+    products = list(_makers(modified, dims, is_contraction, is_elementwise))
+    if not products:
         return None
     # A bias may be a product of matrices too.
-    scores = next((op for op, dims in candidates if _is_of_queries_and_keys(op, dims)), candidates[0][0])
+    scores = next((op for op, dims in products if _is_of_queries_and_keys(op, dims)), products[0][0])
     return Attention(scores, softmax, root) if softmax is not None or _are_weights(scores, root) else None
 
 
 def _is_of_queries_and_keys(op: ir.Operation, dims: Dims) -> bool:
-    """Whether one operand of a contraction varies along keys alone, the other along queries alone."""
+    """Whether one operand of a contraction varies along keys alone, the other along queries alone; `dims` are those of
+    its result."""
     operands = [frozenset().union(*_dims_of_operand(op, i, dims)) for i in range(2)]
     return set(operands) == {QUERY, KEY}
 
@@ -135,15 +135,18 @@ def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
     first, second = contraction_loops(scores), contraction_loops(root)
     if first is None or second is None or not (has_heads(scores) and has_heads(root)):
         return False
-    of_scores, of_root = static_extents(scores), static_extents(root)
-    sizes = [math.prod(of_scores[d] or math.inf for d in first.k), math.prod(of_root[d] or math.inf for d in second.n)]
-    if max(sizes) > MOST_COLUMNS:
+    if max(_size(scores, first.k), _size(root, second.n)) > MOST_COLUMNS:
         return False
-    needing = _readers(scores)
-    way = (set(backward_slice(root)) & needing) - {scores, root}
-    if not all(is_elementwise(op) for op in way) or all(map(_is_multiple, way)):
+    between = (set(backward_slice(root)) & _readers(scores)) - {scores, root}
+    if not all(map(is_elementwise, between)) or all(map(_is_multiple, between)):
         return False
-    return all(user in way or user == root for op in (scores, *way) for user in _users(op))
+    return all(user in between or user == root for op in (scores, *between) for user in _users(op))
+
+
+def _size(op: ir.Operation, loops: Sequence[int]) -> float:
+    """How many iterations these loops of a structured op have together."""
+    extents = static_extents(op)
+    return math.prod(extents[d] or math.inf for d in loops)
 
 
 def _readers(op: ir.Operation) -> set[ir.Operation]:
@@ -228,14 +231,14 @@ def is_elementwise(op: ir.Operation, number: int = 0) -> bool:
     return op.name in VIEWS or (is_structured(op) and "reduction" not in iterator_types(op))
 
 
-def _through(
+def _makers(
     value: ir.Value,
     dims: Dims,
     wanted: Callable[[ir.Operation], bool],
     passable: Callable[[ir.Operation, int], bool],
 ) -> Iterator[tuple[ir.Operation, Dims]]:
     """The ops for which `wanted` holds, backwards from `value` through ops that are `passable` in an operand, nearest
-    first, and what their dimensions are; `dims` are those of `value`."""
+    first, and what the dimensions of their results are; `dims` are those of `value`."""
     pending, seen = [(value, dims)], set()
     while pending:
         value, dims = pending.pop(0)
@@ -246,21 +249,23 @@ def _through(
         if wanted(op):
             yield op, dims
         else:
-            given = dims, ir.OpResult(value).result_number
-            pending += [(v, _dims_of_operand(op, i, *given)) for i, v in enumerate(op.operands) if passable(op, i)]
+            result = ir.OpResult(value).result_number
+            pending += [
+                (v, _dims_of_operand(op, i, dims, result)) for i, v in enumerate(op.operands) if passable(op, i)
+            ]
 
 
 def _dims_of_operand(op: ir.Operation, number: int, dims: Dims, result: int = 0) -> Dims:
     """What the dimensions of an operand are where those of a result are `dims`; nothing where that is not known."""
-    kind = op.operands[number].type
     if is_structured(op):
-        maps = indexing_maps(op)
-        loops = {dim_position(e): found for e, found in zip(maps[result - len(op.results)].results, dims, strict=True)}
-        return tuple(loops.get(dim_position(e), frozenset()) for e in maps[number].results)
+        read, written = (indexing_maps(op)[i].results for i in (number, result - len(op.results)))
+        along = {dim_position(e): found for e, found in zip(written, dims, strict=True)}
+        return tuple(along.get(dim_position(e), frozenset()) for e in read)
     if op.name in RESHAPES and number == 0:
         groups = reassociation(op)
         if op.name == "tensor.expand_shape":
             return tuple(frozenset().union(*(dims[d] for d in group)) for group in groups)
         return tuple(found for group, found in zip(groups, dims, strict=True) for _ in group)
+    kind = op.operands[number].type
     rank = kind.rank if isinstance(kind, ir.RankedTensorType) else 0
     return dims if rank == len(dims) else (frozenset(),) * rank
