@@ -91,17 +91,17 @@ def _statistics(
     kind, count = maxima[0].type, len(maxima)
     compute = build.compute_type(kind.element_type)
     exp = math_dialect.exp2 if exp2 else math_dialect.exp
-    infinity, zero = build.constant(compute, -math.inf), build.constant(compute, 0.0)
+    lowest, zero = build.constant(compute, -math.inf), build.constant(compute, 0.0)
 
     def on_row(*values: ir.Value) -> list[ir.Value]:
-        read = [build.convert(v, compute) for v in values[: 2 * count]]
-        others = read[: count - 1]
+        *rest, first_maximum, first_total = (build.convert(v, compute) for v in values[: 2 * count])
+        others, other_totals = rest[: count - 1], rest[count - 1 :]
         if limited:
             counts = _counts(limited)
-            others = [arith.select(does, m, infinity) for does, m in zip(counts, others, strict=True)]
-        ms, sums = [read[-2], *others], [read[-1], *read[count - 1 : -2]]
+            others = [arith.select(does, m, lowest) for does, m in zip(counts, others, strict=True)]
+        ms, sums = [first_maximum, *others], [first_total, *other_totals]
         largest = functools.reduce(arith.maxnumf, ms)
-        shift = arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, largest, infinity), zero, largest)
+        shift = arith.select(arith.cmpf(arith.CmpFPredicate.OEQ, largest, lowest), zero, largest)
         weights = [exp(arith.subf(m, shift)) for m in ms]
         total = functools.reduce(arith.addf, map(arith.mulf, sums, weights))
         return [*(build.convert(v, kind.element_type) for v in (largest, total)), *weights]

@@ -12,6 +12,7 @@ from ..attention import SOFTMAXES, attention_at, contraction_loops
 from ..extents import extent
 from ..linear import upper_bound
 from ..rewriting import ancestors, ops_in
+from .match_accumulation import MAX, Level, accumulation_of, carried_levels
 
 
 @dataclass(frozen=True)
@@ -30,20 +31,32 @@ class ModifiedScores:
     @property
     def most_rows(self) -> float:
         """How many rows the tile has at most, all dimensions but the keys' together."""
-        return math.prod(self._most_rows())
+        return math.prod(self._row_bounds())
 
     def has_fewer_rows(self, limit: int) -> bool:
         """Whether it has less than `limit` rows along each dimension (decoding): reading keys and values takes much
         longer than masking scores and merging parts."""
-        return all(rows < limit for rows in self._most_rows())
+        return all(rows < limit for rows in self._row_bounds())
 
-    def _most_rows(self) -> Iterator[float]:
+    def _row_bounds(self) -> Iterator[float]:
+        """The sizes of all dimensions but the keys', or bounds on them."""
         return (_most(self.value, d) for d in range(self.value.type.rank) if d != self.keys)
 
 
 def scores_of(softmax: ir.Operation) -> ModifiedScores:
     """What a softmax is of."""
     return ModifiedScores(softmax, softmax.operands[0], ir.IntegerAttr(softmax.attributes["dimension"]).value)
+
+
+def carried_states(scores: ModifiedScores) -> tuple[list[int], list[list[Level]]]:
+    """Through which loops output, maximum and sum are carried, or the output alone without a softmax; before that, the
+    dimension of the output that each dimension of the statistics is. Unsuited if they are used in another way."""
+    consumer = scores.consumer
+    if not scores.is_softmax:
+        return [], [carried_levels(consumer.operands[2], consumer.results[0])]
+    found = accumulation_of(consumer)
+    maximum = carried_levels(consumer.operands[1 + MAX], consumer.results[MAX])
+    return found.rows, [found.output, maximum, found.accum]
 
 
 def modified_scores_in(op: ir.Operation) -> list[ModifiedScores]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -12,19 +10,17 @@ from ...dialects.mlir import arith, ir, scf
 from ..extents import known_sizes
 from ..graph import operands_with_captures
 from ..limits import MOST_PARTS
-from ..open_queries import FEW_BLOCKS
 from ..passes import Pass, PassError, option, remark
-from ..rewriting import carried_init, copy_op, defining_op, is_made_inside, ops_in
-from ..slices import Size, extract, forall_bounds, insert_parallel, known_index, slice_parts
+from ..rewriting import copy_op, defining_op
+from ..slices import Size, extract, forall_bounds, insert_parallel
+from .key_loop import FEWEST_TILES, FIRST, KeyLoop
 from .mark_few_rows import FEW_ROWS
-from .match_accumulation import MAX, Level, Unsuited, accumulation_of, carried_levels, filled_with
+from .match_accumulation import Unsuited
 from .merge_parts import merged
-from .modified_scores import ModifiedScores, modified_scores_in
+from .modified_scores import modified_scores_in
 
 TASKS = 2  # per worker, where keys are split: what one takes longer the next one makes up for
-FEWEST_TILES = 2  # of a part: below, merging costs what it gains
 KEYS_OF_A_MERGE = 768  # which a busy block goes through meanwhile (measured on an H200)
-FIRST = (0.0, -math.inf, 0.0)  # what output, maximum and sum start from
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ class SplitKeys(Pass):
                 keys = KeyLoop.of(scores)
                 parts = self.parts or self._chosen(keys)
                 if parts != 1:
-                    keys.split(parts, self.together)
+                    _Split(keys, parts).replace(self.together)
             except Unsuited as reason:
                 remark(scores.consumer, f"keys are not split over workers: {reason}")
             else:
@@ -122,139 +118,53 @@ class SplitKeys(Pass):
         return even[0] if even else most
 
 
-@dataclass(frozen=True)
-class KeyLoop:
-    """The loop over tiles of keys of one accumulation, inside of `holder`, a scf.forall, or of none.
+class _Split:
+    """The loop over keys as one over `parts` of them, and one that merges what these gave."""
 
-    `rows[d]`: the dimension of the output that dimension d of the statistics is. `positions`: of output, maximum and
-    sum among the loop's results; of the output alone without a softmax. `place`: where the loop's tile lies in the
-    whole output: offsets and sizes, and the sizes of the whole.
-    """
+    def __init__(self, keys: KeyLoop, parts: Size):
+        self.keys, self.loop, self.holder, self.parts = keys, keys.loop, keys.holder, parts
 
-    scores: ModifiedScores
-    rows: list[int]
-    loop: ir.Operation
-    holder: ir.Operation | None
-    positions: tuple[int, ...]
-    place: tuple[list[Size], list[Size], ir.Value]
-
-    @staticmethod
-    def of(scores: ModifiedScores) -> KeyLoop:
-        rows, levels = _carried(scores)
-        if any(len(one) != 1 for one in levels) or len({one[0].loop for one in levels}) != 1:
-            raise Unsuited("output and statistics are not carried by one loop, over keys, in parallel ones")
-        states = [level for (level,) in levels]
-        output, *statistics = states
-        loop = output.loop
-        if len(loop.results) != len(states) or any(state.offsets is not None for state in states):
-            raise Unsuited("the loop over keys carries more than a tile of the output and its statistics")
-        if not all(filled_with(state.init, first) for state, first in zip(statistics, FIRST[1:], strict=False)):
-            raise Unsuited("the statistics do not start from −∞ and 0")
-        if not isinstance(build.constant_value(loop.operands[2]), int):
-            raise Unsuited("the step of the loop over keys is no constant")
-        parent = loop.parent.operation
-        if parent.name not in ("scf.forall", "func.func"):
-            raise Unsuited(f"the loop over keys stands in '{parent.name}'")
-        holder = parent if parent.name == "scf.forall" else None
-        positions = tuple(state.position for state in states)
-        return KeyLoop(scores, rows, loop, holder, positions, _place(output.init, holder))
-
-    @property
-    def blocks(self) -> int | None:
-        """How many blocks there are without splitting keys; None if that is not known."""
-        counts = self._counts()
-        return None if None in counts else math.prod(counts)
-
-    @property
-    def fewest_blocks(self) -> int:
-        """How many there are at least, if there are any."""
-        return math.prod(count or 1 for count in self._counts())
-
-    @property
-    def has_few_blocks(self) -> bool:
-        """Whether there are hardly more than `fewest_blocks`."""
-        return any(FEW_BLOCKS in op.attributes for op in ops_in(self.loop))
-
-    def _counts(self) -> list[int | None]:
-        """The numbers of iterations of the loops over blocks; None for what is not known."""
-        if self.holder is None:
-            return []
-        counts: list[int | None] = []
-        for low, high, step in zip(*forall_bounds(self.holder), strict=True):
-            known = all(isinstance(v, int) for v in (low, high, step))
-            counts.append(-(-(high - low) // step) if known else None)
-        return counts
-
-    def parts_for(self, tasks: int) -> ir.Value:
-        """How many parts give so many tasks, computed before the loops over blocks."""
+    def replace(self, together: int) -> None:
+        """Merges so many parts at once."""
+        keys = self.keys
         with ir.InsertionPoint(self.holder or self.loop), self.loop.location:
-            counts = [_iterations(*b) for b in zip(*forall_bounds(self.holder), strict=True)] if self.holder else []
-            known = math.prod(n for n in counts if isinstance(n, int))
-            blocks = functools.reduce(arith.muli, [n for n in counts if not isinstance(n, int)], build.index(known))
-            parts = arith.divui(build.index(tasks), arith.maxsi(blocks, build.index(1)))
-            bounds = [known_index(v) for v in list(self.loop.operands)[:3]]
-            if all(isinstance(v, int) or self._is_outside(v) for v in bounds):
-                tiles = build.as_index(_iterations(*bounds))
-                parts = arith.minsi(parts, arith.divui(tiles, build.index(FEWEST_TILES)))
-            return arith.maxsi(parts, build.index(1))
-
-    def _is_outside(self, value: ir.Value) -> bool:
-        """Whether a value that the loop over keys uses is there before the loop over blocks."""
-        return self.holder is None or not is_made_inside(value, self.holder)
-
-    @property
-    def tiles(self) -> int | None:
-        """How many tiles of keys there are; None if that is not known."""
-        low, high, step = (build.constant_value(v) for v in list(self.loop.operands)[:3])
-        return -(-(high - low) // step) if isinstance(low, int) and isinstance(high, int) else None
-
-    @property
-    def step(self) -> int:
-        """How many keys a tile has."""
-        return build.constant_value(self.loop.operands[2])
-
-    def split(self, parts: Size, together: int) -> None:
-        anchor = self.holder or self.loop
-        with ir.InsertionPoint(anchor), self.loop.location:
-            partial = self._parts(parts)
+            partial = self._partial()
         with ir.InsertionPoint(self.loop), self.loop.location:
-            slices = [(value, *self._slice(i)) for i, value in enumerate(partial)]
-            inits = [self.loop.operands[3 + position] for position in self.positions]
-            exp2 = EXP2 in self.scores.consumer.attributes
-            results = merged(parts, together, inits, slices, self.rows, exp2)
-        for position, value in zip(self.positions, results, strict=True):
+            offsets, sizes, _ = keys.place
+            slices = [(value, keys.tile(i, offsets), keys.tile(i, sizes)) for i, value in enumerate(partial)]
+            inits = [self.loop.operands[3 + position] for position in keys.positions]
+            exp2 = EXP2 in keys.scores.consumer.attributes
+            results = merged(self.parts, together, inits, slices, keys.rows, exp2)
+        for position, value in zip(keys.positions, results, strict=True):
             self.loop.results[position].replace_all_uses_with(value)
         self.loop.erase()
 
-    def _slice(self, number: int, place: tuple | None = None) -> tuple[list[Size], list[Size]]:
-        """Offsets and sizes of the tile in the output (0), or in the statistics (1, 2)."""
-        offsets, sizes, _ = place or self.place
-        dims = range(len(offsets)) if number == 0 else self.rows
-        return [offsets[d] for d in dims], [sizes[d] for d in dims]
-
-    def _parts(self, parts: Size) -> list[ir.Value]:
+    def _partial(self) -> list[ir.Value]:
         """Emits the loop over blocks and parts; what it returns has a dimension more, of parts."""
-        whole = known_sizes(self.place[2])
+        keys = self.keys
+        whole = known_sizes(keys.place[2])
         empties = []
-        for number, position in enumerate(self.positions):
-            dims = range(len(whole)) if number == 0 else self.rows
+        for number, position in enumerate(keys.positions):
             element = self.loop.operands[3 + position].type.element_type
-            empties.append(build.empty([parts, *(whole[d] for d in dims)], element))
+            empties.append(build.empty([self.parts, *keys.tile(number, whole)], element))
         bounds = forall_bounds(self.holder) if self.holder is not None else ([], [], [])
-        lower, upper, step = ([*own, more] for own, more in zip(bounds, (0, parts, 1), strict=True))
+        lower, upper, step = ([*own, more] for own, more in zip(bounds, (0, self.parts, 1), strict=True))
         forall = scf.ForallOp(lower, upper, step, empties)
         if self.holder is not None and FEW_ROWS in self.holder.attributes:
             forall.operation.attributes[FEW_ROWS] = self.holder.attributes[FEW_ROWS]
         terminator = forall.terminator()
         *inductions, part = forall.induction_variables
+        shared = list(forall.inner_iter_args)
         with ir.InsertionPoint(terminator.operation):
             copies = _Copies(self._outside(inductions))
-            place = self._copied_place(copies)
-            results = self._loop(copies, part, parts, list(forall.inner_iter_args), place)
+            offsets, sizes = (
+                [v if isinstance(v, int) else copies.value(v) for v in values] for values in keys.place[:2]
+            )
+            places = [([part, *keys.tile(i, offsets)], [1, *keys.tile(i, sizes)]) for i in range(len(keys.positions))]
+            results = self._loop(copies, part, shared, places)
         with ir.InsertionPoint(terminator.block):
-            for i, (value, shared) in enumerate(zip(results, forall.inner_iter_args, strict=True)):
-                offsets, sizes = self._slice(i, place)
-                insert_parallel(value, shared, [part, *offsets], [1, *sizes])
+            for value, into, place in zip(results, shared, places, strict=True):
+                insert_parallel(value, into, *place)
         return list(forall.operation.results)
 
     def _outside(self, inductions: list[ir.Value]) -> dict[ir.Value, ir.Value]:
@@ -266,68 +176,43 @@ class KeyLoop:
         shared = list(self.holder.operands)[len(self.holder.operands) - count :]
         return dict(zip(arguments, [*inductions, *shared], strict=True))
 
-    def _copied_place(self, copies: _Copies) -> tuple[list[Size], list[Size], ir.Value]:
-        offsets, sizes, whole = self.place
-        copy = [[v if isinstance(v, int) else copies.value(v) for v in part] for part in (offsets, sizes)]
-        return copy[0], copy[1], whole
-
     def _loop(
-        self, copies: _Copies, part: ir.Value, parts: Size, shared: list[ir.Value], place: tuple
+        self, copies: _Copies, part: ir.Value, shared: list[ir.Value], places: list[tuple[list[Size], list[Size]]]
     ) -> list[ir.Value]:
-        """The loop over the tiles of `part`."""
+        """The loop over the tiles of `part`, which has these `places` in what all parts share."""
         lower, upper = (copies.value(v) for v in list(self.loop.operands)[:2])
         inits = list(self.loop.operands)[3:]
-        for i, (position, out, first) in enumerate(zip(self.positions, shared, FIRST, strict=False)):
+        for position, out, place, first in zip(self.keys.positions, shared, places, FIRST, strict=False):
             kind = self.loop.operands[3 + position].type
-            offsets, sizes = self._slice(i, place)
-            tile = extract(kind, out, [part, *offsets], [1, *sizes], [1] * (1 + len(offsets)))
+            tile = extract(kind, out, *place, [1] * len(place[0]))
             inits[position] = build.fill(build.constant(kind.element_type, first), tile)
         loop = copies.loop(self.loop, inits)
         size = build.constant_value(self.loop.operands[2])
         with ir.InsertionPoint(loop):
             loop.operands[0] = build.index(0)
-            loop.operands[1] = self._end(lower, upper, size, part, parts)
+            loop.operands[1] = self._end(lower, upper, size, part)
         counter = loop.regions[0].blocks[0].arguments[0]
         with ir.InsertionPoint.at_block_begin(counter.owner):
             t, p, low = (ir.AffineExpr.get_dim(d) for d in range(3))
             # Affine ops multiply by numbers only.
-            is_known = isinstance(parts, int)
-            turn, t = (counter, t * parts) if is_known else (arith.muli(counter, parts), t)
+            is_known = isinstance(self.parts, int)
+            turn, t = (counter, t * self.parts) if is_known else (arith.muli(counter, self.parts), t)
             key = _apply(t + p * size + low, [turn, part, lower])
         counter.replace_all_uses_except(key, [v.owner.operation for v in (turn, key) if v != counter])
-        return [loop.results[position] for position in self.positions]
+        return [loop.results[position] for position in self.keys.positions]
 
-    def _end(self, lower: ir.Value, upper: ir.Value, size: int, part: ir.Value, parts: Size) -> ir.Value:
+    def _end(self, lower: ir.Value, upper: ir.Value, size: int, part: ir.Value) -> ir.Value:
+        """Where a counter ends that goes through the tiles of a part by this size, from 0 on."""
+        parts, tiles_of_all = self.parts, self.keys.tiles
         p, low, high = (ir.AffineExpr.get_dim(d) for d in range(3))
         tiles = ir.AffineExpr.get_ceil_div(high - low, size)
         if not isinstance(parts, int):
             others = _apply(tiles - p - 1, [part, lower, upper])  # that come after the part's first one, if it has one
             own = arith.divui(arith.addi(others, parts), parts)
             return arith.muli(own, build.index(size))
-        if self.tiles is not None and self.tiles % parts == 0:
-            return build.index(self.tiles // parts * size)
+        if tiles_of_all is not None and tiles_of_all % parts == 0:
+            return build.index(tiles_of_all // parts * size)
         return _apply(ir.AffineExpr.get_ceil_div(tiles - p, parts) * size, [part, lower, upper])
-
-
-def _carried(scores: ModifiedScores) -> tuple[list[int], list[list[Level]]]:
-    """The rows of the statistics, and through which loops output, maximum and sum are carried."""
-    consumer = scores.consumer
-    if not scores.is_softmax:
-        return [], [carried_levels(consumer.operands[2], consumer.results[0])]
-    found = accumulation_of(consumer)
-    maximum = carried_levels(consumer.operands[1 + MAX], consumer.results[MAX])
-    return found.rows, [found.output, maximum, found.accum]
-
-
-def _iterations(low: Size, high: Size, step: Size) -> Size:
-    """How many a loop has; in arithmetic of numbers that are not negative, which the host of a GPU does."""
-    if not isinstance(step, int):
-        raise Unsuited("a loop around the one over keys has a step that is no constant")
-    if isinstance(low, int) and isinstance(high, int):
-        return max(0, -(-(high - low) // step))
-    end = build.as_index(high)
-    span = arith.maxsi(end if low == 0 else arith.subi(end, build.as_index(low)), build.index(0))
-    return span if step == 1 else arith.divui(arith.addi(span, build.index(step - 1)), build.index(step))
 
 
 class _Copies:
@@ -355,23 +240,6 @@ class _Copies:
         """A copy of a scf.for that starts from `inits`."""
         self.known.update(zip(list(op.operands)[3:], inits, strict=True))
         return self._copy(op)
-
-
-def _place(init: ir.Value, holder: ir.Operation | None) -> tuple[list[Size], list[Size], ir.Value]:
-    """Where the tile that the output starts from lies, and in which tensor from before all loops."""
-    if holder is None:
-        return [0] * init.type.rank, known_sizes(init), init
-    read = defining_op(init)
-    argument = read.operands[0] if read is not None and read.name == "tensor.extract_slice" else init
-    if not isinstance(argument.owner, ir.Block) or argument.owner.owner.operation != holder:
-        raise Unsuited("the output's tile is no part of what the parallel loop writes")
-    whole = carried_init(argument)
-    if read is None or argument == init:
-        return [0] * init.type.rank, known_sizes(whole), whole
-    offsets, sizes, strides = slice_parts(read)
-    if any(s != 1 for s in strides) or whole.type.rank != init.type.rank:
-        raise Unsuited("the output's tile is a slice with strides, or of fewer dimensions")
-    return offsets, sizes, whole
 
 
 def _apply(expression: ir.AffineExpr, operands: list[ir.Value]) -> ir.Value:

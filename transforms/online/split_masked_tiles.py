@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...dialects.mlir import arith, ir
 from ..index_formulas import formula
@@ -14,9 +14,9 @@ from ..rewriting import ancestors, ops_in, terminator
 from .cut_tiles import cut_sizes, narrow_types, take_off_last
 from .finite_masks import bound_of, carried_maximum, is_clear, threshold
 from .fold_conditions import DECIDED, DECIDED_BY_TEST, fold_conditions, mark, unmark
-from .masks import TileMasks
-from .match_accumulation import MAX, Unsuited, accumulation_of, carried_levels, first_value, zero_like
-from .modified_scores import ModifiedScores, modified_scores_in
+from .masks import Decided, TileMasks
+from .match_accumulation import Unsuited, first_value, zero_like
+from .modified_scores import ModifiedScores, carried_states, modified_scores_in
 from .tile_conditions import Where
 from .tile_guards import Guard, put_guard
 from .tile_sets import Bound, Tiles, TileSets
@@ -92,61 +92,134 @@ def _split(
     sets = TileSets(loop)
     if not sets.supported or len(modified_scores_in(loop)) != 1:
         return False
-    consumer = scores.consumer
-    masks = TileMasks(sets, scores.value, options.from_data)
-    where = _dead(scores, masks)
-    late = _Late.of(loop, consumer, masks, where.tiles) if options.from_data and scores.is_softmax else None
-    decided = masks.conditions(masks.scores)
-    unknown += masks.unknown
-    known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
-    few = scores.has_fewer_rows(options.few_rows) or any(FEW_QUERIES in op.attributes for op in ops_in(loop))
-    live = sets.all if decided and not (known and few) else sets.none
-    for one in known:
-        live = sets.intersection(live, one.where.tiles)
-    dead, tests = where.tiles, where.tests
-    reason = _why_not_skipped(loop, scores) if (where or late is not None) and not is_peeled else None
-    if reason:
-        remark(consumer, f"tiles that the mask makes dead are computed: {reason}")
-        dead, tests, late = sets.none, (), None
-    if late is not None:
-        dead = late.tiles
-    guard = Guard.of(sets, tests, tested)
-    parts = _parts(sets, sets.complement(dead), live)
-    if guard is None and parts == [(*sets.all[0], False)]:
+    plan = _Plan.of(loop, sets, scores, unknown, options, is_peeled)
+    if plan.is_as_before:
         sets.erase_unused()
         return False
-    is_simple = len(parts) > 1 and late is None and guard is None and not reason
-    if options.whole_tiles and is_simple and narrow_types(loop):
-        cuts = cut_sizes(loop, sets.step)
-        if cuts:
-            tail = take_off_last(loop, sets.value(sets.end_of_whole()), cuts, sets.step)
-            sets.erase_unused()
-            _skip_dead(tail, options)
-            return _split(loop, scores, unknown, options, is_peeled=True) or True
-    location = consumer.location
-    schedule = [
-        {"from": formula(low), "to": formula(high), "masked": not is_live or guard is not None}
-        for low, high, is_live in parts
-    ]
-    depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(consumer)))
-    mark(known, DECIDED)
-    mark(tested, DECIDED_BY_TEST)
-    _emit(loop, sets, parts, late, guard)
+    cuts = cut_sizes(loop, sets.step) if options.whole_tiles and plan.may_peel and narrow_types(loop) else []
+    if cuts:
+        tail = take_off_last(loop, sets.value(sets.end_of_whole()), cuts, sets.step)
+        sets.erase_unused()
+        _skip_dead(tail, options)
+        _split(loop, scores, unknown, options, is_peeled=True)
+        return True
+    location, done, details = scores.consumer.location, plan.description, plan.details(loop, scores.consumer)
+    plan.emit(loop)
     sets.erase_unused()
-    some = ["skips dead tiles"] if dead and late is None else []
-    some += ["skips masked tiles unless a row has no other keys"] if late is not None else []
-    some += ["computes live tiles without the mask"] if known and any(part[2] for part in parts) else []
-    some += ["looks at each tile of what is loaded as a mask"] if guard is not None else []
-    details = {"kind": "split", "step": sets.step, "loops_inside": depth, "parts": schedule}
-    count = len(parts) + (len(late.tiles) if late is not None else 0)
-    loops = f": {count} loops in place of one" if count > 1 else ""
-    remark(location, f"{' and '.join(some)}{loops}", **details)
+    remark(location, done, kind="split", **details)
     return True
 
 
-def _dead(scores: ModifiedScores, masks: TileMasks) -> Where:
-    """Where all scores are −∞, or all weights 0."""
-    return masks.dead(masks.scores) if scores.is_softmax else masks.zero(masks.scores)
+def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
+    """Leaves the one tile of the loop out if it is dead."""
+    (scores,) = modified_scores_in(tail)
+    sets = TileSets(tail)
+    masks = TileMasks(sets, scores.value, options.from_data)
+    dead = _dead(scores, masks).tiles
+    alive = sets.complement(dead)
+    if dead:
+        low, high = (sets.value(bound) for bound in (alive[0][0], alive[-1][1])) if alive else (tail.operands[0],) * 2
+        with ir.InsertionPoint(tail), tail.location:
+            is_alive = arith.cmpi(arith.CmpIPredicate.slt, low, high)
+            tail.operands[1] = arith.select(is_alive, tail.operands[1], tail.operands[0])
+    sets.erase_unused()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a loop becomes: `parts`, those of tiles that are not `dead`, then those that are computed `late`.
+
+    `known` are masks of which it is computed where they are of no effect, `tested` those of which a `guard` finds it
+    out. `reason`: why dead tiles are not skipped.
+    """
+
+    sets: TileSets
+    parts: list[Part]
+    dead: Tiles
+    late: _Late | None
+    guard: Guard | None
+    known: list[Decided]
+    tested: list[Decided]
+    reason: str | None
+
+    @staticmethod
+    def of(
+        loop: ir.Operation,
+        sets: TileSets,
+        scores: ModifiedScores,
+        unknown: list[ir.Operation],
+        options: SplitMaskedTiles,
+        is_peeled: bool,
+    ) -> _Plan:
+        masks = TileMasks(sets, scores.value, options.from_data)
+        where = _dead(scores, masks)
+        dead, tests = where.tiles, where.tests
+        late = _Late.of(loop, scores.consumer, masks, dead) if options.from_data and scores.is_softmax else None
+        decided = masks.conditions(masks.scores)
+        unknown += masks.unknown
+        known, tested = ([one for one in decided if bool(one.where.tiles) == has_tiles] for has_tiles in (True, False))
+        few = scores.has_fewer_rows(options.few_rows) or any(FEW_QUERIES in op.attributes for op in ops_in(loop))
+        live = sets.all if decided and not (known and few) else sets.none
+        for one in known:
+            live = sets.intersection(live, one.where.tiles)
+        reason = _why_not_skipped(loop, scores) if (where or late is not None) and not is_peeled else None
+        if reason:
+            remark(scores.consumer, f"tiles that the mask makes dead are computed: {reason}")
+            dead, tests, late = sets.none, (), None
+        if late is not None:
+            dead = late.tiles
+        guard = Guard.of(sets, tests, tested)
+        return _Plan(sets, _parts(sets, sets.complement(dead), live), dead, late, guard, known, tested, reason)
+
+    @property
+    def is_as_before(self) -> bool:
+        return self.guard is None and self.parts == [(*self.sets.all[0], False)]
+
+    @property
+    def may_peel(self) -> bool:
+        """Whether the last tile may have a loop of its own."""
+        return len(self.parts) > 1 and self.late is None and self.guard is None and not self.reason
+
+    @property
+    def description(self) -> str:
+        some = ["skips dead tiles"] if self.dead and self.late is None else []
+        some += ["skips masked tiles unless a row has no other keys"] if self.late is not None else []
+        some += ["computes live tiles without the mask"] if self.known and any(part[2] for part in self.parts) else []
+        some += ["looks at each tile of what is loaded as a mask"] if self.guard is not None else []
+        count = len(self.parts) + (len(self.late.tiles) if self.late is not None else 0)
+        loops = f": {count} loops in place of one" if count > 1 else ""
+        return f"{' and '.join(some)}{loops}"
+
+    def details(self, loop: ir.Operation, consumer: ir.Operation) -> dict[str, Any]:
+        """For the picture of tiles: where the loops go."""
+        schedule = [
+            {"from": formula(low), "to": formula(high), "masked": not is_live or self.guard is not None}
+            for low, high, is_live in self.parts
+        ]
+        depth = sum(a.name == "scf.for" for a in itertools.takewhile(lambda a: a != loop, ancestors(consumer)))
+        return {"step": self.sets.step, "loops_inside": depth, "parts": schedule}
+
+    def emit(self, loop: ir.Operation) -> None:
+        """Puts the loops in the place of `loop`."""
+        mark(self.known, DECIDED)
+        mark(self.tested, DECIDED_BY_TEST)
+        sets, late = self.sets, self.late
+        current = list(loop.operands)[3:]
+        for low, high, is_live in self.parts:
+            current = _copy(loop, sets.value(low), sets.value(high), current, is_live, self.guard)
+        if late is not None:
+            maxima = current[late.maximum]
+            with ir.InsertionPoint(loop), loop.location:
+                clear = is_clear(maxima, late.bound, late.gap)
+                bounds = [
+                    (sets.value(low), arith.select(clear, sets.value(low), sets.value(high)))
+                    for low, high in late.tiles
+                ]
+            for first, end in bounds:
+                current = _copy(loop, first, end, current, False, None)
+        for result, value in zip(loop.results, current, strict=True):
+            result.replace_all_uses_with(value)
+        loop.erase()
 
 
 @dataclass(frozen=True)
@@ -171,21 +244,23 @@ class _Late:
         return _Late(masks.sets.union(low, dead), bound, threshold(softmax), maximum)
 
 
+def _dead(scores: ModifiedScores, masks: TileMasks) -> Where:
+    """Where all scores are −∞, or all weights 0."""
+    return masks.dead(masks.scores) if scores.is_softmax else masks.zero(masks.scores)
+
+
 def _why_not_skipped(loop: ir.Operation, scores: ModifiedScores) -> str | None:
     """Why an iteration in which all scores are −∞, or all weights 0, might change something; None if it surely does
     not."""
-    consumer = scores.consumer
+    try:
+        _, carried = carried_states(scores)
+    except Unsuited as reason:
+        return str(reason)
     if scores.is_softmax:
-        try:
-            found = accumulation_of(consumer)
-        except Unsuited as reason:
-            return str(reason)
-        if not found.output or not zero_like(first_value(found.accum)):
+        output, _, total = carried
+        if not output or not zero_like(first_value(total)):
             return "its sum does not start from zero"
-        carried = [*found.output, *found.accum, *carried_levels(consumer.operands[1 + MAX], consumer.results[MAX])]
-    else:
-        carried = carried_levels(consumer.operands[2], consumer.results[0])
-    positions = {level.position for level in carried if level.loop == loop}
+    positions = {level.position for levels in carried for level in levels if level.loop == loop}
     block = loop.regions[0].blocks[0]
     yielded = list(terminator(block).operands)
     for i, value in enumerate(yielded):
@@ -219,39 +294,6 @@ def _sequence(sets: TileSets, alive: Tiles, live: Tiles) -> list[Part]:
             at = end
         add(at, high, False)
     return parts
-
-
-def _skip_dead(tail: ir.Operation, options: SplitMaskedTiles) -> None:
-    """Leaves the one tile of the loop out if it is dead."""
-    (scores,) = modified_scores_in(tail)
-    sets = TileSets(tail)
-    masks = TileMasks(sets, scores.value, options.from_data)
-    dead = _dead(scores, masks).tiles
-    alive = sets.complement(dead)
-    if dead:
-        low, high = (sets.value(bound) for bound in (alive[0][0], alive[-1][1])) if alive else (tail.operands[0],) * 2
-        with ir.InsertionPoint(tail), tail.location:
-            is_alive = arith.cmpi(arith.CmpIPredicate.slt, low, high)
-            tail.operands[1] = arith.select(is_alive, tail.operands[1], tail.operands[0])
-    sets.erase_unused()
-
-
-def _emit(loop: ir.Operation, sets: TileSets, parts: list[Part], late: _Late | None, guard: Guard | None) -> None:
-    current = list(loop.operands)[3:]
-    for low, high, is_live in parts:
-        current = _copy(loop, sets.value(low), sets.value(high), current, is_live, guard)
-    if late is not None:
-        maxima = current[late.maximum]
-        with ir.InsertionPoint(loop), loop.location:
-            clear = is_clear(maxima, late.bound, late.gap)
-            bounds = [
-                (sets.value(low), arith.select(clear, sets.value(low), sets.value(high))) for low, high in late.tiles
-            ]
-        for first, end in bounds:
-            current = _copy(loop, first, end, current, False, None)
-    for result, value in zip(loop.results, current, strict=True):
-        result.replace_all_uses_with(value)
-    loop.erase()
 
 
 def _copy(
