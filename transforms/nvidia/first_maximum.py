@@ -21,7 +21,7 @@ from __future__ import annotations
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..rewriting import Values, copy_op, defining_op, ops_in, ops_of
-from .masking import is_elementwise, masks, unmasked, yielded
+from .masking import masks, modifies_first, unmasked, yielded
 
 
 def unmask(maxima: ir.Operation) -> None:
@@ -58,7 +58,7 @@ def _are_by_place(tile: ir.Value) -> bool:
     if op is not None and op.name == "scf.if":
         number = list(op.results).index(tile)
         return any(_are_by_place(ops_of(region.blocks[0])[-1].operands[number]) for region in op.regions)
-    if op is None or not is_elementwise(op):
+    if op is None or not modifies_first(op):
         return False
     return _depends_on_row(unmasked(yielded(op))) or _are_by_place(op.operands[0])
 
@@ -72,9 +72,9 @@ def _unmasked(value: ir.Value) -> ir.Value:
         number = list(op.results).index(value)
         masked, plain = (ops_of(region.blocks[0])[-1].operands[number] for region in op.regions)
         mask = defining_op(masked)
-        is_mask = mask is not None and is_elementwise(mask) and mask.operands[0] == plain and _strips_to_input(mask)
+        is_mask = mask is not None and modifies_first(mask) and mask.operands[0] == plain and _strips_to_input(mask)
         return _unmasked(plain) if is_mask else value
-    if not is_elementwise(op):
+    if not modifies_first(op):
         return value
     source = _unmasked(op.operands[0])
     if source == op.operands[0] and not _masks(op):

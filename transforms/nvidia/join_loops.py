@@ -11,7 +11,7 @@ from ..equivalence import is_same, is_same_value
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
-from .masking import LOWEST, is_elementwise, is_rising_line, masks, unmasked, yielded
+from .masking import LOWEST, is_rising_line, masks, modifies_first, unmasked, yielded
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class JoinLoops(Pass):
             for chain in _chains(loops):
                 plain = min(chain, key=_work)
                 found = [_masks(loop, plain) for loop in chain]
-                if all(masks is not None for masks in found):
-                    _Join(chain, plain, found).run()  # type: ignore[arg-type]
+                if None not in found:
+                    _Join(chain, plain, found).run()
 
 
 def _work(loop: ir.Operation) -> int:
@@ -61,6 +61,7 @@ def _chains(loops: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
 
 
 def _follows(before: ir.Operation, loop: ir.Operation) -> bool:
+    """Whether a loop goes on where another one ends, of which nothing else needs the results."""
     (_, upper, step), (lower, _, own_step) = list(before.operands)[:3], list(loop.operands)[:3]
     users = [u.owner.operation for r in before.results for u in r.uses]
     return (
@@ -126,7 +127,7 @@ def _number(op: ir.Operation) -> float:
 def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
     """What a loop masks that the plain one does not; None if it differs in more than that."""
     known: Values = dict(zip(for_body(loop).arguments, for_body(plain).arguments, strict=True))
-    masks: list[_Mask] = []
+    found: list[_Mask] = []
     waiting = ops_of(for_body(plain))
     for op in ops_of(for_body(loop)):
         model = waiting[0] if waiting else None
@@ -137,19 +138,20 @@ def _masks(loop: ir.Operation, plain: ir.Operation) -> list[_Mask] | None:
         value = _masked_value(op, model, known)
         if value is None:
             return None
-        masks.append(mask := _Mask(op, value, known))
+        mask = _Mask(op, value, known)
+        found.append(mask)
         if model is not None and _is_alike(op, model, known) and not mask.is_alone:
             known[op.results[0]] = model.results[0]
             waiting.pop(0)
         else:
             known[op.results[0]] = value
-    return masks if not waiting else None
+    return found if not waiting else None
 
 
 def _is_alike(op: ir.Operation, model: ir.Operation, known: Values) -> bool:
     """Whether two element-wise ops have the same operands."""
     return (
-        is_elementwise(model)
+        modifies_first(model)
         and [known.get(v, v) for v in op.operands] == list(model.operands)
         and indexing_maps(op) == indexing_maps(model)
     )
@@ -157,7 +159,7 @@ def _is_alike(op: ir.Operation, model: ir.Operation, known: Values) -> bool:
 
 def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -> ir.Value | None:
     """The plain loop's value of which `op` masks some elements; None if `op` does anything else."""
-    if not is_elementwise(op):
+    if not modifies_first(op):
         return None
     block, number = op.regions[0].blocks[0], _number(op)
     selects, element = masks(yielded(op), number), unmasked(yielded(op), number)
@@ -174,16 +176,20 @@ def _masked_value(op: ir.Operation, model: ir.Operation | None, known: Values) -
     plain = ops_of(own)[-1].operands[0]
     if not is_same_value(element, plain, inner):
         return None
+    # −∞ times a positive number is −∞: the mask may as well stand before the scale.
     is_line = number == LOWEST and is_rising_line(plain, own.arguments[0])
     return before if is_line and single_use(before) else model.results[0]
 
 
 def _depends(value: ir.Value, source: ir.Value) -> bool:
+    """Whether a value is computed from another one."""
     op = defining_op(value)
     return value == source or (op is not None and any(_depends(v, source) for v in op.operands))
 
 
 class _Join:
+    """One loop in place of those of a `chain`; `masks` are those that each has and the `plain` one has not."""
+
     def __init__(self, chain: list[ir.Operation], plain: ir.Operation, masks: list[list[_Mask]]):
         self.chain, self.plain, self.masks = chain, plain, masks
 
@@ -215,22 +221,26 @@ class _Join:
             found = [pair for pair in found if pair not in alike]
 
     def _branch(self, mask: _Mask, loops: list[int], induction: ir.Value) -> None:
+        """Puts a branch behind what is masked: in the range of these loops with the mask, elsewhere without it."""
         value = self.values[mask.value]
         branch = ir.Operation.create("scf.if", [value.type], [self._within(loops, induction)], regions=2)
         with ir.InsertionPoint(branch.regions[0].blocks.append()):
-            own = {theirs: self.values.get(plain, plain) for theirs, plain in mask.known.items()}
-            copy_op(mask.op, own)
-            masked = own[mask.op.results[0]]
-            op = defining_op(masked)
-            op.operands[0] = value
-            block = op.regions[0].blocks[0]
-            element = unmasked(yielded(op), mask.number)
-            if element != block.arguments[0]:
-                element.replace_all_uses_with(block.arguments[0])
-            ir.Operation.create("scf.yield", [], [masked])
+            ir.Operation.create("scf.yield", [], [self._masked(mask, value)])
         with ir.InsertionPoint(branch.regions[1].blocks.append()):
             ir.Operation.create("scf.yield", [], [value])
         self.values[mask.value] = branch.results[0]
+
+    def _masked(self, mask: _Mask, value: ir.Value) -> ir.Value:
+        """`value` with the mask, and nothing else that its op does."""
+        own = {theirs: self.values.get(plain, plain) for theirs, plain in mask.known.items()}
+        copy_op(mask.op, own)
+        masked = own[mask.op.results[0]]
+        op = defining_op(masked)
+        op.operands[0] = value
+        given, element = op.regions[0].blocks[0].arguments[0], unmasked(yielded(op), mask.number)
+        if element != given:
+            element.replace_all_uses_with(given)
+        return masked
 
     def _within(self, loops: list[int], induction: ir.Value) -> ir.Value:
         """Whether the induction variable is in the range of one of the loops."""

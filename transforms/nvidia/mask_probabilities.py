@@ -12,7 +12,7 @@ from ..copying import without_result
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, erase_if_unused, ops_in, ops_of, single_use
 from .bounds import exponent_bound
-from .masking import is_elementwise, yielded
+from .masking import modifies_first, yielded
 from .row_sums import is_row_sum, summed_tile
 from .tabulate_exponentials import is_exponential, table_shares
 
@@ -76,7 +76,7 @@ class _Mask:
 
 def _is_mask(op: ir.Operation) -> bool:
     """Whether all that `op` does is to make elements of its first operand −∞, wherever something else says so."""
-    if not is_elementwise(op):
+    if not modifies_first(op):
         return False
     argument, selects = op.regions[0].blocks[0].arguments[0], _selects(op)
     if not selects or not single_use(argument):

@@ -16,8 +16,8 @@ _PAIRS = [(_IS.eq, _IS.ne), (_IS.slt, _IS.sge), (_IS.sle, _IS.sgt), (_IS.ult, _I
 _OPPOSITES = {int(a): b for pair in _PAIRS for a, b in (pair, pair[::-1])}
 
 
-def is_elementwise(op: ir.Operation) -> bool:
-    """Whether `op` makes one tile, each element from that of its first operand at the same place, and others."""
+def modifies_first(op: ir.Operation) -> bool:
+    """Whether `op` makes one tile, each element from that of its first operand at the same place and from others."""
     return (
         op.name == "linalg.generic"
         and not is_contraction(op)
@@ -45,10 +45,16 @@ def masks(value: ir.Value, number: float = LOWEST) -> list[ir.Operation]:
     return found
 
 
+def unmasked(value: ir.Value, number: float = LOWEST) -> ir.Value:
+    """What an element is where none of the masks holds."""
+    found = masks(value, number)
+    return found[-1].operands[2] if found else value
+
+
 def say_what_is_dead(op: ir.Operation, number: float = LOWEST) -> None:
-    """Turns select(c, x, −inf), the masks that end an op with one result, into select(not c, −inf, x); or those of
-    another `number`, if they are by position."""
-    user, at = ops_of(op.regions[0].blocks[0])[-1], 0
+    """Turns select(c, x, −inf), the masks that end an op with one result, into select(not c, −inf, x), as `masks` finds
+    them; or those of another `number`, if they are by position."""
+    user, at = ops_of(op.regions[0].blocks[0])[-1], 0  # operand `at` of `user` is what is looked at
     while (select := defining_op(user.operands[at])) is not None and select.name == "arith.select":
         condition, then, otherwise = select.operands
         if constant_value(otherwise) == number and constant_value(then) is None:
@@ -108,6 +114,7 @@ def _is_by_position(condition: ir.Value) -> bool:
 
 
 def _negation(condition: ir.Value) -> ir.Value:
+    """The opposite of a condition, by the opposites of its comparisons where it is made of such."""
     op = defining_op(condition)
     if op is not None and op.name == "arith.cmpi":
         predicate = _OPPOSITES[ir.IntegerAttr(op.attributes["predicate"]).value]
@@ -116,9 +123,3 @@ def _negation(condition: ir.Value) -> ir.Value:
         sides = [_negation(v) for v in op.operands]
         return arith.ori(*sides) if op.name == "arith.andi" else arith.andi(*sides)
     return arith.xori(condition, build.constant(condition.type, 1))
-
-
-def unmasked(value: ir.Value, number: float = LOWEST) -> ir.Value:
-    """What an element is where none of the masks holds."""
-    found = masks(value, number)
-    return found[-1].operands[2] if found else value

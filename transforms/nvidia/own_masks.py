@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ...dialects.build import constant_value, index
 from ...dialects.mlir import arith, ir
 from ..rewriting import defining_op, is_made_inside, ops_of
-from .masking import is_elementwise, yielded
+from .masking import modifies_first, yielded
 from .positions import CASTS
 
 IS = arith.CmpIPredicate
@@ -44,7 +44,7 @@ class OwnMask:
     def of(branch: ir.Operation, rows: Interval, value: Callable[[ir.Value], ir.Value]) -> OwnMask | None:
         """None if the branch is not one that masks a tile, and else leaves it as it is."""
         then = ops_of(branch.regions[0].blocks[0])
-        if len(then) != 2 or not is_elementwise(then[0]) or then[1].operands[0] != then[0].results[0]:
+        if len(then) != 2 or not modifies_first(then[0]) or then[1].operands[0] != then[0].results[0]:
             return None
         other = ops_of(branch.regions[1].blocks[0])
         is_same = len(other) == 1 and other[0].operands[0] == then[0].operands[0]

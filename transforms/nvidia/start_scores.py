@@ -15,7 +15,7 @@ from ..copying import without_inputs
 from ..passes import Pass, remark
 from ..rewriting import defining_op, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
-from .masking import is_elementwise, yielded
+from .masking import modifies_first, yielded
 from .registers import adds
 
 MOST_ROWS = 128  # of two warpgroups
@@ -84,7 +84,7 @@ class _Sum:
 
     @staticmethod
     def of(op: ir.Operation) -> _Sum | None:
-        matmul = defining_op(op.operands[0]) if is_elementwise(op) else None
+        matmul = defining_op(op.operands[0]) if modifies_first(op) else None
         if matmul is None or not is_contraction(matmul) or adds(matmul) or not single_use(op.operands[0]):
             return None
         kind = matmul.operands[0].type
