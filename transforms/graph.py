@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
@@ -44,7 +44,7 @@ def backward_slice(root: ir.Operation) -> list[ir.Operation]:
             if producer is not None and producer.block == block and producer not in found:
                 found.add(producer)
                 pending.append(producer)
-    return [op.operation for op in block.operations if op.operation in found]
+    return in_order(found, block)
 
 
 def dependents(op: ir.Operation) -> set[ir.Operation]:
@@ -58,6 +58,11 @@ def dependents(op: ir.Operation) -> set[ir.Operation]:
                     found.add(user)
                     pending.append(user)
     return found
+
+
+def in_order(ops: Collection[ir.Operation], block: ir.Block) -> list[ir.Operation]:
+    """Those of `ops` that stand in `block`, in program order: that of a set is another one in each process."""
+    return [op.operation for op in block.operations if op.operation in ops]
 
 
 def is_pure(op: ir.Operation) -> bool:
@@ -91,7 +96,7 @@ def dependants_before(users: Iterable[ir.Operation], anchor: ir.Operation) -> li
                 top = ancestor_in(use.owner.operation, block)
                 if top is not None and top.is_before_in_block(anchor):
                     pending.append(top)
-    return [op.operation for op in block.operations if op.operation in found]
+    return in_order(found, block)
 
 
 def can_move_after(users: Iterable[ir.Operation], anchor: ir.Operation) -> bool:
@@ -139,7 +144,7 @@ def other_use(
             )
         return dead[op]
 
-    for op in between:
+    for op in in_order(between, first.block):
         if op in last:
             continue
         for result in op.results:

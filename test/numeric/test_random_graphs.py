@@ -1,5 +1,7 @@
 """Random graphs around attention: as they are, raised, fused with any tile sizes, and compiled, against numpy."""
 
+import random
+
 import numpy as np
 import pytest
 from attn_opt.compiler import compile, pass_manager
@@ -98,3 +100,17 @@ def test_lowered_for_gpus(graph, arch):
             pass_manager.run(["raise-attention", f"fuse-attention{{machine={arch}}}", *nvidia(arch)], module)
         except pass_manager.PassFailure as error:
             assert error.diagnostics[0].message
+
+
+@pytest.mark.parametrize("seed", [1, 4, 11])  # with maxima and sums of rows as results
+def test_raising_again_gives_the_same(seed):
+    chosen = random.Random(seed)
+    with np.errstate(all="ignore"):
+        graph = RandomGraph(lambda options: chosen.choice(list(options)))
+    texts = set()
+    with CONTEXT:
+        for _ in range(8):
+            module = parse_module(graph.text, "graph.mlir", CONTEXT)
+            pass_manager.run([RaiseAttention()], module)
+            texts.add(print_module(module))
+    assert len(texts) == 1

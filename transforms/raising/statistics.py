@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
-from ..graph import dependents
+from ..graph import dependents, in_order
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var, mixed_radix
 from .loops import extents
@@ -44,7 +44,8 @@ def row_statistics(match: Match) -> list[Statistic]:
     """Those results of ops that depend on the scores which the online softmax can give as well."""
     match.tracer.splittable = frozenset()
     found = []
-    for op in dependents(match.scores.reduction.op):
+    scores = match.scores.reduction.op
+    for op in in_order(dependents(scores), scores.block):
         for value in _row_values(op):
             try:
                 statistic = _statistic(match, value)
