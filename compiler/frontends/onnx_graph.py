@@ -216,8 +216,18 @@ class _Folding:
         kind = self.types.get(name)
         return None if kind is None or is_open(kind) else [d.dim_value for d in kind.shape.dim]
 
+    def _empty(self, name: str) -> np.ndarray | None:
+        """A result without elements. The importer ends the process on some of its makers, such as a Reshape to −1."""
+        shape = self._shape(name)
+        if shape is None or 0 not in shape:
+            return None
+        return np.zeros(shape, helper.tensor_dtype_to_np_dtype(self.types[name].elem_type))
+
     def _value(self, node: NodeProto) -> list[np.ndarray] | None:
         """The results of a node, if they are known and small enough to be constants."""
+        empty = [value for value in map(self._empty, node.output) if value is not None]
+        if len(empty) == len(node.output):
+            return empty
         if node.domain not in ("", "ai.onnx") or node.op_type in UNFOLDABLE:
             return None
         if node.op_type in ("Shape", "Size"):
