@@ -109,10 +109,7 @@ def attention_at(root: ir.Operation) -> Attention | None:
     """The attention of which `root` is the second matmul, or None."""
     if not is_contraction(root):
         return None
-    p, loops = root.operands[0], contraction_loops(root)
-    assert loops is not None
-    along = {**dict.fromkeys(loops.m, QUERY), **dict.fromkeys(loops.k, KEY)}
-    dims = tuple(along.get(dim_position(e), frozenset()) for e in indexing_maps(root)[0].results)
+    p, dims = root.operands[0], _dims_of_weights(root)
     softmax, dims = next(_makers(p, dims, lambda op: online_reduction_of(op) is not None, is_linear), (None, dims))
     modified = p if softmax is None else softmax.operands[0]
     products = list(_makers(modified, dims, is_contraction, is_elementwise))
@@ -121,6 +118,28 @@ def attention_at(root: ir.Operation) -> Attention | None:
     # A bias may be a product of matrices too.
     scores = next((op for op, dims in products if _is_of_queries_and_keys(op, dims)), products[0][0])
     return Attention(scores, softmax, root) if softmax is not None or _are_weights(scores, root) else None
+
+
+def turned(attention: Attention) -> list[ir.Operation]:
+    """Ops that make a term or factor of the scores, of tensors whose keys come before their queries: the last ones."""
+    p, dims = attention.root.operands[0], _dims_of_weights(attention.root)
+    found: list[ir.Operation] = []
+
+    def is_passable(op: ir.Operation, number: int) -> bool:
+        own = op == attention.softmax or is_elementwise(op)
+        return own and op not in found and not (op == attention.softmax and number)
+
+    for op, names in _backwards(p, dims, is_passable):
+        if KEY in names and QUERY in names and names.index(KEY) < names.index(QUERY):
+            found.append(op)
+    return [op for op in found if op != attention.scores and attention.scores not in backward_slice(op)]
+
+
+def _dims_of_weights(root: ir.Operation) -> Dims:
+    loops = contraction_loops(root)
+    assert loops is not None, "the root is a contraction"
+    names = {**dict.fromkeys(loops.m, QUERY), **dict.fromkeys(loops.k, KEY)}
+    return tuple(names.get(dim_position(e), frozenset()) for e in indexing_maps(root)[0].results)
 
 
 def _is_of_queries_and_keys(op: ir.Operation, dims: Dims) -> bool:
@@ -237,8 +256,16 @@ def _makers(
     wanted: Callable[[ir.Operation], bool],
     passable: Callable[[ir.Operation, int], bool],
 ) -> Iterator[tuple[ir.Operation, Dims]]:
-    """The ops for which `wanted` holds, backwards from `value` through ops that are `passable` in an operand, nearest
-    first, and what the dimensions of their results are; `dims` are those of `value`."""
+    """The ops for which `wanted` holds, backwards from `value` through others that are `passable` in an operand, the
+    nearest first, and what the dimensions of their results are; `dims` are those of `value`."""
+    found = _backwards(value, dims, lambda op, i: not wanted(op) and passable(op, i))
+    return ((op, dims) for op, dims in found if wanted(op))
+
+
+def _backwards(
+    value: ir.Value, dims: Dims, passable: Callable[[ir.Operation, int], bool]
+) -> Iterator[tuple[ir.Operation, Dims]]:
+    """As `_makers`: all ops on the way."""
     pending, seen = [(value, dims)], set()
     while pending:
         value, dims = pending.pop(0)
@@ -246,13 +273,9 @@ def _makers(
         if op is None or op in seen:
             continue
         seen.add(op)
-        if wanted(op):
-            yield op, dims
-        else:
-            result = ir.OpResult(value).result_number
-            pending += [
-                (v, _dims_of_operand(op, i, dims, result)) for i, v in enumerate(op.operands) if passable(op, i)
-            ]
+        yield op, dims
+        result = ir.OpResult(value).result_number
+        pending += [(v, _dims_of_operand(op, i, dims, result)) for i, v in enumerate(op.operands) if passable(op, i)]
 
 
 def _dims_of_operand(op: ir.Operation, number: int, dims: Dims, result: int = 0) -> Dims:

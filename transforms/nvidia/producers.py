@@ -11,7 +11,9 @@ as measured on an H200 (90 to 200 ps an element; docs/nvidia-log.md). Where one 
 decoding, producers stay inside. Where a launch is needed anyway, since something among the producers cannot stand in
 loops over tiles (tensors that are put together, as halves of a rotated head are), the rest of it is computed there,
 too. So are queries where keys or values are: all of them become one launch (``outline-producers``). Scores themselves
-are computed before where the first matmul has no tiles of rows that the second one could take.
+are computed before where the first matmul has no tiles of rows that the second one could take. So are terms of them by
+keys and queries, not queries and keys, where one tile holds as many of the ones as of the others: what is made of both
+indices (a distance) would be one tensor, of which rows are queries in one place and keys in another.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
-from ..attention import Attention, contraction_loops
+from ..attention import Attention, contraction_loops, turned
 from ..extents import static_extents
 from ..graph import backward_slice, operands_with_captures
 from ..reshapes import VIEWS
@@ -73,7 +75,17 @@ def computed_before(attention: Attention, sizes: Sequence[int], multiprocessors:
         before.append(queries)
     scores = [attention.scores] if _mixes_rows(attention) else []
     pieces = [op for op in backward_slice(attention.root) if op.name in PIECES or _overlaps(op)]  # of masks, too
-    return [*scores, *pieces, *(op for chain in before for op in chain.stops)]
+    turned_ops = turned(attention) if _is_one_square(attention, sizes) else []
+    return [*scores, *pieces, *turned_ops, *(op for chain in before for op in chain.stops)]
+
+
+def _is_one_square(attention: Attention, sizes: Sequence[int]) -> bool:
+    """Whether there are as many keys as queries, in one tile."""
+    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    wide = [d for d in (*loops.m, *loops.k) if extents[d] != 1]
+    counts = {extents[d] for d in wide}
+    return len(counts) == 1 and all((extents[d] or MANY) <= (sizes[d] or MANY) for d in wide)
 
 
 def _mixes_rows(attention: Attention) -> bool:
