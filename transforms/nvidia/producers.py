@@ -63,8 +63,8 @@ class _Chain:
 
 def computed_before(attention: Attention, sizes: Sequence[int], multiprocessors: int) -> list[ir.Operation]:
     """The ops whose results the loops, with tiles of such sizes, are to read."""
-    queries = _chain(attention.scores.operands[0])
-    others = [_chain(attention.scores.operands[1]), _chain(attention.root.operands[1])]
+    operands = [*list(attention.scores.operands)[:2], attention.root.operands[1]]
+    queries, *others = map(_chain, operands)
     found = [c for c in (queries, *others) if c is not None]
     before = [c for c in found if c.pieces or c.is_split]
     gains = {c: _gain(c, attention, sizes, multiprocessors) for c in others if c is not None and c not in before}
@@ -76,7 +76,8 @@ def computed_before(attention: Attention, sizes: Sequence[int], multiprocessors:
     scores = [attention.scores] if _mixes_rows(attention) else []
     pieces = [op for op in backward_slice(attention.root) if op.name in PIECES or _overlaps(op)]  # of masks, too
     turned_ops = turned(attention) if _is_one_square(attention, sizes) else []
-    return [*scores, *pieces, *turned_ops, *(op for chain in before for op in chain.stops)]
+    views = [op for value in operands for op in _joining_views(value)]
+    return [*scores, *pieces, *views, *turned_ops, *(op for chain in before for op in chain.stops)]
 
 
 def _is_one_square(attention: Attention, sizes: Sequence[int]) -> bool:
@@ -106,7 +107,10 @@ def _chain(value: ir.Value) -> _Chain | None:
         views.append(op)
         op = defining_op(op.operands[0])
     if op is None or not (op.name in PIECES or _is_elementwise(op)):
-        return None
+        if not any(map(_merges, views)):
+            return None
+        first = max(i for i, view in enumerate(views) if _moves(view))  # of what memory has in another order
+        op, views = views[first], views[:first]
     chain = _Chain(op, views)
     pending, seen = [op], set()
     while pending:
@@ -133,9 +137,22 @@ def _chain(value: ir.Value) -> _Chain | None:
     return chain
 
 
+def _joining_views(value: ir.Value) -> list[ir.Operation]:
+    """The reshapes of memory, which cost nothing, that tiles in loops do not have."""
+    found = []
+    while (op := defining_op(value)) is not None and op.name in VIEWS:
+        found += [op] if _joins(op) and not _is_computed(op.operands[0]) else []
+        value = op.operands[0]
+    return found
+
+
 def _merges(op: ir.Operation) -> bool:
     """Whether a reshape of what is computed makes one of the last two dimensions of several."""
-    if op.name != "tensor.collapse_shape" or not _is_computed(op.operands[0]):
+    return _joins(op) and _is_computed(op.operands[0])
+
+
+def _joins(op: ir.Operation) -> bool:
+    if op.name != "tensor.collapse_shape":
         return False
     groups = [[ir.IntegerAttr(d).value for d in group] for group in op.attributes["reassociation"]]
     return any(sum(op.operands[0].type.shape[d] != 1 for d in group) > 1 for group in groups[-2:])
