@@ -221,7 +221,9 @@ class _Kernel:
             if str(kind.element_type) not in types and not _is_read_by_threads(value):
                 known = ", ".join(types)
                 raise PassError(
-                    f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}", op
+                    f"tiles of {kind.element_type} go to the tensor cores: the operands of matmuls must be {known}; "
+                    "convert them before (of f64, to f32), or compile for the CPU",
+                    op,
                 )
             if any(use.owner.operation.name == "tile.copy_rows" for use in value.uses):
                 self.values[value] = Skewed(add(address, offset), tuple(shape), width, stages)

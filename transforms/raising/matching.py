@@ -37,7 +37,7 @@ HIDING = (
     "func.call",
 )  # neither
 RESHAPED = "a reshape that merges several open sizes, or makes several of one,"
-FIXED = "; fix all of them but one, or keep them apart"
+FIXED = "; fix all of them but one, keep them apart, or merge them before the first matmul"
 WAYS_OUT = {
     "tensor.insert_slice": "; a select by index or mask would not",
     "func.call": "; --inline-calls=every=1 before shows it",
@@ -273,7 +273,7 @@ def _require_no_hidden_softmax(tracer: Tracer, q: Quotient) -> None:
 
 
 def _is_open_reshape(op: ir.Operation) -> bool:
-    return op.name in RESHAPES and DYNAMIC in (*op.operands[0].type.shape, *op.results[0].type.shape)
+    return op.name in (*RESHAPES, "tensor.reshape") and DYNAMIC in (*op.operands[0].type.shape, *op.results[0].type.shape)
 
 
 def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
