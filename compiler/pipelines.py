@@ -255,7 +255,7 @@ def nvidia(
         "drop-units",
         f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through
         "fuse-elements",
-        "fuse-consumers",
+        "fuse-consumers{narrow=1}",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
         "pieces-to-elements",

@@ -35,7 +35,10 @@ class FuseConsumers(Pass):
 
     A kernel then writes what is asked for, and nothing that is only read again. What reads a reshape of a result,
     element by element, goes before it (torch rounds the result of a collapsed matmul, and adds to it).
+    `narrow`: only what has results of floats of up to 32 bits, which kernels of tiles for GPUs store.
     """
+
+    narrow: bool = False
 
     def run(self, op: ir.Operation) -> None:
         for region in op.regions:
@@ -49,13 +52,29 @@ class FuseConsumers(Pass):
 
     def _fuse_all(self, forall: ir.Operation) -> None:
         _move_before_reshapes(forall)
-        consumer = _consumer(forall)
+        consumer = self._consumer(forall)
         while consumer is not None:
             location = consumer.location
             forall = _Fusion(forall, consumer).run()
             remark(location, "computed on the tiles of the loop before it")
             _move_before_reshapes(forall)
-            consumer = _consumer(forall)
+            consumer = self._consumer(forall)
+
+    def _consumer(self, forall: ir.Operation) -> ir.Operation | None:
+        """An op that can move into the loop."""
+        for result in forall.results:
+            for use in result.uses:
+                op = use.owner.operation
+                if op.name != "linalg.generic" or op.block != forall.block or (self.narrow and not _is_narrow(op)):
+                    continue
+                if _Fusion(forall, op).is_possible():
+                    return op
+        return None
+
+
+def _is_narrow(op: ir.Operation) -> bool:
+    elements = [result.type.element_type for result in op.results]
+    return all(isinstance(e, ir.FloatType) and e.width <= 32 for e in elements)
 
 
 def _move_before_reshapes(forall: ir.Operation) -> None:
@@ -135,16 +154,6 @@ class _Move:
                 sizes = [[self.sizes[d] for d in group] for group in groups]
                 value = simplified(reshape(value, sizes, expand=True))
         return value, build.projection(n, [d for group in groups for d in group])
-
-
-def _consumer(forall: ir.Operation) -> ir.Operation | None:
-    """An op that can move into the loop."""
-    for result in forall.results:
-        for use in result.uses:
-            op = use.owner.operation
-            if op.name == "linalg.generic" and op.block == forall.block and _Fusion(forall, op).is_possible():
-                return op
-    return None
 
 
 class _Fusion:

@@ -11,5 +11,5 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_matmuls_of_f64(arch):
     text = EXAMPLE.read_text().replace("f32", "f64")
-    with pytest.raises(CompileError, match="convert them before .of f64, to f32., or compile for the CPU"):
+    with pytest.raises(CompileError, match=r"to f32.*, or compile for the CPU"):
         compile(text, target="nvidia", arch=arch)

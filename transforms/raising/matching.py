@@ -36,6 +36,7 @@ HIDING = (
     "scf.",
     "func.call",
 )  # neither
+MERGING = (*RESHAPES, "tensor.reshape")
 RESHAPED = "a reshape that merges several open sizes, or makes several of one,"
 FIXED = "; fix all of them but one, keep them apart, or merge them before the first matmul"
 WAYS_OUT = {
@@ -273,7 +274,8 @@ def _require_no_hidden_softmax(tracer: Tracer, q: Quotient) -> None:
 
 
 def _is_open_reshape(op: ir.Operation) -> bool:
-    return op.name in (*RESHAPES, "tensor.reshape") and DYNAMIC in (*op.operands[0].type.shape, *op.results[0].type.shape)
+    shapes = (*op.operands[0].type.shape, *op.results[0].type.shape) if op.name in MERGING else ()
+    return DYNAMIC in shapes
 
 
 def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
