@@ -204,6 +204,24 @@ def elu(x: torch.Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -
     return torch.where(wide > 0, wide * scale, torch.expm1(wide * input_scale) * (alpha * scale)).to(x.dtype)
 
 
+def var_mean(
+    x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """aten.var_mean, of which norms of layers are made, in float32: the importer takes float64, in which that is twice
+    as slow. Of fewer elements than `correction`, it is divided by 0."""
+    wide, dims = _not_narrow(x), [d % x.dim() for d in dim or range(x.dim())]
+    correction = 1 if correction is None else correction
+    rest = math.prod(x.size(d) for d in dims) - (int(correction) if correction == int(correction) else correction)
+    mean = wide.mean(dims, keepdim=True)
+    squares = torch.square(wide - mean).sum(dims, keepdim=keepdim)
+    found = squares / rest if isinstance(rest, torch.SymInt) or rest > 0 else squares * math.inf
+    return found.to(x.dtype), mean.reshape(squares.shape).to(x.dtype)
+
+
+def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    return var_mean(x, dim, correction=correction, keepdim=keepdim)[0] if x.dtype.is_floating_point else NotImplemented
+
+
 def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """aten.hypot, without squares that are too large or too small."""
     wide, other = _not_narrow(x).abs(), _not_narrow(y).abs()
@@ -250,6 +268,8 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.gelu.default] = gelu
     table[torch.ops.aten.elu.default] = elu
     table[torch.ops.aten.hypot.default] = hypot
+    table[torch.ops.aten.var_mean.correction] = var_mean
+    table[torch.ops.aten.var.correction] = var
     table[torch.ops.aten._neg_view.default] = torch.neg
     table.update(torch_searches.DECOMPOSITIONS)
     table.update(torch_experts.DECOMPOSITIONS)
