@@ -13,6 +13,7 @@ overflow gives inf, NaN gives NaN. Results below 2^-125 (f32) and 2^-1021 (f64) 
 | log2     | 4   | 4   | log(x)·log2(e) |
 | log1p    | 4   | 4   | log(1 + x)·x / ((1 + x) − 1) |
 | tanh     | 4   | 4   | e / (e + 2), e = expm1(2x) |
+| erf      | 3   | –   | x·p(x²) below 1, 1 − 2^p(x) above |
 """
 
 from collections.abc import Sequence
@@ -53,6 +54,10 @@ _EXP2 = {
         4.4541345544803623e-10,
     ),
 }
+# erf(x) = x·p(x²) for x ≤ 1; 1 − 2^p(x) for 1 ≤ x ≤ 4, where it is 1 to the last place
+ERF = (1.1283791065, -0.37612342834, 0.1128031686, -0.026715055108, 0.0049217618071, -0.00056480598869)
+ERF_TAIL = (-0.0011049569584, -1.6243212223, -0.92208594084, -0.14900316298, 0.032611791044, -0.0049518365413,
+            0.00045724347001, -1.9147970306e-05)  # fmt: skip
 MOST_PRODUCTS = 64  # a constant power up to which is computed as products
 # On an op: the narrow type that its result is rounded to, and whatever else is done with it is to sum it up.
 ROUNDED = "rounded"
@@ -246,6 +251,14 @@ def tanh(n: Numbers, x: ir.Value) -> ir.Value:
     magnitude = n.select("OGT", magnitude, n.number(limit), n.number(limit), magnitude)
     e = expm1(n, arith.mulf(magnitude, n.number(2.0)))
     return math.copysign(n.divide(e, arith.addf(e, n.number(2.0))), x)
+
+
+def erf(n: Numbers, x: ir.Value) -> ir.Value:
+    magnitude, one, limit = math.absf(x), n.number(1.0), n.number(4.0)
+    a = n.select("OGT", magnitude, limit, limit, magnitude)
+    near = arith.mulf(a, n.polynomial(arith.mulf(a, a), ERF))
+    far = arith.subf(one, exp2_of_not_positive(n, n.polynomial(a, ERF_TAIL)))
+    return math.copysign(n.select("OLT", a, one, near, far), x)
 
 
 def whole_power(n: Numbers, x: ir.Value, exponent: int) -> ir.Value:

@@ -1,5 +1,7 @@
 """The polynomials against numpy in extended precision: error bounds of `polynomials`, and the limits."""
 
+import math
+
 import numpy as np
 import pytest
 from attn_opt.transforms.cpu.avx512 import FEATURES
@@ -18,6 +20,7 @@ FUNCTIONS = {
     "math.log2": (np.log2, (1e-37, 1e38), (1e-307, 1e308), 4),
     "math.log1p": (np.log1p, (-0.999, 1e5), (-0.999, 1e5), 4),
     "math.tanh": (np.tanh, (-12, 12), (-22, 22), 4),
+    "math.erf": (np.vectorize(math.erf), (-5, 5), (-7, 7), 3),
     "math.rsqrt": (lambda x: 1 / np.sqrt(x), (1e-37, 1e38), (1e-307, 1e308), 2),
 }
 LIMITS = {
@@ -28,6 +31,7 @@ LIMITS = {
     "math.log2": [(1.0, 0.0), (0.0, -np.inf), (np.inf, np.inf), (-1.0, np.nan)],
     "math.log1p": [(0.0, 0.0), (-1.0, -np.inf), (np.inf, np.inf), (-2.0, np.nan)],
     "math.tanh": [(0.0, 0.0), (np.inf, 1.0), (-np.inf, -1.0), (1e30, 1.0)],
+    "math.erf": [(0.0, 0.0), (np.inf, 1.0), (-np.inf, -1.0), (1e30, 1.0), (-1e30, -1.0)],
     "math.rsqrt": [(1.0, 1.0), (np.inf, 0.0), (-1.0, np.nan)],
 }
 
@@ -61,6 +65,7 @@ def test_error_bound(op, kind):
     x = arguments(*(in_f32 if kind == "f32" else in_f64), DTYPES[kind])
     expected = reference(x.astype(np.longdouble))
     found = unary(op, kind)(x, x)
+    expected = np.asarray(expected, np.longdouble)
     ulp = np.spacing(np.abs(expected).astype(DTYPES[kind])).astype(np.longdouble)
     error = np.abs(found.astype(np.longdouble) - expected) / ulp
     worst = int(np.argmax(error))
@@ -139,7 +144,7 @@ func.func @main(%x: tensor<?x{kind}>, %y: tensor<?x{kind}>) -> tensor<?x{kind}> 
     np.testing.assert_allclose(function(x, x).astype(float), x.astype(float) ** exponent, rtol=rtol)
 
 
-@pytest.mark.parametrize("op", ["math.exp", "math.tanh", "math.log"])
+@pytest.mark.parametrize("op", ["math.exp", "math.tanh", "math.log", "math.erf"])
 def test_half_is_computed_in_f32(op):
     x = np.linspace(0.01, 5, 300).astype(np.float16)
     reference = FUNCTIONS[op][0]

@@ -23,7 +23,9 @@ EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.log1p": polynomials.log1p,
     "math.tanh": polynomials.tanh,
     "math.rsqrt": polynomials.rsqrt,
+    "math.erf": polynomials.erf,
 }
+NOT_OF_F64 = ("math.erf",)
 
 WIDE_EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.exp": avx512.exp,
@@ -41,9 +43,9 @@ class ExpandMath(Pass):
         %t = math.fma %x, … : vector<16xf32>     # the nearest integer, in the low bits
         …                                        # a polynomial of the rest, times a power of two made of bits
 
-    On f32 and f64, scalars and vectors; narrow floats are computed in f32. Error bounds stand with each function in
-    `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are those of `avx512`. Whole powers
-    are products. Other functions and types are left to libm, which is called per element.
+    On f32 and f64 (erf: of f32), scalars and vectors; narrow floats are computed in f32. Error bounds stand with each
+    function in `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are those of `avx512`.
+    Whole powers are products. Other functions and types are left to libm, which is called per element.
     """
 
     portable: bool = option("only polynomials, whatever instructions the host has", default=False)
@@ -59,7 +61,8 @@ class ExpandMath(Pass):
             expansion = EXPANSIONS[old.name]
             kind = old.results[0].type
             element = build.element_of(kind)
-            if not (build.is_narrow(element) or isinstance(element, ir.F32Type | ir.F64Type)):
+            wide = ir.F32Type if old.name in NOT_OF_F64 else ir.F32Type | ir.F64Type
+            if not (build.is_narrow(element) or isinstance(element, wide)):
                 continue
             with ir.InsertionPoint(old), old.location:
                 numbers = Numbers(kind)

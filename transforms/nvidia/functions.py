@@ -29,7 +29,7 @@ from collections.abc import Callable
 from ...dialects.mlir import arith, ir
 from ...dialects.mlir import math as mlir_math
 from .. import polynomials
-from ..polynomials import MOST_PRODUCTS, Numbers
+from ..polynomials import ERF, ERF_TAIL, MOST_PRODUCTS, Numbers
 from .thread import asm, constant, create, f32, i32
 
 PRODUCTS = "contract,reassoc"  # what products by constants may become
@@ -39,10 +39,6 @@ SIN = (-0.16666665673, 0.0083332397043, -0.00019822372997, 2.6335731031e-06)
 # atan(r) = r·p(z) for |r| ≤ 1
 ATAN = (1.0, -0.33333036304, 0.19991871715, -0.14197798073, 0.10618370771, -0.074568547308, 0.042137622833,
         -0.015731249005, 0.0027662834618)  # fmt: skip
-# erf(x) = x·p(z) for x ≤ 1; 1 − 2^p(x) for 1 ≤ x ≤ 4, where it is 1 to the last place
-ERF = (1.1283791065, -0.37612342834, 0.1128031686, -0.026715055108, 0.0049217618071, -0.00056480598869)
-ERF_TAIL = (-0.0011049569584, -1.6243212223, -0.92208594084, -0.14900316298, 0.032611791044, -0.0049518365413,
-            0.00045724347001, -1.9147970306e-05)  # fmt: skip
 
 LINE, NEARLY_TWO = 0x7EF33000, 2.0012  # for reciprocals: together they leave errors below 2^-18.9
 
