@@ -11,6 +11,8 @@ ATTENTIONS = {"scaled_dot_product_attention", "flex_attention"}
 SOFTMAXES = {"softmax", "log_softmax", "_softmax", "_safe_softmax"}
 EXPONENTIALS = {*SOFTMAXES, "exp", "exp2", "logsumexp", "exp_"}
 WITHOUT_SOFTMAX = {"sigmoid", "sigmoid_", "relu", "relu_", "square"}
+WEIGHTING = {"tanh", "silu", "softplus", "gelu", "mish", "erf", "hardsigmoid", "relu6", "tril", "masked_fill", "where"}
+WEIGHTING |= {"pow", "abs", "clamp", "clamp_min", "minimum", "maximum", "cos", "ge", "gt", "le", "lt", "tril_", "silu_"}
 LAYERS = {"linear", "conv1d", "conv2d", "conv3d"}
 VIEWS = {
     *("view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "flatten", "unflatten"),
@@ -71,6 +73,19 @@ def makes_weights(node: torch.fx.Node) -> bool:
     if name in EXPONENTIALS or name in WITHOUT_SOFTMAX:
         return True
     return name in ("pow", "__rpow__") and not isinstance(node.args[0], torch.fx.Node)
+
+
+def may_make_weights(node: torch.fx.Node) -> bool:
+    """As `makes_weights`, where it stands between matmuls of several heads or batch entries: any function of scores
+    that gives no multiples of them, such as a mask, or a product with a decay."""
+    name = name_of(node)
+    ranks = [n.meta["example_value"].dim() for n in tensor_operands(node)]
+    return name in WEIGHTING or (name in ("mul", "__mul__", "mul_", "imul") and len(ranks) == 2 and min(ranks) > 1)
+
+
+def has_heads(matmul: torch.fx.Node) -> bool:
+    """Whether it multiplies several matrices by as many others."""
+    return all(n.meta["example_value"].dim() > 2 for n in tensor_operands(matmul))
 
 
 def tensor_operands(node: torch.fx.Node) -> list[torch.fx.Node]:

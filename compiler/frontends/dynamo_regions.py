@@ -1,9 +1,10 @@
 """The parts of a graph of torch's calls that may be attention.
 
 The core of a region is a call of scaled_dot_product_attention or flex_attention, or a matmul with all that lies on the
-way to its left operand from earlier matmuls, an exponential or a sigmoid among it. Whether it is attention is for the
-pass ``raise-attention`` to say; here only what is hopeless is left out. To the core come views, casts, index arithmetic
-and element-wise calls that make more than they read, so that reshapes, repeated heads and masks are not made in memory.
+way to its left operand from earlier matmuls, a function that makes weights of scores among it. Whether it is attention
+is for the pass ``raise-attention`` to say; here only what is hopeless is left out. To the core come views, casts, index
+arithmetic and element-wise calls that make more than they read, so that reshapes, repeated heads and masks are not made
+in memory.
 
 A region is run at the place of its last call, so nothing may write to what it reads before; it may write to what it
 makes.
@@ -26,8 +27,10 @@ from .dynamo_calls import (
     UNFILLED,
     VIEWS,
     elements,
+    has_heads,
     is_matmul,
     makes_weights,
+    may_make_weights,
     name_of,
     tensor_operands,
 )
@@ -154,16 +157,16 @@ def _core(node: torch.fx.Node) -> tuple[set[torch.fx.Node] | None, torch.fx.Node
         return None, node, ""
     missed = ""
     for operand in tensor_operands(node):
-        path, reason = _path_to_matmuls(operand)
+        path, reason = _path_to_matmuls(operand, has_heads(node))
         if path:
             return *_divided(node, path), ""
         missed = missed or reason
     return ({node} if missed else None), node, missed
 
 
-def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
+def _path_to_matmuls(operand: torch.fx.Node, heads: bool) -> tuple[set[torch.fx.Node], str]:
     """What lies between `operand` and the matmuls before it, these included, if there is something on the way that
-    makes weights of scores.
+    makes weights of scores. `heads`: the matmul that `operand` is one of has several.
 
     If there is one, but no such matmul: nothing, and the reason.
     """
@@ -189,7 +192,8 @@ def _path_to_matmuls(operand: torch.fx.Node) -> tuple[set[torch.fx.Node], str]:
     reaching = _between(matmuls, found - {n for n in found if name_of(n) in LAYERS})
     if len(reaching) > MAX_PATH:
         return set(), TOO_LONG if any(name_of(n) in SOFTMAXES for n in reaching) else ""
-    if operand in reaching and any(makes_weights(n) for n in reaching):
+    heads = heads and all(map(has_heads, matmuls & reaching))
+    if operand in reaching and any(makes_weights(n) or (heads and may_make_weights(n)) for n in reaching):
         return reaching, ""
     return set(), _why_no_scores(operand, found, outside) if len(found) <= MAX_PATH else ""
 
