@@ -11,7 +11,7 @@ from ..dialects.tiling.structured import StructuredTiling, dim_position, indexin
 from ..dialects.tiling.tensor_ops import reassociation
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
-from .passes import Pass, remark
+from .passes import Pass, option, remark
 from .reshapes import RESHAPES, replace_if_undone, reshape, simplified
 from .rewriting import defining_op, erase_if_unused, ops_in, ops_of
 from .slices import Size, insert_parallel, slice_offsets, slice_sizes
@@ -35,10 +35,11 @@ class FuseConsumers(Pass):
 
     A kernel then writes what is asked for, and nothing that is only read again. What reads a reshape of a result,
     element by element, goes before it (torch rounds the result of a collapsed matmul, and adds to it).
-    `narrow`: only what has results of floats of up to 32 bits, which kernels of tiles for GPUs store.
+    Kernels of tiles for GPUs store narrow floats: with `narrow` a comparison moves into the loop only if what is made
+    of it does as well.
     """
 
-    narrow: bool = False
+    narrow: bool = option("only what ends in floats of up to 32 bits", False)
 
     def run(self, op: ir.Operation) -> None:
         for region in op.regions:
@@ -65,16 +66,22 @@ class FuseConsumers(Pass):
         for result in forall.results:
             for use in result.uses:
                 op = use.owner.operation
-                if op.name != "linalg.generic" or op.block != forall.block or (self.narrow and not _is_narrow(op)):
+                if op.name != "linalg.generic" or op.block != forall.block or (self.narrow and not _ends_narrow(op)):
                     continue
                 if _Fusion(forall, op).is_possible():
                     return op
         return None
 
 
-def _is_narrow(op: ir.Operation) -> bool:
-    elements = [result.type.element_type for result in op.results]
-    return all(isinstance(e, ir.FloatType) and e.width <= 32 for e in elements)
+def _ends_narrow(op: ir.Operation) -> bool:
+    """Whether the result of `op` is of narrow floats, or only what is computed from it element by element is read."""
+    is_view = op.name in RESHAPES
+    if not is_view and (op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op)):
+        return False
+    element, users = op.results[0].type.element_type, [use.owner.operation for use in op.results[0].uses]
+    if isinstance(element, ir.FloatType) and element.width <= 32:
+        return True
+    return (is_view or bool(users)) and all(user.block == op.block and _ends_narrow(user) for user in users)
 
 
 def _move_before_reshapes(forall: ir.Operation) -> None:

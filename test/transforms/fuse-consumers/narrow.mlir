@@ -1,0 +1,57 @@
+// RUN: attn-opt %s --fuse-consumers=narrow=1 | FileCheck %s
+
+#id = affine_map<(d0) -> (d0)>
+
+// A comparison on the way to floats is computed on the tiles, and not stored: the loop writes what is returned alone.
+// CHECK-LABEL: func.func @on_the_way
+//       CHECK:   %[[R:.*]] = scf.forall {{.*}} -> (tensor<96xf32>)
+//       CHECK:     arith.cmpf
+//       CHECK:     arith.select
+//       CHECK:   return %[[R]]
+func.func @on_the_way(%x: f32, %b0: tensor<96xf32>) -> tensor<96xf32> {
+  %zero = arith.constant 0.0 : f32
+  %r = scf.forall (%i) = (0) to (96) step (32) shared_outs(%b = %b0) -> (tensor<96xf32>) {
+    %bt = tensor.extract_slice %b[%i] [32] [1] : tensor<96xf32> to tensor<32xf32>
+    %b1 = linalg.fill ins(%x : f32) outs(%bt : tensor<32xf32>) -> tensor<32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %b1 into %b[%i] [32] [1] : tensor<32xf32> into tensor<96xf32>
+    }
+  }
+  %e1 = tensor.empty() : tensor<96xi1>
+  %c = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%r : tensor<96xf32>) outs(%e1 : tensor<96xi1>) {
+  ^bb0(%u: f32, %w: i1):
+    %d = arith.cmpf oeq, %u, %zero : f32
+    linalg.yield %d : i1
+  } -> tensor<96xi1>
+  %e2 = tensor.empty() : tensor<96xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]} ins(%r, %c : tensor<96xf32>, tensor<96xi1>) outs(%e2 : tensor<96xf32>) {
+  ^bb0(%u: f32, %t: i1, %w: f32):
+    %d = arith.select %t, %zero, %u : f32
+    linalg.yield %d : f32
+  } -> tensor<96xf32>
+  return %s : tensor<96xf32>
+}
+
+// One that is returned is computed after the loop.
+// CHECK-LABEL: func.func @returned
+//       CHECK:   scf.forall {{.*}} -> (tensor<96xf32>)
+//   CHECK-NOT:     arith.cmpf
+//       CHECK:   }
+//       CHECK:   arith.cmpf
+func.func @returned(%x: f32, %b0: tensor<96xf32>) -> tensor<96xi1> {
+  %zero = arith.constant 0.0 : f32
+  %r = scf.forall (%i) = (0) to (96) step (32) shared_outs(%b = %b0) -> (tensor<96xf32>) {
+    %bt = tensor.extract_slice %b[%i] [32] [1] : tensor<96xf32> to tensor<32xf32>
+    %b1 = linalg.fill ins(%x : f32) outs(%bt : tensor<32xf32>) -> tensor<32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %b1 into %b[%i] [32] [1] : tensor<32xf32> into tensor<96xf32>
+    }
+  }
+  %e1 = tensor.empty() : tensor<96xi1>
+  %c = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%r : tensor<96xf32>) outs(%e1 : tensor<96xi1>) {
+  ^bb0(%u: f32, %w: i1):
+    %d = arith.cmpf oeq, %u, %zero : f32
+    linalg.yield %d : i1
+  } -> tensor<96xi1>
+  return %c : tensor<96xi1>
+}
