@@ -18,7 +18,7 @@ from ..dialects.tiling import online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
 from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
-from .graph import ancestor_in, backward_slice
+from .graph import backward_slice, dependents, users_of
 from .online_accumulation import is_linear
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import ancestors, defining_op, ops_in
@@ -156,33 +156,16 @@ def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
         return False
     if max(_size(scores, first.k), _size(root, second.n)) > MOST_COLUMNS:
         return False
-    between = (set(backward_slice(root)) & _readers(scores)) - {scores, root}
+    between = (set(backward_slice(root)) & dependents(scores, "tensor.dim")) - {scores, root}
     if not all(map(is_elementwise, between)) or all(map(_is_multiple, between)):
         return False
-    return all(user in between or user == root for op in (scores, *between) for user in _users(op))
+    return all(user in between or user == root for op in (scores, *between) for user in users_of(op, "tensor.dim"))
 
 
 def _size(op: ir.Operation, loops: Sequence[int]) -> float:
     """How many iterations these loops of a structured op have together."""
     extents = static_extents(op)
     return math.prod(extents[d] or math.inf for d in loops)
-
-
-def _readers(op: ir.Operation) -> set[ir.Operation]:
-    """`op` and all ops of its block that need its elements."""
-    found, pending = {op}, [op]
-    while pending:
-        new = [user for user in _users(pending.pop()) if user not in found]
-        found.update(new)
-        pending += new
-    return found
-
-
-def _users(op: ir.Operation) -> list[ir.Operation]:
-    """The ops of its block that read elements of its results, or hold such ones."""
-    users = (use.owner.operation for result in op.results for use in result.uses)
-    found = (ancestor_in(user, op.block) for user in users if user.name != "tensor.dim")
-    return [user for user in found if user is not None]
 
 
 def has_heads(op: ir.Operation) -> bool:

@@ -18,7 +18,7 @@ def static_extents(op: ir.Operation) -> list[int | None]:
     maps = indexing_maps(op)
     extents: list[int | None] = [None] * maps[0].n_dims
     for operand, m in zip(op.operands, maps, strict=True):
-        for size, expression in zip(operand.type.shape, m.results, strict=True):
+        for size, expression in zip(operand.type.shape if m.results else [], m.results, strict=True):
             loop = dim_position(expression)
             if loop is not None and size != DYNAMIC:
                 extents[loop] = size

@@ -47,16 +47,21 @@ def backward_slice(root: ir.Operation) -> list[ir.Operation]:
     return in_order(found, block)
 
 
-def dependents(op: ir.Operation) -> set[ir.Operation]:
-    """`op` and all ops of its block that depend on it."""
+def users_of(op: ir.Operation, *but: str) -> list[ir.Operation]:
+    """The ops of its block that use results of `op`, or hold such ones, one for each use; `but` those of these
+    names."""
+    using = (use.owner.operation for result in op.results for use in result.uses)
+    found = (ancestor_in(user, op.block) for user in using if user.name not in but)
+    return [user for user in found if user is not None]
+
+
+def dependents(op: ir.Operation, *but: str) -> set[ir.Operation]:
+    """`op` and all ops of its block that depend on it, other than through ops of the names `but`."""
     found, pending = {op}, [op]
     while pending:
-        for result in pending.pop().results:
-            for use in result.uses:
-                user = ancestor_in(use.owner.operation, op.block)
-                if user is not None and user not in found:
-                    found.add(user)
-                    pending.append(user)
+        new = [user for user in users_of(pending.pop(), *but) if user not in found]
+        found.update(new)
+        pending += new
     return found
 
 

@@ -77,13 +77,12 @@ class RaiseAttention(Pass):
             try:
                 try:
                     match = matched_at(candidate)
+                    if match is None:
+                        progress.others.append(candidate)
                 except NearMiss as miss:
                     match = divided_at(candidate)
                     if match is None and not self._distribute(candidate, progress):
                         progress.leave(candidate, f"not raised to attention: softmax was expected, but {miss}")
-                else:
-                    if match is None:
-                        progress.others.append(candidate)
                 if match is not None:
                     self._raise([match], progress)
             except RecursionError:  # before anything is replaced
@@ -116,18 +115,19 @@ class RaiseAttention(Pass):
             op = progress.others.pop(0)
             if not has_heads(op):
                 continue
-            refused: list[tuple[ir.Operation, str]] = []
+            refused: tuple[ir.Operation, str] | None = None
             for matched in (matched_at, divided_at):
                 with contextlib.suppress(NearMiss, RecursionError):
                     match = matched(op, normalised=False)
-                    if match is not None and not (reason := self._refusal(match, progress)):
+                    if match is None:
+                        continue
+                    reason = self._refusal(match, progress)
+                    if not reason:
                         break
-                    if match is not None:
-                        refused.append((match.result.owner.operation, reason))
+                    refused = refused or (match.result.owner.operation, reason)
             else:
-                for end, reason in refused[:1]:
-                    if end not in progress.reasons:
-                        progress.leave(end, reason)
+                if refused is not None and refused[0] not in progress.reasons:
+                    progress.leave(*refused)
 
     def _refusal(self, match: Match, progress: Progress) -> str:
         """Raises it, or says why not; reasons stay what they are."""

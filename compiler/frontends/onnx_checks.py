@@ -19,6 +19,7 @@ import numpy as np
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, tensor
+from ...dialects.tiling.tensor_ops import reassociation
 from ...transforms.rewriting import defining_op
 from ...transforms.slices import Size, mixed
 from .lowering import ops, run
@@ -33,8 +34,6 @@ class Checks:
     """The assertions of a module, taken out of it; `hold` says of arguments whether they are true."""
 
     def __init__(self, module: ir.Module):
-        for op in ops(module):
-            _assert_all_elements(op)
         for op in ops(module):
             _assert_all_elements(op)
         found = [op for op in ops(module) if op.name == "cf.assert"]
@@ -74,7 +73,7 @@ def _assert_all_elements(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         if op.name == "tensor.expand_shape":
             sizes = mixed(operands, op.attributes["static_output_shape"])
-            groups = [[sizes[d.value] for d in group] for group in op.attributes["reassociation"]]
+            groups = [[sizes[d] for d in group] for group in reassociation(op)]
             parts = [([build.mixed_size(source, d)], group) for d, group in enumerate(groups) if len(group) > 1]
         else:
             listed = defining_op(operands[0])

@@ -58,6 +58,11 @@ def dim_position(expression: ir.AffineExpr) -> int | None:
     return expression.position if isinstance(expression, ir.AffineDimExpr) else None
 
 
+def is_direct(expression: ir.AffineExpr) -> bool:
+    """Whether an index is that of a loop, or a constant, as where one element stands for all of a dimension."""
+    return isinstance(expression, ir.AffineDimExpr | ir.AffineConstantExpr)
+
+
 class StructuredTiling(Tiling):
     def __init__(self, op: ir.Operation):
         super().__init__(op)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import indexing_maps, is_direct, iterator_types
 from ..extents import known_sizes
 from ..linear import upper_bound
 from ..passes import Pass
@@ -96,7 +96,7 @@ class _Padding:
         kinds = iterator_types(op)
         touched = [loop for loop, c in self.classes.loop_classes(op).items() if c == self.classes.find(self.rows)]
         body = [o.operation.name.split(".")[0] for o in op.regions[0].blocks[0].operations]
-        direct = all(_is_direct(e) for m in indexing_maps(op) for e in m.results)
+        direct = all(is_direct(e) for m in indexing_maps(op) for e in m.results)
         return all(kinds[t] == "parallel" for t in touched) and (
             not touched or (direct and all(name in INDEPENDENT for name in body))
         )
@@ -176,11 +176,6 @@ class _Padding:
                 init = build.fill(build.constant(kind.element_type, 0), init)
                 init = insert(value, init, zeros, sizes, ones)
             return init
-
-
-def _is_direct(e: ir.AffineExpr) -> bool:
-    """A loop, or a constant: where a bias or mask has one element for all of a dimension."""
-    return dim_position(e.maybe_downcast()) is not None or isinstance(e.maybe_downcast(), ir.AffineConstantExpr)
 
 
 def build_sizes(op: ir.Operation, rows: int | None = None) -> list:

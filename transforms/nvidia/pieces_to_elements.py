@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types
 from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
@@ -174,11 +174,11 @@ def _moved(op: ir.Operation) -> None:
     """An element-wise op that reads an operand elsewhere than at its own loops, such as windows that overlap, reads a
     copy, made element by element."""
     maps, first = indexing_maps(op), len(op.operands) - len(op.results)
-    if len(op.results) != 1 or "reduction" in iterator_types(op) or not all(map(_is_loop, maps[first].results)):
+    if len(op.results) != 1 or "reduction" in iterator_types(op) or not all(map(is_direct, maps[first].results)):
         return
     sizes = dict(zip(map(dim_position, maps[first].results), build.mixed_sizes(op.operands[first]), strict=True))
     for number in range(first):
-        if all(map(_is_loop, maps[number].results)):
+        if all(map(is_direct, maps[number].results)):
             continue
         source, formulas = op.operands[number], list(maps[number].results)
         loops = sorted(set().union(*map(_loops, formulas)))
@@ -191,10 +191,6 @@ def _moved(op: ir.Operation) -> None:
         op.operands[number] = _generic([sizes[d] for d in loops], kind, element)
         maps[number] = build.projection(len(sizes), loops)
     op.attributes["indexing_maps"] = build.map_array(maps)
-
-
-def _is_loop(expression: ir.AffineExpr) -> bool:
-    return dim_position(expression) is not None or isinstance(expression, ir.AffineConstantExpr)
 
 
 def _loops(expression: ir.AffineExpr) -> set[int]:

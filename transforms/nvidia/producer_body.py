@@ -9,6 +9,7 @@ from typing import Any
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.tensor_ops import reassociation
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
 from ..rewriting import defining_op, either, only_if, ops_in, ops_of
@@ -350,7 +351,7 @@ def _before_reshape(op: ir.Operation, at: tuple[Lanes, ...]) -> tuple[Lanes, ...
     """The indices of what is reshaped."""
     expands = op.name == "tensor.expand_shape"
     wide = (op.results[0] if expands else op.operands[0]).type.shape
-    groups = [[ir.IntegerAttr(d).value for d in group] for group in op.attributes["reassociation"]]
+    groups = reassociation(op)
     if any(wide[d] == DYNAMIC for group in groups for d in group[1:] if len([e for e in group if wide[e] != 1]) > 1):
         raise NotInLanes
     if expands:

@@ -23,7 +23,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
+from ...dialects.tiling.structured import (
+    dim_position,
+    indexing_maps,
+    is_direct,
+    is_structured,
+    iterator_types,
+    moves_first,
+)
+from ...dialects.tiling.tensor_ops import reassociation
 from ..attention import Attention, contraction_loops, turned
 from ..extents import static_extents
 from ..graph import backward_slice, operands_with_captures
@@ -154,14 +162,13 @@ def _merges(op: ir.Operation) -> bool:
 def _joins(op: ir.Operation) -> bool:
     if op.name != "tensor.collapse_shape":
         return False
-    groups = [[ir.IntegerAttr(d).value for d in group] for group in op.attributes["reassociation"]]
-    return any(sum(op.operands[0].type.shape[d] != 1 for d in group) > 1 for group in groups[-2:])
+    return any(sum(op.operands[0].type.shape[d] != 1 for d in group) > 1 for group in reassociation(op)[-2:])
 
 
 def _overlaps(op: ir.Operation) -> bool:
     """Whether an element-wise op reads an operand elsewhere than at its own loops, as overlapping windows are read."""
     expressions = (e for m in indexing_maps(op) for e in m.results) if _is_elementwise(op) else ()
-    return any(dim_position(e) is None and not isinstance(e, ir.AffineConstantExpr) for e in expressions)
+    return not all(map(is_direct, expressions))
 
 
 def _is_computed(value: ir.Value) -> bool:

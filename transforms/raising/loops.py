@@ -1,4 +1,4 @@
-"""The loops of structured ops: how long they are, and where an iteration reads and writes."""
+"""The loops of structured ops: where an iteration reads and writes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,6 @@ from .indices import Index, Opaque
 def extents(value: ir.Value) -> list[int | None]:
     """The sizes of a tensor; None where dynamic."""
     return [None if s == DYNAMIC else s for s in value.type.shape]
-
-
-def loop_extents(op: ir.Operation) -> list[int | None]:
-    """The extents of the loops of a structured op; None where dynamic."""
-    maps = indexing_maps(op)
-    found: list[int | None] = [None] * maps[0].n_dims
-    for operand, m in zip(op.operands, maps, strict=True):
-        for size, expression in zip(extents(operand) if m.results else [], m.results, strict=True):
-            loop = dim_position(expression)
-            if loop is not None and size is not None:
-                found[loop] = size
-    return found
 
 
 def loops_at(op: ir.Operation, number: int, indices: Sequence[Index]) -> dict[int, Index] | None:

@@ -17,12 +17,13 @@ from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moved_operand
 from ...dialects.tiling.tensor_ops import reassociation
+from ..extents import static_extents
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, terminator
 from .bodies import Body, combiner
 from .expressions import Expr, Expressions, scalar_type
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize
-from .loops import extents, index_of, loop_extents, loops_at
+from .loops import extents, index_of, loops_at
 from .padding import is_padding, unpadded
 from .pieces import concatenated_element, inserted_element, sliced_element
 
@@ -43,7 +44,7 @@ class Reduction:
     init: Expr
 
     def extent(self, loop: int) -> int | None:
-        return loop_extents(self.op)[loop]
+        return static_extents(self.op)[loop]
 
     def body(self, indices: Sequence[Index]) -> Expr:
         """What is reduced, at these indices of `loops`; its elements are not looked into."""
