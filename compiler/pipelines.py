@@ -162,6 +162,7 @@ def cpu(
         "scratch",
         "buffer-deallocation-pipeline",
         "return-arguments",  # before clones become copies
+        "func.func(optimize-allocation-liveness)",  # of a graph's values only some are needed at once: they share memory
         "convert-bufferization-to-memref",
         # Vectors.
         "linalg-generalize-named-ops",  # what bufferization made
