@@ -138,7 +138,7 @@ def cpu(
         "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
-        "fold-transposes",
+        "fold-copies",
         f"widen-tiles{{{of_matrix}}}",
         "pad-tiles",
         f"lanes-innermost{{{of_matrix}}}",
@@ -194,6 +194,8 @@ def cpu(
         "func.func(llvm-request-c-wrappers)",  # before private functions come
         # Threads. Bodies in functions of their own, so that their scratch is in a frame of its own.
         "outline-parallel",
+        "outline-loops",
+        "share-functions",
         *(["single-iterations", "convert-scf-to-openmp", "dynamic-schedule"] if parallel else []),
         "lower-pair-views",
         *(["stream-tiles" if can_multiply_tiles(unit) else "expand-tiles"] if has_tiles(unit) else []),

@@ -18,7 +18,7 @@ from ..dialects.tiling import online_reduction_of
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
 from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
-from .graph import backward_slice, dependents, users_of
+from .graph import backward_slice, ops_on_way, users_of
 from .online_accumulation import is_linear
 from .reshapes import RESHAPES, VIEWS
 from .rewriting import ancestors, defining_op, ops_in
@@ -111,6 +111,8 @@ def attention_at(root: ir.Operation) -> Attention | None:
         return None
     p, dims = root.operands[0], _dims_of_weights(root)
     softmax, dims = next(_makers(p, dims, lambda op: online_reduction_of(op) is not None, is_linear), (None, dims))
+    if softmax is None and not has_heads(root):
+        return None  # before all that is added up in layers of a model is gone through
     modified = p if softmax is None else softmax.operands[0]
     products = list(_makers(modified, dims, is_contraction, is_elementwise))
     if not products:
@@ -150,13 +152,14 @@ def _is_of_queries_and_keys(op: ir.Operation, dims: Dims) -> bool:
 
 
 def _are_weights(scores: ir.Operation, root: ir.Operation) -> bool:
-    """Whether `root` multiplies values by what is made of each of the `scores`, and is an attention; see above."""
+    """Whether `root`, which has heads, multiplies values by what is made of each of the `scores`, and is an attention;
+    see above."""
     first, second = contraction_loops(scores), contraction_loops(root)
-    if first is None or second is None or not (has_heads(scores) and has_heads(root)):
+    if first is None or second is None or not has_heads(scores):
         return False
     if max(_size(scores, first.k), _size(root, second.n)) > MOST_COLUMNS:
         return False
-    between = (set(backward_slice(root)) & dependents(scores, "tensor.dim")) - {scores, root}
+    between = ops_on_way(scores, [root], "tensor.dim") - {scores, root}
     if not all(map(is_elementwise, between)) or all(map(_is_multiple, between)):
         return False
     return all(user in between or user == root for op in (scores, *between) for user in users_of(op, "tensor.dim"))
@@ -178,11 +181,14 @@ def _is_along(contraction: ir.Operation, number: int, loops: list[int]) -> bool:
     """Whether an operand changes along one of these loops, and is not repeated."""
     value = contraction.operands[number]
     at = [dim_position(e) for e in indexing_maps(contraction)[number].results]
-    while (op := defining_op(value)) is not None and len(op.regions) and is_structured(op) and moves_first(op):
-        # Repeated, or in another order.
+    while (op := defining_op(value)) is not None and _is_copy(op):  # repeated, or in another order
         source, target = ([dim_position(e) for e in m.results] for m in indexing_maps(op))
         value, at = op.operands[0], [at[target.index(d)] if d in target else None for d in source]
     return any(d in loops for d in at)
+
+
+def _is_copy(op: ir.Operation) -> bool:
+    return is_structured(op) and len(op.regions) > 0 and len(op.operands) == 2 and moves_first(op)
 
 
 def _is_multiple(op: ir.Operation) -> bool:

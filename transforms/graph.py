@@ -65,6 +65,32 @@ def dependents(op: ir.Operation, *but: str) -> set[ir.Operation]:
     return found
 
 
+def ops_on_way(first: ir.Operation, last: Collection[ir.Operation], *but: str) -> set[ir.Operation]:
+    """The ops on ways from `first` to any of `last` in its block, with both; none if there is no way. Ways through ops
+    of the names `but` do not count.
+
+    Nothing that stands behind `last` is looked at: what follows from the first layer of a model is all the others.
+    """
+    ends = [op for op in last if op.block == first.block]
+    found = {first}
+    pending = [first]
+    while pending:
+        users = users_of(pending.pop(), *but)
+        new = {u for u in users if u not in found and any(u == end or u.is_before_in_block(end) for end in ends)}
+        found.update(new)
+        pending += new
+    on_way: set[ir.Operation] = set()
+    pending = [end for end in ends if end in found]
+    while pending:
+        op = pending.pop()
+        if op in on_way:
+            continue
+        on_way.add(op)
+        producers = (defining_op(value) for value in operands_with_captures(op)) if op != first else ()
+        pending += [p for p in producers if p is not None and p in found]
+    return on_way
+
+
 def in_order(ops: Collection[ir.Operation], block: ir.Block) -> list[ir.Operation]:
     """Those of `ops` that stand in `block`, in program order: that of a set is another one in each process."""
     return [op.operation for op in block.operations if op.operation in ops]
@@ -156,7 +182,7 @@ def other_use(
             for use in result.uses:
                 user = ancestor_in(use.owner.operation, op.block)
                 outside = user is not None and user not in between and not is_dead(user)
-                if outside and not _follows_from(result, given, dependents(first)):
+                if outside and not _follows_from(result, given, ops_on_way(first, last)):
                     return user
     return None
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import is_structured, iterator_types
 from .attention import ROOT, attention_at, fused_loops, has_heads, is_in
-from .graph import ancestor_in, backward_slice, dependents, erase_with_producers, move_users_after, other_use
+from .graph import ancestor_in, backward_slice, erase_with_producers, move_users_after, ops_on_way, other_use
 from .passes import Pass, remark
+from .raising.candidates import Followers
 from .raising.distributing import distributed
 from .raising.emission import Unreadable
 from .raising.ends import divided_at, matched_at
@@ -69,10 +70,13 @@ class RaiseAttention(Pass):
     def run(self, op: ir.Operation) -> None:
         fused = fused_loops(op)
         sums = [o for o in ops_in(op, "linalg.", "linalg_ext.") if is_sum(o) and not is_in(o, fused)]
-        progress = Progress(sums)
+        progress, followers = Progress(sums), Followers(op)
         while progress.candidates:
             candidate = progress.candidates.pop(0)
             if ROOT in candidate.attributes or is_normal(candidate):
+                continue
+            if candidate not in followers:
+                progress.others.append(candidate)
                 continue
             try:
                 try:
@@ -180,13 +184,12 @@ class RaiseAttention(Pass):
         """The matches whose scores and probabilities only these need, but for statistics that they have as well."""
         ends = {m.result.owner.operation: m for m in matches}
         firsts = [m.scores.reduction.op for m in matches]
-        slices = set().union(*map(backward_slice, ends))
         found: list[tuple[Match, list[Statistic]]] = []
         for end, match in ends.items():
             first = match.scores.reduction.op
             is_alone = firsts.count(first) == 1 and not match.softmax.is_plain
             statistics = row_statistics(match) if is_alone else []
-            user = other_use(first, set(ends), dependents(first) & slices, frozenset(s.value for s in statistics))
+            user = other_use(first, set(ends), ops_on_way(first, ends), frozenset(s.value for s in statistics))
             if user is not None:
                 progress.leave(end, f"attention is left as it is: '{user.name}' {SHARED}")
             elif first.block != end.block:

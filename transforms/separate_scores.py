@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..dialects.mlir import ir
 from .attention import Attention
-from .graph import backward_slice, dependents, other_use
+from .graph import backward_slice, ops_on_way, other_use
 
 
 def separate_scores(attentions: Sequence[Attention]) -> None:
@@ -23,7 +23,7 @@ def separate_scores(attentions: Sequence[Attention]) -> None:
 
     Not where something else needs them too: they are there as a whole then.
     """
-    ways = {a.root: set(backward_slice(a.root)) & dependents(a.scores) for a in attentions}
+    ways = {a.root: ops_on_way(a.scores, [a.root]) for a in attentions}
     taken: set[ir.Operation] = set()
     for attention in attentions:
         way = ways[attention.root]

@@ -135,36 +135,55 @@ def object_files(module: ir.Module, entry: str, level: int, library: str | None)
 
 
 def _parts(module: ir.Module, entry: str) -> list[_Part]:
-    """A part for each large function that no other module calls, and that calls none of this one; one of all else."""
+    """A part for each large task, one of all else; that is two where much of it can do without LLVM's passes, and some
+    small tasks cannot."""
     ops = ops_of(module.body)
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "llvm.func"}
     sizes = {name: sum(len(b.operations) for b in op.regions[0].blocks) for name, op in functions.items()}
-    called = {name: _called(op) for name, op in functions.items() if sizes[name] >= LARGE and _is_internal(op)}
+    # Those that are called from one other module alone, and that call none of this one.
+    called = {name: _called(op) for name, op in functions.items() if sizes[name] and _is_internal(op)}
     tasks = [name for name, callees in called.items() if not any(sizes.get(callee, 1) for callee in callees)]
-    external = ir.Attribute.parse("#llvm.linkage<external>", module.context)
+    groups = [[name] for name in tasks if sizes[name] >= LARGE]
+    small = [name for name in tasks if sizes[name] < LARGE and not _is_simple(functions[name])]
+    rest = [name for name in functions if [name] not in groups and name not in small]
+    is_simple = all(_is_simple(functions[name]) for name in rest)
+    if small and is_simple and sum(sizes[name] for name in rest) >= LARGE:
+        groups.append(small)
+    elif small:
+        rest, is_simple = [*rest, *small], False
     # Those of them that code generation calls are not known before: `__truncsfbf2`, where the CPU cannot round to bf16.
     shared = [name for name, op in functions.items() if sizes[name] and not _is_internal(op)]
     parts = []
-    for name in tasks:
+    for names in groups:
         part = _empty(module)
         with ir.InsertionPoint(part.body):
-            for callee in sorted(called[name]):
+            for callee in sorted(set().union(*(called[name] for name in names))):
                 functions[callee].clone()
-            functions[name].clone().attributes["linkage"] = external
-        is_simple = FEW_ROWS in functions[name].attributes and _is_simple(functions[name])
-        parts.append(_Part(part, name, sizes[name], shared, is_simple))
+            for name in names:
+                functions[name].clone().attributes["linkage"] = _external(module)
+        of_few_rows = all(FEW_ROWS in functions[name].attributes for name in names)
+        size = sum(sizes[name] for name in names)
+        parts.append(_Part(part, names[0], size, shared, of_few_rows and all(_is_simple(functions[n]) for n in names)))
+    elsewhere = [name for names in groups for name in names]
+    size = sum(sizes[name] for name in rest)
+    return [*parts, _Part(_without(module, elsewhere), entry, size, elsewhere, is_simple)]
+
+
+def _without(module: ir.Module, names: Sequence[str]) -> ir.Module:
+    """The module with declarations of these functions, which are elsewhere."""
     rest = _empty(module)
-    moved = [functions[name] for name in tasks]
     with ir.InsertionPoint(rest.body), module.operation.location:
-        for op in ops:
-            if op in moved:
-                attributes = {name: op.attributes[name] for name in op.attributes} | {"linkage": external}
+        for op in ops_of(module.body):
+            if op.name == "llvm.func" and ir.StringAttr(op.attributes["sym_name"]).value in names:
+                attributes = {name: op.attributes[name] for name in op.attributes} | {"linkage": _external(module)}
                 ir.Operation.create("llvm.func", attributes=attributes, regions=1)
             else:
                 op.clone()
-    size = sum(sizes.values()) - sum(part.size for part in parts)
-    is_simple = all(_is_simple(op) for name, op in functions.items() if name not in tasks)
-    return [*parts, _Part(rest, entry, size, tasks, is_simple)]
+    return rest
+
+
+def _external(module: ir.Module) -> ir.Attribute:
+    return ir.Attribute.parse("#llvm.linkage<external>", module.context)
 
 
 def _is_simple(function: ir.Operation) -> bool:

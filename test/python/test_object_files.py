@@ -135,3 +135,38 @@ def test_an_object_that_lacks_another_one_is_refused(anew, monkeypatch):
     image = compile(GRAPH.text(), threads=1)._runtime.object_file()
     with pytest.raises(elf.LoadError, match="attention_parallel_0 is nowhere"):
         elf.load(image[starts(image)[1] :], cpu.symbol_sources())
+
+
+def layers(count: int) -> str:
+    """Matmuls in a row, as the layers of a model, each of its own matrix."""
+    matrix, tile = "tensor<64x64xf32>", "tensor<256x64xf32>"
+    weights = "".join(f", %w{i}: {matrix}" for i in range(count))
+    text = [
+        f"func.func @layers(%x0: {tile}{weights}) -> {tile} {{",
+        "  %zero = arith.constant 0.0 : f32",
+        f"  %empty = tensor.empty() : {tile}",
+        f"  %init = linalg.fill ins(%zero : f32) outs(%empty : {tile}) -> {tile}",
+    ]
+    for i in range(count):
+        of = f"ins(%x{i}, %w{i} : {tile}, {matrix}) outs(%init : {tile}) -> {tile}"
+        text.append(f"  %x{i + 1} = linalg.matmul {of}")
+    return "\n".join([*text, f"  return %x{count} : {tile}", "}"])
+
+
+def test_small_tasks_get_passes_and_what_is_around_many_of_them_none(anew, monkeypatch):
+    """LLVM's passes took a minute for what is around the tasks of some 50 layers."""
+    parts = []
+    make = object_files._parts
+    monkeypatch.setattr(object_files, "_parts", lambda *of: parts.extend(make(*of)) or parts)
+    count = 40
+    kernel = compile(layers(count), threads=1)
+    assert [part.is_simple for part in parts] == [False, True]
+    assert parts[0].size < object_files.LARGE < parts[1].size
+    rng = np.random.default_rng(3)
+    x, *weights = inputs = [rng.standard_normal((256, 64)), *(rng.standard_normal((count, 64, 64)) / 8)]
+    for w in weights:
+        x = x @ w
+    found = kernel(*(a.astype(np.float32) for a in inputs))
+    np.testing.assert_allclose(found, x, rtol=1e-3, atol=1e-4)
+    tasks = [op for op in ops_in(parts[0].module.operation, "llvm.func") if len(op.regions[0].blocks)]
+    assert len(tasks) == 1  # that of all layers

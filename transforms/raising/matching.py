@@ -11,6 +11,7 @@ from ...dialects.tiling.structured import is_structured, iterator_types
 from ..linear import DYNAMIC
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op
+from .candidates import ADDITIVE
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
@@ -25,7 +26,6 @@ from .tracing import Tracer
 from .unnormalised import match_unnormalised
 
 MAX_SPLITS = 24
-ADDITIVE = ("arith.addf", "arith.subf")
 ON_TENSORS = ("arith.", "math.")  # dialects whose ops on tensors are not looked into
 HIDING = (
     "tensor.insert_slice",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..graph import dependents
+from ..graph import ops_on_way
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
@@ -95,10 +95,11 @@ def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstM
 
 def computed_from(scores: Contraction) -> Callable[[Expr], bool]:
     """Whether an expression has an element that is computed from the scores, and not by itself from one of them."""
-    dependent = dependents(scores.reduction.op)
+    op = scores.reduction.op
 
     def is_computed(e: Expr) -> bool:
         elements = (n for n in e.nodes() if n.kind == "element" and n is not scores.element)
-        return any(defining_op(n.payload[0]) in dependent for n in elements)
+        makers = {maker for n in elements if (maker := defining_op(n.payload[0])) is not None}
+        return bool(ops_on_way(op, makers))
 
     return is_computed

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
-from ..graph import dependents, in_order
+from ..graph import in_order, users_of
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var, mixed_radix
 from .loops import extents
@@ -45,7 +45,7 @@ def row_statistics(match: Match) -> list[Statistic]:
     match.tracer.splittable = frozenset()
     found = []
     scores = match.scores.reduction.op
-    for op in in_order(dependents(scores), scores.block):
+    for op in in_order(_readers(scores), scores.block):
         for value in _row_values(op):
             try:
                 statistic = _statistic(match, value)
@@ -53,6 +53,18 @@ def row_statistics(match: Match) -> list[Statistic]:
                 continue
             if statistic is not None:
                 found.append(statistic)
+    return found
+
+
+def _readers(scores: ir.Operation) -> set[ir.Operation]:
+    """The ops that read the scores, or what is computed of each by itself: what reduces them ends the way, since no
+    statistic is seen through it, and all layers of a model follow from the first one's scores."""
+    found: set[ir.Operation] = set()
+    pending = [scores]
+    while pending:
+        new = [user for user in users_of(pending.pop()) if user not in found]
+        found.update(new)
+        pending += [user for user in new if not _row_values(user)]
     return found
 
 

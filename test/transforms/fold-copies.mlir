@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --fold-transposes | FileCheck %s
+// RUN: attn-opt %s --fold-copies | FileCheck %s
 
 #id = affine_map<(i, j) -> (i, j)>
 #t = affine_map<(i, j) -> (j, i)>

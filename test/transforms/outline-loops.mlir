@@ -1,0 +1,71 @@
+// RUN: attn-opt %s --outline-loops | FileCheck %s
+// RUN: attn-opt %s --outline-loops --outline-loops | FileCheck %s
+
+// A loop between others becomes a call; constants are cloned, tasks and loops with results stay.
+
+// CHECK-LABEL: func.func private @f_loop_0(
+// CHECK-SAME:      %[[A:.*]]: memref<8xf32>) attributes {llvm.linkage = #llvm.linkage<internal>, llvm.no_inline}
+// CHECK:         %[[X:.*]] = arith.constant 1.0
+// CHECK:         scf.for %[[J:.*]] =
+// CHECK:           memref.store %[[X]], %[[A]][%[[J]]]
+// CHECK-LABEL: func.func @f(
+// CHECK:         scf.parallel
+// CHECK-NOT:     scf.for
+// CHECK:         call @f_loop_0(%arg0)
+// CHECK:         %[[SUM:.*]] = scf.for
+// CHECK:         return %[[SUM]]
+func.func @f(%a: memref<8xf32>, %b: memref<8xf32>) -> f32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %x = arith.constant 1.0 : f32
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %b[%i] : memref<8xf32>
+  }
+  scf.for %i = %c0 to %c8 step %c1 {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  %sum = scf.for %i = %c0 to %c8 step %c1 iter_args(%s = %x) -> f32 {
+    %e = memref.load %b[%i] : memref<8xf32>
+    %n = arith.addf %s, %e : f32
+    scf.yield %n : f32
+  }
+  return %sum : f32
+}
+
+// One that stands alone, and one that holds tasks, stay too.
+
+// CHECK-LABEL: func.func @alone(
+// CHECK:         scf.for
+// CHECK:           memref.store
+func.func @alone(%a: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %x = arith.constant 1.0 : f32
+  scf.for %i = %c0 to %c8 step %c1 {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  return
+}
+
+// CHECK-LABEL: func.func private @tasks_loop_0(
+// CHECK-LABEL: func.func @tasks(
+// CHECK:         scf.for
+// CHECK:           scf.parallel
+// CHECK:         call @tasks_loop_0(
+func.func @tasks(%a: memref<8x8xf32>, %b: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %x = arith.constant 1.0 : f32
+  scf.for %i = %c0 to %c8 step %c1 {
+    scf.parallel (%j) = (%c0) to (%c8) step (%c1) {
+      memref.store %x, %a[%i, %j] : memref<8x8xf32>
+    }
+  }
+  scf.for %i = %c0 to %c8 step %c1 {
+    memref.store %x, %b[%i] : memref<8xf32>
+  }
+  return
+}

@@ -1,0 +1,46 @@
+"""The pass ``outline-loops``."""
+
+from dataclasses import dataclass
+
+from ...dialects.mlir import func, ir
+from ..passes import Pass
+from ..rewriting import ops_in, ops_of
+from .outlining import Names, outline
+
+LOOPS = ("scf.for", "scf.parallel")
+
+
+@dataclass(frozen=True)
+class OutlineLoops(Pass):
+    """Moves loops that stand between calls of tasks into private functions, with what they use as arguments::
+
+        scf.parallel (%i) = … { func.call @main_parallel_0(%i, %a) : … }
+        scf.for %j = %c0 to %c512 step %c16 { … %b … }
+      becomes
+        scf.parallel (%i) = … { func.call @main_parallel_0(%i, %a) : … }
+        func.call @main_loop_1(%b) : …
+
+    What is around tasks then only passes arguments on, which takes LLVM no passes (`runtime/object_files.py`). Loops
+    that the layers of a model repeat become one function (`share-functions`). A loop that stands alone
+    stays as it is, and so does one with results.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        names = Names(op)
+        for function in ops_in(op, "func.func"):
+            if not len(function.regions[0].blocks) or _is_outlined(function):
+                continue
+            ops = ops_of(function.regions[0].blocks[0])
+            loops = [i for i, o in enumerate(ops) if o.name in LOOPS]
+            for i in loops if len(loops) > 1 else ():
+                loop = ops[i]
+                if loop.name == "scf.parallel" or len(loop.results) or ops_in(loop, "scf.parallel"):
+                    continue
+                name, location = names.next(function, "loop"), loop.location
+                passed = outline([loop], function, name)
+                with ir.InsertionPoint(ops[i + 1]), location:
+                    func.CallOp([], ir.FlatSymbolRefAttr.get(name), passed)
+
+
+def _is_outlined(function: ir.Operation) -> bool:
+    return "llvm.no_inline" in function.attributes

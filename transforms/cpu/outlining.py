@@ -1,0 +1,86 @@
+"""Moving ops into a private function of their own: what `outline-parallel` and `outline-loops` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...dialects.mlir import func, ir
+from ..rewriting import defining_op, ops_in
+
+
+class Names:
+    """Names for functions of a module, none of which is taken: of one that is named after `f` f_parallel_0, …"""
+
+    def __init__(self, module: ir.Operation) -> None:
+        self._taken = {o.attributes["sym_name"].value for o in ops_in(module, "func.func")}
+        self._count = 0
+
+    def next(self, function: ir.Operation, kind: str) -> str:
+        while (name := f"{function.attributes['sym_name'].value}_{kind}_{self._count}") in self._taken:
+            self._count += 1
+        self._taken.add(name)
+        return name
+
+
+def outline(
+    ops: Sequence[ir.Operation],
+    function: ir.Operation,
+    name: str,
+    first: Sequence[ir.Value] = (),
+    kept: Collection[str] = (),
+    of: ir.Operation | None = None,
+) -> list[ir.Value]:
+    """Moves `ops`, whose results nothing else uses, into a new private function before `function`, and returns what a
+    call of it passes: `first`, and what else they use from outside. Constants are cloned instead.
+
+    `kept`: names of attributes that it takes over from the op `of`, if that has them.
+    """
+    uses = _uses_from_outside(ops)
+    captured: list[ir.Value] = []
+    constants: list[ir.Value] = []
+    for operand in dict.fromkeys(operand for _, _, operand in uses if operand not in first):
+        made = defining_op(operand)
+        (constants if made is not None and made.name == "arith.constant" else captured).append(operand)
+    arguments = [*first, *captured]
+    with ir.InsertionPoint(function), ops[0].location:
+        outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
+        outlined.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+        outlined.operation.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+        for attribute in kept:
+            if of is not None and attribute in of.attributes:
+                outlined.operation.attributes[attribute] = of.attributes[attribute]
+        entry = outlined.add_entry_block()
+        with ir.InsertionPoint(entry):
+            finish = func.ReturnOp([])
+    for op in ops:
+        op.move_before(finish.operation)
+    clones = {}
+    with ir.InsertionPoint.at_block_begin(entry):
+        for value in constants:
+            clones[value] = value.owner.operation.clone().results[0]
+    replacements = dict(zip(arguments, entry.arguments, strict=True)) | clones
+    for op, number, operand in uses:
+        op.operands[number] = replacements[operand]
+    return arguments
+
+
+def _uses_from_outside(ops: list[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
+    """The operands of these ops, and of all inside them, that none of them makes: op, number, value."""
+    own: set[ir.Value] = set()
+    found = []
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        op = inner.operation
+        for number, operand in enumerate(op.operands):
+            if operand not in own:
+                found.append((op, number, operand))
+        own.update(op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                own.update(block.arguments)
+        return advance
+
+    advance = ir.WalkResult.ADVANCE
+    for op in ops:
+        op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return [use for use in found if use[2] not in own]  # blocks need not stand in the order that they run in

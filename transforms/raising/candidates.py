@@ -1,0 +1,55 @@
+"""Which sums may be of probabilities, by what ops there are before them: found far faster than by what these compute,
+which in a model's last layers is what all layers before have added up."""
+
+from __future__ import annotations
+
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import is_structured, iterator_types
+from ..graph import users_of
+from ..rewriting import ancestors, ops_in
+from .relative import EXPONENTIALS
+
+ADDITIVE = ("arith.addf", "arith.subf")
+SOFTMAX = ("linalg_ext.softmax", "linalg.softmax")
+MATMULS = 2  # between an exponential and the end of an attention: its second one, and one that mixes heads
+
+
+class Followers:
+    """The ops of functions in `root` that follow from a softmax or an exponential through at most two matmuls, of whose
+    results none is in a sum of several terms. Any other op ends no attention with a softmax, and nothing that looks
+    like one."""
+
+    def __init__(self, root: ir.Operation) -> None:
+        pending = [(top, 0) for op in ops_in(root, *SOFTMAX, *EXPONENTIALS) if (top := _top(op)) is not None]
+        self._matmuls = dict(pending)  # how many there are at least on the way to an op, with itself
+        while pending:
+            op, matmuls = pending.pop(0)
+            if matmuls > MATMULS or (matmuls and _adds(op)):
+                continue
+            for user in users_of(op):
+                so_far = matmuls + _is_product(user)
+                if so_far < self._matmuls.get(user, MATMULS + 2):
+                    self._matmuls[user] = so_far
+                    pending.append((user, so_far))
+
+    def __contains__(self, op: ir.Operation) -> bool:
+        return op in self._matmuls or _top(op) != op  # of what stands in a region nothing is known
+
+
+def _top(op: ir.Operation) -> ir.Operation | None:
+    """The op in a function's body that is `op` or holds it."""
+    return next((o for o in (op, *ancestors(op)) if o.parent is not None and o.parent.name == "func.func"), None)
+
+
+def _adds(op: ir.Operation) -> bool:
+    """Whether it computes each element from others by a sum, among others."""
+    return len(op.regions) > 0 and not _reduces(op) and bool(ops_in(op, *ADDITIVE))
+
+
+def _reduces(op: ir.Operation) -> bool:
+    return is_structured(op) and "reduction" in iterator_types(op)
+
+
+def _is_product(op: ir.Operation) -> bool:
+    """Whether it reduces what it makes of several tensors."""
+    return _reduces(op) and len(op.operands) - len(op.results) > 1
