@@ -162,7 +162,7 @@ def cpu(
         "scratch",
         "buffer-deallocation-pipeline",
         "return-arguments",  # before clones become copies
-        "func.func(optimize-allocation-liveness)",  # of a graph's values only some are needed at once: they share memory
+        "func.func(optimize-allocation-liveness)",  # a layer of a graph has the memory of the last
         "convert-bufferization-to-memref",
         # Vectors.
         "linalg-generalize-named-ops",  # what bufferization made

@@ -158,7 +158,7 @@ def test_small_tasks_get_passes_and_what_is_around_many_of_them_none(anew, monke
     parts = []
     make = object_files._parts
     monkeypatch.setattr(object_files, "_parts", lambda *of: parts.extend(make(*of)) or parts)
-    count = 40
+    count = 80
     kernel = compile(layers(count), threads=1)
     assert [part.is_simple for part in parts] == [False, True]
     assert parts[0].size < object_files.LARGE < parts[1].size

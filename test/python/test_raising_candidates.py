@@ -8,9 +8,12 @@ from attn_opt.transforms.rewriting import ops_in
 LAYERS = """
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
-func.func @model(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %e: tensor<4x4xf32>, %r: tensor<4xf32>) -> tensor<4x4xf32> {
-  %before = linalg.matmul {name = "before"} ins(%x, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %exp = linalg.exp ins(%before : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+func.func @model(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %e: tensor<4x4xf32>, %r: tensor<4xf32>)
+    -> tensor<4x4xf32> {
+  %before = linalg.matmul {name = "before"}
+      ins(%x, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %exp = linalg.exp
+      ins(%before : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
   %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%exp : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) {
   ^bb0(%a: f32, %o: f32):
@@ -24,15 +27,20 @@ func.func @model(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %e: tensor<4x4xf32>, 
     %b = arith.addf %a, %o : f32
     linalg.yield %b : f32
   } -> tensor<4xf32>
-  %end = linalg.matmul {name = "end"} ins(%p, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %mixed = linalg.matmul {name = "mixed"} ins(%end, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %residual = linalg.add ins(%x, %mixed : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
-  %after = linalg.matmul {name = "after"} ins(%residual, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %end = linalg.matmul {name = "end"}
+      ins(%p, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %mixed = linalg.matmul {name = "mixed"}
+      ins(%end, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %residual = linalg.add
+      ins(%x, %mixed : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %after = linalg.matmul {name = "after"}
+      ins(%residual, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
   %loop = scf.for %i = %c0 to %c4 step %c1 iter_args(%s = %after) -> tensor<4x4xf32> {
-    %inner = linalg.matmul {name = "inner"} ins(%s, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %inner = linalg.matmul {name = "inner"}
+      ins(%s, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
     scf.yield %inner : tensor<4x4xf32>
   }
   return %loop : tensor<4x4xf32>

@@ -404,3 +404,52 @@ func.func @open_lanes(%q: memref<64x32xbf16>, %k: memref<?x32xbf16>, %s: memref<
   }
   return
 }
+
+// -----
+
+#md = affine_map<(m, n, d) -> (m, d)>
+#nd = affine_map<(m, n, d) -> (n, d)>
+#mn = affine_map<(m, n, d) -> (m, n)>
+
+// A matrix larger than the stack of a task is gathered, too.
+// CHECK-LABEL: func.func @large
+// CHECK-NOT:   memref.alloca
+// CHECK:       %[[W:.*]] = pair.view %arg1 : (memref<8192x4096xbf16>) -> (memref<8192x2048xi32, strided<[2048, 1]>>)
+// CHECK:       linalg.generic {{.*}} ins(%{{.*}}, %[[W]] : {{.*}}, memref<8192x2048xi32, strided<[2048, 1]>>)
+// CHECK:         pair.product
+func.func @large(%x: memref<64x4096xbf16>, %w: memref<8192x4096xbf16>, %y: memref<64x8192xf32>) {
+  linalg.generic {indexing_maps = [#md, #nd, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : memref<64x4096xbf16>, memref<8192x4096xbf16>) outs(%y : memref<64x8192xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}
+
+// -----
+
+#md = affine_map<(m, n, d) -> (m, d)>
+#nd = affine_map<(m, n, d) -> (n, d)>
+#mn = affine_map<(m, n, d) -> (m, n)>
+
+// With an odd number of elements in a row it could only be copied: no panel has room for it, so that it stays in f32.
+// CHECK-LABEL: func.func @large_and_odd
+// CHECK-NOT:   memref.alloca
+// CHECK-NOT:   pair.
+// CHECK:       return
+func.func @large_and_odd(%x: memref<64x4095xbf16>, %w: memref<8192x4095xbf16>, %y: memref<64x8192xf32>) {
+  linalg.generic {indexing_maps = [#md, #nd, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : memref<64x4095xbf16>, memref<8192x4095xbf16>) outs(%y : memref<64x8192xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %c: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %c, %2 : f32
+    linalg.yield %3 : f32
+  }
+  return
+}

@@ -32,7 +32,7 @@ class FoldCopies(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for generic in ops_in(op, "linalg.generic"):
+        for generic in reversed(ops_in(op, "linalg.generic")):  # of a copy of a copy that is read first
             copy = Copy.of(generic)
             if copy is not None:
                 copy.fold()

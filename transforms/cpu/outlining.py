@@ -64,7 +64,7 @@ def outline(
     return arguments
 
 
-def _uses_from_outside(ops: list[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
+def _uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
     """The operands of these ops, and of all inside them, that none of them makes: op, number, value."""
     own: set[ir.Value] = set()
     found = []

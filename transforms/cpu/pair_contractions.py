@@ -24,6 +24,8 @@ from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .tile_panels import Extent, halved, if_else, tiles_of
 from .unit_dimensions import Expanded, as_part
 
+BF16_BYTES = 2
+MOST_BYTES = 256 * 1024  # of a panel on the stack, which has a few megabytes
 SPREAD = 4  # from one row to the next, in rows, from which on they are copied next to each other
 
 TransposedPanels = dict[tuple, ir.Value]  # in front of all loops of a task, which each of them uses
@@ -141,8 +143,8 @@ class _Pairing:
             self.joined.append(operand.number)
             self.has_rest = (self.op.sizes[self.k] or 1) % 2 == 1
             return
-        if any(bound is None for bound in self._bounds(operand)):
-            raise Unsupported("a factor whose size has no bound")
+        if not self._fits(operand) and not self._is_shared(operand):
+            raise Unsupported("a factor that has no bound, or is larger than the stack of a task")
 
     def _is_in_place(self, operand: Operand) -> bool:
         """True if pairs stand side by side, each in a word of the buffer, and are read there.
@@ -181,14 +183,24 @@ class _Pairing:
             bounds.append(None if extent is None else upper_bound(extent))
         return bounds
 
+    def _fits(self, operand: Operand) -> bool:
+        """Whether a panel of it may be on the stack of a task."""
+        bounds = self._bounds(operand)
+        return None not in bounds and math.prod(bounds) * BF16_BYTES <= MOST_BYTES
+
+    def _is_shared(self, operand: Operand) -> bool:
+        """Whether a panel of it can be made before the tasks."""
+        with ir.InsertionPoint(self.op.op), self.op.op.location:
+            return self.panels.can_have(operand.value, operand.dims.index(self.k))
+
     # --- words
 
     def _words(self, operand: Operand) -> tuple[list[ir.Value], list[int]]:
         """The operand as words, and the loops of its dimensions."""
         dims = list(operand.dims)
         is_lanes = self.lanes in operand.loops and dims[-1] == self.k
-        # What stands in pairs and has no bound, which a panel on the stack would need, is gathered in place.
-        if is_lanes and pays_to_copy(self.op, operand) and None not in self._bounds(operand):
+        # What stands in pairs and is larger than a panel on the stack may be is gathered in place.
+        if is_lanes and pays_to_copy(self.op, operand) and self._fits(operand):
             return self._transposed(operand)
         return [self._paired(operand)], dims
 

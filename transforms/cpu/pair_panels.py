@@ -116,6 +116,10 @@ class SharedPanels:
     def __init__(self) -> None:
         self._panels: dict[tuple, ir.Value] = {}
 
+    def can_have(self, value: ir.Value, summed: int) -> bool:
+        """Whether `part` would find words for it."""
+        return shared_part(value, summed, {summed: 2}) is not None
+
     def part(self, value: ir.Value, summed: int) -> ir.Value | None:
         """The words of a part of a larger buffer; None where it is to be packed, if at all, in its task."""
         shared = shared_part(value, summed, {summed: 2})
