@@ -139,6 +139,7 @@ def cpu(
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
         "fold-copies",
+        "fuse-elements{all=1}",
         f"widen-tiles{{{of_matrix}}}",
         "pad-tiles",
         f"lanes-innermost{{{of_matrix}}}",
@@ -168,7 +169,7 @@ def cpu(
         "linalg-generalize-named-ops",  # what bufferization made
         "copies-to-linalg",
         "forall-to-parallel",
-        "parallelize-linalg",
+        f"parallelize-linalg{{tasks={4 * threads}}}",
         "collapse-loops",
         f"matrix-contractions{{{of_matrix}}}",
         f"pair-contractions{{{of_matrix}}}",

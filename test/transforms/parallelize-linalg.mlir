@@ -64,3 +64,42 @@ func.func @left_alone(%a: memref<16xf32>, %b: memref<16x64xf32>, %c: memref<1001
   }
   return
 }
+
+#xk = affine_map<(b, m, n, k) -> (b, m, k)>
+#kn = affine_map<(b, m, n, k) -> (k, n)>
+#xn = affine_map<(b, m, n, k) -> (b, m, n)>
+
+// A matrix that all rows are multiplied by: a task has some of its columns, and all rows.
+// CHECK-LABEL: func.func @columns
+// CHECK-DAG:   %[[N:.*]] = arith.constant 512 : index
+// CHECK-DAG:   %[[STEP:.*]] = arith.constant 64 : index
+// CHECK:       scf.parallel (%[[J:.*]]) = (%{{.*}}) to (%[[N]]) step (%[[STEP]])
+// CHECK:         memref.subview %arg1[0, %[[J]]] [128, 64] [1, 1] : memref<128x512xf32>
+// CHECK:         memref.subview %arg2[0, 0, %[[J]]] [8, 16, 64] [1, 1, 1] : memref<8x16x512xf32>
+func.func @columns(%x: memref<8x16x128xf32>, %w: memref<128x512xf32>, %y: memref<8x16x512xf32>) {
+  linalg.generic {indexing_maps = [#xk, #kn, #xn], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : memref<8x16x128xf32>, memref<128x512xf32>) outs(%y : memref<8x16x512xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %s, %p : f32
+    linalg.yield %t : f32
+  }
+  return
+}
+
+// One of few columns is split along the rows too, of which a task has 64 at least: here eight batch entries of 16, as four tasks are enough.
+// CHECK-LABEL: func.func @rows
+// CHECK-DAG:   %[[B:.*]] = arith.constant 32 : index
+// CHECK-DAG:   %[[STEP:.*]] = arith.constant 8 : index
+// CHECK:       scf.parallel (%[[I:.*]]) = (%{{.*}}) to (%[[B]]) step (%[[STEP]])
+// CHECK:         memref.subview %arg0[%[[I]], 0, 0] [8, 16, 128] [1, 1, 1] : memref<32x16x128xf32>
+func.func @rows(%x: memref<32x16x128xf32>, %w: memref<128x64xf32>, %y: memref<32x16x64xf32>) {
+  linalg.generic {indexing_maps = [#xk, #kn, #xn], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : memref<32x16x128xf32>, memref<128x64xf32>) outs(%y : memref<32x16x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %s, %p : f32
+    linalg.yield %t : f32
+  }
+  return
+}

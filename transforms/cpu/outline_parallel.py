@@ -23,7 +23,7 @@ class OutlineParallel(Pass):
     convert-scf-to-openmp wraps around bodies, apart from control flow. Constants are cloned instead of passed.
 
     No one else calls it: of a function that others could call, LLVM would compile a wrapper for them, and what is
-    inlined, there and here, once more.
+    inlined, there and here, once more. What `mark-few-rows` says of the loop, its function says.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -36,8 +36,8 @@ class OutlineParallel(Pass):
             body = loop.regions[0].blocks[0]
             *moved, end = ops_of(body)
             name = names.next(function, "parallel")
-            # What `mark-few-rows` says of the loop, its function says.
-            passed = outline(moved, function, name, list(body.arguments), (FEW_ROWS,), loop)
+            kept = {n: loop.attributes[n] for n in (FEW_ROWS,) if n in loop.attributes}
+            passed = outline(moved, function, name, list(body.arguments), kept)
             with ir.InsertionPoint(end), loop.location:
                 func.CallOp([], ir.FlatSymbolRefAttr.get(name), passed)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ...dialects.mlir import func, ir
 from ..rewriting import defining_op, ops_in
@@ -27,14 +28,10 @@ def outline(
     function: ir.Operation,
     name: str,
     first: Sequence[ir.Value] = (),
-    kept: Collection[str] = (),
-    of: ir.Operation | None = None,
+    attributes: Mapping[str, ir.Attribute] = MappingProxyType({}),
 ) -> list[ir.Value]:
-    """Moves `ops`, whose results nothing else uses, into a new private function before `function`, and returns what a
-    call of it passes: `first`, and what else they use from outside. Constants are cloned instead.
-
-    `kept`: names of attributes that it takes over from the op `of`, if that has them.
-    """
+    """Moves `ops`, whose results nothing else uses, into a new private function before `function`, with `attributes`;
+    returns what a call of it passes: `first`, and what else they use from outside. Constants are cloned instead."""
     uses = _uses_from_outside(ops)
     captured: list[ir.Value] = []
     constants: list[ir.Value] = []
@@ -46,9 +43,8 @@ def outline(
         outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
         outlined.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
         outlined.operation.attributes["llvm.no_inline"] = ir.UnitAttr.get()
-        for attribute in kept:
-            if of is not None and attribute in of.attributes:
-                outlined.operation.attributes[attribute] = of.attributes[attribute]
+        for attribute, value in attributes.items():
+            outlined.operation.attributes[attribute] = value
         entry = outlined.add_entry_block()
         with ir.InsertionPoint(entry):
             finish = func.ReturnOp([])

@@ -1,6 +1,8 @@
 """The pass ``parallelize-linalg``."""
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
@@ -12,7 +14,7 @@ from .blocks import Block, extent_at, part_of, with_operands
 from .structured import Structured, structured_of
 
 MIDDLING = 1024  # what a dynamic size is taken to be
-ROWS = 64  # the least rows of a contraction in a task
+ROWS = 64  # the least rows of a contraction in a task: they share what is packed, and fill register tiles
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,14 @@ class ParallelizeLinalg(Pass):
         }
 
     So a graph that is not fused runs on all cores too. In a sequential loop threads would meet in every iteration:
-    there tasks are larger. Tiles of attention, which is no parallel loop if all heads are one block, stay whole.
+    there tasks are larger. A product of matrices is split along its columns first, then, until there are enough
+    `tasks`, along its rows. Tiles of attention, which is no parallel loop if all heads are one block, stay whole.
     """
 
     grain: int = option("the least number of iterations, over all loops, that a task gets", 1 << 16)
     grain_in_loops: int = option("the same of what stands in a sequential loop", 1 << 21)
+
+    tasks: int = option("how many tasks of a contraction are enough", 4)
 
     def run(self, op: ir.Operation) -> None:
         for generic in ops_in(op, "linalg.generic"):
@@ -69,19 +74,40 @@ class ParallelizeLinalg(Pass):
         grain = self.grain_in_loops if any(a.name == "scf.for" for a in ancestors(op.op)) else self.grain
         if work < 2 * grain:
             return steps
-        for loop in range(op.n_loops):
-            if not op.is_parallel(loop) or op.sizes[loop] == 1:
-                continue
+        wide = [d for d in range(op.n_loops) if op.is_parallel(d) and op.sizes[d] != 1]
+        shared = [d for d in wide if _reuses(op, d)]
+        for loop in itertools.takewhile(lambda d: d not in shared, wide):
             work //= max(1, sizes[loop])
             step = max(1, -(-grain // max(1, work)))
-            rows = _reuses(op, loop)
-            if rows:
-                step = max(step, ROWS)  # they share what is packed, and fill register tiles
             if op.sizes[loop] is None or step < sizes[loop]:
                 steps[loop] = step
-            if rows or step > 1:
+            if step > 1:
+                return steps
+        # Tasks along the lanes pack what they read along them once in all, tasks of rows once each.
+        tasks = math.prod(-(-sizes[loop] // step) for loop, step in steps.items())
+        lanes = op.outputs[0].dims[-1] if op.outputs[0].dims else None
+        for loop in sorted(shared, key=lambda d: d != lanes):
+            if tasks >= self.tasks:
                 break
+            each = max(1, work // max(1, sizes[loop]))
+            step = -(-grain // each)
+            if loop == lanes:
+                step = -(-max(step, 1) // ROWS) * ROWS
+            else:
+                step = max(step, -(-ROWS // _rows_in(op, loop, sizes)), -(-sizes[loop] * tasks // self.tasks))
+            if op.sizes[loop] is None or step < sizes[loop]:
+                steps[loop] = step
+                tasks *= -(-sizes[loop] // step)
+                work = each * step
         return steps
+
+
+def _rows_in(op: Structured, loop: int, sizes: Sequence[int]) -> int:
+    """How many rows of a contraction an iteration of `loop` has: of the loops inside of it, those along which the same
+    operands do not change."""
+    kept = [o for o in op.operands if not o.is_scalar and not o.is_output and loop not in o.loops]
+    inner = [d for d in range(loop + 1, op.n_loops) if op.is_parallel(d)]
+    return max(1, math.prod(sizes[d] for d in inner if all(d not in o.loops for o in kept)))
 
 
 def _reuses(op: Structured, loop: int) -> bool:

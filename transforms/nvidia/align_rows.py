@@ -16,9 +16,9 @@ from ..passes import Pass, remark
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
 from ..slices import slice_offsets, slice_sizes
+from ..splats import filled_with
 from .axes import DYNAMIC, kept_dims
 from .memory import CHUNK, are_aligned, byte_width
-from .tile_body import TileBody
 from .values import COPY
 
 COPIED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32")
@@ -200,7 +200,7 @@ def _is_wanted(read: ir.Operation, forall: ir.Operation) -> bool:
     source = read.operands[0]
     if are_aligned(source.type) or not _is_older(source, forall) or not can_be_aligned(source):
         return False
-    if not _is_a_tile(read) or not _begins_aligned(read) or TileBody.splat(source) is not None:
+    if not _is_a_tile(read) or not _begins_aligned(read) or filled_with(source) is not None:
         return False
     return _is_shared(read, forall, _is_by_keys(read))
 

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ...dialects.mlir import arith, ir
+from ...dialects.mlir import ir
 from ..passes import PassError
 from ..rewriting import defining_op, ops_in
 
 LARGEST = 1 << 16  # bytes in a kernel's code
-
-
-def is_constant_tensor(value: ir.Value) -> bool:
-    op = defining_op(value)
-    return op is not None and op.name == "arith.constant" and isinstance(value.type, ir.ShapedType)
-
-
-def splat_of(value: ir.Value) -> ir.Attribute | None:
-    """The number that all elements of a constant tensor are; None if they differ."""
-    elements = defining_op(value).attributes["value"]
-    return elements.get_splat_value() if isinstance(elements, ir.DenseElementsAttr) and elements.is_splat else None
-
-
-def splat_constant(value: ir.Value) -> ir.Value | None:
-    """The same as a new constant."""
-    splat = splat_of(value)
-    return None if splat is None else arith.ConstantOp(value.type.element_type, splat).result
 
 
 def own_constants(op: ir.Operation) -> None:

@@ -9,10 +9,10 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..copying import copy_scalar_body, index_at
 from ..rewriting import defining_op, either, make_for, only_if
+from ..splats import filled_with
 from .axes import is_first, source_indices
 from .producer_body import extracted
 from .row_lanes import RowLanes
-from .tile_body import TileBody
 
 STRAIGHT = 4  # pieces of a row that are no loop, so that loads of all of them are under way together
 
@@ -96,7 +96,7 @@ class ElementBody:
     def _init(self, result: int, at: dict[int, ir.Value]) -> ir.Value:
         number = self.first_init + result
         init = self.op.operands[number]
-        splat = TileBody.splat(init)
+        splat = filled_with(init)
         if splat is None and self.is_read(number):
             return self._element(init, self._indices(number, at))
         kind = self.op.results[result].type.element_type
@@ -106,7 +106,7 @@ class ElementBody:
     def is_read(self, number: int) -> bool:
         init = self.op.operands[number]
         used = list(self.op.regions[0].blocks[0].arguments[number].uses)
-        return bool(used) and TileBody.splat(init) is None
+        return bool(used) and filled_with(init) is None
 
     def _indices(self, number: int, at: dict[int, ir.Value]) -> list[ir.Value]:
         """Which element of an operand an iteration reads or writes."""

@@ -12,8 +12,9 @@ from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of
 from ..slices import slice_offsets
+from ..splats import filled_with, is_constant_tensor, splat_constant
 from .axes import DYNAMIC, is_first
-from .constants import constant_memory, is_constant_tensor, splat_constant
+from .constants import constant_memory
 from .element_body import ElementBody
 from .launching import (
     block_number,
@@ -27,7 +28,6 @@ from .launching import (
     to_tensor,
 )
 from .row_lanes import row_lanes
-from .tile_body import TileBody
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
 
@@ -82,7 +82,7 @@ class OutlineElements(Pass):
 def _is_left(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or not any(list(v.uses) for v in op.results):
         return False
-    if len(op.results) == 1 and TileBody.splat(op.results[0]) is not None:  # others see what it is filled with
+    if len(op.results) == 1 and filled_with(op.results[0]) is not None:  # others see what it is filled with
         return any(use.owner.operation.name != "linalg.generic" for use in op.results[0].uses)
     return True
 

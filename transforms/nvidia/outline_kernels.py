@@ -13,6 +13,7 @@ from ..passes import Pass, PassError, option, remark
 from ..reshapes import RESHAPES, only_units
 from ..rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
+from ..splats import filled_with
 from .axes import Axes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
@@ -196,9 +197,7 @@ class _Outliner:
                 op = defining_op(value)
                 if op is not None and op.name == "arith.constant":
                     self.constants += [value] if value not in self.constants else []
-                elif (
-                    TileBody.splat(value) is None and value not in tensors and (op is None or op.name != "tensor.empty")
-                ):
+                elif filled_with(value) is None and value not in tensors and (op is None or op.name != "tensor.empty"):
                     tensors.append(value)
             elif value not in scalars:
                 scalars.append(value)

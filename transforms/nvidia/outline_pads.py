@@ -11,8 +11,9 @@ from ...dialects.tile import CopyPieceOp
 from ..passes import Pass, option
 from ..rewriting import defining_op, make_for, only_if, ops_in, ops_of
 from ..slices import slice_offsets, slice_sizes
+from ..splats import is_constant_tensor
 from .axes import DYNAMIC, kept_dims, source_indices
-from .constants import constant_memory, is_constant_tensor
+from .constants import constant_memory
 from .launching import block_number, ceil_div, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
 from .memory import CHUNK, byte_width
 from .values import COPY

@@ -11,6 +11,7 @@ from ..graph import ancestor_in
 from ..passes import Pass, option, remark
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, is_inside, ops_in, ops_of
+from ..splats import filled_with
 from .axes import DYNAMIC
 from .lanes import NotInLanes
 from .launching import (
@@ -23,7 +24,6 @@ from .launching import (
 )
 from .memory import CHUNK, byte_width
 from .producer_body import KernelArguments, ProducerBody, is_elementwise, thread_count
-from .tile_body import TileBody
 
 COPIED = ("f16", "bf16", "f32", "i8", "i16", "i32", "i64", "f8E4M3FN", "f8E5M2", "i1")
 
@@ -98,7 +98,7 @@ def _is_computed(value: ir.Value, forall: ir.Operation) -> bool:
         op = defining_op(op.operands[0])
     if op is None or op.block != forall.block:
         return False
-    return op.name == "tensor.concat" or (is_elementwise(op) and TileBody.splat(op.results[0]) is None)
+    return op.name == "tensor.concat" or (is_elementwise(op) and filled_with(op.results[0]) is None)
 
 
 def _is_known(kind: ir.RankedTensorType) -> bool:

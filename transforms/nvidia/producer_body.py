@@ -14,12 +14,12 @@ from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
 from ..rewriting import defining_op, either, only_if, ops_in, ops_of
 from ..slices import mixed, slice_offsets
+from ..splats import is_constant_tensor, repeated_number
 from .axes import DYNAMIC, is_first, kept_dims
-from .constants import constant_memory, is_constant_tensor, splat_of
+from .constants import constant_memory
 from .lanes import Atom, Lanes, NotInLanes, linearised, spread
 from .launching import STRIDED, new_kernel, read_buffer, thread_number
 from .memory import CHUNK, byte_width
-from .tile_body import TileBody
 
 MOST_STEPS = 512  # of the ops for an element, beyond which chains go through memory instead
 
@@ -118,7 +118,7 @@ class ProducerBody:
             raise NotInLanes
         if op is None or op.block != self.kernel.forall.block:
             return self._loaded(value, at)
-        splat = splat_of(value) if is_constant_tensor(value) else TileBody.splat(value)
+        splat = repeated_number(value)
         if splat is not None:
             return [arith.ConstantOp(value.type.element_type, splat).result]
         if op.name == "tensor.cast":

@@ -15,11 +15,10 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..rewriting import defining_op, ops_of
 from ..slices import slice_offsets
+from ..splats import filled_with, is_constant_tensor
 from .axes import DYNAMIC, is_first, kept_dims
-from .constants import is_constant_tensor
 from .elementwise import NEUTRAL
 from .memory import CHUNK, byte_width
-from .tile_body import TileBody
 
 WARP = 32
 AHEAD = 2  # pieces that a thread has of a row, at least: their loads are under way together
@@ -79,7 +78,7 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
         extent = value.type.shape[-1]
         if not isinstance(value.type.element_type, (ir.FloatType, ir.IntegerType)) or extent == DYNAMIC:
             return None
-        if TileBody.splat(value) is None:
+        if filled_with(value) is None:
             along.append(number)
     read = [op.operands[number] for number in along]
     if not any(len(maps[number].results) == len(iterator_types(op)) for number in along):

@@ -25,7 +25,7 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import iterator_types
 from ..attention import is_contraction
 from ..rewriting import ancestors, defining_op, ops_in, ops_of
-from .constants import is_constant_tensor, splat_of
+from ..splats import is_constant_tensor, splat_of
 from .running_maximum import PASSING, Update
 
 LOGARITHMS = {"math.log": math.log(2), "math.log2": 1.0}

@@ -19,6 +19,7 @@ from ..passes import PassError
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, for_body, for_inits, make_for, ops_in, ops_of
 from ..slices import slice_offsets
+from ..splats import filled_with
 from .axes import BATCH, COLUMN, Axes, Axis, kept_dims, reshaped_dims, rows_first
 from .padding import Padding
 
@@ -158,33 +159,13 @@ class TileBody:
     def _splat_behind(self, value: ir.Value) -> ir.Attribute | None:
         """The constant that a tensor is filled with, seen through slices."""
         init = self._init_behind(value)
-        return self.splat(_sliced(value) if init is None else init)
+        return filled_with(_sliced(value) if init is None else init)
 
     def _init_behind(self, value: ir.Value) -> ir.Value | None:
         """What a shared output starts as, of which `value` is a slice; None for other tensors."""
         value, arguments = _sliced(value), list(self.axes.forall.regions[0].blocks[0].arguments)
         inits = list(self.axes.forall.operands)
         return inits[len(inits) - len(arguments) + arguments.index(value)] if value in arguments else None
-
-    @staticmethod
-    def splat(value: ir.Value) -> ir.Attribute | None:
-        """The constant that a tensor is filled with; None if it is not filled with one."""
-        op = defining_op(value)
-        if op is None or op.name not in ("linalg.fill", "linalg.generic") or len(op.results) != 1:
-            return None
-        source = op.operands[0]
-        if op.name == "linalg.generic":
-            block = op.regions[0].blocks[0]
-            (source,) = ops_of(block)[-1].operands
-            if source.owner == block:
-                number = ir.BlockArgument(source).arg_number
-                source = op.operands[number]
-                if number == len(op.operands) - 1:
-                    return None
-        if isinstance(source.type, ir.RankedTensorType):
-            return TileBody.splat(source)  # a copy of such a one
-        constant = defining_op(source)
-        return constant.attributes["value"] if constant is not None and constant.name == "arith.constant" else None
 
     # Ops.
 
@@ -205,7 +186,7 @@ class TileBody:
         elif op.name in RESHAPES:
             if not self.axes.is_memory(op.operands[0]):
                 self.values[results[0]] = self.tile(op.operands[0])
-        elif op.name == "tensor.empty" or (op.name == "linalg.generic" and self.splat(results[0]) is not None):
+        elif op.name == "tensor.empty" or (op.name == "linalg.generic" and filled_with(results[0]) is not None):
             pass  # where they are used
         elif op.name == "linalg.generic":
             self._generic(op)

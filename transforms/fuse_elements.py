@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, tensor
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
-from ..copying import copy_elements, in_loops, index_at
-from ..extents import lift_sizes
-from ..graph import ancestor_in
-from ..passes import Pass, option
-from ..reshapes import RESHAPES
-from ..rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of
-from .constants import is_constant_tensor, splat_of
-from .tile_body import TileBody
+from ..dialects import build
+from ..dialects.mlir import arith, ir, linalg, tensor
+from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from .copying import copy_elements, in_loops, index_at
+from .extents import lift_sizes
+from .graph import ancestor_in
+from .passes import Pass, option
+from .reshapes import RESHAPES
+from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of
+from .splats import repeated_number
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class FuseElements(Pass):
         for number, value in enumerate(list(consumer.operands)[:used]):
             if not isinstance(value.type, ir.RankedTensorType):
                 continue
-            splat = _splat(value)
+            splat = repeated_number(value)
             if splat is not None and _sizes_are_told(consumer, number, splat):
                 return number, splat
             read = {dim_position(e) for e in maps[number].results}
@@ -105,10 +104,6 @@ def _reads_loops(op: ir.Operation) -> bool:
         if source is not None and source.name == "scf.forall":
             return True
     return False
-
-
-def _splat(value: ir.Value) -> ir.Attribute | None:
-    return splat_of(value) if is_constant_tensor(value) else TileBody.splat(value)
 
 
 def _loop_sizes(op: ir.Operation) -> dict[int | None, int]:
