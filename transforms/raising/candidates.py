@@ -3,6 +3,7 @@ which in a model's last layers is what all layers before have added up."""
 
 from __future__ import annotations
 
+from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured, iterator_types
 from ..graph import users_of
@@ -11,6 +12,7 @@ from .relative import EXPONENTIALS
 
 ADDITIVE = ("arith.addf", "arith.subf")
 SOFTMAX = ("linalg_ext.softmax", "linalg.softmax")
+POWER = "math.powf"
 MATMULS = 2  # between an exponential and the end of an attention: its second one, and one that mixes heads
 
 
@@ -20,7 +22,8 @@ class Followers:
     like one."""
 
     def __init__(self, root: ir.Operation) -> None:
-        pending = [(top, 0) for op in ops_in(root, *SOFTMAX, *EXPONENTIALS) if (top := _top(op)) is not None]
+        starts = filter(_may_be_exponential, ops_in(root, *SOFTMAX, *EXPONENTIALS, POWER))
+        pending = [(top, 0) for op in starts if (top := _top(op)) is not None]
         self._matmuls = dict(pending)  # how many there are at least on the way to an op, with itself
         while pending:
             op, matmuls = pending.pop(0)
@@ -34,6 +37,10 @@ class Followers:
 
     def __contains__(self, op: ir.Operation) -> bool:
         return op in self._matmuls or _top(op) != op  # of what stands in a region nothing is known
+
+
+def _may_be_exponential(op: ir.Operation) -> bool:
+    return op.name != POWER or constant_value(op.operands[1]) is None  # 2^x, not x^2
 
 
 def _top(op: ir.Operation) -> ir.Operation | None:
