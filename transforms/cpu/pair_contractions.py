@@ -98,11 +98,11 @@ class _Pairing:
 
     def apply(self) -> None:
         inputs = [o for o in self.op.operands if not o.is_output]
-        for operand in inputs:
-            self._check(operand)
         starts = list(find_starts(self.op).values())
         old = self.op.op
         with ir.InsertionPoint(old), old.location:
+            for operand in inputs:
+                self._check(operand)  # makes ops, too: where parts start
             factors = [
                 (rows_of_pairs(operand, self.k), list(operand.dims))
                 if operand.number in self.joined
@@ -143,7 +143,7 @@ class _Pairing:
             self.joined.append(operand.number)
             self.has_rest = (self.op.sizes[self.k] or 1) % 2 == 1
             return
-        if not self._fits(operand) and not self._is_shared(operand):
+        if not self._fits(operand) and not self.panels.can_have(operand.value, operand.dims.index(self.k)):
             raise Unsupported("a factor that has no bound, or is larger than the stack of a task")
 
     def _is_in_place(self, operand: Operand) -> bool:
@@ -187,11 +187,6 @@ class _Pairing:
         """Whether a panel of it may be on the stack of a task."""
         bounds = self._bounds(operand)
         return None not in bounds and math.prod(bounds) * BF16_BYTES <= MOST_BYTES
-
-    def _is_shared(self, operand: Operand) -> bool:
-        """Whether a panel of it can be made before the tasks."""
-        with ir.InsertionPoint(self.op.op), self.op.op.location:
-            return self.panels.can_have(operand.value, operand.dims.index(self.k))
 
     # --- words
 
