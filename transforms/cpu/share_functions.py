@@ -1,5 +1,6 @@
 """The pass ``share-functions``."""
 
+import collections
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
@@ -23,20 +24,27 @@ class ShareFunctions(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
+        functions = ops_in(op, "func.func")
+        alike = collections.Counter(map(_outlines, functions))  # texts take long
         first: dict[str, str] = {}
         renamed: dict[str, str] = {}
-        for function in ops_in(op, "func.func"):
+        for function in functions:
             for call in ops_in(function, "func.call") if renamed else ():
                 callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
                 if callee in renamed:
                     call.attributes["callee"] = ir.FlatSymbolRefAttr.get(renamed[callee])
-            if not _is_outlined(function):
+            if not _is_outlined(function) or alike[_outlines(function)] == 1:
                 continue
             name = ir.StringAttr(function.attributes["sym_name"]).value
             text = function.get_asm(use_local_scope=True, assume_verified=True).replace(f"@{name}(", "@(", 1)
             if first.setdefault(text, name) != name:
                 renamed[name] = first[text]
                 function.erase()
+
+
+def _outlines(function: ir.Operation) -> tuple[ir.Attribute, int]:
+    """What functions that are the same have in common: their type, and how many ops stand in them side by side."""
+    return function.attributes["function_type"], sum(len(block.operations) for block in function.regions[0].blocks)
 
 
 def _is_outlined(function: ir.Operation) -> bool:
