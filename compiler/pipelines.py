@@ -138,6 +138,7 @@ def cpu(
         "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
+        "gather-windows",
         "fold-copies",
         "fuse-elements{all=1}",
         f"widen-tiles{{{of_matrix}}}",

@@ -48,6 +48,7 @@ PASSES = (
     "own-inits",
     "cpu/slice-fills",
     "cpu/drop-fills",
+    "cpu/gather-windows",
     "cpu/fold-copies",
     "cpu/widen-tiles",
     "cpu/pad-tiles",

@@ -1,10 +1,13 @@
 """Layers around attention on the CPU: products with a matrix that is transposed, repeated and made wider first, as
-frontends write them."""
+frontends write them, and convolutions."""
 
 import ml_dtypes
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
+from attn_opt.dialects import make_context
+from attn_opt.dialects.assembly import parse_module
+from attn_opt.dialects.reference import evaluate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,3 +86,52 @@ def test_products_with_a_repeated_matrix(element, sizes):
 def test_a_matrix_larger_than_a_stack(element, sizes):
     """In bf16 a panel of it was on the stack of each task, which ended the process."""
     check(element, *sizes)
+
+
+# Input, filter and result, of which `x` stands for the length that the input needs; filters have 3 or 2 × 3 places.
+CONVOLUTIONS = {
+    "conv_1d_ncw_fcw": ("{b}x{c}x{x}", "{f}x{c}x3", "{b}x{f}x{n}", 1),
+    "conv_1d_nwc_wcf": ("{b}x{x}x{c}", "3x{c}x{f}", "{b}x{n}x{f}", 1),
+    "conv_2d_nchw_fchw": ("{b}x{c}x{y}x{x}", "{f}x{c}x2x3", "{b}x{f}x{m}x{n}", 2),
+    "conv_2d_nhwc_hwcf": ("{b}x{y}x{x}x{c}", "2x3x{c}x{f}", "{b}x{m}x{n}x{f}", 2),
+    "conv_2d_ngchw_gfchw": ("{b}x2x{c}x{y}x{x}", "2x{f}x{c}x2x3", "{b}x2x{f}x{m}x{n}", 2),
+    "depthwise_conv_2d_nchw_chw": ("{b}x{c}x{y}x{x}", "{c}x2x3", "{b}x{c}x{m}x{n}", 2),
+}
+
+
+def convolution(name: str, element: str, is_open: bool, step: int, apart: int, **sizes: int) -> tuple[str, list]:
+    """A graph of a convolution, with `step` from one window to the next and `apart` from one place in it to the next;
+    the shapes of its arguments. `is_open`: with open sizes."""
+    *shapes, ranks = CONVOLUTIONS[name]
+    sizes["x"], sizes["y"] = (sizes["n"] - 1) * step + 2 * apart + 1, (sizes["m"] - 1) * step + apart + 1
+    texts = [shape.format(**sizes) for shape in shapes]
+    counts = [[int(size) for size in text.split("x")] for text in texts]
+    kinds = [("?x" * len(count) if is_open else text + "x") for text, count in zip(texts, counts, strict=True)]
+    x, w, y = (f"tensor<{kind}{e}>" for kind, e in zip(kinds, (element, element, "f32"), strict=True))
+    attributes = ", ".join(
+        f"{n} = dense<{v}> : tensor<{ranks}xi64>" for n, v in (("strides", step), ("dilations", apart))
+    )
+    text = f"""func.func @convolution(%x: {x}, %w: {w}, %init: {y}) -> {y} {{
+      %y = linalg.{name} {{{attributes}}} ins(%x, %w : {x}, {w}) outs(%init : {y}) -> {y}
+      return %y : {y}
+    }}"""
+    return text, counts
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@given(
+    element=st.sampled_from(["f32", "bf16"]),
+    is_open=st.booleans(),
+    steps=st.tuples(st.integers(1, 3), st.integers(1, 2)),
+    sizes=st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(1, 18), st.integers(1, 40)),
+)
+@settings(deadline=None, max_examples=6)
+def test_convolutions(name, element, is_open, steps, sizes):
+    text, shapes = convolution(name, element, is_open, *steps, **dict(zip("bcfmn", sizes, strict=True)))
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    inputs = [a.astype(DTYPES[e]) for a, e in zip(arrays, (element, element, "f32"), strict=True)]
+    wide = [a.astype(np.float64) for a in inputs]
+    (exact,) = evaluate(parse_module(text, "convolution.mlir", make_context()), wide)
+    found = compile(text)(*inputs)
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)

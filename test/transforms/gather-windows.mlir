@@ -1,0 +1,65 @@
+// RUN: attn-opt %s --gather-windows | FileCheck %s
+
+#x = affine_map<(n, f, y, c, i) -> (n, c, y * 2 + i)>
+#w = affine_map<(n, f, y, c, i) -> (f, c, i)>
+#o = affine_map<(n, f, y, c, i) -> (n, f, y)>
+
+// Windows side by side, the dimension that the result has innermost innermost; channels and places in them are one sum.
+// CHECK-DAG: #[[READ:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3 * 2 + d2)>
+// CHECK-DAG: #[[ROWS:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>
+// CHECK-DAG: #[[MATRIX:.*]] = affine_map<(d0, d1, d2, d3) -> (d1, d3)>
+// CHECK-DAG: #[[RESULT:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2)>
+// CHECK-LABEL: func.func @channels_first
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3x21xf32>, %[[W:.*]]: tensor<8x3x5xf32>, %[[INIT:.*]]: tensor<2x8x9xf32>)
+// CHECK: %[[WINDOWS:.*]] = linalg.generic {indexing_maps = [#[[READ]], #{{.*}}]{{.*}} ins(%[[X]] : tensor<2x3x21xf32>) outs(%{{.*}} : tensor<2x3x5x9xf32>)
+// CHECK: %[[R:.*]] = tensor.collapse_shape %[[WINDOWS]] {{\[}}[0], [1, 2], [3]] : tensor<2x3x5x9xf32> into tensor<2x15x9xf32>
+// CHECK: %[[M:.*]] = tensor.collapse_shape %[[W]] {{\[}}[0], [1, 2]] : tensor<8x3x5xf32> into tensor<8x15xf32>
+// CHECK: linalg.generic {indexing_maps = [#[[ROWS]], #[[MATRIX]], #[[RESULT]]], iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%[[R]], %[[M]] : {{.*}}) outs(%[[INIT]] :
+func.func @channels_first(%x: tensor<2x3x21xf32>, %w: tensor<8x3x5xf32>, %init: tensor<2x8x9xf32>) -> tensor<2x8x9xf32> {
+  %y = linalg.generic {indexing_maps = [#x, #w, #o], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<2x3x21xf32>, tensor<8x3x5xf32>) outs(%init : tensor<2x8x9xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %s, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<2x8x9xf32>
+  return %y : tensor<2x8x9xf32>
+}
+
+#xl = affine_map<(n, y, f, i, c) -> (n, y + i, c)>
+#wl = affine_map<(n, y, f, i, c) -> (i, c, f)>
+#ol = affine_map<(n, y, f, i, c) -> (n, y, f)>
+
+// With channels last the sum is innermost.
+// CHECK-LABEL: func.func @channels_last
+// CHECK: tensor.collapse_shape %{{.*}} {{\[}}[0], [1], [2, 3]] : tensor<2x17x5x3xf32> into tensor<2x17x15xf32>
+// CHECK: tensor.collapse_shape %{{.*}} {{\[}}[0, 1], [2]] : tensor<5x3x8xf32> into tensor<15x8xf32>
+func.func @channels_last(%x: tensor<2x21x3xf32>, %w: tensor<5x3x8xf32>, %init: tensor<2x17x8xf32>) -> tensor<2x17x8xf32> {
+  %y = linalg.generic {indexing_maps = [#xl, #wl, #ol], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<2x21x3xf32>, tensor<5x3x8xf32>) outs(%init : tensor<2x17x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %s, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<2x17x8xf32>
+  return %y : tensor<2x17x8xf32>
+}
+
+#xd = affine_map<(n, c, y, i) -> (n, c, y + i)>
+#wd = affine_map<(n, c, y, i) -> (c, i)>
+#od = affine_map<(n, c, y, i) -> (n, c, y)>
+
+// Where each element is in few products, a copy would cost more than it saves.
+// CHECK-LABEL: func.func @depthwise
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: linalg.generic
+func.func @depthwise(%x: tensor<2x3x21xf32>, %w: tensor<3x5xf32>, %init: tensor<2x3x17xf32>) -> tensor<2x3x17xf32> {
+  %y = linalg.generic {indexing_maps = [#xd, #wd, #od], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<2x3x21xf32>, tensor<3x5xf32>) outs(%init : tensor<2x3x17xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %s, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<2x3x17xf32>
+  return %y : tensor<2x3x17xf32>
+}

@@ -1,0 +1,167 @@
+"""The pass ``gather-windows``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...dialects import build
+from ...dialects.mlir import ir, linalg, tensor
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..extents import static_extents
+from ..linear import DYNAMIC
+from ..passes import Pass, remark
+from ..rewriting import ops_in
+
+LARGEST = 1 << 26  # elements of a copy: beyond it memory, and the way there, count for more
+FEWEST = 4  # products that an element takes part in, so that a copy of it pays
+MULTIPLIES = ["arith.mulf", "arith.addf"]
+
+
+@dataclass(frozen=True)
+class GatherWindows(Pass):
+    """Copies the windows of a convolution side by side ("im2col"), so that it becomes a product of matrices::
+
+        linalg.generic {Y[n, f, x] += X[n, c, 2·x + i]·W[f, c, i]} ins(%x, %w)
+    becomes
+        %windows = linalg.generic {C[n, c, i, x] = X[n, c, 2·x + i]} ins(%x)
+        %rows = tensor.collapse_shape %windows [[0], [1, 2], [3]]
+        %matrix = tensor.collapse_shape %w [[0], [1, 2]]
+        linalg.generic {Y[n, f, x] += R[n, k, x]·M[f, k]} ins(%rows, %matrix)
+
+    The passes after it multiply what is read along its dimensions; anything else is computed element by element. So is
+    a convolution of channels by themselves ("depthwise"), of which an element takes part in too few products.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for generic in ops_in(op, "linalg.generic"):
+            number = _windows_of(generic)
+            if number is None:
+                continue
+            loops = _order(generic, number)
+            extents = static_extents(generic)
+            if math.prod(extents[d] or 1 for d in loops) > LARGEST:
+                remark(generic, "not made a product of matrices: its windows side by side would take too much memory")
+                continue
+            _gather(generic, number, loops)
+            _join_sums(generic, number)
+
+
+def _windows_of(op: ir.Operation) -> int | None:
+    """The input of a sum of products that is read at sums of loops; None if there is none, or it is read seldom."""
+    if len(op.operands) != 3 or len(op.results) != 1:
+        return None
+    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
+    if [name for name in names if name not in ("arith.extf", "linalg.yield")] != MULTIPLIES:
+        return None
+    *inputs, out = indexing_maps(op)
+    if any(dim_position(e.maybe_downcast()) is None for e in out.results):
+        return None
+    wide = [
+        number for number, m in enumerate(inputs) if any(dim_position(e.maybe_downcast()) is None for e in m.results)
+    ]
+    if len(wide) != 1:
+        return None
+    (number,) = wide
+    others = _loops(inputs[1 - number]) - _loops(inputs[number])
+    extents = static_extents(op)
+    return number if math.prod(extents[d] or FEWEST for d in others) >= FEWEST else None
+
+
+def _loops(m: ir.AffineMap) -> set[int]:
+    """The loops that a map uses."""
+    found, pending = set(), [e.maybe_downcast() for e in m.results]
+    while pending:
+        e = pending.pop()
+        if isinstance(e, ir.AffineBinaryExpr):
+            pending += [e.lhs.maybe_downcast(), e.rhs.maybe_downcast()]
+        elif (d := dim_position(e)) is not None:
+            found.add(d)
+    return found
+
+
+def _order(op: ir.Operation, number: int) -> list[int]:
+    """The loops that the input `number` is read along, in an order in which products read it well: as the result has
+    them, and those of the sum, as the other input has them, in front of what the result has innermost, its lanes, or
+    innermost where the lanes are the other input's."""
+    maps, kinds = indexing_maps(op), iterator_types(op)
+    read = _loops(maps[number])
+    result = [dim_position(e.maybe_downcast()) for e in maps[2].results]
+    summed = [d for e in maps[1 - number].results if (d := dim_position(e.maybe_downcast())) is not None]
+    summed = [d for d in summed if kinds[d] == "reduction" and d in read]
+    summed += [d for d in sorted(read) if kinds[d] == "reduction" and d not in summed]
+    own = [d for d in result if d in read]
+    innermost = len(own)  # where the loops that the result has innermost begin
+    for d in reversed(result):
+        if d not in read:
+            break
+        innermost -= 1
+    return [d for d in [*own[:innermost], *summed, *own[innermost:]] if d is not None]
+
+
+def _gather(op: ir.Operation, number: int, loops: list[int]) -> None:
+    """Has `op` read a copy whose dimensions are these loops."""
+    maps = indexing_maps(op)
+    n = len(loops)
+    places = {d: i for i, d in enumerate(loops)}
+    with ir.InsertionPoint(op), op.location:
+        source = op.operands[number]
+        renamed = [ir.AffineExpr.get_dim(places.get(d, 0)) for d in range(maps[0].n_dims)]
+        read = ir.AffineMap.get(n, 0, [e.compose(ir.AffineMap.get(n, 0, renamed)) for e in maps[number].results])
+        sizes = [_size(op, number, d) for d in loops]
+        out = build.empty(sizes, source.type.element_type)
+        identity = ir.AffineMap.get_identity(n)
+        (copy,) = build.generic([source], [out], [read, identity], [build.PARALLEL] * n, lambda x, _: x)
+    op.operands[number] = copy
+    maps[number] = ir.AffineMap.get(maps[0].n_dims, 0, [ir.AffineExpr.get_dim(d) for d in loops])
+    op.attributes["indexing_maps"] = build.map_array(maps)
+
+
+def _size(op: ir.Operation, number: int, loop: int) -> int | ir.Value:
+    """How many iterations a loop has, by an operand other than `number`, or a dimension that it has to itself."""
+    maps = indexing_maps(op)
+    for i in [*(i for i in range(len(maps)) if i != number), number]:
+        for d, e in enumerate(maps[i].results):
+            if dim_position(e.maybe_downcast()) == loop:
+                return build.mixed_size(op.operands[i], d)
+    raise AssertionError("each loop runs along a dimension of some operand")
+
+
+def _join_sums(op: ir.Operation, number: int) -> None:
+    """Makes one loop of those of the sum, where both inputs have them next to each other in the same order."""
+    maps, kinds = indexing_maps(op), iterator_types(op)
+    summed = [d for e in maps[number].results if kinds[d := _loop(e)] == "reduction"]
+    first = [[_loop(e) for e in m.results].index(summed[0]) if summed[0] in _loops(m) else None for m in maps[:2]]
+    if len(summed) < 2 or None in first:
+        return
+    for m, at in zip(maps[:2], first, strict=True):
+        if [_loop(e) for e in m.results][at : at + len(summed)] != summed:
+            return
+    loops = [d for d in range(maps[0].n_dims) if d not in summed[1:]]
+    with ir.InsertionPoint(op), op.location:
+        inputs = [_joined(v, at, len(summed)) for v, at in zip(list(op.operands)[:2], first, strict=True)]
+        places = [[_loop(e) for e in m.results if _loop(e) in loops] for m in maps]
+        new_maps = [build.projection(len(loops), [loops.index(d) for d in found]) for found in places]
+        types, outs = [r.type for r in op.results], [op.operands[2]]
+        new = linalg.GenericOp(
+            types, inputs, outs, build.map_array(new_maps), build.iterator_array([kinds[d] for d in loops])
+        )
+        op.regions[0].blocks[0].append_to(new.operation.regions[0])
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.erase()
+
+
+def _loop(e: ir.AffineExpr) -> int:
+    found = dim_position(e.maybe_downcast())
+    assert found is not None, "all maps are projections by now"
+    return found
+
+
+def _joined(value: ir.Value, first: int, count: int) -> ir.Value:
+    """A tensor with `count` dimensions from `first` on as one."""
+    shape = list(value.type.shape)
+    joined = shape[first : first + count]
+    size = DYNAMIC if DYNAMIC in joined else math.prod(joined)
+    kind = ir.RankedTensorType.get([*shape[:first], size, *shape[first + count :]], value.type.element_type)
+    groups = [[d] for d in range(first)] + [[*range(first, first + count)]]
+    return tensor.CollapseShapeOp(kind, value, [*groups, *([d] for d in range(first + count, len(shape)))]).result
