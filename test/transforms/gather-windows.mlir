@@ -63,3 +63,21 @@ func.func @depthwise(%x: tensor<2x3x21xf32>, %w: tensor<3x5xf32>, %init: tensor<
   } -> tensor<2x3x17xf32>
   return %y : tensor<2x3x17xf32>
 }
+
+#all = affine_map<(i, j) -> (i, j)>
+#one = affine_map<(i, j) -> (0, j)>
+
+// What is repeated along a dimension of one element is no window.
+// CHECK-LABEL: func.func @scaled
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: linalg.generic
+func.func @scaled(%x: tensor<4x8xf32>, %b: tensor<1x8xf32>, %y: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %r = linalg.generic {indexing_maps = [#all, #one, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %b : tensor<4x8xf32>, tensor<1x8xf32>) outs(%y : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %c: f32, %s: f32):
+    %p = arith.mulf %a, %c : f32
+    %t = arith.addf %p, %c : f32
+    linalg.yield %t : f32
+  } -> tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}

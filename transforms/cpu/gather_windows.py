@@ -55,17 +55,19 @@ def _windows_of(op: ir.Operation) -> int | None:
     if [name for name in names if name not in ("arith.extf", "linalg.yield")] != MULTIPLIES:
         return None
     *inputs, out = indexing_maps(op)
-    if any(dim_position(e.maybe_downcast()) is None for e in out.results):
+    wide = [number for number, m in enumerate(inputs) if any(map(_is_sum, m.results))]
+    if len(wide) != 1 or "reduction" not in iterator_types(op):
         return None
-    wide = [
-        number for number, m in enumerate(inputs) if any(dim_position(e.maybe_downcast()) is None for e in m.results)
-    ]
-    if len(wide) != 1:
+    if any(dim_position(e.maybe_downcast()) is None for m in (inputs[1 - wide[0]], out) for e in m.results):
         return None
     (number,) = wide
     others = _loops(inputs[1 - number]) - _loops(inputs[number])
     extents = static_extents(op)
     return number if math.prod(extents[d] or FEWEST for d in others) >= FEWEST else None
+
+
+def _is_sum(e: ir.AffineExpr) -> bool:
+    return isinstance(e.maybe_downcast(), ir.AffineBinaryExpr)
 
 
 def _loops(m: ir.AffineMap) -> set[int]:
