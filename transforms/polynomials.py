@@ -14,14 +14,15 @@ overflow gives inf, NaN gives NaN. Results below 2^-125 (f32) and 2^-1021 (f64) 
 | log1p    | 4   | 4   | log(1 + x)·x / ((1 + x) − 1) |
 | tanh     | 4   | 4   | e / (e + 2), e = expm1(2x) |
 | erf      | 3   | –   | x·p(x²) below 1, 1 − 2^p(x) above |
+| sin, cos | 2   | –   | x = n·π/2 + r, in f64 (to |x| = 2^20, beyond it libm); r·p(r²), 1 − r²/2 + r⁴·p(r²) |
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ..dialects import build
-from ..dialects.mlir import arith, ir, math
+from ..dialects.mlir import arith, ir, math, scf, vector
 
 # (eˢ − 1 − s)/s² with s = r or r·ln 2, interpolated at Chebyshev nodes of |r| ≤ ln2/2 and |r| ≤ 1/2.
 EXP = {
@@ -58,9 +59,15 @@ _EXP2 = {
 ERF = (1.1283791065, -0.37612342834, 0.1128031686, -0.026715055108, 0.0049217618071, -0.00056480598869)
 ERF_TAIL = (-0.0011049569584, -1.6243212223, -0.92208594084, -0.14900316298, 0.032611791044, -0.0049518365413,
             0.00045724347001, -1.9147970306e-05)  # fmt: skip
+# Of r up to π/4: (sin(r) − r)/r³ and (cos(r) − 1 + r²/2)/r⁴, in powers of r² (Cephes, sinf.c, Moshier 1995).
+SIN = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
+COS = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
+HALF_PI = (1.5707963267341256, 6.077100506506192e-11)  # π/2 = high + low, of which the first has 20 zeros at its end
+LARGEST_ANGLE = 2.0**20
 MOST_PRODUCTS = 64  # a constant power up to which is computed as products
 # On an op: the narrow type that its result is rounded to, and whatever else is done with it is to sum it up.
 ROUNDED = "rounded"
+LIBM = "libm"  # on an op that is left to libm
 # Arguments below which the result is 0.
 LEAST_EXP = {32: -86.6, 64: -707.7}
 LEAST_EXP2 = {32: -125.0, 64: -1021.0}
@@ -259,6 +266,50 @@ def erf(n: Numbers, x: ir.Value) -> ir.Value:
     near = arith.mulf(a, n.polynomial(arith.mulf(a, a), ERF))
     far = arith.subf(one, exp2_of_not_positive(n, n.polynomial(a, ERF_TAIL)))
     return math.copysign(n.select("OLT", a, one, near, far), x)
+
+
+def sin(n: Numbers, x: ir.Value) -> ir.Value:
+    return _at_an_angle(n, x, 0, math.sin)
+
+
+def cos(n: Numbers, x: ir.Value) -> ir.Value:
+    return _at_an_angle(n, x, 1, math.cos)
+
+
+def _at_an_angle(n: Numbers, x: ir.Value, quarters: int, function: Callable) -> ir.Value:
+    """sin(x + quarters·π/2), of f32; `function` is libm's, which reduces large angles as exactly as that takes."""
+    is_small = arith.cmpf(arith.CmpFPredicate.OLE, math.absf(x), n.number(LARGEST_ANGLE))
+    if isinstance(n.kind, ir.VectorType):
+        is_small = vector.reduction(ir.IntegerType.get_signless(1), vector.CombiningKind.AND, is_small)
+    branch = scf.IfOp(is_small, [n.kind], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.YieldOp([_reduced_angle(n, x, quarters)])
+    with ir.InsertionPoint(branch.else_block):
+        exact = function(x)
+        exact.owner.attributes[LIBM] = ir.UnitAttr.get()
+        scf.YieldOp([exact])
+    return branch.results[0]
+
+
+def _reduced_angle(n: Numbers, x: ir.Value, quarters: int) -> ir.Value:
+    """In f64 what is left of an angle of f32 has all of its digits."""
+    shape = list(n.kind.shape) if isinstance(n.kind, ir.VectorType) else None
+    wide = Numbers(ir.VectorType.get(shape, ir.F64Type.get()) if shape else ir.F64Type.get())
+    angle = arith.extf(wide.kind, x)
+    magic = wide.number(1.5 * 2.0**wide.mantissa)
+    shifted = math.fma(angle, wide.number(2 / np.pi), magic)  # the number of quarters, in its low bits
+    k = arith.subf(shifted, magic)
+    high, low = HALF_PI
+    r = arith.truncf(n.kind, math.fma(k, wide.number(-low), math.fma(k, wide.number(-high), angle)))
+    quadrant = arith.addi(arith.trunci(n.bits, wide.as_bits(shifted)), n.integer(quarters))
+    square = arith.mulf(r, r)
+    sine = math.fma(arith.mulf(square, r), n.polynomial(square, SIN), r)
+    half = math.fma(square, n.number(-0.5), n.number(1.0))
+    cosine = math.fma(arith.mulf(square, square), n.polynomial(square, COS), half)
+    is_odd = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(quadrant, n.integer(1)), n.integer(0))
+    value = n.as_bits(arith.select(is_odd, cosine, sine))
+    sign = arith.shli(arith.andi(quadrant, n.integer(2)), n.integer(30))
+    return n.as_number(arith.xori(value, sign))
 
 
 def whole_power(n: Numbers, x: ir.Value, exponent: int) -> ir.Value:

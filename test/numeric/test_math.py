@@ -21,6 +21,8 @@ FUNCTIONS = {
     "math.log1p": (np.log1p, (-0.999, 1e5), (-0.999, 1e5), 4),
     "math.tanh": (np.tanh, (-12, 12), (-22, 22), 4),
     "math.erf": (np.vectorize(math.erf), (-5, 5), (-7, 7), 3),
+    "math.sin": (np.sin, (-60000, 60000), (-60000, 60000), 2),
+    "math.cos": (np.cos, (-60000, 60000), (-60000, 60000), 2),
     "math.rsqrt": (lambda x: 1 / np.sqrt(x), (1e-37, 1e38), (1e-307, 1e308), 2),
 }
 LIMITS = {
@@ -32,6 +34,8 @@ LIMITS = {
     "math.log1p": [(0.0, 0.0), (-1.0, -np.inf), (np.inf, np.inf), (-2.0, np.nan)],
     "math.tanh": [(0.0, 0.0), (np.inf, 1.0), (-np.inf, -1.0), (1e30, 1.0)],
     "math.erf": [(0.0, 0.0), (np.inf, 1.0), (-np.inf, -1.0), (1e30, 1.0), (-1e30, -1.0)],
+    "math.sin": [(0.0, 0.0), (np.inf, np.nan), (-np.inf, np.nan)],
+    "math.cos": [(0.0, 1.0), (-0.0, 1.0), (np.inf, np.nan), (-np.inf, np.nan)],
     "math.rsqrt": [(1.0, 1.0), (np.inf, 0.0), (-1.0, np.nan)],
 }
 
@@ -78,6 +82,19 @@ def test_limits(op, kind):
     x = np.array([a for a, _ in LIMITS[op]] + [np.nan], DTYPES[kind])
     expected = np.array([b for _, b in LIMITS[op]] + [np.nan], DTYPES[kind])
     np.testing.assert_array_equal(unary(op, kind)(x, x), expected)
+
+
+@pytest.mark.parametrize("op", ["math.sin", "math.cos"])
+def test_angles_of_any_size(op):
+    """Next to multiples of π/2, where few digits are left, and beyond what f64 reduces, alone and among others."""
+    reference = FUNCTIONS[op][0]
+    multiples = (np.arange(-700_000, 700_000, 7) * (np.pi / 2)).astype(np.float32)
+    large = np.geomspace(1, 3e38, 999).astype(np.float32)
+    mixed = np.where(np.arange(999) % 17 == 0, large, np.float32(0.5))
+    for x in (multiples, np.nextafter(multiples, np.float32(0)), large, -large, mixed):
+        expected = reference(x.astype(np.longdouble))
+        error = np.abs(unary(op, "f32")(x, x).astype(np.longdouble) - expected)
+        assert (error / np.spacing(np.abs(expected).astype(np.float32))).max() <= 2
 
 
 @pytest.mark.skipif(not host_features() >= FEATURES, reason="this machine has no AVX-512")

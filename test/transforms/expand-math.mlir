@@ -32,9 +32,9 @@ func.func @half(%x: f16) -> f16 {
 }
 
 // CHECK-LABEL: func.func @others
-// CHECK: math.sin
+// CHECK: math.cbrt
 func.func @others(%x: f32) -> f32 {
-  %y = math.sin %x : f32
+  %y = math.cbrt %x : f32
   return %y : f32
 }
 
@@ -52,4 +52,20 @@ func.func @powers(%x: vector<8xf32>, %n: vector<8xi64>) -> (vector<8xf32>, vecto
   %a = math.fpowi %x, %c : vector<8xf32>, vector<8xi64>
   %b = math.fpowi %x, %n : vector<8xf32>, vector<8xi64>
   return %a, %b : vector<8xf32>, vector<8xf32>
+}
+
+// Angles are reduced in f64; a vector with one that is too large, or is no number, goes to libm, which nothing expands.
+// CHECK-LABEL: func.func @angles
+// CHECK:         %[[SMALL:.*]] = arith.cmpf ole, %{{.*}}, %{{.*}} : vector<16xf32>
+// CHECK:         %[[ALL:.*]] = vector.reduction <and>, %[[SMALL]] : vector<16xi1> into i1
+// CHECK:         %[[Y:.*]] = scf.if %[[ALL]] -> (vector<16xf32>) {
+// CHECK:           arith.extf %arg0 : vector<16xf32> to vector<16xf64>
+// CHECK-NOT:       math.sin
+// CHECK:         } else {
+// CHECK-NEXT:      %[[EXACT:.*]] = math.sin %arg0 {libm} : vector<16xf32>
+// CHECK-NEXT:      scf.yield %[[EXACT]]
+// CHECK:         return %[[Y]]
+func.func @angles(%x: vector<16xf32>) -> vector<16xf32> {
+  %y = math.sin %x : vector<16xf32>
+  return %y : vector<16xf32>
 }

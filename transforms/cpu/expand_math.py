@@ -24,8 +24,10 @@ EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.tanh": polynomials.tanh,
     "math.rsqrt": polynomials.rsqrt,
     "math.erf": polynomials.erf,
+    "math.sin": polynomials.sin,
+    "math.cos": polynomials.cos,
 }
-NOT_OF_F64 = ("math.erf",)
+NOT_OF_F64 = ("math.erf", "math.sin", "math.cos")
 
 WIDE_EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.exp": avx512.exp,
@@ -43,9 +45,10 @@ class ExpandMath(Pass):
         %t = math.fma %x, … : vector<16xf32>     # the nearest integer, in the low bits
         …                                        # a polynomial of the rest, times a power of two made of bits
 
-    On f32 and f64 (erf: of f32), scalars and vectors; narrow floats are computed in f32. Error bounds stand with each
-    function in `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are those of `avx512`.
-    Whole powers are products. Other functions and types are left to libm, which is called per element.
+    On f32 and f64 (erf, sin and cos: of f32), scalars and vectors; narrow floats are computed in f32. Error bounds
+    stand with each function in `polynomials`; where the host has AVX-512, exp, exp2 and tanh of whole registers are
+    those of `avx512`. Whole powers are products. Other functions and types are left to libm, which is called per
+    element.
     """
 
     portable: bool = option("only polynomials, whatever instructions the host has", default=False)
@@ -62,7 +65,7 @@ class ExpandMath(Pass):
             kind = old.results[0].type
             element = build.element_of(kind)
             wide = ir.F32Type if old.name in NOT_OF_F64 else ir.F32Type | ir.F64Type
-            if not (build.is_narrow(element) or isinstance(element, wide)):
+            if polynomials.LIBM in old.attributes or not (build.is_narrow(element) or isinstance(element, wide)):
                 continue
             with ir.InsertionPoint(old), old.location:
                 numbers = Numbers(kind)
