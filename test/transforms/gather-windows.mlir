@@ -1,4 +1,5 @@
 // RUN: attn-opt %s --gather-windows | FileCheck %s
+// RUN: attn-opt %s --gather-windows -o /dev/null 2>&1 | FileCheck %s --check-prefix=WARNED
 
 #x = affine_map<(n, f, y, c, i) -> (n, c, y * 2 + i)>
 #w = affine_map<(n, f, y, c, i) -> (f, c, i)>
@@ -80,4 +81,24 @@ func.func @scaled(%x: tensor<4x8xf32>, %b: tensor<1x8xf32>, %y: tensor<4x8xf32>)
     linalg.yield %t : f32
   } -> tensor<4x8xf32>
   return %r : tensor<4x8xf32>
+}
+
+#xh = affine_map<(f, y, c, i) -> (c, y + i)>
+#wh = affine_map<(f, y, c, i) -> (f, c, i)>
+#oh = affine_map<(f, y, c, i) -> (f, y)>
+
+// What would take too much memory is told.
+// WARNED: warning: this convolution is computed element by element, which is slow: its windows side by side would be more than 67108864 elements; split its input
+// CHECK-LABEL: func.func @huge
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: linalg.generic
+func.func @huge(%x: tensor<64x1000006xf32>, %w: tensor<8x64x7xf32>, %init: tensor<8x1000000xf32>) -> tensor<8x1000000xf32> {
+  %y = linalg.generic {indexing_maps = [#xh, #wh, #oh], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<64x1000006xf32>, tensor<8x64x7xf32>) outs(%init : tensor<8x1000000xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %s, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<8x1000000xf32>
+  return %y : tensor<8x1000000xf32>
 }

@@ -10,7 +10,7 @@ from ...dialects.mlir import ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..extents import static_extents
 from ..linear import DYNAMIC
-from ..passes import Pass, remark
+from ..passes import Pass, warn
 from ..rewriting import ops_in
 
 LARGEST = 1 << 26  # elements of a copy: beyond it memory, and the way there, count for more
@@ -41,7 +41,11 @@ class GatherWindows(Pass):
             loops = _order(generic, number)
             extents = static_extents(generic)
             if math.prod(extents[d] or 1 for d in loops) > LARGEST:
-                remark(generic, "not made a product of matrices: its windows side by side would take too much memory")
+                warn(
+                    generic,
+                    "this convolution is computed element by element, which is slow: its windows side by side would be "
+                    f"more than {LARGEST} elements; split its input",
+                )
                 continue
             _gather(generic, number, loops)
             _join_sums(generic, number)
