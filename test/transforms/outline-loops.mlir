@@ -69,3 +69,67 @@ func.func @tasks(%a: memref<8x8xf32>, %b: memref<8xf32>) {
   }
   return
 }
+
+// Of many loops those that call tasks become functions, too.
+// CHECK-LABEL: func.func private @many_loop_0(
+// CHECK:         scf.parallel
+// CHECK-LABEL: func.func @many(
+// CHECK-NOT:     scf.
+// CHECK-COUNT-16: call @many_loop_
+// CHECK-NOT:     scf.
+// CHECK:         return
+func.func @many(%a: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %x = arith.constant 1.0 : f32
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %x, %a[%i] : memref<8xf32>
+  }
+  return
+}

@@ -8,6 +8,7 @@ from ..rewriting import ops_in, ops_of
 from .outlining import Names, outline
 
 LOOPS = ("scf.for", "scf.parallel")
+MANY = 16  # loops of a function, from which on its parallel ones are moved, too
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,9 @@ class OutlineLoops(Pass):
         func.call @main_loop_1(%b) : …
 
     What is around tasks then only passes arguments on, which takes LLVM no passes (`runtime/object_files.py`). Loops
-    that the layers of a model repeat become one function (`share-functions`). A loop that stands alone
-    stays as it is, and so does one with results.
+    that the layers of a model repeat become one function (`share-functions`). Where there are many loops, as in a
+    model, so do those that call tasks: each of them becomes a region of OpenMP, for which LLVM looks at all of the
+    function around it. A loop that stands alone stays as it is, and so does one with results.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -34,7 +36,8 @@ class OutlineLoops(Pass):
             loops = [i for i, o in enumerate(ops) if o.name in LOOPS]
             for i in loops if len(loops) > 1 else ():
                 loop = ops[i]
-                if loop.name == "scf.parallel" or len(loop.results) or ops_in(loop, "scf.parallel"):
+                is_parallel = loop.name == "scf.parallel" or bool(ops_in(loop, "scf.parallel"))
+                if len(loop.results) or (is_parallel and len(loops) < MANY):
                     continue
                 name, location = names.next(function, "loop"), loop.location
                 passed = outline([loop], function, name)
