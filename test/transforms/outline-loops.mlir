@@ -133,3 +133,28 @@ func.func @many(%a: memref<8xf32>) {
   }
   return
 }
+
+// Vectors are made anew; one from memory is not, and its loop stays.
+// CHECK-LABEL: func.func private @vectors_loop_{{[0-9]+}}(
+// CHECK-SAME:      %[[X:[^:]*]]: f32, %{{.*}}: memref<64xf32>)
+// CHECK:         vector.broadcast %[[X]] : f32 to vector<16xf32>
+// CHECK:         scf.for
+// CHECK-LABEL: func.func @vectors(
+// CHECK:         vector.load
+// CHECK:         call @vectors_loop_{{[0-9]+}}(
+// CHECK:         scf.for
+// CHECK:           vector.store
+func.func @vectors(%a: memref<64xf32>, %x: f32) {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c64 = arith.constant 64 : index
+  %v = vector.broadcast %x : f32 to vector<16xf32>
+  %loaded = vector.load %a[%c0] : memref<64xf32>, vector<16xf32>
+  scf.for %i = %c0 to %c64 step %c16 {
+    vector.store %v, %a[%i] : memref<64xf32>, vector<16xf32>
+  }
+  scf.for %i = %c0 to %c64 step %c16 {
+    vector.store %loaded, %a[%i] : memref<64xf32>, vector<16xf32>
+  }
+  return
+}

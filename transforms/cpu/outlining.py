@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ...dialects.mlir import func, ir
@@ -32,12 +32,8 @@ def outline(
 ) -> list[ir.Value]:
     """Moves `ops`, whose results nothing else uses, into a new private function before `function`, with `attributes`;
     returns what a call of it passes: `first`, and what else they use from outside. Constants are cloned instead."""
-    uses = _uses_from_outside(ops)
-    captured: list[ir.Value] = []
-    constants: list[ir.Value] = []
-    for operand in dict.fromkeys(operand for _, _, operand in uses if operand not in first):
-        made = defining_op(operand)
-        (constants if made is not None and made.name == "arith.constant" else captured).append(operand)
+    uses = uses_from_outside(ops)
+    captured, constants = _told_apart(operand for _, _, operand in uses if operand not in first)
     arguments = [*first, *captured]
     with ir.InsertionPoint(function), ops[0].location:
         outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
@@ -60,7 +56,22 @@ def outline(
     return arguments
 
 
-def _uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
+def captures(ops: Sequence[ir.Operation]) -> list[ir.Value]:
+    """What a call would pass of what these ops use from outside, which is all but constants."""
+    return _told_apart(operand for _, _, operand in uses_from_outside(ops))[0]
+
+
+def _told_apart(values: Iterable[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
+    """Values that are passed, and constants."""
+    passed: list[ir.Value] = []
+    constants: list[ir.Value] = []
+    for value in dict.fromkeys(values):
+        made = defining_op(value)
+        (constants if made is not None and made.name == "arith.constant" else passed).append(value)
+    return passed, constants
+
+
+def uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
     """The operands of these ops, and of all inside them, that none of them makes: op, number, value."""
     own: set[ir.Value] = set()
     found = []
