@@ -143,10 +143,11 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
     # Those that are called from one other module alone, and that call none of this one.
     called = {name: _called(op) for name, op in functions.items() if sizes[name] and _is_internal(op)}
     tasks = [name for name, callees in called.items() if not any(sizes.get(callee, 1) for callee in callees)]
+    can_do_without = functools.cache(lambda name: _is_simple(functions[name]))  # looks at each op, and is asked twice
     groups = [[name] for name in tasks if sizes[name] >= LARGE]
-    small = [name for name in tasks if sizes[name] < LARGE and not _is_simple(functions[name])]
+    small = [name for name in tasks if sizes[name] < LARGE and not can_do_without(name)]
     rest = [name for name in functions if [name] not in groups and name not in small]
-    is_simple = all(_is_simple(functions[name]) for name in rest)
+    is_simple = all(map(can_do_without, rest))
     if small and is_simple and sum(sizes[name] for name in rest) >= LARGE:
         groups.append(small)
     elif small:
@@ -163,7 +164,7 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
                 functions[name].clone().attributes["linkage"] = _external(module)
         of_few_rows = all(FEW_ROWS in functions[name].attributes for name in names)
         size = sum(sizes[name] for name in names)
-        parts.append(_Part(part, names[0], size, shared, of_few_rows and all(_is_simple(functions[n]) for n in names)))
+        parts.append(_Part(part, names[0], size, shared, of_few_rows and all(map(can_do_without, names))))
     elsewhere = [name for names in groups for name in names]
     size = sum(sizes[name] for name in rest)
     return [*parts, _Part(_without(module, elsewhere), entry, size, elsewhere, is_simple)]

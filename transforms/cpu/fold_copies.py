@@ -42,11 +42,11 @@ class FoldCopies(Pass):
 class Copy:
     """An op on tensors that puts elements into other places, several each (`repeats`), or makes them wider (`widens`).
 
-    `source`: the map from its loops to its input's dimensions; `target`: the loop of each dimension of its result.
+    `source`: the loop of each dimension of its input; `target`: that of each dimension of its result, which has all.
     """
 
     op: ir.Operation
-    source: ir.AffineMap
+    source: list[int]
     target: list[int]
     widens: bool
 
@@ -56,11 +56,10 @@ class Copy:
             return None
         if not isinstance(generic.operands[0].type, ir.RankedTensorType):
             return None
-        source, result = indexing_maps(generic)
-        target = [dim_position(e.maybe_downcast()) for e in result.results]
-        loops = [dim_position(e.maybe_downcast()) for e in source.results]
-        is_whole = set(target) == set(range(source.n_dims)) and len(target) == source.n_dims
-        if not is_whole or None in loops or len(set(loops)) != len(loops):
+        maps = indexing_maps(generic)
+        source, target = ([dim_position(e.maybe_downcast()) for e in m.results] for m in maps)
+        is_whole = set(target) == set(range(maps[0].n_dims)) and len(target) == maps[0].n_dims
+        if not is_whole or None in source or len(set(source)) != len(source):
             return None
         block = generic.regions[0].blocks[0]
         yielded = terminator(block).operands[0]
@@ -73,7 +72,7 @@ class Copy:
 
     @property
     def repeats(self) -> bool:
-        return len(self.source.results) != self.source.n_dims
+        return len(self.source) != len(self.target)
 
     def fold(self) -> None:
         for use in list(self.op.results[0].uses):
@@ -94,8 +93,7 @@ class Copy:
 
     def _read_by(self, map_: ir.AffineMap) -> ir.AffineMap:
         """Where an op reads the input that reads the result by `map_`."""
-        loops = [dim_position(e.maybe_downcast()) for e in self.source.results]
-        return ir.AffineMap.get(map_.n_dims, map_.n_symbols, [map_.results[self.target.index(d)] for d in loops])
+        return ir.AffineMap.get(map_.n_dims, map_.n_symbols, [map_.results[self.target.index(d)] for d in self.source])
 
 
 def _has_all_loops(maps: list[ir.AffineMap]) -> bool:

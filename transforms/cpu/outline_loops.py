@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import func, ir
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of
-from .outlining import Names, captures, outline, uses_from_outside
+from .outlining import Names, captures, is_outlined, outline, uses_from_outside
 
 LOOPS = ("scf.for", "scf.parallel")
 MAKE_VECTORS = ("vector.broadcast", "vector.constant_mask", "vector.create_mask", "vector.shape_cast", "vector.step")
@@ -34,7 +34,7 @@ class OutlineLoops(Pass):
     def run(self, op: ir.Operation) -> None:
         names = Names(op)
         for function in ops_in(op, "func.func"):
-            if not len(function.regions[0].blocks) or _is_outlined(function):
+            if not len(function.regions[0].blocks) or is_outlined(function):
                 continue
             ops = ops_of(function.regions[0].blocks[0])
             loops = [i for i, o in enumerate(ops) if o.name in LOOPS]
@@ -86,7 +86,3 @@ def _vectors_anew(loop: ir.Operation) -> list[ir.Operation] | None:
     for op, number, operand in uses_from_outside([loop]):
         op.operands[number] = known.get(operand, operand)
     return copies
-
-
-def _is_outlined(function: ir.Operation) -> bool:
-    return "llvm.no_inline" in function.attributes

@@ -56,6 +56,11 @@ def outline(
     return arguments
 
 
+def is_outlined(function: ir.Operation) -> bool:
+    """Whether `outline` made a function: only calls in functions after it use it."""
+    return "llvm.no_inline" in function.attributes and len(function.regions[0].blocks) > 0
+
+
 def captures(ops: Sequence[ir.Operation]) -> list[ir.Value]:
     """What a call would pass of what these ops use from outside, which is all but constants."""
     return _told_apart(operand for _, _, operand in uses_from_outside(ops))[0]

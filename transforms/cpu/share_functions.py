@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ..passes import Pass
 from ..rewriting import ops_in
+from .outlining import is_outlined
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ShareFunctions(Pass):
                 callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
                 if callee in renamed:
                     call.attributes["callee"] = ir.FlatSymbolRefAttr.get(renamed[callee])
-            if not _is_outlined(function) or alike[_outlines(function)] == 1:
+            if not is_outlined(function) or alike[_outlines(function)] == 1:
                 continue
             name = ir.StringAttr(function.attributes["sym_name"]).value
             text = function.get_asm(use_local_scope=True, assume_verified=True).replace(f"@{name}(", "@(", 1)
@@ -45,8 +46,3 @@ class ShareFunctions(Pass):
 def _outlines(function: ir.Operation) -> tuple[ir.Attribute, int]:
     """What functions that are the same have in common: their type, and how many ops stand in them side by side."""
     return function.attributes["function_type"], sum(len(block.operations) for block in function.regions[0].blocks)
-
-
-def _is_outlined(function: ir.Operation) -> bool:
-    """Whether only calls in functions after it use it."""
-    return "llvm.no_inline" in function.attributes and len(function.regions[0].blocks) > 0
