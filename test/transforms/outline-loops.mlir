@@ -134,27 +134,28 @@ func.func @many(%a: memref<8xf32>) {
   return
 }
 
-// Vectors are made anew; one from memory is not, and its loop stays.
+// Masks are passed as bytes.
+// CHECK-LABEL: func.func private @vectors_loop_{{[0-9]+}}(%{{.*}}: vector<16xf32>, %{{.*}}: memref<64xf32>)
 // CHECK-LABEL: func.func private @vectors_loop_{{[0-9]+}}(
-// CHECK-SAME:      %[[X:[^:]*]]: f32, %{{.*}}: memref<64xf32>)
-// CHECK:         vector.broadcast %[[X]] : f32 to vector<16xf32>
+// CHECK-SAME:      %[[A:[^:]*]]: memref<64xf32>, %[[BYTES:[^:]*]]: vector<16xi8>, %[[V:[^:]*]]: vector<16xf32>)
+// CHECK:         %[[MASK:.*]] = arith.trunci %[[BYTES]] : vector<16xi8> to vector<16xi1>
 // CHECK:         scf.for
+// CHECK:           vector.maskedstore %[[A]][%{{.*}}], %[[MASK]], %[[V]]
 // CHECK-LABEL: func.func @vectors(
-// CHECK:         vector.load
-// CHECK:         call @vectors_loop_{{[0-9]+}}(
-// CHECK:         scf.for
-// CHECK:           vector.store
-func.func @vectors(%a: memref<64xf32>, %x: f32) {
+// CHECK:         %[[MASK:.*]] = vector.create_mask
+// CHECK:         %[[BYTES:.*]] = arith.extui %[[MASK]] : vector<16xi1> to vector<16xi8>
+// CHECK:         call @vectors_loop_{{[0-9]+}}(%{{.*}}, %[[BYTES]], %{{.*}})
+func.func @vectors(%a: memref<64xf32>, %x: f32, %n: index) {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %c64 = arith.constant 64 : index
   %v = vector.broadcast %x : f32 to vector<16xf32>
-  %loaded = vector.load %a[%c0] : memref<64xf32>, vector<16xf32>
+  %mask = vector.create_mask %n : vector<16xi1>
   scf.for %i = %c0 to %c64 step %c16 {
     vector.store %v, %a[%i] : memref<64xf32>, vector<16xf32>
   }
   scf.for %i = %c0 to %c64 step %c16 {
-    vector.store %loaded, %a[%i] : memref<64xf32>, vector<16xf32>
+    vector.maskedstore %a[%i], %mask, %v : memref<64xf32>, vector<16xi1>, vector<16xf32>
   }
   return
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ...dialects.mlir import func, ir
+from ...dialects.mlir import arith, func, ir
 from ..rewriting import defining_op, ops_in
 
 
@@ -31,12 +31,19 @@ def outline(
     attributes: Mapping[str, ir.Attribute] = MappingProxyType({}),
 ) -> list[ir.Value]:
     """Moves `ops`, whose results nothing else uses, into a new private function before `function`, with `attributes`;
-    returns what a call of it passes: `first`, and what else they use from outside. Constants are cloned instead."""
-    uses = uses_from_outside(ops)
-    captured, constants = _told_apart(operand for _, _, operand in uses if operand not in first)
-    arguments = [*first, *captured]
+    returns what a call of it passes: `first`, and what else they use from outside. Constants are cloned instead.
+
+    Masks are passed as bytes: LLVM 24 loses lanes of a vector of i1 that comes on the stack (AVX-512) and is stored
+    again, as where a function hands it to a region of OpenMP.
+    """
+    uses = _uses_from_outside(ops)
+    used = dict.fromkeys(operand for _, _, operand in uses if operand not in first)
+    constants = [value for value in used if _is_constant(value)]
+    arguments = [*first, *(value for value in used if not _is_constant(value))]
+    with ir.InsertionPoint(ops[0]), ops[0].location:
+        passed = [arith.extui(_as_bytes(v.type), v) if _is_mask(v.type) else v for v in arguments]
     with ir.InsertionPoint(function), ops[0].location:
-        outlined = func.FuncOp(name, ([v.type for v in arguments], []), visibility="private")
+        outlined = func.FuncOp(name, ([v.type for v in passed], []), visibility="private")
         outlined.operation.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
         outlined.operation.attributes["llvm.no_inline"] = ir.UnitAttr.get()
         for attribute, value in attributes.items():
@@ -46,14 +53,15 @@ def outline(
             finish = func.ReturnOp([])
     for op in ops:
         op.move_before(finish.operation)
-    clones = {}
-    with ir.InsertionPoint.at_block_begin(entry):
+    replacements = {}
+    with ir.InsertionPoint.at_block_begin(entry), ops[0].location:
         for value in constants:
-            clones[value] = value.owner.operation.clone().results[0]
-    replacements = dict(zip(arguments, entry.arguments, strict=True)) | clones
+            replacements[value] = value.owner.operation.clone().results[0]
+        for value, argument in zip(arguments, entry.arguments, strict=True):
+            replacements[value] = arith.trunci(value.type, argument) if _is_mask(value.type) else argument
     for op, number, operand in uses:
         op.operands[number] = replacements[operand]
-    return arguments
+    return passed
 
 
 def is_outlined(function: ir.Operation) -> bool:
@@ -61,22 +69,20 @@ def is_outlined(function: ir.Operation) -> bool:
     return "llvm.no_inline" in function.attributes and len(function.regions[0].blocks) > 0
 
 
-def captures(ops: Sequence[ir.Operation]) -> list[ir.Value]:
-    """What a call would pass of what these ops use from outside, which is all but constants."""
-    return _told_apart(operand for _, _, operand in uses_from_outside(ops))[0]
+def _is_constant(value: ir.Value) -> bool:
+    made = defining_op(value)
+    return made is not None and made.name == "arith.constant"
 
 
-def _told_apart(values: Iterable[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
-    """Values that are passed, and constants."""
-    passed: list[ir.Value] = []
-    constants: list[ir.Value] = []
-    for value in dict.fromkeys(values):
-        made = defining_op(value)
-        (constants if made is not None and made.name == "arith.constant" else passed).append(value)
-    return passed, constants
+def _is_mask(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.VectorType) and kind.element_type == ir.IntegerType.get_signless(1)
 
 
-def uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
+def _as_bytes(mask: ir.VectorType) -> ir.VectorType:
+    return ir.VectorType.get(mask.shape, ir.IntegerType.get_signless(8))
+
+
+def _uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
     """The operands of these ops, and of all inside them, that none of them makes: op, number, value."""
     own: set[ir.Value] = set()
     found = []
