@@ -8,7 +8,7 @@ from ..dialects import build
 from ..dialects.build import PARALLEL
 from ..dialects.mlir import ir, linalg, tensor
 from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types
-from .rewriting import Values, copy_op, defining_op, erase_if_unused, ops_of
+from .rewriting import Values, copy_op, defining_op, erase_dead, ops_of
 
 
 def copy_scalar_body(
@@ -132,7 +132,7 @@ def without_result(generic: ir.Operation, number: int) -> ir.Operation:
     with ir.InsertionPoint(end), end.location:
         linalg.YieldOp([v for i, v in enumerate(yielded) if i != number])
     end.erase()
-    erase_if_unused(defining_op(yielded[number]))
+    erase_dead(block)
     block.erase_argument(first + number)
     block.append_to(new.regions[0])
     for old, value in zip((r for i, r in enumerate(generic.results) if i != number), new.results, strict=True):

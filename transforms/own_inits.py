@@ -9,6 +9,8 @@ from .extents import known_sizes
 from .passes import Pass
 from .rewriting import defining_op, ops_in
 
+LOOPS = ("scf.for", "scf.forall")
+
 
 @dataclass(frozen=True)
 class OwnInits(Pass):
@@ -28,8 +30,9 @@ class OwnInits(Pass):
         }
 
     A shared fill would have to live on and be copied for each of them. A shared empty tensor says that two results
-    have the same dimensions, or may share memory, where they only happen to be of one size. So does a fill of another
-    tensor's slice, whose copies fill empty tensors.
+    have the same dimensions, or may share memory, where they only happen to be of one size: also of a loop that carries
+    both, in one buffer as one-shot-bufferize has it. So does a fill of another tensor's slice, whose copies fill empty
+    tensors.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -50,7 +53,8 @@ def _give_each_its_own(init: ir.Operation) -> None:
     uses = list(init.results[0].uses)
     for use in uses:
         user = use.owner.operation
-        if not user.name.startswith("linalg.") or not _is_init(user, use):
+        is_carried = user.name in LOOPS and not _is_fill(init)
+        if not (user.name.startswith("linalg.") or is_carried) or not _is_init(user, use):
             continue
         if (_is_fill(user) and _is_fill(init)) or (len(uses) == 1 and user.block == init.block):
             continue

@@ -163,7 +163,7 @@ def erase_if_unused(op: ir.Operation | None) -> None:
 def erase_dead(block: ir.Block) -> None:
     """Erases what a block computes of tensors and numbers and nothing uses."""
     for op in reversed(ops_of(block)):
-        if op.name.startswith(("tensor.", "linalg.", "arith.")) and len(op.results):
+        if op.name.startswith(("tensor.", "linalg.", "arith.", "math.")) and len(op.results):
             erase_if_unused(op)
 
 

@@ -192,7 +192,7 @@ class _Fusion:
 
         with self.nest.insertion_point:
             results = self.tiling.tile(self.builder, self.tile, operand)
-        self.new_root = results[0].owner
+        self.new_root = results[0].owner.operation
         self.fused.add(self.root)
         if not self.reduces:
             self.requests += self.accumulators

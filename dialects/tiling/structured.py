@@ -88,8 +88,11 @@ class StructuredTiling(Tiling):
 
     def domain_tile(self, builder: TileBuilder, result: int, tile: Tile) -> Tile:
         ranges: list[Range | None] = [None] * self.maps[0].n_dims
-        for r, expression in zip(tile, self.maps[self.first_init + result].results, strict=True):
+        shape = self.op.results[result].type.shape
+        for r, expression, size in zip(tile, self.maps[self.first_init + result].results, shape, strict=True):
             loop = dim_position(expression)
+            if isinstance(expression, ir.AffineConstantExpr) and size == 1:
+                continue
             if loop is None or ranges[loop] is not None:
                 raise Untileable(f"the output of '{self.op.name}' is not indexed by loops alone")
             ranges[loop] = r

@@ -50,3 +50,21 @@ func.func @slice(%a: tensor<4x4xf32>, %o: tensor<8x4xf32>, %n: index) -> tensor<
   }
   return %r : tensor<4x4xf32>
 }
+
+// Two tensors that a loop carries start from memory of their own.
+// CHECK-LABEL: func.func @carried
+// CHECK:       %[[B:.*]] = tensor.empty() : tensor<8xf32>
+// CHECK-NEXT:  %[[A:.*]] = tensor.empty() : tensor<8xf32>
+// CHECK:       scf.for {{.*}} iter_args(%{{.*}} = %[[A]], %{{.*}} = %[[B]])
+func.func @carried(%x: tensor<1xf32>, %y: tensor<1xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %e = tensor.empty() : tensor<8xf32>
+  %r:2 = scf.for %i = %c0 to %c8 step %c1 iter_args(%p = %e, %q = %e) -> (tensor<8xf32>, tensor<8xf32>) {
+    %0 = tensor.insert_slice %x into %p[%i] [1] [1] : tensor<1xf32> into tensor<8xf32>
+    %1 = tensor.insert_slice %y into %q[%i] [1] [1] : tensor<1xf32> into tensor<8xf32>
+    scf.yield %0, %1 : tensor<8xf32>, tensor<8xf32>
+  }
+  return %r#0, %r#1 : tensor<8xf32>, tensor<8xf32>
+}

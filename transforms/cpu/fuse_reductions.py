@@ -26,24 +26,23 @@ class FuseReductions(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for reduction in ops_in(op, "linalg.generic"):
-            for number in range(len(reduction.operands) - len(reduction.results)):
-                producer = defining_op(reduction.operands[number])
-                if producer is not None and _can_fuse(producer, reduction, number):
-                    _fuse(producer, reduction, number)
-                    break
+            producer = defining_op(reduction.operands[0])
+            if producer is not None and _can_fuse(producer, reduction):
+                _fuse(producer, reduction)
 
 
-def _can_fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> bool:
+def _can_fuse(producer: ir.Operation, reduction: ir.Operation) -> bool:
+    """Whether the only input of a reduction, which may read it twice, is computed element by element."""
     if producer.name != "linalg.generic" or producer.block != reduction.block or len(producer.results) != 1:
         return False
-    n_inputs = len(reduction.operands) - len(reduction.results)
-    if "reduction" in iterator_types(producer) or "reduction" not in iterator_types(reduction) or n_inputs != 1:
+    if "reduction" in iterator_types(producer) or "reduction" not in iterator_types(reduction):
         return False
-    x = producer.results[0]
-    if len(producer.operands) < 2 or indexing_maps(producer)[-1] != indexing_maps(reduction)[number]:
+    (x,), inputs = producer.results, range(len(reduction.operands) - len(reduction.results))
+    written, read = indexing_maps(producer)[-1], indexing_maps(reduction)
+    if len(producer.operands) < 2 or any(reduction.operands[i] != x or read[i] != written for i in inputs):
         return False
     users = [use.owner.operation for use in x.uses]
-    if sum(user == reduction for user in users) != 1:
+    if sum(user == reduction for user in users) != len(inputs):
         return False
     return all(user == reduction or _comes_after(user, reduction) for user in users)
 
@@ -54,10 +53,10 @@ def _comes_after(user: ir.Operation, op: ir.Operation) -> bool:
     return around is not None and op.is_before_in_block(around)
 
 
-def _fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> None:
-    first = len(producer.operands) - 1
-    ins, outs = list(producer.operands)[:first], [producer.operands[first], *list(reduction.operands)[1:]]
-    maps = [*indexing_maps(producer), *indexing_maps(reduction)[1:]]
+def _fuse(producer: ir.Operation, reduction: ir.Operation) -> None:
+    first, inputs = len(producer.operands) - 1, len(reduction.operands) - len(reduction.results)
+    ins, outs = list(producer.operands)[:first], [producer.operands[first], *list(reduction.operands)[inputs:]]
+    maps = [*indexing_maps(producer), *indexing_maps(reduction)[inputs:]]
     with ir.InsertionPoint(reduction), reduction.location:
         new = linalg.GenericOp(
             [v.type for v in outs],
@@ -70,8 +69,8 @@ def _fuse(producer: ir.Operation, reduction: ir.Operation, number: int) -> None:
         with ir.InsertionPoint(block):
             of_producer, of_reduction = (op.regions[0].blocks[0] for op in (producer, reduction))
             (x,) = copy_body(of_producer, dict(zip(of_producer.arguments, block.arguments, strict=False)))
-            rest = dict(zip(list(of_reduction.arguments)[1:], list(block.arguments)[first + 1 :], strict=True))
-            reduced = copy_body(of_reduction, {of_reduction.arguments[number]: x, **rest})
+            outer = [*[x] * inputs, *list(block.arguments)[first + 1 :]]
+            reduced = copy_body(of_reduction, dict(zip(of_reduction.arguments, outer, strict=True)))
             linalg.YieldOp([x, *reduced])
     for old, value in zip([producer.results[0], *reduction.results], new.results, strict=True):
         old.replace_all_uses_with(value)
