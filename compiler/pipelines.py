@@ -217,11 +217,7 @@ def cpu(
         "convert-math-to-libm",  # per element of a vector, what has neither a polynomial nor an instruction
         "convert-vector-to-llvm{enable-x86=1 reassociate-fp-reductions=1}",  # after it: it takes vectors apart
         "finalize-memref-to-llvm",
-        "convert-arith-to-llvm",  # after it, which asks for sizes by constants, or else from the stack
-        "convert-index-to-llvm",
-        "convert-ub-to-llvm",
-        "convert-func-to-llvm",
-        "convert-cf-to-llvm",
+        "convert-to-llvm{filter-dialects=arith,index,ub,func,cf}",  # after it, which reads sizes off constants
         *(["convert-openmp-to-llvm"] if parallel else []),
         "reconcile-unrealized-casts",
         "canonicalize{max-iterations=1 region-simplify=disabled}",  # for readers: LLVM does the rest

@@ -6,7 +6,9 @@ All of them insert at the current insertion point and take the current location:
         tile = build.empty(build.mixed_sizes(op.input), f32)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from .float8 import float8
@@ -16,8 +18,33 @@ PARALLEL = "parallel"
 REDUCTION = "reduction"
 
 
+# Of the block of `shared_constants` that is being run, the op that its constants stand before, and these.
+_shared: ContextVar[tuple[ir.Operation, dict[Any, ir.Value]] | None] = ContextVar("_shared", default=None)
+
+
+@contextlib.contextmanager
+def shared_constants() -> Iterator[None]:
+    """Within the block, which builds at the current insertion point, constants that are equal are one op, before all
+    others: some passes would make hundreds, which then have to be found equal."""
+    token = _shared.set((index(0).owner, {}))
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def _constant(kind: ir.Type, value: Any, attribute: Callable[[], Any]) -> ir.Value:
+    shared = _shared.get()
+    if shared is None:
+        return arith.ConstantOp(kind, attribute()).result
+    first, known = shared
+    if (kind, value) not in known:
+        known[kind, value] = arith.ConstantOp(kind, attribute(), ip=ir.InsertionPoint(first)).result
+    return known[kind, value]
+
+
 def index(value: int) -> ir.Value:
-    return arith.ConstantOp(ir.IndexType.get(), value).result
+    return _constant(ir.IndexType.get(), value, lambda: value)
 
 
 def as_index(size: int | ir.Value) -> ir.Value:
@@ -27,11 +54,13 @@ def as_index(size: int | ir.Value) -> ir.Value:
 
 def constant(kind: ir.Type, value: float) -> ir.Value:
     """A constant of an integer, index or float type, or a vector that has it in every lane."""
-    element = element_of(kind)
-    attribute = ir.FloatAttr.get(element, value) if is_float(element) else ir.IntegerAttr.get(element, int(value))
-    if isinstance(kind, ir.VectorType):
-        attribute = ir.DenseElementsAttr.get_splat(kind, attribute)
-    return arith.ConstantOp(kind, attribute).result
+
+    def attribute() -> ir.Attribute:
+        element = element_of(kind)
+        one = ir.FloatAttr.get(element, value) if is_float(element) else ir.IntegerAttr.get(element, int(value))
+        return ir.DenseElementsAttr.get_splat(kind, one) if isinstance(kind, ir.VectorType) else one
+
+    return _constant(kind, repr(value), attribute)
 
 
 def element_of(kind: ir.Type) -> ir.Type:

@@ -26,8 +26,12 @@ class DimensionClasses:
         self.generics: list[ir.Operation] = []
         for op in ops_in(region_op):
             self._relate(op)
+        self._class = {dim: self._root(dim) for dim in self._parent}
 
     def find(self, dim: Dim) -> Dim:
+        return self._class.get(dim, dim)
+
+    def _root(self, dim: Dim) -> Dim:
         root = dim
         while self._parent.get(root, root) != root:
             root = self._parent[root]
@@ -58,7 +62,7 @@ class DimensionClasses:
         return found
 
     def _join(self, a: Dim, b: Dim) -> None:
-        a, b = self.find(a), self.find(b)
+        a, b = self._root(a), self._root(b)
         if a != b:
             self._parent[a] = b
 
@@ -93,6 +97,6 @@ def same_shape_pairs(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
 def _loops(op: ir.Operation) -> Iterator[tuple[ir.Value, list[int | None]]]:
     """Operands and results, each with the loop of each of its dimensions."""
     maps = indexing_maps(op)
-    loops = [[dim_position(e.maybe_downcast()) for e in m.results] for m in maps]
+    loops = [[dim_position(e) for e in m.results] for m in maps]
     yield from zip(op.operands, loops, strict=True)
     yield from zip(op.results, loops[len(loops) - len(op.results) :], strict=True)

@@ -62,9 +62,10 @@ class Emitter:
         self.streams = [] if self.access.ahead or self.access.blocks else streams  # once is enough
 
     def emit(self) -> None:
-        self.bounds = {d: self.op.size(d) for d in range(self.op.n_loops)}
-        self._enter(None)
-        self._parallel(0)
+        with build.shared_constants():
+            self.bounds = {d: self.op.size(d) for d in range(self.op.n_loops)}
+            self._enter(None)
+            self._parallel(0)
 
     # --- loops
 
