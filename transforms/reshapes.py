@@ -104,6 +104,12 @@ def reshape(value: ir.Value, groups: Sequence[Sequence[Size]], expand: bool) -> 
     return tensor.ExpandShapeOp(result, value, dims, dynamic, static).result
 
 
+def join_dims(value: ir.Value, first: int, count: int) -> ir.Value:
+    """`value` with `count` dimensions from `first` on as one."""
+    rest = value.type.rank - first - count
+    return reshape(value, [[1]] * first + [[1] * count] + [[1]] * rest, expand=False)
+
+
 def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:
     """`value` without the dimensions that are marked, all of size 1."""
     groups: list[list[int]] = []

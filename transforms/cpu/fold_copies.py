@@ -57,7 +57,7 @@ class Copy:
         if not isinstance(generic.operands[0].type, ir.RankedTensorType):
             return None
         maps = indexing_maps(generic)
-        source, target = ([dim_position(e.maybe_downcast()) for e in m.results] for m in maps)
+        source, target = ([dim_position(e) for e in m.results] for m in maps)
         is_whole = set(target) == set(range(maps[0].n_dims)) and len(target) == maps[0].n_dims
         if not is_whole or None in source or len(set(source)) != len(source):
             return None
@@ -98,7 +98,7 @@ class Copy:
 
 def _has_all_loops(maps: list[ir.AffineMap]) -> bool:
     """Whether each loop is in some map, from which its size is known."""
-    used = {dim_position(e.maybe_downcast()) for m in maps for e in m.results}
+    used = {dim_position(e) for m in maps for e in m.results}
     return used >= set(range(maps[0].n_dims))
 
 

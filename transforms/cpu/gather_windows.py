@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import ir, linalg, tensor
+from ...dialects.mlir import ir, linalg
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..extents import static_extents
-from ..linear import DYNAMIC
 from ..passes import Pass, warn
+from ..reshapes import join_dims
 from ..rewriting import ops_in
 
 LARGEST = 1 << 26  # elements of a copy: beyond it memory, and the way there, count for more
@@ -62,7 +62,7 @@ def _windows_of(op: ir.Operation) -> int | None:
     wide = [number for number, m in enumerate(inputs) if any(map(_is_sum, m.results))]
     if len(wide) != 1 or "reduction" not in iterator_types(op):
         return None
-    if any(dim_position(e.maybe_downcast()) is None for m in (inputs[1 - wide[0]], out) for e in m.results):
+    if any(dim_position(e) is None for m in (inputs[1 - wide[0]], out) for e in m.results):
         return None
     (number,) = wide
     others = _loops(inputs[1 - number]) - _loops(inputs[number])
@@ -92,8 +92,8 @@ def _order(op: ir.Operation, number: int) -> list[int]:
     innermost where the lanes are the other input's."""
     maps, kinds = indexing_maps(op), iterator_types(op)
     read = _loops(maps[number])
-    result = [dim_position(e.maybe_downcast()) for e in maps[2].results]
-    summed = [d for e in maps[1 - number].results if (d := dim_position(e.maybe_downcast())) is not None]
+    result = [dim_position(e) for e in maps[2].results]
+    summed = [d for e in maps[1 - number].results if (d := dim_position(e)) is not None]
     summed = [d for d in summed if kinds[d] == "reduction" and d in read]
     summed += [d for d in sorted(read) if kinds[d] == "reduction" and d not in summed]
     own = [d for d in result if d in read]
@@ -128,7 +128,7 @@ def _size(op: ir.Operation, number: int, loop: int) -> int | ir.Value:
     maps = indexing_maps(op)
     for i in [*(i for i in range(len(maps)) if i != number), number]:
         for d, e in enumerate(maps[i].results):
-            if dim_position(e.maybe_downcast()) == loop:
+            if dim_position(e) == loop:
                 return build.mixed_size(op.operands[i], d)
     raise AssertionError("each loop runs along a dimension of some operand")
 
@@ -145,7 +145,7 @@ def _join_sums(op: ir.Operation, number: int) -> None:
             return
     loops = [d for d in range(maps[0].n_dims) if d not in summed[1:]]
     with ir.InsertionPoint(op), op.location:
-        inputs = [_joined(v, at, len(summed)) for v, at in zip(list(op.operands)[:2], first, strict=True)]
+        inputs = [join_dims(v, at, len(summed)) for v, at in zip(list(op.operands)[:2], first, strict=True)]
         places = [[_loop(e) for e in m.results if _loop(e) in loops] for m in maps]
         new_maps = [build.projection(len(loops), [loops.index(d) for d in found]) for found in places]
         types, outs = [r.type for r in op.results], [op.operands[2]]
@@ -158,16 +158,6 @@ def _join_sums(op: ir.Operation, number: int) -> None:
 
 
 def _loop(e: ir.AffineExpr) -> int:
-    found = dim_position(e.maybe_downcast())
+    found = dim_position(e)
     assert found is not None, "all maps are projections by now"
     return found
-
-
-def _joined(value: ir.Value, first: int, count: int) -> ir.Value:
-    """A tensor with `count` dimensions from `first` on as one."""
-    shape = list(value.type.shape)
-    joined = shape[first : first + count]
-    size = DYNAMIC if DYNAMIC in joined else math.prod(joined)
-    kind = ir.RankedTensorType.get([*shape[:first], size, *shape[first + count :]], value.type.element_type)
-    groups = [[d] for d in range(first)] + [[*range(first, first + count)]]
-    return tensor.CollapseShapeOp(kind, value, [*groups, *([d] for d in range(first + count, len(shape)))]).result

@@ -88,7 +88,7 @@ def _extent(generic: ir.Operation, loops: tuple[int, ...]) -> float:
     sizes = []
     for value, m in zip(generic.operands, indexing_maps(generic), strict=True):
         for d, e in enumerate(m.results):
-            if dim_position(e.maybe_downcast()) in loops:
+            if dim_position(e) in loops:
                 sizes.append(float("inf") if value.type.is_dynamic_dim(d) else value.type.get_dim_size(d))
     return max(sizes)
 

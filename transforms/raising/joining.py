@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...dialects import build
 from ...dialects.mlir import ir, tensor
+from ..reshapes import join_dims
 from .contraction import Operand
 from .emission import Region, Unreadable
 from .expressions import Expr
@@ -167,13 +168,5 @@ class _Joining:
 
     def _collapsed(self, value: ir.Value, first: int) -> ir.Value:
         if (value, first) not in self.reshaped:
-            rank, count = value.type.rank, len(self.parts)
-            groups = [[d] for d in range(first)] + [list(range(first, first + count))]
-            groups += [[d] for d in range(first + count, rank)]
-            shape = list(value.type.shape)
-            shape[first : first + count] = [self.key.extent]
-            kind = ir.RankedTensorType.get(shape, value.type.element_type)
-            i64 = ir.IntegerType.get_signless(64)
-            attribute = ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(i64, d) for d in g]) for g in groups])
-            self.reshaped[value, first] = tensor.CollapseShapeOp(kind, value, attribute).result
+            self.reshaped[value, first] = join_dims(value, first, len(self.parts))
         return self.reshaped[value, first]
