@@ -173,6 +173,7 @@ def cpu(
         # Vectors.
         "linalg-generalize-named-ops",  # what bufferization made
         "copies-to-linalg",
+        "view-windows",
         "forall-to-parallel",
         f"parallelize-linalg{{tasks={4 * threads}}}",
         "collapse-loops",

@@ -65,6 +65,7 @@ PASSES = (
     "cpu/return-arguments",
     "cpu/scratch",
     "cpu/copies-to-linalg",
+    "cpu/view-windows",
     "cpu/forall-to-parallel",
     "cpu/parallelize-linalg",
     "cpu/collapse-loops",

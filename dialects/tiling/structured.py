@@ -142,7 +142,7 @@ def _image(builder: TileBuilder, expression: ir.AffineExpr, tile: Tile, operand:
         return Range.everything(builder.dim(operand, d), r.loops) if r.full else r
     if isinstance(expression, ir.AffineConstantExpr):
         return Range(Index(expression.value), Index(1))
-    coefficients, const = _linear(expression)
+    coefficients, const = sum_of_loops(expression)
     if all(tile[loop].full for loop in coefficients):
         return Range.everything(builder.dim(operand, d))
     offset, size = Index(const), Index(1)
@@ -152,18 +152,18 @@ def _image(builder: TileBuilder, expression: ir.AffineExpr, tile: Tile, operand:
     return Range(offset, size)
 
 
-def _linear(expression: ir.AffineExpr) -> tuple[dict[int, int], int]:
-    """Coefficients by loop, and the constant, of an expression with non-negative coefficients."""
+def sum_of_loops(expression: ir.AffineExpr) -> tuple[dict[int, int], int]:
+    """Coefficients by loop, and the constant, of an expression with non-negative coefficients; Untileable of others."""
     loop = dim_position(expression)
     if loop is not None:
         return {loop: 1}, 0
     if isinstance(expression, ir.AffineConstantExpr):
         return {}, expression.value
     if isinstance(expression, ir.AffineAddExpr):
-        (left, a), (right, b) = _linear(expression.lhs), _linear(expression.rhs)
+        (left, a), (right, b) = sum_of_loops(expression.lhs), sum_of_loops(expression.rhs)
         return {k: left.get(k, 0) + right.get(k, 0) for k in {**left, **right}}, a + b
     if isinstance(expression, ir.AffineMulExpr):
-        (left, a), (right, b) = _linear(expression.lhs), _linear(expression.rhs)
+        (left, a), (right, b) = sum_of_loops(expression.lhs), sum_of_loops(expression.rhs)
         (scaled, factor) = (left, b) if not right else (right, a)
         if factor >= 0 and not (left and right):
             return {k: c * factor for k, c in scaled.items()}, a * b

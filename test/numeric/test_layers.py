@@ -123,7 +123,7 @@ def convolution(name: str, element: str, is_open: bool, step: int, apart: int, *
     element=st.sampled_from(["f32", "bf16"]),
     is_open=st.booleans(),
     steps=st.tuples(st.integers(1, 3), st.integers(1, 2)),
-    sizes=st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(1, 18), st.integers(1, 40)),
+    sizes=st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 20), st.integers(1, 18), st.integers(1, 70)),
 )
 @settings(deadline=None, max_examples=6)
 def test_convolutions(name, element, is_open, steps, sizes):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, linalg
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling import Untileable
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types, sum_of_loops
 from ..extents import static_extents
 from ..passes import Pass, warn
 from ..reshapes import join_dims
@@ -15,6 +16,7 @@ from ..rewriting import ops_in
 
 LARGEST = 1 << 26  # elements of a copy: beyond it memory, and the way there, count for more
 FEWEST = 4  # products that an element takes part in, so that a copy of it pays
+WIDE = 48  # windows side by side, of which each vector of lanes is full, or nearly so
 MULTIPLIES = ["arith.mulf", "arith.addf"]
 
 
@@ -29,8 +31,8 @@ class GatherWindows(Pass):
         %matrix = tensor.collapse_shape %w [[0], [1, 2]]
         linalg.generic {Y[n, f, x] += R[n, k, x]·M[f, k]} ins(%rows, %matrix)
 
-    The passes after it multiply what is read along its dimensions; anything else is computed element by element. So is
-    a convolution of channels by themselves ("depthwise"), of which an element takes part in too few products.
+    Windows are read in place (`view-windows`) where that is as fast: where channels come last, or many windows follow
+    one another by single steps; and of channels by themselves ("depthwise"), which take part in too few products.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -43,8 +45,8 @@ class GatherWindows(Pass):
             if math.prod(extents[d] or 1 for d in loops) > LARGEST:
                 warn(
                     generic,
-                    "this convolution is computed element by element, which is slow: its windows side by side would be "
-                    f"more than {LARGEST} elements; split its input",
+                    "the windows of this convolution are read in place, which takes up to twice as long: side by side "
+                    f"they would be more than {LARGEST} elements; split its input",
                 )
                 continue
             _gather(generic, number, loops)
@@ -53,10 +55,7 @@ class GatherWindows(Pass):
 
 def _windows_of(op: ir.Operation) -> int | None:
     """The input of a sum of products that is read at sums of loops; None if there is none, or it is read seldom."""
-    if len(op.operands) != 3 or len(op.results) != 1:
-        return None
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    if [name for name in names if name not in ("arith.extf", "linalg.yield")] != MULTIPLIES:
+    if len(op.results) != 1 or not is_sum_of_products(op):
         return None
     *inputs, out = indexing_maps(op)
     wide = [number for number, m in enumerate(inputs) if any(map(_is_sum, m.results))]
@@ -67,7 +66,27 @@ def _windows_of(op: ir.Operation) -> int | None:
     (number,) = wide
     others = _loops(inputs[1 - number]) - _loops(inputs[number])
     extents = static_extents(op)
-    return number if math.prod(extents[d] or FEWEST for d in others) >= FEWEST else None
+    is_read_often = math.prod(extents[d] or FEWEST for d in others) >= FEWEST
+    return number if is_read_often and not _is_read_well_in_place(op, inputs[number]) else None
+
+
+def is_sum_of_products(op: ir.Operation) -> bool:
+    """Whether a generic adds up products of two inputs."""
+    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
+    return len(op.operands) == 3 and [n for n in names if n not in ("arith.extf", "linalg.yield")] == MULTIPLIES
+
+
+def _is_read_well_in_place(op: ir.Operation, windows: ir.AffineMap) -> bool:
+    """Whether vectors of channels, or of windows next to each other, are loaded as they are in memory."""
+    last = windows.results[len(windows.results) - 1]
+    if not _is_sum(last):
+        return True
+    try:
+        steps, _ = sum_of_loops(last)
+    except Untileable:
+        return False
+    kinds, extents = iterator_types(op), static_extents(op)
+    return any(step == 1 and kinds[d] == build.PARALLEL and (extents[d] or WIDE) >= WIDE for d, step in steps.items())
 
 
 def _is_sum(e: ir.AffineExpr) -> bool:
