@@ -258,6 +258,9 @@ def nvidia(
         *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
         "scans-to-linalg",
+        "fold-copies",
+        f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",
+        "parallel-loops",
         "drop-units",
         f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through
         "fuse-elements",

@@ -27,8 +27,8 @@ class FuseElements(Pass):
 
     Each op that is left becomes a kernel, and its result goes through memory. Sums and maxima, too, take what they read
     along; not matmuls, nor who reads an element many times: it would be computed as often (upstream's
-    linalg-fuse-elementwise-ops does so; what it may fuse can be told in C++ alone). Tensors that are filled with a
-    constant become that constant.
+    linalg-fuse-elementwise-ops does so; what it may fuse can be told in C++ alone), but for floats that are only made
+    wider, such as those of a bias. Tensors that are filled with a constant become that constant.
     """
 
     all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
@@ -90,7 +90,8 @@ class FuseElements(Pass):
             read = {dim_position(e) for e in maps[number].results}
             producer = self._producer(value, consumer)
             once = all(d in read or sizes.get(d) == 1 for d in range(len(kinds)))
-            if producer is not None and once and _sizes_are_told(consumer, number, producer):
+            is_cheap = producer is not None and (once or _widens(producer))
+            if producer is not None and is_cheap and _sizes_are_told(consumer, number, producer):
                 return number, producer
         return None
 
@@ -118,6 +119,11 @@ def _is_elementwise(op: ir.Operation) -> bool:
     written = [dim_position(e) for e in indexing_maps(op)[-1].results]
     init = op.regions[0].blocks[0].arguments[len(op.operands) - 1]
     return sorted(d for d in written if d is not None) == list(range(len(iterator_types(op)))) and not list(init.uses)
+
+
+def _widens(op: ir.Operation) -> bool:
+    """Whether all that it does is to make floats wider."""
+    return [o.name for o in ops_of(op.regions[0].blocks[0])] == ["arith.extf", "linalg.yield"]
 
 
 def _fused_maps(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> tuple:

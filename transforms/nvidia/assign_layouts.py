@@ -14,6 +14,7 @@ from .axes import COLUMN, ROW, Axes
 from .constants import own_constants
 from .own_rows import own_rows
 from .registers import consumer_registers, matmul_registers
+from .rings import is_streamed
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
 OTHER_REGISTERS = 40
@@ -39,8 +40,9 @@ class AssignLayouts(Pass):
     takes its left operand from registers and its right one from shared memory; where that is computed (a cast or scale
     of keys or values), its elements are "spread" over the threads, and so is all that they are computed from. On Hopper
     a left operand can stay in shared memory, too: where it is wide, and half as wide ones where the registers are
-    wanted for tiles that are loaded and for functions of scores; or where other tiles leave it none; or has 8 bits. A
-    left operand of 8 bits that is computed is "paired_a", since a thread has pairs of columns, the right one "paired".
+    wanted for tiles that are loaded and for functions of scores; or where other tiles leave it none; or has 8 bits; or
+    is another one in each iteration. A left operand of 8 bits that is computed is "paired_a", since a thread has pairs
+    of columns, the right one "paired".
     """
 
     left_columns: int = option("left operands from memory with more columns stay in shared memory (0: none does)", 0)
@@ -144,7 +146,7 @@ class _Assigner:
             return "operand_a", "shared"
         dense = dims_of(load.opview)[-1] == load.opview.memory.type.rank - 1
         wide = operand.type.shape[1] > self.left_columns or not _fits(matmul) or width == 8
-        return "shared" if dense and wide else "operand_a", "shared"
+        return "shared" if dense and (wide or is_streamed(load)) else "operand_a", "shared"
 
     def _operand(self, op: ir.Operation, number: int, layout: str | None) -> None:
         operand = op.operands[number]

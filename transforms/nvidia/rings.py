@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import InitBarriersOp, layout_of, shared_buffer
+from ...dialects.tile import InitBarriersOp, dims_of, layout_of, shared_buffer
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
+from ..rewriting import defining_op
 from .bulk_copies import BulkCopy, Copy
 from .memory import byte_width
 from .thread import Shared, Skewed
@@ -92,6 +93,23 @@ class Count:
 
 def is_right_operand(load: ir.Operation) -> bool:
     return any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses)
+
+
+def is_streamed(load: ir.Operation) -> bool:
+    """Whether a loop goes along the columns of what it loads, for a matmul in it: along the sum, tile by tile, as that
+    of a matmul that stands alone does."""
+    loop, (*_, columns) = load.parent.operation, dims_of(load.opview)
+    users = [u.owner.operation for u in load.results[0].uses if u.operand_number == 0]
+    if loop.name != "scf.for" or not any(is_contraction(u) and u.block == load.block for u in users):
+        return False
+    variable = loop.regions[0].blocks[0].arguments[0]
+    return isinstance(columns, int) and _depends_on(load.opview.indices[columns], variable)
+
+
+def _depends_on(value: ir.Value, variable: ir.Value) -> bool:
+    op = defining_op(value)
+    is_inside = op is not None and op.block == variable.owner
+    return value == variable or (is_inside and any(_depends_on(v, variable) for v in op.operands))
 
 
 def i64(value: int) -> ir.IntegerAttr:

@@ -15,7 +15,7 @@ from .consumer_role import Consumer
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
 from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
-from .rings import Ring, Stages, i64, is_right_operand
+from .rings import Ring, Stages, i64, is_right_operand, is_streamed
 from .synchronisation import ALL_WARPS, ARRANGERS
 from .tensor_maps import pass_tensor_maps
 from .warp_roles import Arranger, Producer
@@ -24,6 +24,7 @@ PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have 
 SMALL_COLUMNS = 64  # of the second matmul
 SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags", "tile.fill_exp2")
 SMALL_TILE = 4096  # bytes
+STREAMED = 4  # stages of the operands of a matmul that stands alone
 ONES_BYTES = 2 * ONE_ROWS * ONE_COLUMNS  # that ``row-sums-by-matmul`` may take
 SHARED_MEMORY = architecture(HOPPER).shared_memory - 2048  # of a block, less what aligns it and the barriers
 
@@ -66,7 +67,8 @@ class SpecializeWarps(Pass):
     block, it computes with these alone (consumer_role.py).
     Buffers for right operands of matmuls, which follow one another fast, have `stages` stages if there is room, others
     one: by default two, and three of tiles so small that copies of two take less time than it takes to wait for one, of
-    8 bits, or copied by threads; one more than the tiles that warpgroups may be apart, if that is more.
+    8 bits, or copied by threads; four of both operands of a matmul that stands alone, which nothing else takes time
+    beside; one more than the tiles that warpgroups may be apart, if that is more.
     Kernels with a load that the copy engine cannot do stay as they are.
 
     Right operands that are "paired" go on from where they were copied to another buffer: by three more warps beside the
@@ -145,6 +147,7 @@ class _Specializer:
     def _rings(self, maps: dict[Copy, ir.Value]) -> list[Ring]:
         rings: dict[Copy, Ring] = {}
         apart = {load: own.apart for own in self.own_keys for load in ops_in(own.branch, "tile.load")}
+        streams = any(map(is_streamed, self.copies))
         tables = len(ops_in(self.kernel, "tile.fill_exp2"))
         room = SHARED_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
         for load, copy in self.copies.items():
@@ -153,7 +156,7 @@ class _Specializer:
             if load.parent.operation.name == "scf.for" or is_right_operand(load):
                 tile = ring.bytes // ring.stages
                 deep = tile <= SMALL_TILE or copy.kind.element_type.width == 8 or ring.is_skewed
-                wanted = 3 if deep else 2
+                wanted = 3 if deep else STREAMED if streams else 2
                 wanted = max(wanted, apart.get(load, 0) + 1)
                 ring.stages = max(1, min(self.options.stages or wanted, room // tile))
         deep = [r for r in rings.values() if r.stages > 1]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import is_contraction
-from ..passes import Pass
-from ..rewriting import erase_if_unused, ops_in, terminator
+from ..dialects import build
+from ..dialects.mlir import arith, ir
+from ..dialects.tiling.structured import dim_position, indexing_maps
+from .attention import is_contraction
+from .passes import Pass
+from .rewriting import erase_if_unused, ops_in, terminator
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,132 @@
+"""Matmuls around attention on NVIDIA GPUs: kernels of tiles, evaluated without a GPU, and run on one."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from attn_opt.compiler import compile
+from gpu import needs_gpu
+from gpu import poisoned as poisoned
+from gpu_modules import Launches, run_module
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+TOLERANCE = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 1e-5}
+
+
+def graph(element, b, m, n, k, left="mk", right="kn", is_open=False):
+    """tanh(A·B + c), rounded to the element type, of `b` matrices, or of one for 0; `left`, `right`: which dimension of
+    an operand comes first."""
+    sizes = {"b": b, "m": m, "n": n, "k": k}
+
+    def kind(dims, element):
+        return "tensor<" + "".join(f"{'?' if is_open and d != 'k' else sizes[d]}x" for d in dims) + element + ">"
+
+    batch = "b" if b else ""
+    left, right, out, domain = batch + left, batch + right, batch + "mn", batch + "mnk"
+    of = lambda dims, domain: f"affine_map<({', '.join(domain)}) -> ({', '.join(dims)})>"  # noqa: E731
+    parallel = ", ".join(['"parallel"'] * len(out))
+    a, w, c, s, y = kind(left, element), kind(right, element), kind("n", "f32"), kind(out, "f32"), kind(out, element)
+    counts = "".join(
+        f"%c{i} = arith.constant {(left if d in left else right).index(d)} : index\n"
+        f"%s{i} = tensor.dim %{'a' if d in left else 'w'}, %c{i} : {a if d in left else w}\n"
+        for i, d in enumerate(out)
+    )
+    dynamic = ", ".join(f"%s{i}" for i in range(len(out))) if is_open else ""
+    extended = (
+        "" if element == "f32" else f"%p = arith.extf %x : {element} to f32\n%q = arith.extf %y : {element} to f32"
+    )
+    factors = "%x, %y" if element == "f32" else "%p, %q"
+    rounded = "linalg.yield %u : f32"
+    if element != "f32":
+        rounded = f"%v = arith.truncf %u : f32 to {element}\nlinalg.yield %v : {element}"
+    return f"""
+func.func @main(%a: {a}, %w: {w}, %c: {c}) -> {y} {{
+  %zero = arith.constant 0.0 : f32
+  {counts if is_open else ""}
+  %e = tensor.empty({dynamic}) : {s}
+  %i = linalg.fill ins(%zero : f32) outs(%e : {s}) -> {s}
+  %r = linalg.generic {{indexing_maps = [{of(left, domain)}, {of(right, domain)}, {of(out, domain)}],
+      iterator_types = [{parallel}, "reduction"]}} ins(%a, %w : {a}, {w}) outs(%i : {s}) {{
+  ^bb0(%x: {element}, %y: {element}, %o: f32):
+    {extended}
+    %t = arith.mulf {factors} : f32
+    %u = arith.addf %o, %t : f32
+    linalg.yield %u : f32
+  }} -> {s}
+  %f = tensor.empty({dynamic}) : {y}
+  %z = linalg.generic {{indexing_maps = [{of(out, out)}, {of("n", out)}, {of(out, out)}],
+      iterator_types = [{parallel}]}} ins(%r, %c : {s}, {c}) outs(%f : {y}) {{
+  ^bb0(%x: f32, %y: f32, %o: {element}):
+    %t = arith.addf %x, %y : f32
+    %u = math.tanh %t : f32
+    {rounded}
+  }} -> {y}
+  return %z : {y}
+}}"""
+
+
+def arguments(element, b, m, n, k, left="mk", right="kn"):
+    rng = np.random.default_rng(m * 1000 + n)
+    sizes = {"m": m, "n": n, "k": k}
+    batch = (b,) if b else ()
+    a, w = (rng.standard_normal((*batch, *(sizes[d] for d in dims))) / k**0.5 for dims in (left, right))
+    c = rng.standard_normal(n).astype(np.float32)
+    a, w = a.astype(DTYPES[element]), w.astype(DTYPES[element])
+    x = a.astype(np.float64) if left == "mk" else a.astype(np.float64).swapaxes(-1, -2)
+    y = w.astype(np.float64) if right == "kn" else w.astype(np.float64).swapaxes(-1, -2)
+    return [a, w, c], np.tanh(x @ y + c)
+
+
+def check(found, exact, element):
+    assert np.abs(np.asarray(found, np.float64) - exact).max() < TOLERANCE[element]
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("element", DTYPES)
+@given(
+    b=st.integers(0, 2),
+    sizes=st.tuples(st.integers(1, 70), st.integers(16, 70), st.integers(16, 70)),
+    left=st.sampled_from(["mk", "km"]),
+    right=st.sampled_from(["kn", "nk"]),
+    is_open=st.booleans(),
+)
+@settings(deadline=None, max_examples=3)
+def test_tiles_of_any_matmul(arch, element, b, sizes, left, right, is_open):
+    text = graph(element, b, *sizes, left, right, is_open)
+    inputs, exact = arguments(element, b, *sizes, left, right)
+    check(run_module(text, inputs, arch=arch), exact, element)
+    assert compile(text, target="nvidia", arch=arch).ir("ptx")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_a_matmul_is_one_kernel_with_what_follows(arch):
+    text = graph("f16", 0, 130, 80, 64)
+    run_module(text, arguments("f16", 0, 130, 80, 64)[0], arch=arch)
+    assert Launches.kernels == ["main_0"]
+
+
+SHAPES = {
+    "square": (0, 512, 512, 512),
+    "one_row": (0, 1, 4096, 1024),
+    "few_columns": (0, 1000, 3, 512),
+    "odd": (0, 77, 201, 99),
+    "batch": (3, 130, 257, 64),
+    "long": (0, 200, 300, 8192),
+}
+
+
+ORDERS = list(itertools.product(["mk", "km"], ["kn", "nk"], [False, True]))
+
+
+@needs_gpu
+@pytest.mark.parametrize("arch", ["", "sm_80"])
+@pytest.mark.parametrize("element", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_on_a_gpu(shape, element, arch, poisoned):
+    for left, right, is_open in ORDERS[:: 1 if shape == "odd" else 3]:
+        text = graph(element, *SHAPES[shape], left, right, is_open)
+        inputs, exact = arguments(element, *SHAPES[shape], left, right)
+        check(compile(text, target="nvidia", **({"arch": arch} if arch else {}))(*inputs), exact, element)
