@@ -112,6 +112,18 @@ def divisor(value: ir.Value | int) -> int:
     return 1
 
 
+def least_divisor(value: ir.Value) -> int:
+    """A number that divides `value` for sure, also a minimum that is one of other numbers."""
+    number, op = constant_value(value), defining_op(value)
+    if isinstance(number, int):
+        return abs(number)
+    if op is not None and op.name in ("arith.addi", "arith.subi", "arith.minsi", "arith.maxsi", "arith.select"):
+        return math.gcd(*(least_divisor(v) for v in list(op.operands)[-2:]))
+    if op is not None and op.name == "arith.muli":
+        return math.prod(least_divisor(v) for v in op.operands)
+    return 1
+
+
 def _of_one(divisors: Iterable[int]) -> int:
     """Of a value that is one of several."""
     return math.gcd(*found) if (found := [n for n in divisors if n != 1]) else 1

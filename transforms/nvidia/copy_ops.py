@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ...dialects.mlir import ir
 from ...dialects.tile import Joined, dims_of, layout_of
-from ..linear import divisor
+from ..linear import divisor, least_divisor
 from ..passes import PassError
 from . import spread
 from .async_copies import copy_to_shared
@@ -139,7 +139,8 @@ class CopyOps(Emitter):
         kind = view.tile.type
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
         aligned, _ = self._dense(view.memory.type, dims_of(view), view.indices)
-        store_registers(access, self.registers(view.tile), kind, aligned, self.thread)
+        valid = least_divisor(view.indices[-1])
+        store_registers(access, self.registers(view.tile), kind, aligned, valid, self.thread)
         return []
 
     handlers: ClassVar = {

@@ -117,13 +117,11 @@ class Access:
     dims: Sequence[int | Joined]  # `tile.load`
     sizes: list[ir.Value]
     shape: list[int]
-    start: ir.Value | None = None  # the tile's first index along the memory's last dimension
 
     @staticmethod
     def of(memory: Memory, indices: Sequence[ir.Value], dims: Sequence[int | Joined], shape: Sequence[int]) -> Access:
         rank = memory.kind.rank
-        start = indices[rank - 1] if rank else None
-        return Access(memory, memory.base(indices[:rank]), dims, list(indices[rank:]), list(shape), start)
+        return Access(memory, memory.base(indices[:rank]), dims, list(indices[rank:]), list(shape))
 
     def stride(self, dim: int) -> ir.Value | None:
         """How far apart elements along a dimension of the tile are; None: the tile is the same all along, or that

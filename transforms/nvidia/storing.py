@@ -14,6 +14,7 @@ the lines of memory that they touch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...dialects import build
@@ -46,20 +47,24 @@ PIECE = 8  # elements of two bytes that a thread stores at once
 QUAD = 4
 
 
-def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, aligned: int, thread: Thread) -> None:
+def store_registers(
+    access: Access, tile: Registers, kind: ir.RankedTensorType, aligned: int, valid: int, thread: Thread
+) -> None:
     """A tile from registers to memory, where it is valid; several columns at once where they stand side by side.
 
-    `aligned`: bytes that rows of the memory are multiples of.
+    `aligned`: bytes that the tile's rows in memory begin at multiples of; `valid`: what the number of its valid columns
+    is a multiple of.
     """
+    together = math.gcd(valid, aligned // access.memory.bytes) if _are_side_by_side(access) else 1
     layout, element = layout_of(kind), access.memory.element
     if layout not in ("fragment", "row"):
         raise PassError("only tiles of rows are stored to memory", None)
     if str(element) not in ("f16", "bf16", "f32") and not isinstance(element, EIGHT_BITS):
         raise PassError(f"results of type {element} are not stored by kernels: use f16, bf16 or f32", None)
-    if layout == "fragment" and aligned == 2 * PIECE == access.memory.bytes * PIECE and _together(access, PIECE):
+    if layout == "fragment" and access.memory.bytes == 2 and together % PIECE == 0:
         _store_pieces(access, tile, thread)
         return
-    pairs = layout == "fragment" and _together(access, 2)
+    pairs = layout == "fragment" and together % 2 == 0
     for e, place in enumerate(places(layout, len(tile.values))):
         if layout == "row" or not pairs:
             number, valid = access.element(positions_of(place, thread))
@@ -72,15 +77,11 @@ def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, 
             _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
 
 
-def _together(access: Access, count: int) -> bool:
-    """Whether `count` columns, the first a multiple of it, are valid together, side by side, aligned, in memory."""
-    memory = access.memory.kind
-    if not memory.rank or build.constant_value(access.memory.strides[-1]) != 1 or access.start is None:
+def _are_side_by_side(access: Access) -> bool:
+    """Whether columns of a tile are neighbours in memory."""
+    if not access.memory.kind.rank or build.constant_value(access.memory.strides[-1]) != 1:
         return False
-    last, start = memory.shape[-1], build.constant_value(access.start)
-    static = last != ir.ShapedType.get_dynamic_size() and last % count == 0 and start is not None and start % count == 0
-    size = build.constant_value(access.sizes[1])
-    return static and access.stride(1) is access.memory.strides[-1] and size is not None and size % count == 0
+    return len(access.dims) > 1 and access.stride(1) is access.memory.strides[-1]
 
 
 def _store_pieces(access: Access, tile: Registers, thread: Thread) -> None:
