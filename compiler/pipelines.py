@@ -262,6 +262,8 @@ def nvidia(
         f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",
         "parallel-loops",
         "drop-units",
+        "fuse-elements",
+        "fuse-consumers{narrow=1}",  # what a matmul's tiles can compute is no producer of the next one
         f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through
         "fuse-elements",
         "fuse-consumers{narrow=1}",
