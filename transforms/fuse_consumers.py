@@ -100,7 +100,8 @@ def _move_before_reshapes(forall: ir.Operation) -> None:
 
 def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
     """Whether each element of the result comes from the one at the same place of what is reshaped, wherever that is;
-    of other operands, from one that the places along some of the dimensions tell, if dimensions are collapsed."""
+    of other operands, from one that the places along some of the dimensions tell; where dimensions are split, from the
+    one at the same place, too, or from one that the places along others tell."""
     if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
         return False
     *maps, last = indexing_maps(op)
@@ -113,7 +114,8 @@ def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
     if any(m != identity for m, v in zip(maps, op.operands, strict=False) if v == view.results[0]):
         return False
     if view.name == "tensor.expand_shape":
-        return len(maps) == 1
+        whole = {group[0] for group in reassociation(view) if len(group) == 1}  # dimensions that are not split
+        return all(m == identity or {dim_position(e) for e in m.results} <= whole for m in maps)
     return all(dim_position(e) is not None for m in maps for e in m.results)
 
 
@@ -125,10 +127,7 @@ class _Move:
         number = list(forall.results).index(view.operands[0])
         with ir.InsertionPoint(forall), op.location:
             self.sizes = known_sizes(forall.operands[len(forall.operands) - len(forall.results) + number])
-        expands = view.name == "tensor.expand_shape"
-        self.groups = (
-            [[d] for d in range(len(self.sizes))] if expands else reassociation(view)
-        )  # of loops, for each that there was
+        self.groups = reassociation(view)  # for each dimension of the narrow side those of the wide one
 
     def run(self) -> None:
         op, n = self.op, len(self.sizes)
@@ -155,6 +154,13 @@ class _Move:
         n = len(self.sizes)
         if value == self.view.results[0]:
             return self.view.operands[0], ir.AffineMap.get_identity(n)
+        if self.view.name == "tensor.expand_shape":
+            if m != ir.AffineMap.get_identity(m.n_dims):
+                narrow = {d: number for number, group in enumerate(self.groups) for d in group}
+                return value, build.projection(n, [narrow[dim_position(e)] for e in m.results])
+            with ir.InsertionPoint(self.op), self.op.location:
+                joined = reshape(value, [[1] * len(group) for group in self.groups], expand=False)
+            return simplified(joined), ir.AffineMap.get_identity(n)
         groups = [self.groups[dim_position(e)] for e in m.results]
         if any(len(group) > 1 for group in groups):
             with ir.InsertionPoint(self.op), self.op.location:

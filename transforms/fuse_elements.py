@@ -66,13 +66,12 @@ class FuseElements(Pass):
         producer.erase()
 
     def _producer(self, value: ir.Value, consumer: ir.Operation) -> ir.Operation | None:
-        """The element-wise op that `value` comes from, if no one else reads it."""
+        """The element-wise op that `value` comes from, if no one else reads it, or it only makes floats wider."""
         producer = defining_op(value)
-        if producer is None or producer.block != consumer.block:
+        if producer is None or producer.block != consumer.block or not _is_elementwise(producer):
             return None
-        if any(ancestor_in(use.owner, consumer.block) != consumer for use in value.uses):
-            return None
-        if not _is_elementwise(producer) or not (self.all or not _reads_loops(producer)):
+        is_shared = any(ancestor_in(use.owner, consumer.block) != consumer for use in value.uses)
+        if (is_shared and not _widens(producer)) or not (self.all or not _reads_loops(producer)):
             return None
         return producer
 

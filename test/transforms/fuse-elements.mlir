@@ -133,3 +133,36 @@ func.func @sum_of_places(%init: tensor<4xf32>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %r : tensor<4xf32>
 }
+
+// Floats that are only made wider are so wherever they are read.
+// CHECK-LABEL: func.func @wider
+// CHECK-SAME:    (%[[X:.*]]: tensor<8x64xf16>, 
+// CHECK-NOT:     outs(%{{.*}} : tensor<8x64xf32>)
+// CHECK:         linalg.generic {{.*}} "reduction"]} ins(%[[X]] : tensor<8x64xf16>)
+// CHECK:           arith.extf
+// CHECK:         linalg.generic {{.*}} ins({{.*}}%[[X]]{{.*}} :
+// CHECK:           arith.extf
+func.func @wider(%x: tensor<8x64xf16>, %zeros: tensor<8xf32>) -> tensor<8x64xf16> {
+  %e = tensor.empty() : tensor<8x64xf32>
+  %w = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x64xf16>) outs(%e : tensor<8x64xf32>) {
+  ^bb0(%a: f16, %b: f32):
+    %f = arith.extf %a : f16 to f32
+    linalg.yield %f : f32
+  } -> tensor<8x64xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%w : tensor<8x64xf32>) outs(%zeros : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %f = arith.addf %a, %b : f32
+    linalg.yield %f : f32
+  } -> tensor<8xf32>
+  %o = tensor.empty() : tensor<8x64xf16>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %s : tensor<8x64xf32>, tensor<8xf32>) outs(%o : tensor<8x64xf16>) {
+  ^bb0(%a: f32, %b: f32, %c: f16):
+    %f = arith.mulf %a, %b : f32
+    %g = arith.truncf %f : f32 to f16
+    linalg.yield %g : f16
+  } -> tensor<8x64xf16>
+  return %y : tensor<8x64xf16>
+}

@@ -125,3 +125,36 @@ func.func @reversed(%x: f32) -> tensor<128x32xf32> {
   } -> tensor<128x32xf32>
   return %q : tensor<128x32xf32>
 }
+
+// What is added to a result whose dimensions are split, at the same places, is read as it is before that.
+// CHECK-LABEL: func.func @residual
+// CHECK-SAME:    (%[[X:.*]]: tensor<4x8x32xf32>, %[[C:.*]]: tensor<32xf32>
+// CHECK:         %[[J:.*]] = tensor.collapse_shape %[[X]] {{\[\[}}0, 1], [2]] : tensor<4x8x32xf32> into tensor<32x32xf32>
+// CHECK:         %[[R:.*]] = scf.forall
+// CHECK-DAG:       tensor.extract_slice %[[J]]
+// CHECK:           arith.addf
+// CHECK:         tensor.expand_shape %[[R]] {{\[\[}}0, 1], [2]]
+// CHECK-NOT:     linalg.generic
+// CHECK:         return
+func.func @residual(%x: tensor<4x8x32xf32>, %c: tensor<32xf32>, %f: f32) -> tensor<4x8x32xf32> {
+  %e = tensor.empty() : tensor<32x32xf32>
+  %r = scf.forall (%i) = (0) to (32) step (16) shared_outs(%o = %e) -> (tensor<32x32xf32>) {
+    %s = tensor.empty() : tensor<16x32xf32>
+    %t = linalg.fill ins(%f : f32) outs(%s : tensor<16x32xf32>) -> tensor<16x32xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %t into %o[%i, 0] [16, 32] [1, 1] : tensor<16x32xf32> into tensor<32x32xf32>
+    }
+  }
+  %w = tensor.expand_shape %r [[0, 1], [2]] output_shape [4, 8, 32] : tensor<32x32xf32> into tensor<4x8x32xf32>
+  %n = tensor.empty() : tensor<4x8x32xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b, d) -> (a, b, d)>, affine_map<(a, b, d) -> (a, b, d)>,
+          affine_map<(a, b, d) -> (d)>, affine_map<(a, b, d) -> (a, b, d)>],
+      iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%w, %x, %c : tensor<4x8x32xf32>, tensor<4x8x32xf32>, tensor<32xf32>) outs(%n : tensor<4x8x32xf32>) {
+  ^bb0(%p: f32, %q: f32, %v: f32, %z: f32):
+    %0 = arith.addf %p, %q : f32
+    %1 = arith.mulf %0, %v : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x8x32xf32>
+  return %y : tensor<4x8x32xf32>
+}
