@@ -108,6 +108,11 @@ def test_a_matmul_is_one_kernel_with_what_follows(arch):
     assert Launches.kernels == ["main_0"]
 
 
+@pytest.mark.parametrize("sizes", [(0, 0, 32, 64), (0, 64, 0, 64), (0, 64, 64, 0)])
+def test_no_elements(sizes):
+    assert "wgmma" not in compile(graph("f16", *sizes), target="nvidia", arch="sm_90a").ir("ptx")
+
+
 SHAPES = {
     "square": (0, 512, 512, 512),
     "one_row": (0, 1, 4096, 1024),

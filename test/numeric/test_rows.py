@@ -217,6 +217,14 @@ def test_rows_as_compiled(graph, threads, axis):
     check(compiled(*inputs), exact, "f32")
 
 
+@pytest.mark.parametrize("sizes", [(5, 0), (0, 7)])
+@pytest.mark.parametrize("graph", [norm, softmax])
+def test_no_elements(graph, sizes):
+    text = graph(Graph(sizes, 1, True, "f32", False))
+    arguments = [np.zeros(s, np.float32) for s in (sizes, sizes, sizes[1:])][: 3 if graph is norm else 2]
+    assert compile(text)(*arguments)[0].shape == sizes
+
+
 BETWEEN = """
 #all = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>

@@ -51,10 +51,10 @@ class FuseRows(Pass):
 
     def _tile(self, group: RowGroup) -> None:
         lengths = group.lengths()
-        if len(lengths) < 2 or max(lengths) > self.longest:
+        sizes = group.sizes()
+        if len(lengths) < 2 or max(lengths) > self.longest or 0 in (*lengths, *sizes):
             return
         least = COLUMNS if group.has_columns() else 1
-        sizes = group.sizes()
         per_task = _steps(sizes, max(least, self.task // max(lengths)))
         if per_task == sizes:
             return

@@ -37,7 +37,8 @@ class TileMatmuls(Pass):
 
     The first two become parallel (`parallel-loops`), the grid; what is computed from the result element by element is
     done with its tiles (`fuse-consumers`). The tiles are those that all multiprocessors are done with first, one entry
-    of a batch each. A function that one block computes stays as it is, and so do integers and sums of few products.
+    of a batch each. Several matmuls that one block computes stay as they are, and so do integers and sums of few
+    products.
     """
 
     multiprocessors: int = option("how many such a GPU has", MULTIPROCESSORS)
@@ -87,7 +88,7 @@ def _loops(op: ir.Operation) -> ContractionLoops | None:
         return None
     loops, extents = contraction_loops(op), static_extents(op)
     assert loops is not None, "a contraction has loops"
-    if any(len(kind) != 1 for kind in (loops.m, loops.n, loops.k)):
+    if any(len(kind) != 1 for kind in (loops.m, loops.n, loops.k)) or 0 in extents:
         return None
     rows, columns, depth = (extents[loop] or MANY for (loop,) in (loops.m, loops.n, loops.k))
     return loops if max(rows, columns) >= LEAST and depth >= LEAST else None
