@@ -261,6 +261,7 @@ def nvidia(
         "fold-copies",
         f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",
         "parallel-loops",
+        "expand-before-slices",
         "drop-units",
         "fuse-elements",
         "fuse-consumers{narrow=1}",  # what a matmul's tiles can compute is no producer of the next one

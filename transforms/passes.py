@@ -45,6 +45,7 @@ PASSES = (
     "cpu/peel-tails",
     "fuse-consumers",
     "fold-copies",
+    "expand-before-slices",
     "drop-units",
     "drop-results",
     "fuse-elements",

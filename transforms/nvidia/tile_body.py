@@ -72,6 +72,8 @@ class TileBody:
 
     def _sum(self, a: ir.Value | int, b: ir.Value | int) -> ir.Value | int:
         """a + b for an `a` of the kernel and a `b` of the loop's body."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b  # no op, which would stand where it is asked for first
         if isinstance(b, int) and b == 0:
             return a
         b = self.index(b)
