@@ -77,8 +77,8 @@ run() {
     local start=$SECONDS
     case $part in
       tests)
-        timeout 300 python3 -m pytest -q -n 12 --timeout 120 -p no:cacheprovider -m "" -k "not compiles_anywhere" \
-          test/numeric/test_gpu_{attention,graphs,arrays,own_keys,features,torch}.py \
+        timeout 480 python3 -m pytest -q -n 12 --timeout 120 -p no:cacheprovider -m "" -k "not compiles_anywhere" \
+          test/numeric/test_gpu_{attention,graphs,arrays,own_keys,features,matmuls,torch}.py \
           test/python/test_gpu_{calls,results,code}.py ;;
       memcheck | racecheck)
         # One process: the tool follows the kernels of all cases. A few cases of each kind suffice for races.
