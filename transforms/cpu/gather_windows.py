@@ -133,7 +133,7 @@ def _gather(op: ir.Operation, number: int, loops: list[int]) -> None:
         source = op.operands[number]
         renamed = [ir.AffineExpr.get_dim(places.get(d, 0)) for d in range(maps[0].n_dims)]
         read = ir.AffineMap.get(n, 0, [e.compose(ir.AffineMap.get(n, 0, renamed)) for e in maps[number].results])
-        sizes = [_size(op, number, d) for d in loops]
+        sizes = [loop_size(op, number, d) for d in loops]
         out = build.empty(sizes, source.type.element_type)
         identity = ir.AffineMap.get_identity(n)
         (copy,) = build.generic([source], [out], [read, identity], [build.PARALLEL] * n, lambda x, _: x)
@@ -142,7 +142,7 @@ def _gather(op: ir.Operation, number: int, loops: list[int]) -> None:
     op.attributes["indexing_maps"] = build.map_array(maps)
 
 
-def _size(op: ir.Operation, number: int, loop: int) -> int | ir.Value:
+def loop_size(op: ir.Operation, number: int, loop: int) -> int | ir.Value:
     """How many iterations a loop has, by an operand other than `number`, or a dimension that it has to itself."""
     maps = indexing_maps(op)
     for i in [*(i for i in range(len(maps)) if i != number), number]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, memref
 from ...dialects.tiling import Untileable
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types, sum_of_loops
+from ...dialects.tiling.structured import indexing_maps, is_direct, iterator_types, sum_of_loops
 from ..extents import static_extents
 from ..passes import Pass
 from ..rewriting import ops_in
 from ..slices import Size, split
-from .gather_windows import is_sum_of_products
+from .gather_windows import is_sum_of_products, loop_size
 from .structured import DYNAMIC_STRIDE
 
 
@@ -79,7 +79,7 @@ def _split(op: ir.Operation, number: int, terms: list[tuple[dict[int, int], int]
         start = _sum(start, _times(stride, first))
         for loop in sorted(steps, key=lambda loop: kinds[loop] == build.PARALLEL):
             extent = extents[loop]
-            sizes.append(_extent(op, loop) if extent is None else extent)
+            sizes.append(loop_size(op, number, loop) if extent is None else extent)
             strides.append(_times(stride, steps[loop]))
             loops.append(loop)
     dynamic, static = zip(*map(split, ([start], sizes, strides)), strict=True)
@@ -97,18 +97,6 @@ def _layout(value: ir.Value) -> tuple[Size, list[Size]]:
     found = others[len(strides) :]
     known = [f if s == DYNAMIC_STRIDE else s for s, f in zip(strides, found, strict=True)]
     return first if start == DYNAMIC_STRIDE else start, known
-
-
-def _extent(op: ir.Operation, loop: int) -> ir.Value:
-    """How many iterations a loop has, by an operand that one of its dimensions is along."""
-    places = (
-        (v, d)
-        for v, m in zip(op.operands, indexing_maps(op), strict=True)
-        for d, e in enumerate(m.results)
-        if dim_position(e) == loop
-    )
-    value, d = next(places)
-    return memref.dim(value, build.index(d))
 
 
 def _times(size: Size, factor: int) -> Size:

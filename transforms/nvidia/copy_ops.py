@@ -138,9 +138,9 @@ class CopyOps(Emitter):
         view = op.opview
         kind = view.tile.type
         access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
-        aligned, _ = self._dense(view.memory.type, dims_of(view), view.indices)
-        valid = least_divisor(view.indices[-1])
-        store_registers(access, self.registers(view.tile), kind, aligned, valid, self.thread)
+        aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
+        together = math.gcd(least_divisor(view.indices[-1]), aligned // access.memory.bytes) if inner == 1 else 1
+        store_registers(access, self.registers(view.tile), kind, together, self.thread)
         return []
 
     handlers: ClassVar = {

@@ -14,10 +14,8 @@ the lines of memory that they touch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
@@ -47,15 +45,11 @@ PIECE = 8  # elements of two bytes that a thread stores at once
 QUAD = 4
 
 
-def store_registers(
-    access: Access, tile: Registers, kind: ir.RankedTensorType, aligned: int, valid: int, thread: Thread
-) -> None:
+def store_registers(access: Access, tile: Registers, kind: ir.RankedTensorType, together: int, thread: Thread) -> None:
     """A tile from registers to memory, where it is valid; several columns at once where they stand side by side.
 
-    `aligned`: bytes that the tile's rows in memory begin at multiples of; `valid`: what the number of its valid columns
-    is a multiple of.
+    `together`: how many are valid together, at an address that is a multiple of their size.
     """
-    together = math.gcd(valid, aligned // access.memory.bytes) if _are_side_by_side(access) else 1
     layout, element = layout_of(kind), access.memory.element
     if layout not in ("fragment", "row"):
         raise PassError("only tiles of rows are stored to memory", None)
@@ -75,13 +69,6 @@ def store_registers(
         elif e % 2 == 0:
             number, valid = access.element(positions_of(place, thread))
             _store(access.memory.address(number), tile.values[e : e + 2], element, valid)
-
-
-def _are_side_by_side(access: Access) -> bool:
-    """Whether columns of a tile are neighbours in memory."""
-    if not access.memory.kind.rank or build.constant_value(access.memory.strides[-1]) != 1:
-        return False
-    return len(access.dims) > 1 and access.stride(1) is access.memory.strides[-1]
 
 
 def _store_pieces(access: Access, tile: Registers, thread: Thread) -> None:
