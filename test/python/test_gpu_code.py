@@ -1,6 +1,7 @@
 """Which code a GPU is given, by a driver that notes down what it loads and launches: no GPU is needed."""
 
 import os
+import re
 import warnings
 
 import numpy as np
@@ -126,6 +127,18 @@ def test_heads_whose_rows_are_not_aligned_are_copied_in_one_launch(dynamic):
         blocks = [-(-2 * heads * rows * 5 // 256) for heads, rows in ((4, 100), (2, 301), (2, 301))]
         assert fake.launches[0].grid[0] == sum(blocks)
         assert "tile.load" not in for_many(kernel, "scheduled")
+
+
+@pytest.mark.parametrize("head", [64, 128])
+@pytest.mark.parametrize("window", [(None, None), (None, 0)])
+def test_parts_of_one_array_have_the_buffers_of_separate_ones(window, head):
+    """Where keys waited for values in one ring, and queries for both, packed arrays took 1.4 times as long."""
+    sizes = {"batch": 2, "heads": 32, "queries": 1024, "keys": 1024, "head_size": head, "element": "f16"}
+    kinds = [{"input_layout": "bshd"}, {"input_layout": "bshd", "packed": "3hd"}]
+    texts = [Attention(**sizes, **kind, window=window).text() for kind in kinds]
+    separate, packed = (compile(text, target="nvidia", arch="sm_90a").ir("scheduled") for text in texts)
+    buffer = r"memref\.alloc\(\) : (memref<.*workgroup>>)"
+    assert re.findall(buffer, packed) == re.findall(buffer, separate)
 
 
 def test_without_versions_that_cannot_be_lowered(monkeypatch):

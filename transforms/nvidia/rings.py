@@ -9,7 +9,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tile import InitBarriersOp, dims_of, layout_of, shared_buffer
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
-from ..rewriting import defining_op
+from ..rewriting import defining_op, for_body
 from .bulk_copies import BulkCopy, Copy
 from .memory import byte_width
 from .thread import Shared, Skewed
@@ -68,10 +68,9 @@ class Ring:
     @property
     def summed(self) -> int:
         """The dimension of a right operand that its matmul sums over."""
-        matmul = next(iter(self.loads[0].results[0].uses)).owner.operation
-        loops = contraction_loops(matmul)
-        assert loops is not None, "a matmul is a contraction"
-        return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])
+        found = summed_dim(self.loads[0])
+        assert found is not None, "what is arranged is a right operand"
+        return found
 
     def stage(self, use: ir.Value) -> ir.Value:
         return arith.remui(use, build.index(self.stages))
@@ -92,17 +91,30 @@ class Count:
 
 
 def is_right_operand(load: ir.Operation) -> bool:
-    return any(is_contraction(u.owner.operation) and u.operand_number == 1 for u in load.results[0].uses)
+    return summed_dim(load) is not None
+
+
+def summed_dim(load: ir.Operation) -> int | None:
+    """The dimension of a right operand that its matmul sums over; None for what is no right operand."""
+    for use in load.results[0].uses:
+        matmul = use.owner.operation
+        if use.operand_number == 1 and is_contraction(matmul):
+            loops = contraction_loops(matmul)
+            assert loops is not None, "a matmul is a contraction"
+            return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])
+    return None
 
 
 def is_streamed(load: ir.Operation) -> bool:
-    """Whether a loop goes along the columns of what it loads, for a matmul in it: along the sum, tile by tile, as that
-    of a matmul that stands alone does."""
+    """Whether a loop goes along the columns of what it loads, for a matmul that it adds up, as that of a matmul that
+    stands alone does."""
     loop, (*_, columns) = load.parent.operation, dims_of(load.opview)
-    users = [u.owner.operation for u in load.results[0].uses if u.operand_number == 0]
-    if loop.name != "scf.for" or not any(is_contraction(u) and u.block == load.block for u in users):
+    if loop.name != "scf.for":
         return False
-    variable = loop.regions[0].blocks[0].arguments[0]
+    variable, *carried = for_body(loop).arguments
+    users = [u.owner.operation for u in load.results[0].uses if u.operand_number == 0]
+    if not any(is_contraction(u) and u.operands[-1] in carried for u in users):
+        return False
     return isinstance(columns, int) and _depends_on(load.opview.indices[columns], variable)
 
 

@@ -15,7 +15,7 @@ from .consumer_role import Consumer
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
 from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
-from .rings import Ring, Stages, i64, is_right_operand, is_streamed
+from .rings import Ring, Stages, i64, is_right_operand, is_streamed, summed_dim
 from .synchronisation import ALL_WARPS, ARRANGERS
 from .tensor_maps import pass_tensor_maps
 from .warp_roles import Arranger, Producer
@@ -145,13 +145,14 @@ class _Specializer:
         remark(self.kernel, f"{warpgroups} warpgroups compute{keys}, a warp beside them copies by the copy engine")
 
     def _rings(self, maps: dict[Copy, ir.Value]) -> list[Ring]:
-        rings: dict[Copy, Ring] = {}
+        # Keys and values that are parts of the same array go through rings of their own: else they wait for each other.
+        rings: dict[tuple[Copy, int | None], Ring] = {}
         apart = {load: own.apart for own in self.own_keys for load in ops_in(own.branch, "tile.load")}
         streams = any(map(is_streamed, self.copies))
         tables = len(ops_in(self.kernel, "tile.fill_exp2"))
         room = SHARED_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
         for load, copy in self.copies.items():
-            ring = rings.setdefault(copy, Ring(copy, maps.get(copy)))
+            ring = rings.setdefault((copy, summed_dim(load)), Ring(copy, maps.get(copy)))
             ring.loads.append(load)
             if load.parent.operation.name == "scf.for" or is_right_operand(load):
                 tile = ring.bytes // ring.stages
