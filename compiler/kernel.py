@@ -20,7 +20,7 @@ from .diagnostics import file_error, user_error
 from .kernel_file import MAGIC, Compiled, Texts, packed, unpacked
 from .options import Options, default_threads
 from .runtime.signature import NotContiguous, Signature, Slot, Traced
-from .strided import Bound, Variants
+from .strided import Bound, Variants, transposed
 
 
 class CompileError(DiagnosedError):
@@ -102,6 +102,7 @@ class Kernel:
             runtime.tile_sizes = tuple(options.tile_sizes)
             if not options.any_strides:
                 runtime.general = functools.partial(_general, compiled.texts, options)
+                runtime.transposed = functools.partial(transposed, compiled.texts, compiled.signature.name, options)
         else:
             variants = Variants(compiled.texts, compiled.signature, target, options)
         return cls(compiled.signature, target, compiled.texts, compiled.runtime, threads, compiled.record, variants)

@@ -8,12 +8,15 @@ dimension other than the last one that is contiguous becomes the last one::
   becomes
     func.func @attention(%k: tensor<2x8x512x64xf32> {bufferization.buffer_layout = strided<[?, ?, ?, 1]>}) {
       %0 = linalg.transpose ins(%k) … permutation = [0, 1, 3, 2]       // fused into the tiles that are read
+
+Kernels for GPUs take dense rows at any distance as they are; they need a variant where rows are no rows of memory
+(`transposed`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,14 +26,11 @@ import numpy as np
 from ..dialects.diagnostic import DiagnosedError
 from ..dialects.mlir import ir
 from .diagnostics import Bug
-from .runtime.signature import BUFFER_LAYOUT, NotContiguous, Signature
+from .runtime.signature import BUFFER_LAYOUT, NotContiguous, Signature, Units, stored_dims
 
 if TYPE_CHECKING:
     from .kernel import Kernel
     from .options import Options
-
-# Per argument that is not contiguous: its position, and the dimension along which its elements are neighbours.
-Units = tuple[tuple[int, int], ...]
 
 
 class Bound(list):
@@ -63,7 +63,7 @@ class Variants:
             return [np.ascontiguousarray(a) for a in arrays]
         moved = list(arrays)
         for i, unit in units:
-            moved[i] = arrays[i].transpose(_stored(arrays[i].ndim, unit))
+            moved[i] = arrays[i].transpose(stored_dims(arrays[i].ndim, unit))
         return Bound(moved, kernel._runtime)
 
     def _compiled(self, units: Units) -> Kernel | None:
@@ -83,8 +83,20 @@ class Variants:
             return None
 
 
-def strided_text(text: str, name: str, units: Units) -> str:
-    """The graph `text` whose function `name` takes these arguments with any strides; see the module."""
+def transposed(texts: Mapping[str, str], name: str, options: Options, units: Units) -> Any:
+    """The runtime of the variant for GPUs of a kernel of whose stages `texts` are the IR; None if there is none."""
+    from .api import COMPILING, compile_text
+
+    options = dataclasses.replace(options, entry=name, listener=None)
+    with COMPILING, contextlib.suppress(DiagnosedError, Bug, ModuleNotFoundError):  # without the bindings
+        text = strided_text(texts["graph"], name, units, strides=False)
+        return compile_text(text, "<transposed>", "nvidia", options)._runtime
+    return None
+
+
+def strided_text(text: str, name: str, units: Units, strides: bool = True) -> str:
+    """The graph `text` whose function `name` takes these arguments with any `strides`, or with their dimensions in that
+    order alone; see the module."""
     from ..dialects.assembly import print_module
     from .sources import find_entry, load_text
 
@@ -99,7 +111,8 @@ def strided_text(text: str, name: str, units: Units) -> str:
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
         for i, unit in units:
             rank = block.arguments[i].type.rank
-            attributes[i][BUFFER_LAYOUT] = ir.StridedLayoutAttr.get(0, [dynamic] * (rank - 1) + [1])
+            if strides:
+                attributes[i][BUFFER_LAYOUT] = ir.StridedLayoutAttr.get(0, [dynamic] * (rank - 1) + [1])
             if unit != rank - 1:
                 _move_last(block, i, unit)
         kinds = [argument.type for argument in block.arguments]
@@ -108,19 +121,13 @@ def strided_text(text: str, name: str, units: Units) -> str:
         return print_module(module)
 
 
-@functools.cache
-def _stored(rank: int, unit: int) -> tuple[int, ...]:
-    """The dimensions of an argument in the order in which its variant has them."""
-    return (*(d for d in range(rank) if d != unit), unit)
-
-
 def _move_last(block: ir.Block, number: int, unit: int) -> None:
     """Makes dimension `unit` the last one of an argument; its users get it transposed."""
     from ..dialects import build
 
     argument = block.arguments[number]
     kind = argument.type
-    stored = _stored(kind.rank, unit)
+    stored = stored_dims(kind.rank, unit)
     uses = [(use.owner.operation, use.operand_number) for use in argument.uses]
     argument.set_type(ir.RankedTensorType.get([kind.shape[d] for d in stored], kind.element_type, kind.encoding))
     with ir.InsertionPoint.at_block_begin(block):

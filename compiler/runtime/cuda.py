@@ -25,7 +25,7 @@ from .cuda_arrays import Array, Library, NumpyArrays, check_places, device_libra
 from .cuda_driver import LITTLE, CudaError, driver
 from .cuda_plan import Misfit, Plan
 from .program import Program
-from .signature import Signature, scalar
+from .signature import Signature, Units, scalar, stored_dims
 
 SHARED_SIZE_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 PLANS = 256  # of a kernel, for so many shapes
@@ -90,12 +90,14 @@ def conditions(plain: Sequence[Sequence[Any]]) -> tuple[Condition, ...]:
 class CudaKernel:
     """A compiled function on GPUs. Code is loaded at the first call on a device.
 
-    `general`: makes the kernel that takes any strides, where this one wants dense and aligned rows.
+    `general`: makes the kernel that takes any strides, where this one wants dense and aligned rows. `transposed`: the
+    one for arguments whose rows are another dimension, if there is one (`strided.py`).
     """
 
     def __init__(self, image: Image, signature: Signature):
         self.image, self.signature = image, signature
         self.general: Callable[[], CudaKernel] | None = None
+        self.transposed: Callable[[Units], CudaKernel | None] = lambda units: None
         self.cubins: Callable[[], pathlib.Path | None] = lambda: None
         self.tile_sizes: Sequence[int] = ()  # if they were given
         slots = signature.arguments
@@ -110,6 +112,7 @@ class CudaKernel:
         self._functions: dict[tuple[int, str], ctypes.c_void_p] = {}
         self._plans: collections.OrderedDict[Any, Plan | Misfit] = collections.OrderedDict()
         self._other: CudaKernel | None = None
+        self._variants: dict[Units, CudaKernel | None] = {}
 
     def object_file(self) -> bytes:
         """What `Image.unpacked` reads."""
@@ -202,13 +205,37 @@ class CudaKernel:
             for i, array in enumerate(arrays):
                 if array.device != device:
                     raise CudaError(f"{name} {i} is on GPU {array.device}, but argument 0 is on GPU {device}: move it")
-        chosen = next((kernel for version, kernel in self._versions if version.suits(described)), self)
         with library.on(device):
-            functions = functools.partial(chosen._function, device)
             try:
-                return Plan(chosen.image.program, described, targets, functions, library, device)
+                return self._planned(described, targets, library, device)
             except Misfit as misfit:
-                return misfit
+                return self._transposed_plan(described, targets, library, device) or misfit
+
+    def _planned(self, described: Sequence[Any], targets: Sequence[Array], library: Library, device: int) -> Plan:
+        chosen = next((kernel for version, kernel in self._versions if version.suits(described)), self)
+        functions = functools.partial(chosen._function, device)
+        return Plan(chosen.image.program, described, targets, functions, library, device)
+
+    def _transposed_plan(
+        self, described: Sequence[Any], targets: Sequence[Array], library: Library, device: int
+    ) -> Plan | None:
+        """The same where elements of some arguments are neighbours along another dimension than the last; None if there
+        are none, or the kernel for them does not take them either."""
+        units = tuple((i, d) for i in self._tensors if (d := _unit(described[i])) is not None)
+        if not units:
+            return None
+        if units not in self._variants:
+            self._variants[units] = self.transposed(units)
+        variant = self._variants[units]
+        if variant is None:
+            return None
+        moved = list(described)
+        for i, d in units:
+            moved[i] = _moved_last(described[i], d)
+        try:
+            return variant._planned(moved, targets, library, device)
+        except Misfit:
+            return None
 
     def _check_count(self, values: Sequence[Any]) -> None:
         wanted = len(self.signature.arguments)
@@ -282,6 +309,19 @@ class CudaKernel:
         if have != wanted and (wanted.endswith("a") or _number(have) < _number(wanted)):
             raise CudaError(f"the code is for {wanted}, but this GPU is {have}: compile for it")
         return driver().load(self.image.code, self.cubins())
+
+
+def _unit(array: Array) -> int | None:
+    """The dimension along which elements are neighbours, where that is not the last one."""
+    if array.strides[-1:] in ((), (1,)) or array.shape[-1] == 1:
+        return None
+    return next((d for d, (s, n) in enumerate(zip(array.strides, array.shape, strict=True)) if s == 1 and n > 1), None)
+
+
+def _moved_last(array: Array, dim: int) -> Array:
+    order = stored_dims(len(array.shape), dim)
+    shape, strides = (tuple(of[d] for d in order) for of in (array.shape, array.strides))
+    return dataclasses.replace(array, shape=shape, strides=strides)
 
 
 def _number(arch: str) -> int:

@@ -7,7 +7,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -273,13 +273,22 @@ def size_of(array: np.ndarray, d: int | None) -> int:
     return int(array) if d is None else array.shape[d]
 
 
-class NotContiguous(list):
-    """Arrays of which some are not contiguous: those of `units`, with the dimension along which elements are next to
-    each other."""
+# Per argument that is not contiguous: its position, and the dimension along which its elements are neighbours.
+Units: TypeAlias = tuple[tuple[int, int], ...]
 
-    def __init__(self, arrays: list[np.ndarray], units: tuple[tuple[int, int], ...]):
+
+class NotContiguous(list):
+    """Arrays of which some are not contiguous: those of `units`."""
+
+    def __init__(self, arrays: list[np.ndarray], units: Units):
         super().__init__(arrays)
         self.units = units
+
+
+@functools.cache
+def stored_dims(rank: int, unit: int) -> tuple[int, ...]:
+    """The dimensions of an argument in the order in which its variant has them."""
+    return (*(d for d in range(rank) if d != unit), unit)
 
 
 def _unit_of_large(i: int, array: np.ndarray) -> int | None:

@@ -32,7 +32,7 @@ def test_torch_tensors_in_place(layout, d):
 def test_tensors_that_are_no_dense_rows():
     torch = pytest.importorskip("torch")
     kernel = compile(Attention(70, 90, 64, 64, batch=(2,), scale=0.125, element="f16").text(), target="nvidia")
-    q = torch.randn(2, 64, 70, device="cuda", dtype=torch.float16).transpose(1, 2)
+    q = torch.randn(2, 70, 128, device="cuda", dtype=torch.float16)[:, :, ::2]
     k = torch.randn(2 * 90 * 64 + 1, device="cuda", dtype=torch.float16)[1:].view(2, 90, 64)
     v = torch.randn(2, 90, 67, device="cuda", dtype=torch.float16)[:, :, :64]
     with pytest.warns(UserWarning, match="reads element by element"):
@@ -42,6 +42,23 @@ def test_tensors_that_are_no_dense_rows():
     target = torch.full((2, 64, 70), float("nan"), device="cuda", dtype=torch.float16).transpose(1, 2)
     kernel(q, k, v, out=target)
     assert torch.equal(out, target)
+
+
+@needs_gpu
+@pytest.mark.parametrize("moved", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("queries, keys", [(70, 90), (200, 333), (256, 1024)])
+def test_tensors_whose_rows_are_another_dimension(moved, queries, keys):
+    torch = pytest.importorskip("torch")
+    kernel = compile(Attention(queries, keys, 64, 64, batch=(2, 3), scale=0.125, element="f16").text(), target="nvidia")
+    given = [torch.randn(2, 3, n, 64, device="cuda", dtype=torch.float16) for n in (queries, keys, keys)]
+    for i in moved:
+        given[i] = given[i].transpose(2, 3).contiguous().transpose(2, 3)
+    with warnings.catch_warnings():
+        if not any(x.shape[2] % 8 for x in given):
+            warnings.simplefilter("error")
+        out = kernel(*given)
+    right = torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in given), scale=0.125)
+    assert (out.double() - right).abs().max() / right.abs().max() < TOLERANCE["f16"]
 
 
 @needs_gpu

@@ -44,14 +44,31 @@ def test_a_second_call_does_nothing_but_launch(gpu, library):
 def test_strides_and_addresses_that_are_not_dense_take_a_kernel_for_any(gpu, library):
     kernel = compile(graph(), target="nvidia", arch="sm_80")
     q, k, v = arguments()
-    transposed = tensor((2, 64, 70)).transpose(0, 2, 1)
-    transposed.device = 0
-    with pytest.warns(UserWarning, match=r"strides \(4480, 1, 70\): its rows are not dense and aligned to 16 bytes"):
-        kernel(transposed, k, v)
-    assert [gpu.launches[-1].word(i) for i in range(4)] == [transposed.ctypes.data, 4480, 1, 70]
+    every_other = tensor((2, 70, 128))[:, :, ::2]
+    every_other.device = 0
+    with pytest.warns(UserWarning, match=r"strides \(8960, 128, 2\): its rows are not dense and aligned to 16 bytes"):
+        kernel(every_other, k, v)
+    assert [gpu.launches[-1].word(i) for i in range(4)] == [every_other.ctypes.data, 8960, 128, 2]
     with pytest.warns(UserWarning, match="no multiple of 16"):
         kernel(q, tensor(K, offset=2), v)
     assert len(gpu.loaded) == 2  # both are one kernel
+
+
+@pytest.mark.parametrize("moved", [(0,), (1,), (2,), (1, 2)], ids=str)
+def test_rows_that_are_another_dimension_take_a_kernel_for_them(gpu, library, moved):
+    kernel = compile(graph(dynamic=True), target="nvidia", arch="sm_80")
+    for _ in range(2):
+        given = [tensor((2, n, 64)) for n in (72, 96, 96)]
+        for i in moved:
+            given[i] = tensor((2, 64, given[i].shape[1])).transpose(0, 2, 1)
+            given[i].device = 0
+        assert kernel(*given).shape == (2, 72, 64) and len(gpu.loaded) == 1
+    kernel(*(tensor((2, n, 64)) for n in (72, 96, 96)))
+    assert len(gpu.loaded) == 2  # what dense rows take
+    first, second, dense = (
+        [n for i in range(len(launch.parameters)) if (n := launch.word(i)) < 1 << 20] for launch in gpu.launches
+    )
+    assert first == second != dense and {72 if i == 0 else 96 for i in moved} <= set(first)
 
 
 def test_sizes_are_of_each_call(gpu, library):
