@@ -24,10 +24,11 @@ from torch.export.graph_signature import OutputKind, TensorArgument
 
 from ..api import Options, compile_module
 from ..diagnostics import user_error
-from ..runtime.signature import Slot, as_numpy, check_sign, is_numpys, signless
+from ..runtime.signature import Slot, is_numpys
 from ..runtime.transformed import is_transformed
 from ..traced_kernel import TracedKernel, call_error
 from .lowering import first_line
+from .torch_arguments import SIGNLESS, Arguments
 from .torch_lowering import Lowered, lower
 from .torch_masks import unread_masks
 
@@ -106,7 +107,7 @@ def _distinct(arguments: Any, module: torch.nn.Module) -> Any:
     return torch.utils._pytree.tree_map_only(torch.Tensor, other, arguments)
 
 
-SIGNLESS = {getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}") for bits in (8, 16, 32, 64)}
+LEAVES = {torch.Tensor, torch.nn.Parameter, np.ndarray, int, float, bool}  # some of what has no structure
 
 torch._dynamo.trace_rules.add("attn_opt.compiler")  # torch.compile calls kernels as they are, and traces around them
 
@@ -160,16 +161,21 @@ class TorchProgram:
         self._is_told = is_told  # that kernels have no gradient
         self.module = lowered.module
         graph = lowered.program.graph_module.graph
-        self._types = [_name(node.meta["val"].dtype) for node in graph.find_nodes(op="placeholder")]
+        dtypes = [node.meta["val"].dtype for node in graph.find_nodes(op="placeholder")]
+        self._arguments = Arguments(lowered.arguments, dtypes)
         types = [node.meta["val"].dtype for node in graph.output_node().args[0]]
         self.unsigned = [(i, dtype) for i, dtype in enumerate(types) if dtype in SIGNLESS]  # results that are
         call = program.call_spec  # made anew, with its types, each time that it is asked for
         self._inputs, self._outputs = call.in_spec, call.out_spec
+        # Of a function of tensors in a row that returns one: neither has a structure to look through at each call.
+        row = tuple(range(self._inputs.num_leaves))
+        self._is_row = torch.utils._pytree.tree_structure((row, {})) == self._inputs
+        kinds = [(s.kind, type(s.arg)) for s in lowered.program.graph_signature.output_specs]
+        is_one = self._outputs.is_leaf() and kinds == [(OutputKind.USER_OUTPUT, TensorArgument)]
+        self._only = lowered.results[0] if is_one else None
         given = torch.utils._pytree.tree_leaves(program.example_inputs or ())
         self._constants = [(i, value) for i, value in enumerate(given) if not isinstance(value, torch.Tensor)]
         self._fitting = {_shapes(given)} if program.range_constraints else None  # shapes that what was traced is for
-        self._on_host = [a for a in lowered.arguments if isinstance(a, torch.Tensor) and a.device.type == "cpu"]
-        self._copies: dict[tuple[int, torch.device], torch.Tensor] = {}  # of these, on a GPU
 
     def argument_types(self) -> list[Slot]:
         """The types of the lowered function's arguments."""
@@ -178,8 +184,11 @@ class TorchProgram:
 
     def flat(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The call's arguments in a flat list; a user's error where they do not fit what was traced."""
-        expected = self._inputs
-        flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
+        expected = spec = self._inputs
+        if self._is_row and not kwargs and len(args) == expected.num_leaves and LEAVES.issuperset(map(type, args)):
+            flat = list(args)
+        else:
+            flat, spec = torch.utils._pytree.tree_flatten((tuple(args), kwargs))
         if not self._is_told:
             self._is_told = _warn_of_gradients(flat, stacklevel=4)
         if spec != expected:
@@ -214,21 +223,12 @@ class TorchProgram:
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
         """The kernel's arguments, parameters and constants among them; tensors of the CPU as arrays on their memory."""
-        on = next((v.device for v in flat if _is_on_gpu(v)), None) if self._on_host else None
-        places = zip(self.lowered.arguments, self._types, strict=True)
-        return [as_array(flat[a] if isinstance(a, int) else self._held(a, on), kind, a) for a, kind in places]
-
-    def _held(self, tensor: torch.Tensor, on: torch.device | None) -> torch.Tensor:
-        """What the program holds, such as a constant, where the inputs are."""
-        if on is None or tensor.device.type != "cpu":
-            return tensor
-        copy = self._copies.get((id(tensor), on))
-        if copy is None:
-            copy = self._copies[id(tensor), on] = tensor.to(on)
-        return copy
+        return self._arguments.of_call(flat)
 
     def results(self, arrays: Sequence[np.ndarray], flat_inputs: Sequence[Any]) -> Any:
         """What the function returns, from the kernel's results; inputs and buffers that it writes are written."""
+        if self._only is not None:
+            return as_torch(arrays[self._only])
         signature = self.lowered.program.graph_signature
         outputs = [None if n is None else as_torch(arrays[n]) for n in self.lowered.results]
         returned = []
@@ -252,30 +252,6 @@ def _shapes(values: Sequence[Any]) -> tuple:
 
 def _described(value: Any) -> str:
     return "a tensor" if isinstance(value, torch.Tensor) else repr(value)
-
-
-def _is_on_gpu(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.device.type != "cpu"
-
-
-def as_array(value: Any, wanted: str, place: Any = None) -> Any:
-    """An array on a tensor's memory, or on a contiguous copy of it; a tensor there on a GPU; else the value. `wanted`
-    names the type that argument `place` was traced with."""
-    if not isinstance(value, torch.Tensor):
-        return signless(value, wanted, place)
-    if value.is_complex():  # what the kernel takes, see `torch_complex.py`
-        value = torch.view_as_real(value.resolve_conj())
-    if value.device.type == "cpu":
-        array = as_numpy(value.contiguous() if value.layout == torch.strided else value)
-        return array if value.dtype.is_floating_point else signless(array, wanted, place)
-    if not value.dtype.is_floating_point:
-        check_sign(_name(value.dtype), wanted, place)
-        return value.view(SIGNLESS.get(value.dtype, value.dtype))
-    return value.resolve_neg()
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def as_torch(array: np.ndarray | torch.Tensor) -> torch.Tensor:

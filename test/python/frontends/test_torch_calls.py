@@ -48,6 +48,42 @@ def test_arguments_that_were_one_tensor():
         close(pair, torch.full((3, 8), 2.0, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_views_are_read_where_they_stand(dtype):
+    (packed,) = tensors((2, 70, 3, 4, 32), dtype=dtype)
+    args = packed.permute(2, 0, 3, 1, 4).unbind(0)
+    kernel = compile(sdpa(), args)
+    arrays = kernel.program.arguments(args)
+    assert all(np.shares_memory(a, wide_view(packed)) for a in arrays)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = kernel(*args)
+        last = kernel(*args[:2], args[2].mT.contiguous().mT)
+    expected = sdpa()(*(a.double() for a in args))
+    close(found, expected, dtype)
+    close(last, expected, dtype)
+
+
+def wide_view(tensor):
+    return tensor.view(torch.int16 if tensor.dtype is torch.bfloat16 else tensor.dtype).numpy()
+
+
+def test_parameters_may_change_and_move():
+    layer = torch.nn.Linear(8, 16).eval()
+    (x,) = tensors((3, 8))
+    with torch.no_grad():
+        kernel = compile(layer, (x,))
+        for change in (
+            lambda: layer.weight.mul_(2),
+            lambda: setattr(layer.weight, "data", torch.ones(16, 8)),
+            lambda: setattr(layer.weight, "data", torch.randn(8, 16).t()),
+            lambda: setattr(layer.bias, "data", layer.bias.data.flip(0)),
+        ):
+            close(kernel(x), layer(x).double())
+            change()
+            close(kernel(x), layer(x).double())
+
+
 def test_numpy_in_numpy_out():
     args = tensors(*SHAPES)
     kernel = compile(sdpa(), args)
