@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -12,7 +11,7 @@ from ..dialects.tiling.structured import dim_position, indexing_maps, is_direct,
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
 from .passes import Pass, option
-from .reshapes import RESHAPES, drop_units, replace_if_undone, reshape, simplified
+from .reshapes import RESHAPES, drop_units, replace_if_undone, simplified, with_units
 from .rewriting import defining_op, erase_dead, functions_of, ops_of
 
 
@@ -80,7 +79,7 @@ class DropUnits(Pass):
             return copy_elements(op, dict(zip(arguments, scalars, strict=True)), in_loops(loops))
 
         results = build.generic(operands[:first], operands[first:], new_maps, [kinds[d] for d in left], body)
-        wide = [_with_units(new, gone) for new, gone in zip(results, flags[first:], strict=True)]
+        wide = [with_units(new, known_sizes(new), gone) for new, gone in zip(results, flags[first:], strict=True)]
         for old, new in zip(op.results, wide, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
@@ -96,19 +95,3 @@ def _units(value: ir.Value, m: ir.AffineMap, last: bool) -> list[bool]:
     if last:
         found = [all(found[d:]) for d in range(len(found))]
     return [False] * len(found) if all(found) else found
-
-
-def _with_units(value: ir.Value, units: Sequence[bool]) -> ir.Value:
-    """A tensor with dimensions of one element more, where `units` says so."""
-    if not any(units):
-        return value
-    sizes = iter(known_sizes(value))
-    groups: list[list[int | ir.Value]] = []
-    pending: list[int | ir.Value] = []
-    for is_unit in units:
-        if is_unit:
-            (groups[-1] if groups else pending).append(1)
-        else:
-            groups.append([*pending, next(sizes)])
-            pending = []
-    return reshape(value, groups, expand=True)

@@ -122,3 +122,19 @@ def drop_units(value: ir.Value, unit: Sequence[bool]) -> ir.Value:
     if groups:
         groups[-1] += pending
     return reshape(value, groups, expand=False)
+
+
+def with_units(value: ir.Value, sizes: Sequence[Size], units: Sequence[bool]) -> ir.Value:
+    """A tensor of `sizes` with dimensions of one element more, where `units` says so."""
+    if not any(units):
+        return value
+    left = iter(sizes)
+    groups: list[list[Size]] = []
+    pending: list[Size] = []
+    for is_unit in units:
+        if is_unit:
+            (groups[-1] if groups else pending).append(1)
+        else:
+            groups.append([*pending, next(left)])
+            pending = []
+    return reshape(value, groups, expand=True)

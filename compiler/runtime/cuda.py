@@ -299,7 +299,7 @@ class CudaKernel:
             f"'{name}': tile sizes {sizes} leave a thread too few registers: it keeps {spilled} bytes in memory, "
             "which is slow; choose tiles of fewer rows or columns (tile_sizes), leave them to the rule, or have them "
             "measured (autotune=True)",
-            stacklevel=9,
+            stacklevel=10,
         )
 
     def _load(self, device: int) -> ctypes.c_void_p:

@@ -23,6 +23,7 @@ from .roles import (
     TensorMapOp,
     WaitBarrierOp,
     WarpOp,
+    box_rows,
     is_tensor_map,
     tensor_map_type,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "WaitCopiesOp",
     "WaitMatmulsOp",
     "WarpOp",
+    "box_rows",
     "dims_attribute",
     "dims_of",
     "is_tensor_map",

@@ -23,6 +23,7 @@ Warpgroups that compute take turns, so that one has the tensor cores while other
 `tile.start_turns`, then `tile.take_turn` and `tile.pass_turn`, each the same number of times in all of them.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,13 @@ def tensor_map_type(rows: int, columns: int, element: ir.Type) -> ir.Type:
         f"{MAP_TYPE}<tensor = memref<{rows}x{columns}x{element}, 3>, swizzle = swizzle_{swizzle}b, "
         "l2promo = l2promo_128b, oob = zero, interleave = none>"
     )
+
+
+def box_rows(kind: ir.Type) -> int:
+    """The rows of boxes of such a map."""
+    found = re.search(r"tensor = memref<(\d+)x", str(kind))
+    assert found, "a tensor map's type tells its boxes"
+    return int(found[1])
 
 
 def expect_barriers(name: str, kind: ir.Type) -> None:

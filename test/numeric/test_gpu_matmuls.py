@@ -108,6 +108,87 @@ def test_a_matmul_is_one_kernel_with_what_follows(arch):
     assert Launches.kernels == ["main_0"]
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("element", DTYPES)
+@pytest.mark.parametrize("left, right", [("mk", "nk"), ("km", "kn")])
+@pytest.mark.parametrize("sizes", [(0, 1, 80, 1536), (0, 16, 64, 2048), (2, 5, 64, 1560), (0, 65, 130, 4096)])
+def test_long_sums_are_parts_that_are_added_up_with_what_follows(arch, element, sizes, left, right):
+    text = graph(element, *sizes, left, right)
+    inputs, exact = arguments(element, *sizes, left, right)
+    check(run_module(text, inputs, arch=arch), exact, element)
+    assert [name for name in Launches.kernels if "pad" not in name] == ["main_0", "main_elements_0"]
+    assert "parts" in compile(text, target="nvidia", arch=arch).explain()
+
+
+def chain(m, k):
+    """y = x·A + x, and y + (y / |y|)·B, with sums so long that they are parts: B's matmul needs the first ones added up,
+    which the second ones are added to."""
+    x, w, s, row = f"tensor<{m}x{k}xf16>", f"tensor<{k}x{k}xf16>", f"tensor<{m}x{k}xf32>", f"tensor<{m}xf32>"
+    matmul = """linalg.generic {{indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+      affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}}
+      ins({0}, {1} : {x}, {w}) outs(%i : {s}) {{
+  ^bb0(%x1: f16, %y1: f16, %o: f32):
+    %p = arith.extf %x1 : f16 to f32
+    %q = arith.extf %y1 : f16 to f32
+    %t = arith.mulf %p, %q : f32
+    %u = arith.addf %o, %t : f32
+    linalg.yield %u : f32
+  }} -> {s}"""
+    pointwise = """linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, {map}, affine_map<(m, n) -> (m, n)>],
+      iterator_types = ["parallel", "parallel"]}} ins({0}, {1} : {a}, {b}) outs({out}) {{"""
+    of = lambda text, *values, **kinds: text.format(*values, x=x, w=w, s=s, **kinds)  # noqa: E731
+    same, rows = "affine_map<(m, n) -> (m, n)>", "affine_map<(m, n) -> (m)>"
+    return f"""
+func.func @main(%x: {x}, %a: {w}, %b: {w}) -> {s} {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : {s}
+  %h = tensor.empty() : {x}
+  %er = tensor.empty() : {row}
+  %i = linalg.fill ins(%zero : f32) outs(%e : {s}) -> {s}
+  %ir = linalg.fill ins(%zero : f32) outs(%er : {row}) -> {row}
+  %xa = {of(matmul, "%x", "%a")}
+  %y = {of(pointwise, "%xa", "%x", a=s, b=x, map=same, out=f"%e : {s}")}
+  ^bb0(%p: f32, %q: f16, %o: f32):
+    %r = arith.extf %q : f16 to f32
+    %t = arith.addf %p, %r : f32
+    linalg.yield %t : f32
+  }} -> {s}
+  %n = linalg.generic {{indexing_maps = [{same}, {rows}], iterator_types = ["parallel", "reduction"]}}
+      ins(%y : {s}) outs(%ir : {row}) {{
+  ^bb0(%p: f32, %o: f32):
+    %t = arith.mulf %p, %p : f32
+    %u = arith.addf %o, %t : f32
+    linalg.yield %u : f32
+  }} -> {row}
+  %z = {of(pointwise, "%y", "%n", a=s, b=row, map=rows, out=f"%h : {x}")}
+  ^bb0(%p: f32, %q: f32, %o: f16):
+    %r = math.rsqrt %q : f32
+    %t = arith.mulf %p, %r : f32
+    %u = arith.truncf %t : f32 to f16
+    linalg.yield %u : f16
+  }} -> {x}
+  %zb = {of(matmul, "%z", "%b")}
+  %r = {of(pointwise, "%zb", "%y", a=s, b=s, map=same, out=f"%e : {s}")}
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %t = arith.addf %p, %q : f32
+    linalg.yield %t : f32
+  }} -> {s}
+  return %r : {s}
+}}"""
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_parts_are_added_up_before_what_depends_on_them(arch):
+    m, k = 5, 1024
+    rng = np.random.default_rng(0)
+    x, a, b = (rng.standard_normal((n, k)).astype(np.float16) for n in (m, k, k))
+    a, b = a / np.float16(32), b / np.float16(4)
+    (found,) = run_module(chain(m, k), [x, a, b], arch=arch)
+    y = x.astype(np.float64) @ a + x
+    exact = y + y / np.linalg.norm(y, axis=-1, keepdims=True) @ b.astype(np.float64)
+    assert np.abs(found - exact).max() < 2e-3 * np.abs(exact).max()
+
+
 @pytest.mark.parametrize("sizes", [(0, 0, 32, 64), (0, 64, 0, 64), (0, 64, 64, 0)])
 def test_no_elements(sizes):
     assert "wgmma" not in compile(graph("f16", *sizes), target="nvidia", arch="sm_90a").ir("ptx")

@@ -11,10 +11,10 @@ from ..attention import is_contraction
 from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, erase_if_unused, ops_in, ops_of
 from .axes import COLUMN, ROW, Axes
+from .bulk_copies import is_streamed
 from .constants import own_constants
 from .own_rows import own_rows
 from .registers import consumer_registers, matmul_registers
-from .rings import is_streamed
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
 OTHER_REGISTERS = 40

@@ -16,13 +16,15 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import Joined, dims_of, layout_of, parts_of
 from ...dialects.tiling import Index
+from ..attention import is_contraction
 from ..linear import divisor, linear, minima
-from ..rewriting import ops_in
+from ..rewriting import defining_op, for_body, ops_in
 from .memory import CHUNK, are_aligned, byte_width
 from .thread import EIGHT_BITS, line_bytes
 from .values import ALIGNED, has_dense_rows
 
 LARGEST_BOX = 256
+ROWS = 8  # of a box, a multiple of these: shared memory's permutation repeats
 
 
 def is_staged(op: ir.Operation) -> bool:
@@ -32,12 +34,14 @@ def is_staged(op: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class BulkCopy:
-    """A load as a box of `memory`. `ends`: per dimension how far the array goes; None: as far as the memory does."""
+    """A load as a box of `memory`. `ends`: per dimension how far the array goes; None: as far as the memory does.
+    `rows`: so many of the tile's rows are copied, and what the others are is left open."""
 
     memory: ir.Value
     dims: tuple[int | Joined, ...]
     kind: ir.RankedTensorType
     ends: tuple[ir.Value | int | None, ...]
+    rows: int
 
     @property
     def inner(self) -> int:
@@ -53,8 +57,7 @@ class BulkCopy:
     @property
     def box(self) -> list[int]:
         sizes = [1] * self.memory.type.rank
-        rows, count = self.dims[1 - self.inner], self.kind.shape[1 - self.inner]
-        for d, size in parts_of(rows, count):
+        for d, size in parts_of(self.dims[1 - self.inner], self.rows):
             sizes[d] = size
         sizes[-1] = self.line
         return sizes
@@ -107,7 +110,7 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         and len(set(parts)) == len(parts)
         and -1 not in parts
         and kind.shape[1 - dims.index(rank - 1)] <= LARGEST_BOX
-        and kind.shape[1 - dims.index(rank - 1)] % 8 == 0
+        and kind.shape[1 - dims.index(rank - 1)] % ROWS == 0
     )
     if not fits:
         return None
@@ -122,7 +125,16 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
         if end is False:
             return None
         ends[d] = end  # type: ignore[assignment]
-    return BulkCopy(memory, tuple(dims), kind, tuple(ends))
+    return BulkCopy(memory, tuple(dims), kind, tuple(ends), _rows(load, 1 - dims.index(rank - 1)))
+
+
+def _rows(load: ir.Operation, dim: int) -> int:
+    """How many rows of a tile, along that dimension of it, are copied: the engine takes longer for one that is beyond
+    the array than for one that is there. Rows of a matmul that stands alone, which go to nothing but their results, and
+    are not stored, need not be zeros."""
+    view, rows = load.opview, load.results[0].type.shape[dim]
+    known = build.constant_value(view.indices[view.memory.type.rank + dim])
+    return min(rows, -(-known // ROWS) * ROWS) if known is not None and is_streamed(load) else rows
 
 
 def copy_of(load: ir.Operation, kernel: ir.Operation) -> Copy | None:
@@ -175,3 +187,22 @@ def _end(offset: ir.Value, size: ir.Value, extent: int, memory: int, kernel: ir.
         return None if end.static == memory else end.static
     arguments = [a for a in kernel.regions[0].blocks[0].arguments if end == Index.of(a)]
     return arguments[0] if arguments else False
+
+
+def is_streamed(load: ir.Operation) -> bool:
+    """Whether a loop goes along the columns of what it loads, for a matmul that it adds up, as that of a matmul that
+    stands alone does."""
+    loop, (*_, columns) = load.parent.operation, dims_of(load.opview)
+    if loop.name != "scf.for":
+        return False
+    variable, *carried = for_body(loop).arguments
+    users = [u.owner.operation for u in load.results[0].uses if u.operand_number == 0]
+    if not any(is_contraction(u) and u.operands[-1] in carried for u in users):
+        return False
+    return isinstance(columns, int) and _depends_on(load.opview.indices[columns], variable)
+
+
+def _depends_on(value: ir.Value, variable: ir.Value) -> bool:
+    op = defining_op(value)
+    is_inside = op is not None and op.block == variable.owner
+    return value == variable or (is_inside and any(_depends_on(v, variable) for v in op.operands))

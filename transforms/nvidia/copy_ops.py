@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...dialects.mlir import ir
-from ...dialects.tile import Joined, dims_of, layout_of
+from ...dialects.tile import Joined, box_rows, dims_of, layout_of
 from ..linear import divisor, least_divisor
 from ..passes import PassError
 from . import spread
@@ -92,7 +92,8 @@ class CopyOps(Emitter):
         view = op.opview
         ready, use = self._barriers(view.ready), self.scalar(view.use)
         tile = self._stage(view.staged, rem(use, ready.stages))
-        copy_bulk(self.scalar(view.map), tile, ready, use, [self.scalar(v) for v in view.indices], self.thread)
+        rows, offsets = box_rows(view.map.type), [self.scalar(v) for v in view.indices]
+        copy_bulk(self.scalar(view.map), rows, tile, ready, use, offsets, self.thread)
         return []
 
     def _copy_rows(self, op: ir.Operation) -> list[Value]:

@@ -18,7 +18,7 @@ from ..rewriting import defining_op, ops_in, ops_of
 from ..slices import insert_parallel
 
 ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
-KEPT = ("arith.constant", "tensor.dim", "tensor.empty")  # outside: a kernel sees through them
+VIEWS = ("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview")
 
 
 def is_one_tile(function: ir.Operation) -> bool:
@@ -83,10 +83,30 @@ def _has_contraction(op: ir.Operation) -> bool:
 def _dependents(ops: Sequence[ir.Operation], values: Sequence[ir.Value]) -> set[ir.Operation]:
     known, found = set(values), set()
     for op in ops:
-        if any(v in known for v in operands_with_captures(op)):
+        if any(v in known for v in _read(op)):
             found.add(op)
-            known.update(op.results)
+            known.update(_made(op))
     return found
+
+
+def _read(op: ir.Operation) -> list[ir.Value]:
+    """What an op depends on: its operands, and the memory that these are views of."""
+    return [v for operand in operands_with_captures(op) for v in (operand, _allocated(operand)) if v is not None]
+
+
+def _made(op: ir.Operation) -> list[ir.Value]:
+    """What depends on an op: its results, and memory that a kernel, a producer that is outlined already, may fill."""
+    memory = map(_allocated, op.operands) if op.name == "gpu.launch_func" else ()
+    return [*op.results, *(v for v in memory if v is not None)]
+
+
+def _allocated(value: ir.Value) -> ir.Value | None:
+    """The memory that a buffer is a view of, if it is made here."""
+    op = defining_op(value)
+    while op is not None and op.name in VIEWS:
+        value = op.operands[0]
+        op = defining_op(value)
+    return value if op is not None and op.name == "memref.alloc" else None
 
 
 def _extended(
@@ -138,16 +158,37 @@ def _is_pointwise(op: ir.Operation) -> bool:
 
 
 def _components(ops: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
-    """The ops by what hangs together."""
+    """The ops by what hangs together, and can be computed at one time: nothing that depends on one of them comes before
+    another one."""
     parts: list[list[ir.Operation]] = []
+    times = _times(ops)
     for op in ops:
         read = {defining_op(v) for v in operands_with_captures(op)}
-        mine = [part for part in parts if any(other in read or _share(other, op) for other in part)]
+        mine = [
+            part
+            for part in parts
+            if times[part[0]] == times[op] and any(other in read or _share(other, op) for other in part)
+        ]
         joined = [other for part in mine for other in part]
         parts = [part for part in parts if not any(part is other for other in mine)]
         parts.append([*joined, op])
     order = {op: i for i, op in enumerate(ops)}
     return [sorted(part, key=lambda op: order[op]) for part in parts]
+
+
+def _times(ops: Sequence[ir.Operation]) -> dict[ir.Operation, int]:
+    """Of each of them, how often what it depends on leaves them: by way of other ops, such as the next matmul::
+
+    %x = merge %parts0          // 0
+    %parts1 = scf.forall … %x
+    %y = merge %parts1, %x      // 1
+    """
+    inside, times, makers = set(ops), dict[ir.Operation, int](), dict[ir.Value, ir.Operation]()
+    for op in ops_of(ops[0].block) if ops else []:
+        before = [makers[v] for v in _read(op) if v in makers]
+        times[op] = max((times[d] + (d in inside and op not in inside) for d in before), default=0)
+        makers.update(dict.fromkeys(_made(op), op))
+    return times
 
 
 def _share(a: ir.Operation, b: ir.Operation) -> bool:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tile import InitBarriersOp, dims_of, layout_of, shared_buffer
+from ...dialects.tile import InitBarriersOp, layout_of, shared_buffer
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import contraction_loops, is_contraction
-from ..rewriting import defining_op, for_body
 from .bulk_copies import BulkCopy, Copy
 from .memory import byte_width
 from .thread import Shared, Skewed
@@ -103,25 +102,6 @@ def summed_dim(load: ir.Operation) -> int | None:
             assert loops is not None, "a matmul is a contraction"
             return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])
     return None
-
-
-def is_streamed(load: ir.Operation) -> bool:
-    """Whether a loop goes along the columns of what it loads, for a matmul that it adds up, as that of a matmul that
-    stands alone does."""
-    loop, (*_, columns) = load.parent.operation, dims_of(load.opview)
-    if loop.name != "scf.for":
-        return False
-    variable, *carried = for_body(loop).arguments
-    users = [u.owner.operation for u in load.results[0].uses if u.operand_number == 0]
-    if not any(is_contraction(u) and u.operands[-1] in carried for u in users):
-        return False
-    return isinstance(columns, int) and _depends_on(load.opview.indices[columns], variable)
-
-
-def _depends_on(value: ir.Value, variable: ir.Value) -> bool:
-    op = defining_op(value)
-    is_inside = op is not None and op.block == variable.owner
-    return value == variable or (is_inside and any(_depends_on(v, variable) for v in op.operands))
 
 
 def i64(value: int) -> ir.IntegerAttr:

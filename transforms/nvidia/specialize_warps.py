@@ -10,12 +10,12 @@ from ...dialects.tile import EXP2_WORDS, ONE_COLUMNS, ONE_ROWS, SetRegistersOp, 
 from ..passes import Pass, option, remark
 from ..rewriting import ops_in, ops_of
 from .architecture import HOPPER, architecture
-from .bulk_copies import Copy, bulk_copies, is_read_by_threads
+from .bulk_copies import Copy, bulk_copies, is_read_by_threads, is_streamed
 from .consumer_role import Consumer
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
 from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
-from .rings import Ring, Stages, i64, is_right_operand, is_streamed, summed_dim
+from .rings import Ring, Stages, i64, is_right_operand, summed_dim
 from .synchronisation import ALL_WARPS, ARRANGERS
 from .tensor_maps import pass_tensor_maps
 from .warp_roles import Arranger, Producer
@@ -24,7 +24,7 @@ PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have 
 SMALL_COLUMNS = 64  # of the second matmul
 SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags", "tile.fill_exp2")
 SMALL_TILE = 4096  # bytes
-STREAMED = 4  # stages of the operands of a matmul that stands alone
+STREAMED = 8  # stages, at most, of the operands of a matmul that stands alone
 ONES_BYTES = 2 * ONE_ROWS * ONE_COLUMNS  # that ``row-sums-by-matmul`` may take
 SHARED_MEMORY = architecture(HOPPER).shared_memory - 2048  # of a block, less what aligns it and the barriers
 
@@ -148,7 +148,6 @@ class _Specializer:
         # Keys and values that are parts of the same array go through rings of their own: else they wait for each other.
         rings: dict[tuple[Copy, int | None], Ring] = {}
         apart = {load: own.apart for own in self.own_keys for load in ops_in(own.branch, "tile.load")}
-        streams = any(map(is_streamed, self.copies))
         tables = len(ops_in(self.kernel, "tile.fill_exp2"))
         room = SHARED_MEMORY - tables * (4 * EXP2_WORDS + ONES_BYTES)
         for load, copy in self.copies.items():
@@ -157,9 +156,9 @@ class _Specializer:
             if load.parent.operation.name == "scf.for" or is_right_operand(load):
                 tile = ring.bytes // ring.stages
                 deep = tile <= SMALL_TILE or copy.kind.element_type.width == 8 or ring.is_skewed
-                wanted = 3 if deep else STREAMED if streams else 2
-                wanted = max(wanted, apart.get(load, 0) + 1)
+                wanted = max(3 if deep else 2, apart.get(load, 0) + 1)
                 ring.stages = max(1, min(self.options.stages or wanted, room // tile))
+        self._stream(list(rings.values()), room)
         deep = [r for r in rings.values() if r.stages > 1]
         while deep and sum(r.bytes for r in rings.values()) > room:
             # What goes to registers is read at once, and its place free for the next one when that is not waited for.
@@ -167,6 +166,17 @@ class _Specializer:
             max(first, key=lambda r: r.bytes).stages -= 1
             deep = [r for r in deep if r.stages > 1]
         return list(rings.values())
+
+    def _stream(self, rings: list[Ring], room: int) -> None:
+        """Of what a matmul that stands alone adds up as many tiles are on their way as there is room for: in each
+        iteration they are other ones, which come from memory."""
+        loops = {load.parent.operation for load in self.copies if is_streamed(load)}
+        streamed = [ring for ring in rings if any(load.parent.operation in loops for load in ring.loads)]
+        if streamed:
+            left = room - sum(ring.bytes // ring.stages for ring in rings if ring not in streamed)
+            stages = min(STREAMED, left // sum(ring.bytes // ring.stages for ring in streamed))
+            for ring in streamed:
+                ring.stages = self.options.stages or max(1, stages)
 
     def _take_turns(self, warpgroups: int) -> bool:
         """Not where warpgroups begin or end at other tiles of keys than others: they would wait (measured on an H200:

@@ -144,14 +144,22 @@ def meet_in_warpgroup(thread: Thread) -> None:
 
 
 def copy_bulk(
-    tensor_map: ir.Value, tile: Shared, ready: Barriers, use: ir.Value, offsets: Sequence[ir.Value], thread: Thread
+    tensor_map: ir.Value,
+    rows: int,
+    tile: Shared,
+    ready: Barriers,
+    use: ir.Value,
+    offsets: Sequence[ir.Value],
+    thread: Thread,
 ) -> None:
-    """A tile from memory, column block by column block; the barrier for that use hears of its bytes."""
+    """Rows of a tile from memory, column block by column block; the barrier for that use hears of their bytes."""
     columns = tile.line // tile.width
     blocks = -(-tile.inner_size // columns)
     only = "{ .reg .pred p; setp.eq.s32 p, "
     barrier, behind = ready.at(use), ready.offset
-    text = f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0+{behind}], {tile.size}; }}"
+    text = (
+        f"{only}$1, 0; @p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0+{behind}], {rows * blocks * tile.line}; }}"
+    )
     asm(text, "r,r", [barrier, thread.lane])
     rank = len(offsets)
     places = ", ".join(f"${4 + i}" for i in range(rank))

@@ -20,7 +20,7 @@ def pass_tensor_maps(kernel: ir.Operation, top: ir.Operation, copies: Iterable[C
     wanted = [c for c in dict.fromkeys(copies) if isinstance(c, BulkCopy)]
     block = kernel.regions[0].blocks[0]
     places = {argument: i for i, argument in enumerate(block.arguments)}
-    kinds = [tensor_map_type(c.kind.shape[1 - c.inner], c.line, c.kind.element_type) for c in wanted]
+    kinds = [tensor_map_type(c.rows, c.line, c.kind.element_type) for c in wanted]
     maps: dict[Copy, ir.Value] = {
         c: block.add_argument(kind, kernel.location) for c, kind in zip(wanted, kinds, strict=True)
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -14,12 +15,42 @@ from ..rewriting import defining_op, functions_of, ops_in, ops_of
 from ..splats import filled_with
 from ..tile_and_fuse import tile_and_fuse
 from .architecture import MULTIPROCESSORS
+from .memory import CHUNK
 from .one_block import is_one_tile
+from .split_sums import split_sum
 
-# Rows and columns of a tile of the result, and of the matmuls' rate what it reaches; measured on an H200.
-TILES = ((256, 128, 1.0), (128, 128, 0.9), (128, 64, 0.73), (64, 128, 0.63), (64, 64, 0.48))
+
+@dataclass(frozen=True)
+class Tile:
+    """Of the result, so many rows and columns; `rate`: what share of the matmuls' rate it reaches; `lines`: rows of 128
+    bytes of what is multiplied, that are one step of the sum (`f32`: of f32)."""
+
+    rows: int
+    columns: int
+    rate: float
+    lines: int
+    f32: int = 1
+
+    def depth(self, width: int) -> int:
+        """Elements of so many bits in a step."""
+        return (self.f32 if width == 32 else self.lines) * 8 * LINE // width
+
+
+# As measured on an H200 (docs/nvidia-log.md), and the model of `_fastest`.
+LINE = 128  # bytes
+TILES = (
+    Tile(256, 128, 1.0, 1),
+    Tile(128, 128, 0.91, 2),
+    Tile(128, 64, 0.84, 2),
+    Tile(64, 128, 0.65, 2),
+    Tile(64, 64, 0.55, 4, f32=2),
+)
 ROWS_OF_F32 = 128  # at most: 4096³ takes 2.99 ms, with 256 4.11
-DEPTH = 128  # bytes of a row of what is multiplied
+RATES = {16: 5.6e6, 32: 0.34e6}  # operations of a multiprocessor in a µs, by the bits of what is multiplied
+MEMORY = 4.2e6  # bytes in a µs
+FEW_COLUMNS, SLOWER = 64, 1.25  # tiles of so few columns read memory so much slower
+NEXT, MERGE, PART = 1.0, 0.5, 0.2  # µs: for a tile; to add up parts, and for each of them
+MOST_PARTS = 16
 LEAST = 16  # of rows or columns, and of what is added up for an element: less leaves most of a tile empty
 MANY = 1 << 20  # what a dynamic size is taken to be
 
@@ -37,12 +68,13 @@ class TileMatmuls(Pass):
 
     The first two become parallel (`parallel-loops`), the grid; what is computed from the result element by element is
     done with its tiles (`fuse-consumers`). The tiles are those that all multiprocessors are done with first, one entry
-    of a batch each. Several matmuls that one block computes stay as they are, and so do integers and sums of few
+    of a batch each; where they are few and the sum is long, it goes in parts (`split_sums.py`). Several matmuls that one block computes stay as they are, and so do integers and sums of few
     products.
     """
 
     multiprocessors: int = option("how many such a GPU has", MULTIPROCESSORS)
     rows: int = option("the most rows of a tile; f32 has 128", 256)
+    parts: int = option("into how many parts sums go (0: by the rule)", 0)
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
@@ -56,27 +88,46 @@ class TileMatmuls(Pass):
                         self._tile(matmul, loops)
 
     def _tile(self, matmul: ir.Operation, loops: ContractionLoops) -> None:
-        extents = static_extents(matmul)
-        sizes = [0] * len(extents)
+        tile, parts = self._fastest(matmul, loops)
+        if parts > 1:
+            matmul = split_sum(matmul, loops.k[0], parts)
+            found = contraction_loops(matmul)
+            assert found is not None, "a batch of matmuls is a contraction"
+            loops = found
+        sizes = [0] * len(static_extents(matmul))
         for loop in loops.batch:
             sizes[loop] = 1
         (m,), (n,), (k,) = loops.m, loops.n, loops.k
-        width = element_of(matmul.operands[0].type).width
-        sizes[k] = 8 * DEPTH // width
-        most = min(self.rows, ROWS_OF_F32) if width == 32 else self.rows
-        batch = math.prod(extents[d] or 1 for d in loops.batch)
-
-        def time(tile: tuple[int, int, float]) -> float:
-            rows, columns, rate = tile
-            count = batch * math.ceil((extents[m] or MANY) / rows) * math.ceil((extents[n] or MANY) / columns)
-            return math.ceil(count / self.multiprocessors) * rows * columns / rate
-
-        sizes[m], sizes[n], _ = min((tile for tile in TILES if tile[0] <= most), key=time)
+        sizes[m], sizes[n] = tile.rows, tile.columns
+        sizes[k] = tile.depth(element_of(matmul.operands[0].type).width)
         order = [*loops.batch, m, n, k]
         stops = [p for v in matmul.operands if (p := defining_op(v)) is not None and filled_with(v) is None]
         location = matmul.location
         tile_and_fuse(matmul, sizes, order, stops)
-        remark(location, f"tiled by {sizes[m]} × {sizes[n]} × {sizes[k]}")
+        remark(location, f"tiled by {sizes[m]} × {sizes[n]} × {sizes[k]}" + f", in {parts} parts" * (parts > 1))
+
+    def _fastest(self, matmul: ir.Operation, loops: ContractionLoops) -> tuple[Tile, int]:
+        """The tile, and into how many parts the sum goes, that all multiprocessors are done with first: with what they
+        compute, or with reading, at a rate that all of them together have."""
+        extents, width = static_extents(matmul), element_of(matmul.operands[0].type).width
+        most = min(self.rows, ROWS_OF_F32) if width == 32 else self.rows
+        batch = math.prod(extents[d] or 1 for d in loops.batch)
+        m, n, k = (extents[d] or MANY for (d,) in (loops.m, loops.n, loops.k))
+        wanted = [self.parts] if self.parts else range(1, MOST_PARTS + 1)
+        whole = 8 * CHUNK // width  # rows of parts are aligned
+        sums = [parts for parts in wanted if parts == 1 or (None not in extents and k % (parts * whole) == 0)] or [1]
+        reading = batch * (m + n) * k * width / 8 / MEMORY
+
+        def time(choice: tuple[Tile, int]) -> tuple[float, int]:
+            tile, parts = choice
+            tiles = batch * parts * math.ceil(m / tile.rows) * math.ceil(n / tile.columns)
+            turns = math.ceil(tiles / self.multiprocessors)
+            computing = 2 * tile.rows * tile.columns * k / parts / (tile.rate * RATES[width])
+            idle = turns * self.multiprocessors / tiles * (SLOWER if tile.columns <= FEW_COLUMNS else 1)
+            merging = MERGE + PART * parts + 8 * parts * batch * m * n / MEMORY if parts > 1 else 0
+            return max(turns * (NEXT + computing), reading * idle) + merging, tile.rows
+
+        return min(itertools.product((tile for tile in TILES if tile.rows <= most), sums), key=time)
 
 
 def _loops(op: ir.Operation) -> ContractionLoops | None:
