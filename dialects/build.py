@@ -206,7 +206,7 @@ def zero_filled(value: ir.Value) -> bool:
 def constant_value(value: ir.Value) -> Any:
     """The number behind an arith.constant of a scalar; None if `value` is no such constant."""
     op = value.owner
-    if not isinstance(op, ir.Operation | ir.OpView) or op.name != "arith.constant":
+    if isinstance(op, ir.Block) or op.name != "arith.constant":
         return None
     attribute = op.attributes["value"]
     return attribute.value if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr) else None
