@@ -1,12 +1,13 @@
 """A linalg op on buffers, as the vectorizer sees it: loops, operands as projections of the loops, and a scalar body."""
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ...dialects.tiling.structured import iterator_types
-from ..rewriting import defining_op, ops_of
+from ..rewriting import defining_op, ops_in, ops_of
 
 DYNAMIC_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
 DYNAMIC_SIZE = ir.ShapedType.get_dynamic_size()
@@ -135,3 +136,11 @@ def structured_of(generic: ir.Operation) -> Structured | None:
         return Structured(generic)
     except Unsupported:
         return None
+
+
+def reductions_in(op: ir.Operation) -> Iterator[Structured]:
+    """The ops in `op` that reduce loops, one after the other; but those that are Unsupported."""
+    for generic in ops_in(op, "linalg.generic"):
+        structured = structured_of(generic) if "reduction" in iterator_types(generic) else None
+        if structured is not None:
+            yield structured
