@@ -18,6 +18,7 @@ from typing import TypeAlias
 from ..dialects.assembly import print_module
 from ..dialects.diagnostic import DiagnosedError, Diagnostic
 from ..dialects.mlir import ir, passmanager
+from ..dialects.tiling.structured import reading_once
 from ..transforms.passes import Pass, PassError
 from .diagnostics import Bug, Listener, captured_stderr, diagnostic, listening, user_error
 from .pass_options import make_pass, options_text, suggestion
@@ -181,7 +182,7 @@ def run(
         if listener:
             listener(found)
 
-    with operation.context, operation.location, listening(operation.context, tell):
+    with operation.context, operation.location, listening(operation.context, tell), reading_once():
         known = _Known(operation)
         managers: dict[Stage, passmanager.PassManager] = {}  # canonicalize collects all dialects' patterns, once then
         for stage in stages:

@@ -18,14 +18,15 @@ PARALLEL = "parallel"
 REDUCTION = "reduction"
 
 
-# Of the block of `shared_constants` that is being run, the op that its constants stand before, and these.
+# Of the block of `sharing` that is being run, the op that its constants stand before, and what is made once.
 _shared: ContextVar[tuple[ir.Operation, dict[Any, ir.Value]] | None] = ContextVar("_shared", default=None)
 
 
 @contextlib.contextmanager
-def shared_constants() -> Iterator[None]:
+def sharing() -> Iterator[None]:
     """Within the block, which builds at the current insertion point, constants that are equal are one op, before all
-    others: some passes would make hundreds, which then have to be found equal."""
+    others, and what `once` makes of a value is one op of each block: some passes would make hundreds, which then have
+    to be found equal."""
     token = _shared.set((index(0).owner, {}))
     try:
         yield
@@ -33,18 +34,31 @@ def shared_constants() -> Iterator[None]:
         _shared.reset(token)
 
 
-def _constant(kind: ir.Type, value: Any, attribute: Callable[[], Any]) -> ir.Value:
+def once(name: str, kind: ir.Type, operand: ir.Value) -> ir.Value:
+    """What a pure op makes of a value; within `sharing`, which goes from the start of a block to its end, the one that
+    the block has already. It and constants are made by names: upstream's builders take twice as long."""
+    shared = _shared.get()
+    known = {} if shared is None else shared[1]
+    key = name, kind, operand, ir.InsertionPoint.current.block
+    if key not in known:
+        known[key] = ir.Operation.create(name, [kind], [operand]).result
+    return known[key]
+
+
+def _constant(kind: ir.Type, value: Any, attribute: Callable[[], ir.Attribute]) -> ir.Value:
     shared = _shared.get()
     if shared is None:
-        return arith.ConstantOp(kind, attribute()).result
+        return ir.Operation.create("arith.constant", [kind], attributes={"value": attribute()}).result
     first, known = shared
     if (kind, value) not in known:
-        known[kind, value] = arith.ConstantOp(kind, attribute(), ip=ir.InsertionPoint(first)).result
+        attributes, place = {"value": attribute()}, ir.InsertionPoint(first)
+        known[kind, value] = ir.Operation.create("arith.constant", [kind], attributes=attributes, ip=place).result
     return known[kind, value]
 
 
 def index(value: int) -> ir.Value:
-    return _constant(ir.IndexType.get(), value, lambda: value)
+    kind = ir.IndexType.get()
+    return _constant(kind, value, lambda: ir.IntegerAttr.get(kind, value))
 
 
 def as_index(size: int | ir.Value) -> ir.Value:
@@ -206,7 +220,7 @@ def zero_filled(value: ir.Value) -> bool:
 def constant_value(value: ir.Value) -> Any:
     """The number behind an arith.constant of a scalar; None if `value` is no such constant."""
     op = value.owner
-    if not isinstance(op, ir.Operation | ir.OpView) or op.name != "arith.constant":
+    if isinstance(op, ir.Block) or op.name != "arith.constant":
         return None
     attribute = op.attributes["value"]
     return attribute.value if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.FloatAttr) else None

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling import online_reduction_of
-from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
+from ..dialects.tiling.structured import is_structured, iterator_types, moves_first, operand_loops
 from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
 from .graph import backward_slice, ops_on_way, users_of
@@ -141,7 +141,7 @@ def _dims_of_weights(root: ir.Operation) -> Dims:
     loops = contraction_loops(root)
     assert loops is not None, "the root is a contraction"
     names = {**dict.fromkeys(loops.m, QUERY), **dict.fromkeys(loops.k, KEY)}
-    return tuple(names.get(dim_position(e), frozenset()) for e in indexing_maps(root)[0].results)
+    return tuple(names.get(d, frozenset()) for d in operand_loops(root)[0])
 
 
 def _is_of_queries_and_keys(op: ir.Operation, dims: Dims) -> bool:
@@ -180,9 +180,9 @@ def has_heads(op: ir.Operation) -> bool:
 def _is_along(contraction: ir.Operation, number: int, loops: list[int]) -> bool:
     """Whether an operand changes along one of these loops, and is not repeated."""
     value = contraction.operands[number]
-    at = [dim_position(e) for e in indexing_maps(contraction)[number].results]
+    at = operand_loops(contraction)[number]
     while (op := defining_op(value)) is not None and _is_copy(op):  # repeated, or in another order
-        source, target = ([dim_position(e) for e in m.results] for m in indexing_maps(op))
+        source, target = operand_loops(op)
         value, at = op.operands[0], [at[target.index(d)] if d in target else None for d in source]
     return any(d in loops for d in at)
 
@@ -201,7 +201,7 @@ def _is_multiple(op: ir.Operation) -> bool:
 
 def is_contraction(op: ir.Operation) -> bool:
     """Whether `op` multiplies two tensors and sums over at least one loop."""
-    if not is_structured(op) or len(op.results) != 1 or len(op.operands) != 3:
+    if len(op.results) != 1 or len(op.operands) != 3 or not is_structured(op):
         return False
     loops = contraction_loops(op)
     if loops is None or not loops.k:
@@ -215,12 +215,9 @@ def is_contraction(op: ir.Operation) -> bool:
 
 def contraction_loops(op: ir.Operation) -> ContractionLoops | None:
     """The loops of a structured op with two inputs and one output; None if a map is no projection of the loops."""
-    used = []
-    for m in indexing_maps(op):
-        positions = [dim_position(e) for e in m.results]
-        if None in positions:
-            return None
-        used.append(set(positions))
+    used = operand_loops(op)
+    if any(None in loops for loops in used):
+        return None
     lhs, rhs, out = used
     kinds = iterator_types(op)
     loops = range(len(kinds))
@@ -270,9 +267,9 @@ def _backwards(
 def _dims_of_operand(op: ir.Operation, number: int, dims: Dims, result: int = 0) -> Dims:
     """What the dimensions of an operand are where those of a result are `dims`; nothing where that is not known."""
     if is_structured(op):
-        read, written = (indexing_maps(op)[i].results for i in (number, result - len(op.results)))
-        along = {dim_position(e): found for e, found in zip(written, dims, strict=True)}
-        return tuple(along.get(dim_position(e), frozenset()) for e in read)
+        loops = operand_loops(op)
+        along = dict(zip(loops[result - len(op.results)], dims, strict=True))
+        return tuple(along.get(d, frozenset()) for d in loops[number])
     if op.name in RESHAPES and number == 0:
         groups = reassociation(op)
         if op.name == "tensor.expand_shape":

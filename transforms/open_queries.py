@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..dialects import build
 from ..dialects.mlir import ir
 from ..dialects.tiling import Index
-from ..dialects.tiling.structured import dim_position, indexing_maps
+from ..dialects.tiling.structured import operand_loops
 from .attention import Attention, contraction_loops
 from .extents import extent
 from .linear import DYNAMIC
@@ -23,7 +23,7 @@ def open_queries(attention: Attention) -> int | None:
     root, loops = attention.root, contraction_loops(attention.root)
     if loops is None or not loops.m or attention.scores.block != root.block:
         return None
-    _, right, output = ([dim_position(e) for e in m.results] for m in indexing_maps(root))
+    _, right, output = operand_loops(root)
     shape = root.results[0].type.shape
     at = [output.index(d) for d in loops.m]
     if shape[at[-1]] != DYNAMIC or any(shape[d] == DYNAMIC for d in at[:-1]):

@@ -143,13 +143,13 @@ def _carries(inner: ir.Operation, number: int, arg: ir.Value, loop: scf.ForOp) -
 def _common_access(slices: Sequence[ir.Operation], loop: scf.ForOp) -> Access | None:
     """The dimension along which all slices are the same, driven by the loop's induction variable."""
     iv = loop.induction_variable
-    parts = [slice_parts(s) for s in slices]
-    for dim in range(len(parts[0][0])):
-        offset, size, stride = (part[dim] for part in parts[0])
+    first, *others = slices
+    for dim, (offset, size, stride) in enumerate(zip(*slice_parts(first), strict=True)):
         form = linear(offset)
         c = form.coefficient(iv)
         if c <= 0 or stride != 1 or not _invariant(form.without(iv), loop):
             continue
+        parts = map(slice_parts, others)
         same = all(linear(o[dim]) == form and _same_size(s[dim], size) and t[dim] == 1 for o, s, t in parts)
         if same and _at_most(size, c, loop) and _available(offset, loop) and _available(size, loop):
             return Access(dim, offset, size)

@@ -102,7 +102,8 @@ def copy_op(op: ir.Operation, values: Values) -> ir.Operation:
 
 def defining_op(value: ir.Value) -> ir.Operation | None:
     """The operation whose result `value` is; None for a block argument."""
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+    owner = value.owner  # which is made each time that it is asked for
+    return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def ancestors(op: ir.Operation) -> Iterator[ir.Operation]:

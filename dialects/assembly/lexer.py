@@ -10,7 +10,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
-_COMMENT_OR_STRING = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_COMMENT_OR_STRING = re.compile(r"//[^\n]*|" + _STRING.pattern)
 _OPENERS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _BRACKET = re.compile(r"->|>=|<=|==|[()\[\]{}<>]")
 _ARROWS = re.compile(r"->|>=|<=|==")
@@ -57,7 +58,8 @@ class Source:
         clean: list[str] = []
         mask: list[str] = []
         last = 0
-        for match in _COMMENT_OR_STRING.finditer(text):
+        marks = _COMMENT_OR_STRING if "//" in text else _STRING  # strings alone are found ten times as fast
+        for match in marks.finditer(text):
             start, end = match.span()
             between = text[last:start]
             blank = " " * (end - start)

@@ -7,7 +7,10 @@ built from the sliced operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any
 
 from ..mlir import ir, linalg
 from .index import Index, Range, Tile, TileBuilder, Untileable
@@ -24,21 +27,65 @@ def is_structured(op: ir.Operation) -> bool:
     return hasattr(op.opview, "indexing_maps")
 
 
+# What attributes say of loops. Most passes ask it of every op, and most ops have one of a few such attributes.
+_known: ContextVar[dict[tuple[Callable, ir.Attribute], Any] | None] = ContextVar("_known", default=None)
+
+
+@contextlib.contextmanager
+def reading_once() -> Iterator[None]:
+    """Within the block, each attribute that tells of loops is read once, and kept, with its context."""
+    token = _known.set({})
+    try:
+        yield
+    finally:
+        _known.reset(token)
+
+
+def _once(read: Callable[[ir.Attribute], Any], attribute: ir.Attribute) -> Any:
+    known = _known.get()
+    if known is None:
+        return read(attribute)
+    if (read, attribute) not in known:
+        known[read, attribute] = read(attribute)
+    return known[read, attribute]
+
+
 def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
     """One map per operand, from the loops to the operand's dimensions."""
+    if "indexing_maps" in op.attributes:
+        return list(_once(_maps, op.attributes["indexing_maps"]))
     if op.name.startswith("linalg."):
-        return [m if isinstance(m, ir.AffineMap) else ir.AffineMapAttr(m).value for m in linalg.get_indexing_maps(op)]
+        return _maps(linalg.get_indexing_maps(op))
     return op.opview.indexing_maps()
+
+
+def _maps(found: Iterable[ir.Attribute]) -> list[ir.AffineMap]:
+    return [m if isinstance(m, ir.AffineMap) else ir.AffineMapAttr(m).value for m in found]
+
+
+def operand_loops(op: ir.Operation) -> list[list[int | None]]:
+    """For each operand, the loop that each of its dimensions is indexed by; None for one that is no loop alone."""
+    if "indexing_maps" in op.attributes:
+        return [list(loops) for loops in _once(_loops, op.attributes["indexing_maps"])]
+    return [[dim_position(e) for e in m.results] for m in indexing_maps(op)]
+
+
+def _loops(found: ir.ArrayAttr) -> list[list[int | None]]:
+    return [[dim_position(e) for e in m.results] for m in _maps(found)]
 
 
 def iterator_types(op: ir.Operation) -> list[str]:
     """A loop that an output's map uses is parallel; linalg.generic says it of every loop itself."""
     if "iterator_types" in op.attributes:
-        kinds = str(op.attributes["iterator_types"]).split(",")  # of the whole: each text takes microseconds
-        return ["parallel" if "parallel" in kind else "reduction" for kind in kinds if kind != "[]"]
+        return list(_once(_kinds, op.attributes["iterator_types"]))
     maps = indexing_maps(op)
     used = {d for m in maps[len(maps) - len(op.results) :] for e in m.results if (d := dim_position(e)) is not None}
     return ["parallel" if d in used else "reduction" for d in range(maps[0].n_dims)]
+
+
+def _kinds(found: ir.ArrayAttr) -> list[str]:
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>", found.context)
+    return ["parallel" if kind == parallel else "reduction" for kind in found]
 
 
 def moved_operand(op: ir.Operation) -> int | None:

@@ -4,6 +4,7 @@ A transform op must implement upstream's TransformOpInterface and say what it do
 the dialect is loaded. What an op *does* lives with the transformations, which register it in ``APPLY``.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class TransformExt(ext.Dialect, name="transform_ext"):
             _effects(op).attach(op.OPERATION_NAME)
 
 
+@functools.cache  # each context gets them
 def _interface(op_class: type) -> type:
     class Interface(transform.TransformOpInterface):
         @staticmethod
@@ -57,6 +59,7 @@ def _interface(op_class: type) -> type:
     return Interface
 
 
+@functools.cache
 def _effects(op_class: type) -> type:
     """The first `consumed_operands` handles are consumed, the others read; every result is a new handle."""
     consumed = op_class.consumed_operands

@@ -62,7 +62,7 @@ class Emitter:
         self.streams = [] if self.access.ahead or self.access.blocks else streams  # once is enough
 
     def emit(self) -> None:
-        with build.shared_constants():
+        with build.sharing():
             self.bounds = {d: self.op.size(d) for d in range(self.op.n_loops)}
             self._enter(None)
             self._parallel(0)
@@ -195,11 +195,11 @@ class Emitter:
         return list(loop.operation.results)
 
     def _iteration(self, d, base, count, masked, carried, body) -> list[ir.Value]:
-        saved = dict(self.loaded), dict(self.evaluator.cache)
+        saved = dict(self.loaded)
         with self.tile.along(d, base, count, self.bounds[d] if masked else None):
             self._enter(d)
             results = body(carried)
-        self.loaded, self.evaluator.cache = saved
+        self.loaded = saved
         return results
 
     def _enter(self, d: int | None) -> None:

@@ -7,6 +7,7 @@ from ...dialects.mlir import arith, ir
 from ..host import host_features
 from ..passes import Pass, option
 from ..rewriting import ops_in
+from .element_types import has_elements
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,8 @@ class ExpandBf16(Pass):
                 with ir.InsertionPoint(old), old.location:
                     old.results[0].replace_all_uses_with(_rounded(value, kind))
                 old.erase()
-        if op.name == "builtin.module" and _has_bf16(op):
+        if op.name == "builtin.module" and has_elements(op, lambda kind: isinstance(kind, ir.BF16Type)):
             _define(op)
-
-
-# What makes a value out of none of its type.
-MAKERS = ("arith.bitcast", "arith.constant", "arith.sitofp", "arith.truncf", "arith.uitofp", "vector.bitcast")
-BUFFERS = ("memref.alloc", "memref.alloca", "memref.get_global", "memref.view")
-
-
-def _has_bf16(module: ir.Operation) -> bool:
-    """Whether there are numbers of bf16: functions take or return some, or ops make some."""
-    if any("bf16" in str(function.attributes["function_type"]) for function in ops_in(module, "func.func")):
-        return True
-    bf16 = ir.BF16Type.get(module.context)
-    return any(build.element_of(made.results[0].type) == bf16 for made in ops_in(module, *MAKERS, *BUFFERS))
 
 
 # It returns its 16 bits at the bottom of the register that an f32 is returned in.

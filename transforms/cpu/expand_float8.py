@@ -15,6 +15,7 @@ from ..host import host_features
 from ..passes import Pass, option
 from ..polynomials import ROUNDED, Numbers
 from ..rewriting import defining_op, ops_in
+from .element_types import has_elements
 
 TABLES = {"avx512vbmi", "avx512bw"}  # the features by which bytes are looked up in tables of 128
 CONVERSIONS = ("arith.extf", "arith.truncf", "arith.bitcast", "arith.constant", "arith.select")
@@ -51,11 +52,10 @@ class ExpandFloat8(Pass):
     tables: str = option("look numbers up (AVX512-VBMI): yes or no; empty = where the host can", "")
 
     def run(self, op: ir.Operation) -> None:
-        found = [o for o in ops_in(op, "arith.", "math.") if _has_float8(o)]
-        if not found:
+        if not has_elements(op, is_float8):
             return
-        for old in found:
-            if old.name not in CONVERSIONS:
+        for old in ops_in(op, "arith.", "math."):
+            if old.name not in CONVERSIONS and _has_float8(old):
                 _in_f32(old)
         by_table = self.tables == "yes" or (not self.tables and host_features() >= TABLES)
         for old in ops_in(op, "arith.extf"):

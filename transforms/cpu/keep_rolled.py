@@ -26,12 +26,24 @@ class KeepRolled(Pass):
 
     def run(self, op: ir.Operation) -> None:
         unrolled = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
-        holders = {inner.parent.operation for inner in ops_in(op, "vector.")}
-        loops = {loop for holder in holders for loop in (holder, *ancestors(holder)) if loop.name == "scf.for"}
+        loops = [loop for loop in ops_in(op, "scf.for") if _has_vectors(loop)]
         outer = {around for loop in loops for around in ancestors(loop)}
         for loop in loops:
             if loop in outer or (len(loop.results) >= MANY and not _is_short(loop)):
                 loop.attributes["loop_annotation"] = unrolled
+
+
+def _has_vectors(loop: ir.Operation) -> bool:
+    """Whether there are ops on vectors in it; it is gone through up to the first one."""
+    found = False
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        nonlocal found
+        found = inner.name.startswith("vector.")
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    loop.walk(visit)
+    return found
 
 
 def _is_short(loop: ir.Operation) -> bool:

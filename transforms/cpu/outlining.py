@@ -84,14 +84,12 @@ def _as_bytes(mask: ir.VectorType) -> ir.VectorType:
 
 def _uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, int, ir.Value]]:
     """The operands of these ops, and of all inside them, that none of them makes: op, number, value."""
+    every: list[ir.Operation] = []
     own: set[ir.Value] = set()
-    found = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         op = inner.operation
-        for number, operand in enumerate(op.operands):
-            if operand not in own:
-                found.append((op, number, operand))
+        every.append(op)
         own.update(op.results)
         for region in op.regions:
             for block in region.blocks:
@@ -101,4 +99,4 @@ def _uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, 
     advance = ir.WalkResult.ADVANCE
     for op in ops:
         op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return [use for use in found if use[2] not in own]  # blocks need not stand in the order that they run in
+    return [(op, number, v) for op in every for number, v in enumerate(op.operands) if v not in own]

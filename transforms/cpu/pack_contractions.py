@@ -9,12 +9,12 @@ from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
-from ..rewriting import ancestors, ops_in
+from ..rewriting import ancestors
 from .blocks import Block, loop_nest, part_of, subview, with_operands
 from .initial_values import find_starts
 from .schedule import LIKELY_SIZE, LINE, Schedule, choose, is_scratch, pays_to_copy, size_of
 from .scratch import ALIGNMENT, FRAMES, element_bytes
-from .structured import NO_LOOP, Operand, Structured, structured_of
+from .structured import NO_LOOP, Operand, Structured, reductions_in
 from .target import host_target
 
 COPIED = 256  # the most rows, and columns, of a copied block
@@ -51,11 +51,8 @@ class PackContractions(Pass):
     def run(self, op: ir.Operation) -> None:
         target = host_target(self.vector_bytes)
         self._shared.clear()
-        for generic in ops_in(op, "linalg.generic"):
-            structured = structured_of(generic)
-            if structured is None:
-                continue
-            schedule = choose(structured, target)
+        for structured in reductions_in(op):
+            generic, schedule = structured.op, choose(structured, target)
             starts = find_starts(structured).values()
             copied = _copying(structured, schedule)
             if copied is not None:

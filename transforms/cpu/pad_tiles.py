@@ -51,8 +51,8 @@ class _Padding:
         self.ops = ops_in(loop)
         self.padded: dict[ir.Value, int] = {}  # the dimension of the rows
         for value in tile_values(loop):
-            d = classes.position(value, rows) if can_change(value, loop) else None
-            if d is not None:
+            d = classes.position(value, rows)
+            if d is not None and can_change(value, loop):
                 self.padded[value] = d
         self.extent: ir.Value | None = None
         self.size = 0
@@ -94,7 +94,7 @@ class _Padding:
         if op.name != "linalg.generic" or not any(r in self.padded for r in op.results):
             return True  # what has no rows reads those that are there
         kinds = iterator_types(op)
-        touched = [loop for loop, c in self.classes.loop_classes(op).items() if c == self.classes.find(self.rows)]
+        touched = [loop for loop, c in self.classes.loop_classes(op).items() if c == self.rows]
         body = [o.operation.name.split(".")[0] for o in op.regions[0].blocks[0].operations]
         direct = all(is_direct(e) for m in indexing_maps(op) for e in m.results)
         return all(kinds[t] == "parallel" for t in touched) and (

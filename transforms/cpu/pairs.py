@@ -18,7 +18,7 @@ def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value | None = None) -> ir.Valu
         c = build.constant(build.like(a.type, ir.F32Type.get()), 0)
     if isinstance(c.type, ir.VectorType) and c.type.shape[0] in DOT_LANES:
         halves = ir.VectorType.get([2 * c.type.shape[0]], ir.BF16Type.get())
-        return x86.avx512_dot(c, vector.bitcast(halves, a), vector.bitcast(halves, b))
+        return x86.avx512_dot(c, *(build.once("vector.bitcast", halves, words) for words in (a, b)))
     for low in (True, False):
         c = math.fma(half(a, low), half(b, low), c)
     return c

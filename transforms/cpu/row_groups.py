@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types, operand_loops
 from ..extents import static_extents
 from ..graph import operands_with_captures, users_of
 from ..reshapes import RESHAPES, source_dims
@@ -139,7 +139,7 @@ def _places(op: ir.Operation) -> list[list[int | None]]:
     """For each tensor that an op reads or writes the loops that its dimensions are along. Those of a reshape that adds
     or drops dimensions of one element run over its result; of other ops nothing is known."""
     if op.name == "linalg.generic":
-        return [[dim_position(e) for e in m.results] for m in indexing_maps(op)]
+        return operand_loops(op)
     dims = source_dims(op) if op.name in RESHAPES else None
     if dims is None:
         return []

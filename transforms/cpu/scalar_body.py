@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, vector
+from ...dialects.mlir import arith, ir
 from ..rewriting import defining_op
 from . import pair_powers, pairs
 from .structured import Structured
@@ -56,7 +56,6 @@ class BodyEvaluator:
         self.op = op
         self.lanes = lanes
         self.from_numbers = from_numbers
-        self.cache: dict[tuple, ir.Value] = {}
 
     def evaluate(
         self,
@@ -158,7 +157,7 @@ class BodyEvaluator:
         """A vector of the lanes, from a scalar or a vector."""
         if _is_vector(value):
             return value
-        return vector.BroadcastOp(ir.VectorType.get([self.lanes], value.type), value).result
+        return build.once("vector.broadcast", ir.VectorType.get([self.lanes], value.type), value)
 
     def to_register(self, value: ir.Value) -> ir.Value:
         return self.from_memory(value, value.type)

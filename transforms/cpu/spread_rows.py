@@ -6,13 +6,13 @@ from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ..linear import DYNAMIC
 from ..passes import Pass, option
-from ..rewriting import defining_op, ops_in
+from ..rewriting import defining_op
 from ..slices import mixed, slice_parts
 from .blocks import subview
 from .pack_contractions import falls_on_all_sets, packed_operand
 from .schedule import LINE, choose, is_scratch
 from .scratch import ALIGNMENT, element_bytes
-from .structured import NO_LOOP, structured_of
+from .structured import NO_LOOP, reductions_in
 from .target import host_target
 
 
@@ -39,10 +39,7 @@ class SpreadRows(Pass):
 
     def run(self, op: ir.Operation) -> None:
         target = host_target(self.vector_bytes)
-        for generic in ops_in(op, "linalg.generic"):
-            structured = structured_of(generic)
-            if structured is None:
-                continue
+        for structured in reductions_in(op):
             schedule = choose(structured, target)
             operand = packed_operand(structured, schedule)
             if operand is None or not is_scratch(operand) or operand.dims[-1] != schedule.vector_loop:

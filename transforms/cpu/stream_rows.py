@@ -7,7 +7,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps
 from ..passes import Pass, option
-from ..rewriting import ancestors, ops_in
+from ..rewriting import ancestors
 from .blocks import loop_nest, part_of, with_operands
 from .combiners import combiner
 from .places import in_places
@@ -15,7 +15,7 @@ from .read_ahead import SHORT, block_of_rows, row_bytes, rows_ahead
 from .scalar_body import register_type
 from .schedule import PLACES, STEPS, Schedule, Target, check_body, choose
 from .scratch import FRAMES, in_frame
-from .structured import NO_LOOP, Operand, Structured, Unsupported
+from .structured import NO_LOOP, Operand, Structured, Unsupported, reductions_in, structured_of
 from .target import host_target
 
 BLOCK_BYTES = 8 << 10  # of rows that stay in the L1 cache, beside those that were asked for
@@ -55,27 +55,24 @@ class StreamRows(Pass):
 
     def run(self, op: ir.Operation) -> None:
         target = host_target(self.vector_bytes)
-        for generic in ops_in(op, "linalg.generic"):
-            structured = _checked(generic)
-            if structured is None:
-                continue
+        for structured in filter(_is_element_wise, reductions_in(op)):
             schedule = choose(structured, target)
             apart = _apart(structured, schedule, target)
             if apart is None:
                 _in_blocks(structured, schedule)
                 continue
-            for part in map(_checked, in_places(structured, *apart)):
-                if part is not None:
+            for part in map(structured_of, in_places(structured, *apart)):
+                if part is not None and _is_element_wise(part):
                     _in_blocks(part, choose(part, target))
 
 
-def _checked(generic: ir.Operation) -> Structured | None:
+def _is_element_wise(op: Structured) -> bool:
+    """Whether its body can be evaluated on vectors."""
     try:
-        structured = Structured(generic)
-        check_body(structured)
+        check_body(op)
     except Unsupported:
-        return None
-    return structured
+        return False
+    return True
 
 
 def _apart(op: Structured, schedule: Schedule, target: Target) -> tuple[int, int] | None:

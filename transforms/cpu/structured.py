@@ -1,12 +1,13 @@
 """A linalg op on buffers, as the vectorizer sees it: loops, operands as projections of the loops, and a scalar body."""
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import ir, memref
 from ...dialects.tiling.structured import iterator_types
-from ..rewriting import defining_op, ops_of
+from ..rewriting import defining_op, ops_in, ops_of
 
 DYNAMIC_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
 DYNAMIC_SIZE = ir.ShapedType.get_dynamic_size()
@@ -31,7 +32,7 @@ class Operand:
     is_read: bool
     strides: list[int] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def element(self) -> ir.Type:
         return self.value.type if self.is_scalar else self.value.type.element_type
 
@@ -50,20 +51,19 @@ class Structured:
     """A linalg.generic on buffers; raises Unsupported where its maps are no projections."""
 
     def __init__(self, op: ir.Operation):
-        view = op.opview
         self.op = op
         self.iterators = iterator_types(op)
         self.n_loops = len(self.iterators)
         self.body = op.regions[0].blocks[0]
         *self.body_ops, self.end = ops_of(self.body)
-        n_inputs = len(view.inputs)
+        n_inputs = len(op.operands) - len(self.end.operands)
         self.operands = []
-        for number, (value, attribute) in enumerate(zip(op.operands, op.attributes["indexing_maps"], strict=True)):
-            self.operands.append(self._operand(number, value, attribute.value, number >= n_inputs))
+        described = zip(op.operands, op.attributes["indexing_maps"], self.body.arguments, strict=True)
+        for number, (value, attribute, argument) in enumerate(described):
+            is_read = bool(list(argument.uses))
+            self.operands.append(_operand(number, value, attribute.value, number >= n_inputs, is_read))
         self.outputs = self.operands[n_inputs:]
-        self.sizes: list[int | None] = [None] * self.n_loops  # None: dynamic
-        for d in range(self.n_loops):
-            self.sizes[d] = self._static_size(d)
+        self.sizes = [self._static_size(d) for d in range(self.n_loops)]  # None: dynamic
         for out in self.outputs:
             missing = set(range(self.n_loops)) - out.loops
             if any(self.is_parallel(d) for d in missing):
@@ -72,32 +72,11 @@ class Structured:
             if missing and missing != reductions:
                 raise Unsupported("a result that lacks some, but not all reduction loops")
 
-    def _operand(self, number: int, value: ir.Value, map_: ir.AffineMap, is_output: bool) -> Operand:
-        is_read = bool(list(self.body.arguments[number].uses))
-        if not isinstance(value.type, ir.MemRefType):
-            if isinstance(value.type, ir.ShapedType):
-                raise Unsupported(f"an operand of type {value.type}")
-            return Operand(number, value, (), True, is_output, is_read)
-        dims: list[int] = []
-        for expr in map_.results:
-            expr = expr.maybe_downcast()
-            if isinstance(expr, ir.AffineDimExpr) and expr.position not in dims:
-                dims.append(expr.position)
-            elif isinstance(expr, ir.AffineConstantExpr) and expr.value == 0:
-                dims.append(NO_LOOP)
-            else:
-                raise Unsupported(f"an indexing map that is no projection: {map_}")
-        strides, _ = value.type.get_strides_and_offset()
-        return Operand(number, value, tuple(dims), False, is_output, is_read, list(strides))
-
     def _static_size(self, loop: int) -> int | None:
-        for operand in self.operands:
-            for position, d in enumerate(operand.dims):
-                if d == loop and not operand.value.type.is_dynamic_dim(position):
-                    return operand.value.type.get_dim_size(position)
-        if all(loop not in o.loops for o in self.operands):
+        sizes = [o.value.type.get_dim_size(o.dims.index(loop)) for o in self.operands if loop in o.loops]
+        if not sizes:
             raise Unsupported(f"loop d{loop} whose size no operand tells")
-        return None
+        return next((size for size in sizes if size != DYNAMIC_SIZE), None)
 
     def is_parallel(self, loop: int) -> bool:
         return self.iterators[loop] == build.PARALLEL
@@ -133,9 +112,35 @@ class Structured:
         return [o.element for o in self.operands] + [r.type for o in self.body_ops for r in o.results]
 
 
+def _operand(number: int, value: ir.Value, map_: ir.AffineMap, is_output: bool, is_read: bool) -> Operand:
+    kind = value.type
+    if not isinstance(kind, ir.MemRefType):
+        if isinstance(kind, ir.ShapedType):
+            raise Unsupported(f"an operand of type {kind}")
+        return Operand(number, value, (), True, is_output, is_read)
+    dims: list[int] = []
+    for expr in map_.results:
+        if isinstance(expr, ir.AffineDimExpr) and expr.position not in dims:
+            dims.append(expr.position)
+        elif isinstance(expr, ir.AffineConstantExpr) and expr.value == 0:
+            dims.append(NO_LOOP)
+        else:
+            raise Unsupported(f"an indexing map that is no projection: {map_}")
+    strides, _ = kind.get_strides_and_offset()
+    return Operand(number, value, tuple(dims), False, is_output, is_read, list(strides))
+
+
 def structured_of(generic: ir.Operation) -> Structured | None:
     """None where it is Unsupported."""
     try:
         return Structured(generic)
     except Unsupported:
         return None
+
+
+def reductions_in(op: ir.Operation) -> Iterator[Structured]:
+    """The ops in `op` that reduce loops, one after the other; but those that are Unsupported."""
+    for generic in ops_in(op, "linalg.generic"):
+        structured = structured_of(generic) if "reduction" in iterator_types(generic) else None
+        if structured is not None:
+            yield structured
