@@ -7,7 +7,7 @@ built from the sliced operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..mlir import ir, linalg
 from .index import Index, Range, Tile, TileBuilder, Untileable
@@ -56,6 +56,25 @@ def moves_first(op: ir.Operation) -> bool:
 def dim_position(expression: ir.AffineExpr) -> int | None:
     """3 for the expression d3, None for any other."""
     return expression.position if isinstance(expression, ir.AffineDimExpr) else None
+
+
+def loops_in(m: ir.AffineMap) -> set[int]:
+    """The loops that a map uses."""
+    found, pending = set(), list(m.results)
+    while pending:
+        e = pending.pop()
+        if isinstance(e, ir.AffineBinaryExpr):
+            pending += [e.lhs, e.rhs]
+        elif (d := dim_position(e)) is not None:
+            found.add(d)
+    return found
+
+
+def on_loops(m: ir.AffineMap, loops: Sequence[int]) -> ir.AffineMap:
+    """A map that uses none but these loops, as one from them, in this order."""
+    places = {d: i for i, d in enumerate(loops)}
+    renamed = ir.AffineMap.get(len(loops), 0, [ir.AffineExpr.get_dim(places.get(d, 0)) for d in range(m.n_dims)])
+    return ir.AffineMap.get(len(loops), 0, [e.compose(renamed) for e in m.results])
 
 
 def is_direct(expression: ir.AffineExpr) -> bool:

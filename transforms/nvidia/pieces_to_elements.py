@@ -8,7 +8,15 @@ from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types
+from ...dialects.tiling.structured import (
+    dim_position,
+    indexing_maps,
+    is_direct,
+    iterator_types,
+    loops_in,
+    on_loops,
+)
+from ..copying import index_at
 from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
@@ -180,12 +188,11 @@ def _moved(op: ir.Operation) -> None:
     for number in range(first):
         if all(map(is_direct, maps[number].results)):
             continue
-        source, formulas = op.operands[number], list(maps[number].results)
-        loops = sorted(set().union(*map(_loops, formulas)))
+        source, loops = op.operands[number], sorted(loops_in(maps[number]))
+        read = on_loops(maps[number], loops)
 
-        def element(at: Indices, source=source, formulas=formulas, loops=loops) -> ir.Value:
-            known = dict(zip(loops, at, strict=True))
-            return _extracted(source, [_index(e, known) for e in formulas])
+        def element(at: Indices, source=source, read=read) -> ir.Value:
+            return _extracted(source, [index_at(e, at.__getitem__, len(at)) for e in read.results])
 
         kind = source.type.element_type
         op.operands[number] = _generic([sizes[d] for d in loops], kind, element)
@@ -193,26 +200,6 @@ def _moved(op: ir.Operation) -> None:
     op.attributes["indexing_maps"] = build.map_array(maps)
 
 
-def _loops(expression: ir.AffineExpr) -> set[int]:
-    if isinstance(expression, ir.AffineBinaryExpr):
-        return _loops(expression.lhs) | _loops(expression.rhs)
-    return {expression.position} if isinstance(expression, ir.AffineDimExpr) else set()
-
-
-def _index(expression: ir.AffineExpr, loops: Mapping[int | None, ir.Value]) -> ir.Value:
-    if isinstance(expression, ir.AffineConstantExpr):
-        return build.index(expression.value)
-    if isinstance(expression, ir.AffineDimExpr):
-        return loops[expression.position]
-    return _ARITHMETIC[type(expression)](_index(expression.lhs, loops), _index(expression.rhs, loops))
-
-
-_ARITHMETIC: dict[type, Callable[[ir.Value, ir.Value], ir.Value]] = {
-    ir.AffineAddExpr: arith.addi,
-    ir.AffineMulExpr: arith.muli,
-    ir.AffineFloorDivExpr: arith.floordivsi,
-    ir.AffineModExpr: arith.remsi,
-}
 _REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
     "tensor.concat": _concatenated,
     "tensor.pad": _padded,
