@@ -15,7 +15,14 @@ from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling import online_reduction_of
-from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
+from ..dialects.tiling.structured import (
+    all_parallel,
+    dim_position,
+    indexing_maps,
+    is_structured,
+    iterator_types,
+    moves_first,
+)
 from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
 from .graph import backward_slice, ops_on_way, users_of
@@ -236,7 +243,7 @@ def contraction_loops(op: ir.Operation) -> ContractionLoops | None:
 
 def is_elementwise(op: ir.Operation, number: int = 0) -> bool:
     """Whether `op` computes each element from elements alone, or only moves them."""
-    return op.name in VIEWS or (is_structured(op) and "reduction" not in iterator_types(op))
+    return op.name in VIEWS or all_parallel(op)
 
 
 def _makers(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..dialects import build
 from ..dialects.mlir import arith, ir, linalg, tensor
-from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types, reduces
 from .copying import copy_elements, in_loops, index_at
 from .extents import lift_sizes
 from .graph import ancestor_in
@@ -113,7 +113,7 @@ def _loop_sizes(op: ir.Operation) -> dict[int | None, int]:
 
 def _is_elementwise(op: ir.Operation) -> bool:
     """Whether each element of its only result comes from elements at places that its own place tells."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
+    if op.name != "linalg.generic" or len(op.results) != 1 or reduces(op):
         return False
     written = [dim_position(e) for e in indexing_maps(op)[-1].results]
     init = op.regions[0].blocks[0].arguments[len(op.operands) - 1]

@@ -41,6 +41,16 @@ def iterator_types(op: ir.Operation) -> list[str]:
     return ["parallel" if d in used else "reduction" for d in range(maps[0].n_dims)]
 
 
+def reduces(op: ir.Operation) -> bool:
+    """Whether an op is structured, and has reduction loops."""
+    return is_structured(op) and "reduction" in iterator_types(op)
+
+
+def all_parallel(op: ir.Operation) -> bool:
+    """Whether an op is structured, and has no reduction loops."""
+    return is_structured(op) and "reduction" not in iterator_types(op)
+
+
 def moved_operand(op: ir.Operation) -> int | None:
     """The operand whose elements are those of the (first) result, as they are: all that is done is to move them."""
     block = op.regions[0].blocks[0]

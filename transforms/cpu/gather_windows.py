@@ -14,6 +14,7 @@ from ...dialects.tiling.structured import (
     iterator_types,
     loops_in,
     on_loops,
+    reduces,
     sum_of_loops,
 )
 from ..extents import static_extents
@@ -66,7 +67,7 @@ def _windows_of(op: ir.Operation) -> int | None:
         return None
     *inputs, out = indexing_maps(op)
     wide = [number for number, m in enumerate(inputs) if any(map(_is_sum, m.results))]
-    if len(wide) != 1 or "reduction" not in iterator_types(op):
+    if len(wide) != 1 or not reduces(op):
         return None
     if any(dim_position(e) is None for m in (inputs[1 - wide[0]], out) for e in m.results):
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_layout
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, erase_if_unused, ops_in, ops_of
@@ -201,4 +201,4 @@ class _Assigner:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    return op.name == "linalg.generic" and len(op.results) == 1 and set(iterator_types(op)) <= {"parallel"}
+    return op.name == "linalg.generic" and len(op.results) == 1 and all_parallel(op)

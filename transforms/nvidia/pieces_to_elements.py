@@ -8,14 +8,7 @@ from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
-from ...dialects.tiling.structured import (
-    dim_position,
-    indexing_maps,
-    is_direct,
-    iterator_types,
-    loops_in,
-    on_loops,
-)
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, loops_in, on_loops, reduces
 from ..copying import index_at
 from ..graph import operands_with_captures
 from ..passes import Pass
@@ -182,7 +175,7 @@ def _moved(op: ir.Operation) -> None:
     """An element-wise op that reads an operand elsewhere than at its own loops, such as windows that overlap, reads a
     copy, made element by element."""
     maps, first = indexing_maps(op), len(op.operands) - len(op.results)
-    if len(op.results) != 1 or "reduction" in iterator_types(op) or not all(map(is_direct, maps[first].results)):
+    if len(op.results) != 1 or reduces(op) or not all(map(is_direct, maps[first].results)):
         return
     sizes = dict(zip(map(dim_position, maps[first].results), build.mixed_sizes(op.operands[first]), strict=True))
     for number in range(first):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types, reduces
 from ...dialects.tiling.tensor_ops import reassociation
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
@@ -372,7 +372,7 @@ def _before_reshape(op: ir.Operation, at: tuple[Lanes, ...]) -> tuple[Lanes, ...
 
 def is_elementwise(op: ir.Operation) -> bool:
     """Whether each element of the results comes from elements at places that its own place tells."""
-    if op.name != "linalg.generic" or "reduction" in iterator_types(op):
+    if op.name != "linalg.generic" or reduces(op):
         return False
     loops = range(len(iterator_types(op)))
     first = len(op.operands) - len(op.results)

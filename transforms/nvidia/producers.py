@@ -23,14 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import (
-    dim_position,
-    indexing_maps,
-    is_direct,
-    is_structured,
-    iterator_types,
-    moves_first,
-)
+from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_direct, moves_first
 from ...dialects.tiling.tensor_ops import reassociation
 from ..attention import Attention, contraction_loops, turned
 from ..extents import static_extents
@@ -179,7 +172,7 @@ def _is_computed(value: ir.Value) -> bool:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    return is_structured(op) and op.name != "linalg.fill" and "reduction" not in iterator_types(op)
+    return all_parallel(op) and op.name != "linalg.fill"
 
 
 def _moves(op: ir.Operation) -> bool:

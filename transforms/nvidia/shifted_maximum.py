@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import iterator_types
+from ...dialects.tiling.structured import reduces
 from ..attention import is_contraction
 from ..rewriting import ancestors, defining_op, ops_in, ops_of
 from ..splats import is_constant_tensor, splat_of
@@ -108,7 +108,7 @@ class _Changes:
             left, right, init = (self._change(v) for v in op.operands)
             product = _product(left, right)
             return product if _is_zero(op.operands[2]) else _same([product, init])
-        if "reduction" in iterator_types(op) and any(self.of(v) != NONE for v in op.operands):
+        if reduces(op) and any(self.of(v) != NONE for v in op.operands):
             raise Unknown
         return self.of(ops_of(op.regions[0].blocks[0])[-1].operands[number])
 
