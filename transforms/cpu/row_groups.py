@@ -9,13 +9,12 @@ from typing import TypeAlias
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types, reduces
-from ..extents import static_extents
+from ..extents import MIDDLING, static_extents
 from ..graph import operands_with_captures, users_of
 from ..reshapes import RESHAPES, source_dims
 from ..rewriting import defining_op
 from ..tile_and_fuse import MADE_AGAIN
 
-MIDDLING = 1024  # what a dynamic size is taken to be
 Rows: TypeAlias = tuple[int, ...]  # loops of an op, or dimensions of a tensor: those along which rows are counted
 
 
