@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..dialects import build
 from ..dialects.mlir import arith, ir, linalg, tensor
-from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types, reduces
+from ..dialects.tiling.structured import body_names, dim_position, indexing_maps, iterator_types, reduces
 from .copying import copy_elements, in_loops, index_at
 from .extents import lift_sizes
 from .graph import ancestor_in
@@ -122,7 +122,7 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 def _widens(op: ir.Operation) -> bool:
     """Whether all that it does is to make floats wider."""
-    return [o.name for o in ops_of(op.regions[0].blocks[0])] == ["arith.extf", "linalg.yield"]
+    return body_names(op) == ["arith.extf"]
 
 
 def _fused_maps(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> tuple:

@@ -15,6 +15,7 @@ from .interface import Tiling
 
 # They have regions or maps that say something else than loops over operands.
 _UNSTRUCTURED = {"linalg.softmax", "linalg.index", "linalg.yield", "linalg.pack", "linalg.unpack"}
+FLOAT_CASTS = ("arith.extf", "arith.truncf")
 
 
 def is_structured(op: ir.Operation) -> bool:
@@ -49,6 +50,12 @@ def reduces(op: ir.Operation) -> bool:
 def all_parallel(op: ir.Operation) -> bool:
     """Whether an op is structured, and has no reduction loops."""
     return is_structured(op) and "reduction" not in iterator_types(op)
+
+
+def body_names(op: ir.Operation, *but: str) -> list[str]:
+    """The names of what the body of a structured op computes, but these, in order."""
+    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations] if len(op.regions) else []
+    return [name for name in names[:-1] if name not in but]
 
 
 def moved_operand(op: ir.Operation) -> int | None:

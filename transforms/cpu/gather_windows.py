@@ -9,6 +9,7 @@ from ...dialects import build
 from ...dialects.mlir import ir, linalg
 from ...dialects.tiling import Untileable
 from ...dialects.tiling.structured import (
+    body_names,
     dim_position,
     indexing_maps,
     iterator_types,
@@ -25,7 +26,6 @@ from ..rewriting import ops_in
 LARGEST = 1 << 26  # elements of a copy: beyond it memory, and the way there, count for more
 FEWEST = 4  # products that an element takes part in, so that a copy of it pays
 WIDE = 48  # windows side by side, of which each vector of lanes is full, or nearly so
-MULTIPLIES = ["arith.mulf", "arith.addf"]
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ def _windows_of(op: ir.Operation) -> int | None:
 
 def is_sum_of_products(op: ir.Operation) -> bool:
     """Whether a generic adds up products of two inputs."""
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return len(op.operands) == 3 and [n for n in names if n not in ("arith.extf", "linalg.yield")] == MULTIPLIES
+    return len(op.operands) == 3 and body_names(op, "arith.extf") == ["arith.mulf", "arith.addf"]
 
 
 def _is_read_well_in_place(op: ir.Operation, windows: ir.AffineMap) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import FLOAT_CASTS, dim_position, indexing_maps, iterator_types
 from ..host import UNITS
 from ..rewriting import defining_op, ops_in, ops_of
 
@@ -98,7 +98,7 @@ def _multiplies(generic: ir.Operation) -> bool:
     block = generic.regions[0].blocks[0]
     *body, end = ops_of(block)
     a, b, out = block.arguments
-    if not {o.name for o in body} <= {"arith.extf", "arith.truncf", "arith.mulf", "arith.addf"}:
+    if not {o.name for o in body} <= {*FLOAT_CASTS, "arith.mulf", "arith.addf"}:
         return False
     added = defining_op(_unconverted(end.operands[0]))
     if added is None or added.name != "arith.addf":
@@ -113,7 +113,7 @@ def _multiplies(generic: ir.Operation) -> bool:
 
 def _unconverted(value: ir.Value) -> ir.Value:
     op = defining_op(value)
-    while op is not None and op.name in ("arith.extf", "arith.truncf"):
+    while op is not None and op.name in FLOAT_CASTS:
         value = op.operands[0]
         op = defining_op(value)
     return value

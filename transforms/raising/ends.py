@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import all_parallel, indexing_maps, moves_first, reduces
+from ...dialects.tiling.structured import all_parallel, body_names, indexing_maps, moves_first, reduces
 from ..reshapes import RESHAPES, VIEWS
 from .matching import Match, match_attention
 from .quotients import NearMiss
@@ -61,10 +61,7 @@ def is_transpose(op: ir.Operation) -> bool:
 
 def is_cast(op: ir.Operation) -> bool:
     """Whether `op` only converts each element to another float type."""
-    if not all_parallel(op) or not len(op.regions) or len(op.operands) != 2:
-        return False
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return names in (["arith.truncf", "linalg.yield"], ["arith.extf", "linalg.yield"])
+    return all_parallel(op) and len(op.operands) == 2 and body_names(op) in (["arith.truncf"], ["arith.extf"])
 
 
 def dividing_users(op: ir.Operation) -> list[ir.Operation]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import FLOAT_CASTS
 from .indices import Index, Var
 
 REAL = "real"
@@ -143,12 +144,11 @@ _FOLDED: dict[str, Callable[..., float]] = {
     "arith.sitofp": float,
     "arith.uitofp": float,
 }
-_FLOAT_CASTS = {"arith.extf", "arith.truncf"}
 
 
 def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any) -> Expr | None:
     """A simpler expression for that operation, or None. Only identities that hold for every real number and −inf."""
-    if name in _FLOAT_CASTS:
+    if name in FLOAT_CASTS:
         return args[0]
     numbers = [a.number for a in args]
     if name in _FOLDED and None not in numbers and not (name == "arith.uitofp" and numbers[0] < 0):

@@ -15,7 +15,14 @@ import numpy as np
 
 from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import all_parallel, indexing_maps, iterator_types, moved_operand, reduces
+from ...dialects.tiling.structured import (
+    FLOAT_CASTS,
+    all_parallel,
+    indexing_maps,
+    iterator_types,
+    moved_operand,
+    reduces,
+)
 from ...dialects.tiling.tensor_ops import reassociation
 from ..extents import static_extents
 from ..reshapes import RESHAPES
@@ -155,7 +162,7 @@ class Tracer:
         if number is not None:
             return self.make.const(number, scalar_type(value.type))
         op = defining_op(value)
-        if op is not None and op.name in ("arith.extf", "arith.truncf") and not is_float8(value.type):
+        if op is not None and op.name in FLOAT_CASTS and not is_float8(value.type):
             return self.captured(op.operands[0])
         return self.make.scalar(value)
 
