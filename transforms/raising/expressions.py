@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,13 +146,20 @@ _FOLDED: dict[str, Callable[..., float]] = {
 }
 
 
+def folded(name: str, numbers: Sequence[float | None]) -> float | None:
+    """What an operation makes of numbers; None if one of them is not known, or that of the operation."""
+    if name not in _FOLDED or None in numbers or (name == "arith.uitofp" and numbers[0] < 0):
+        return None
+    return _FOLDED[name](*numbers)
+
+
 def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any) -> Expr | None:
     """A simpler expression for that operation, or None. Only identities that hold for every real number and −inf."""
     if name in FLOAT_CASTS:
         return args[0]
     numbers = [a.number for a in args]
-    if name in _FOLDED and None not in numbers and not (name == "arith.uitofp" and numbers[0] < 0):
-        return make.const(_FOLDED[name](*numbers))
+    if (number := folded(name, numbers)) is not None:
+        return make.const(number)
     if name == "math.powf" and numbers[0] is not None and numbers[0] > 0:  # 2^x is how exp2 may be spelled
         if numbers[0] == 2:
             return make.op("math.exp2", (args[1],))
