@@ -295,14 +295,19 @@ def _simplified_sign_test(make: Expressions, args: tuple[Expr, ...], type_: Any,
 
 def _largest(expr: Expr) -> int | None:
     """The largest value of an index that counts from 0."""
-    while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
-        expr = expr.args[0]
+    expr = _uncast(expr)
     if not _counts_from_zero(expr) or any(v.extent is None for v in expr.vars):
         return None
     return expr.payload.constant + sum(c * ((v.extent or 1) - 1) for v, c in expr.payload.terms)
 
 
 def _counts_from_zero(expr: Expr) -> bool:
+    expr = _uncast(expr)
+    return expr.kind == "index" and expr.payload.constant >= 0 and all(c > 0 for _, c in expr.payload.terms)
+
+
+def _uncast(expr: Expr) -> Expr:
+    """The integer that others are made from by casts."""
     while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
         expr = expr.args[0]
-    return expr.kind == "index" and expr.payload.constant >= 0 and all(c > 0 for _, c in expr.payload.terms)
+    return expr
