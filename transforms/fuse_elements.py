@@ -12,7 +12,7 @@ from .extents import lift_sizes
 from .graph import ancestor_in
 from .passes import Pass, option
 from .reshapes import RESHAPES
-from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of
+from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of, through
 from .splats import repeated_number
 
 
@@ -98,9 +98,7 @@ class FuseElements(Pass):
 def _reads_loops(op: ir.Operation) -> bool:
     """Whether an op reads a result of loops over tiles, or a view of one."""
     for value in op.operands:
-        source = defining_op(value)
-        while source is not None and source.name in ("tensor.extract_slice", *RESHAPES):
-            source = defining_op(source.operands[0])
+        source = defining_op(through(value, "tensor.extract_slice", *RESHAPES))
         if source is not None and source.name == "scf.forall":
             return True
     return False

@@ -10,7 +10,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position
 from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn
-from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of, through
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor, splat_constant
 from .axes import DYNAMIC, is_first
@@ -212,10 +212,7 @@ class _Part(ElementBody):
         """Tensors whose rows have to be dense, and aligned as dense ones are."""
         found = set()
         for number in self.lanes.along if self.lanes is not None and self.lanes.width > 1 else ():
-            value = self.op.operands[number]
-            while (op := defining_op(value)) is not None and op.name == "tensor.extract_slice":
-                value = op.operands[0]
-            found.add(value)
+            found.add(through(self.op.operands[number], "tensor.extract_slice"))
         return found
 
 

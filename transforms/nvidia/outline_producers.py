@@ -10,7 +10,7 @@ from ..extents import known_sizes
 from ..graph import ancestor_in
 from ..passes import Pass, option, remark
 from ..reshapes import VIEWS
-from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, is_inside, ops_in, ops_of, through
 from ..splats import filled_with
 from .axes import DYNAMIC
 from .lanes import NotInLanes
@@ -94,8 +94,7 @@ def _is_computed(value: ir.Value, forall: ir.Operation) -> bool:
     op = defining_op(value)
     if op is None or op.block != forall.block or is_inside(op, forall) or not _is_known(value.type):
         return False
-    while op is not None and op.name in VIEWS:
-        op = defining_op(op.operands[0])
+    op = defining_op(through(value, *VIEWS))
     if op is None or op.block != forall.block:
         return False
     return op.name == "tensor.concat" or (is_elementwise(op) and filled_with(op.results[0]) is None)

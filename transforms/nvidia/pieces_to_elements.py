@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, loops_in, on_loops, reduces
-from ..copying import index_at
+from ..copying import copy_needed, index_at
 from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
-from ..rewriting import defining_op, either, ops_in, ops_of
+from ..rewriting import defining_op, either, ops_in, ops_of, through
 from ..slices import mixed, slice_offsets, slice_sizes
 from .axes import kept_dims, source_indices
 
@@ -72,20 +72,10 @@ def _read_inside(block: ir.Block) -> None:
         for value in operands_with_captures(op):
             if value in made and value not in op.operands:
                 with ir.InsertionPoint(first):
-                    _replace_inside(body, value, _copied(value, made, copies))
+                    _replace_inside(body, value, copy_needed(value, copies, lambda maker: maker.results[0] in made))
     for op in reversed(made.values()):
         if not list(op.results[0].uses):
             op.erase()
-
-
-def _copied(value: ir.Value, made: Mapping[ir.Value, ir.Operation], copies: dict[ir.Value, ir.Value]) -> ir.Value:
-    if value in made and value not in copies:
-        operands = [_copied(v, made, copies) for v in made[value].operands]
-        new = made[value].clone().operation
-        for i, operand in enumerate(operands):
-            new.operands[i] = operand
-        copies[value] = new.results[0]
-    return copies.get(value, value)
 
 
 def _replace_inside(block: ir.Block, old: ir.Value, new: ir.Value) -> None:
@@ -99,7 +89,8 @@ def _replace_inside(block: ir.Block, old: ir.Value, new: ir.Value) -> None:
 
 
 def _concatenated(op: ir.Operation) -> ir.Value:
-    sources = [_uncast(v) for v in op.operands]  # as large as is known: a roll's parts are cast to open sizes
+    # As large as is known: a roll's parts are cast to open sizes.
+    sources = [through(v, "tensor.cast") for v in op.operands]
     along = ir.IntegerAttr(op.attributes["dim"]).value
     ends: list[Size] = []
     for source in sources:
@@ -205,17 +196,11 @@ _REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
 def _extracted(source: ir.Value, at: Indices) -> ir.Value:
     """An element of a tensor; of what is cast, if it is, so that slices are read where they stand there, too. What is
     not written may be anything."""
-    source = _uncast(source)
+    source = through(source, "tensor.cast")
     op = defining_op(source)
     if op is not None and op.name == "tensor.empty":
         return build.constant(source.type.element_type, 0)
     return tensor.extract(source, at)
-
-
-def _uncast(value: ir.Value) -> ir.Value:
-    while (op := defining_op(value)) is not None and op.name == "tensor.cast":
-        value = op.operands[0]
-    return value
 
 
 def _generic(sizes: Sequence[Size], element: ir.Type, body: Callable[[Indices], ir.Value]) -> ir.Value:

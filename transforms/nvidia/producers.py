@@ -29,7 +29,7 @@ from ..attention import Attention, contraction_loops, turned
 from ..extents import static_extents
 from ..graph import backward_slice, operands_with_captures
 from ..reshapes import VIEWS
-from ..rewriting import defining_op
+from ..rewriting import defining_op, through
 from .align_rows import is_known
 from .memory import byte_width
 
@@ -165,9 +165,7 @@ def _overlaps(op: ir.Operation) -> bool:
 
 
 def _is_computed(value: ir.Value) -> bool:
-    op = defining_op(value)
-    while op is not None and op.name in VIEWS:
-        op = defining_op(op.operands[0])
+    op = defining_op(through(value, *VIEWS))
     return op is not None and (op.name in PIECES or _is_elementwise(op))
 
 
