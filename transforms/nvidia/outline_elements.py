@@ -17,6 +17,7 @@ from .axes import DYNAMIC, is_first
 from .constants import constant_memory
 from .element_body import ElementBody
 from .launching import (
+    allocate,
     block_number,
     ceil_div,
     kernel_module,
@@ -176,12 +177,10 @@ class _Part(ElementBody):
     def _allocated(self, number: int) -> ir.Value:
         kind, m = self.op.results[number].type, self.maps[self.first_init + number]
         sizes = [1 if is_first(e) else self.sizes[dim_position(e)] for e in m.results]
-        dynamic = [s for s in sizes if isinstance(s, ir.Value)]
-        plain = ir.MemRefType.get([DYNAMIC if isinstance(s, ir.Value) else s for s in sizes], kind.element_type)
-        segments = ir.DenseI32ArrayAttr.get([len(dynamic), 0])
-        if plain.shape != kind.shape:
-            raise PassError(f"a result of type {kind} has sizes {plain.shape}", self.op)
-        return ir.Operation.create("memref.alloc", [plain], dynamic, {"operandSegmentSizes": segments}).result
+        found = [DYNAMIC if isinstance(s, ir.Value) else s for s in sizes]
+        if found != kind.shape:
+            raise PassError(f"a result of type {kind} has sizes {found}", self.op)
+        return allocate(kind, sizes)
 
     def _captured(self) -> list[ir.Value]:
         """What the kernel reads: tensors whole where a slice is read, and scalars that are no constants."""

@@ -93,18 +93,18 @@ class SpecializeWarps(Pass):
             copies = bulk_copies(kernel)
             if copies:
                 with kernel.location:
-                    _Specializer(kernel, op, copies, self).run()
+                    _Specializer(kernel, copies, self).run()
 
 
 class _Specializer:
-    def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, Copy], options):
-        self.kernel, self.top, self.copies, self.options = kernel, top, copies, options
+    def __init__(self, kernel: ir.Operation, copies: dict[ir.Operation, Copy], options):
+        self.kernel, self.copies, self.options = kernel, copies, options
         self.block = kernel.regions[0].blocks[0]
         self.own_keys = [own for branch in ops_in(kernel, "scf.if") if (own := OwnKeys.of(branch)) is not None]
 
     def run(self) -> None:
         warpgroups = _rows(self.kernel) // 64
-        maps = pass_tensor_maps(self.kernel, self.top, self.copies.values())
+        maps = pass_tensor_maps(self.kernel, self.copies.values())
         rings = self._rings(maps)
         arranges = any(ring.is_paired or ring.is_skewed for ring in rings)
         body = [o for o in ops_of(self.block)[:-1] if o.name not in SHARED_BY_ROLES]
