@@ -154,7 +154,7 @@ def _room(words: int, pointer: ir.Type) -> ir.Value:
     one = build.constant(ir.IntegerType.get_signless(64), 1)
     attributes = {
         "elem_type": ir.TypeAttr.get(_array(words)),
-        "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
+        "alignment": build.i64_attribute(64),
     }
     return ir.Operation.create("llvm.alloca", [pointer], [one], attributes).result
 

@@ -262,7 +262,7 @@ class _Outliner:
             ops = ops_of(self.body)[:-1]
             number = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
             if isinstance(body, PointBody):
-                kernel.attributes[BLOCK_THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), THREADS)
+                kernel.attributes[BLOCK_THREADS] = build.i64_attribute(THREADS)
                 self._grid(body, body.tile_of_block(number), lower, upper, step)
                 body.ops([op for op in ops if _is_scalar(op)])  # sizes of tiles among them
                 with only_if(body.is_inside()):

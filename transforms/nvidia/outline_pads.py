@@ -171,7 +171,7 @@ class _Copy:
         for op in self.slices:
             places = source_indices(op, inner, places, lambda offset: _value(offset, values))
             inner = op.operands[0].type
-        attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self._aligned())
+        attribute = build.i64_attribute(self._aligned())
         CopyPieceOp(source, target, [*places, *to, arith.subi(length, column)], attribute)
 
     def _aligned(self) -> int:

@@ -29,8 +29,8 @@ class Stages:
         buffer = shared_buffer([count, *kind.shape], kind.element_type)
         barrier = ir.IntegerType.get_signless(64)
         ready, free = shared_buffer([count], barrier), shared_buffer([count], barrier)
-        InitBarriersOp(ready, i64(writers))
-        InitBarriersOp(free, i64(readers))
+        InitBarriersOp(ready, build.i64_attribute(writers))
+        InitBarriersOp(free, build.i64_attribute(readers))
         return Stages(buffer, ready, free)
 
 
@@ -122,7 +122,3 @@ def _depends_on(value: ir.Value, variable: ir.Value) -> bool:
     op = defining_op(value)
     is_inside = op is not None and op.block == variable.owner
     return value == variable or (is_inside and any(_depends_on(v, variable) for v in op.operands))
-
-
-def i64(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
