@@ -14,7 +14,7 @@ from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, either, ops_in, ops_of, through
-from ..slices import mixed, slice_offsets, slice_sizes
+from ..slices import mixed, plus, slice_offsets, slice_sizes
 from .axes import kept_dims, source_indices
 
 Size: TypeAlias = "ir.Value | int"
@@ -94,7 +94,7 @@ def _concatenated(op: ir.Operation) -> ir.Value:
     along = ir.IntegerAttr(op.attributes["dim"]).value
     ends: list[Size] = []
     for source in sources:
-        ends.append(_sum(ends[-1] if ends else 0, build.mixed_sizes(source)[along]))
+        ends.append(plus(ends[-1] if ends else 0, build.mixed_sizes(source)[along]))
     sizes = build.mixed_sizes(sources[0])
     sizes[along] = ends[-1]
     kind = op.results[0].type.element_type
@@ -123,7 +123,7 @@ def _padded(op: ir.Operation) -> ir.Value | None:
     source = op.operands[0]
     low, high = mixed(op.opview.low, op.opview.static_low), mixed(op.opview.high, op.opview.static_high)
     inner = build.mixed_sizes(source)
-    sizes = [_sum(_sum(a, b), c) for a, b, c in zip(low, inner, high, strict=True)]
+    sizes = [plus(plus(a, b), c) for a, b, c in zip(low, inner, high, strict=True)]
     kind = op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
@@ -230,7 +230,3 @@ def _within(at: Indices, offsets: Sequence[Size], sizes: Sequence[Size]) -> tupl
         inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, place, build.as_index(size)))
         here.append(place)
     return inside, here
-
-
-def _sum(a: Size, b: Size) -> Size:
-    return a + b if isinstance(a, int) and isinstance(b, int) else arith.addi(build.as_index(a), build.as_index(b))
