@@ -105,6 +105,11 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
+def is_constant(value: ir.Value) -> bool:
+    op = defining_op(value)
+    return op is not None and op.name == "arith.constant"
+
+
 def through(value: ir.Value, *names: str) -> ir.Value:
     """What `value` is before ops of these names, each of which is looked through, to its first operand."""
     while (op := defining_op(value)) is not None and op.name in names:

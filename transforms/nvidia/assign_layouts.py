@@ -9,7 +9,7 @@ from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_l
 from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
-from ..rewriting import defining_op, erase_if_unused, ops_in, ops_of
+from ..rewriting import defining_op, erase_if_unused, is_constant, ops_in, ops_of
 from .axes import COLUMN, ROW, Axes
 from .constants import own_constants
 from .own_rows import own_rows
@@ -121,8 +121,8 @@ class _Assigner:
 
     def _set_type(self, value: ir.Value, kind: ir.Type) -> None:
         value.set_type(kind)
-        op = defining_op(value)
-        if op is not None and op.name == "arith.constant":
+        if is_constant(value):
+            op = value.owner.operation
             splat = ir.DenseElementsAttr(op.attributes["value"])
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
 

@@ -12,7 +12,7 @@ from ...dialects.mlir import gpu, ir
 from ..copying import copy_needed
 from ..passes import Pass, PassError, option, remark
 from ..reshapes import RESHAPES, only_units
-from ..rewriting import Values, defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of
+from ..rewriting import Values, defining_op, erase_dead, functions_of, is_constant, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
 from ..splats import filled_with
 from .axes import Axes
@@ -188,15 +188,14 @@ class _Outliner:
         used = [v for op in inside for v in op.operands] + list(self.forall.operands)[: -len(self.outputs) or None]
         for value in used:
             op = defining_op(value)
-            constant = op is not None and op.name == "arith.constant"
-            if (op in own and op is not None) or (constant and not isinstance(value.type, ir.ShapedType)):
+            if (op in own and op is not None) or (is_constant(value) and not isinstance(value.type, ir.ShapedType)):
                 continue
             if op is None and value.owner.owner.operation != self._function():
                 continue
             if isinstance(value.type, ir.RankedTensorType):
                 value = self._base(value, scalars)
                 op = defining_op(value)
-                if op is not None and op.name == "arith.constant":
+                if is_constant(value):
                     self.constants += [value] if value not in self.constants else []
                 elif filled_with(value) is None and value not in tensors and (op is None or op.name != "tensor.empty"):
                     tensors.append(value)

@@ -12,7 +12,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ...dialects.tiling.tensor_ops import reassociation
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
-from ..rewriting import defining_op, either, only_if, ops_in, ops_of
+from ..rewriting import defining_op, either, is_constant, only_if, ops_in, ops_of
 from ..slices import mixed, slice_offsets
 from ..splats import is_constant_tensor, repeated_number
 from .axes import DYNAMIC, is_first, kept_dims
@@ -63,7 +63,7 @@ class KernelArguments:
     def scalar(self, value: ir.Value) -> ir.Value:
         """A number that the host knows."""
         op = defining_op(value)
-        if op is not None and op.name == "arith.constant":
+        if is_constant(value):
             return op.clone().operation.results[0]
         while op is not None:
             if op.name == "tensor.extract":
