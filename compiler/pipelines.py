@@ -266,6 +266,7 @@ def nvidia(
         "fuse-elements",
         "fuse-consumers{narrow=1}",  # what a matmul's tiles can compute is no producer of the next one
         f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through
+        # Once more: what producers shared with an op that follows other loops is that op's alone now.
         "fuse-elements",
         "fuse-consumers{narrow=1}",
         "canonicalize",

@@ -61,6 +61,10 @@ def index(value: int) -> ir.Value:
     return _constant(kind, value, lambda: ir.IntegerAttr.get(kind, value))
 
 
+def i64_attribute(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
 def as_index(size: int | ir.Value) -> ir.Value:
     """A size or an offset, that may be a number, as a value."""
     return index(size) if isinstance(size, int) else size

@@ -15,7 +15,15 @@ from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling import online_reduction_of
-from ..dialects.tiling.structured import is_structured, iterator_types, moves_first, operand_loops
+from ..dialects.tiling.structured import (
+    FLOAT_CASTS,
+    all_parallel,
+    body_names,
+    is_structured,
+    iterator_types,
+    moves_first,
+    operand_loops,
+)
 from ..dialects.tiling.tensor_ops import reassociation
 from .extents import static_extents
 from .graph import backward_slice, ops_on_way, users_of
@@ -29,7 +37,7 @@ LOOPS = ("scf.for", "scf.forall", "scf.parallel")
 SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")
 MAX = 2  # the operand of a softmax: the maximum so far
 MOST_COLUMNS = 256  # of queries, keys and values, where there is no softmax
-MULTIPLES = ("arith.mulf", "arith.divf", "arith.negf", "arith.extf", "arith.truncf", "arith.constant", "linalg.yield")
+MULTIPLES = ("arith.mulf", "arith.divf", "arith.negf", "arith.constant", *FLOAT_CASTS)
 QUERY, KEY = frozenset({"query"}), frozenset({"key"})
 Dims: TypeAlias = tuple[frozenset[str], ...]  # of each dimension of a tensor, whether queries and keys are along it
 
@@ -195,8 +203,7 @@ def _is_multiple(op: ir.Operation) -> bool:
     """Whether `op` moves elements, converts them, or multiplies all of them by the same."""
     if op.name in VIEWS or not len(op.regions):
         return op.name in VIEWS
-    names = {inner.operation.name for inner in op.regions[0].blocks[0].operations}
-    return names <= set(MULTIPLES) and sum(isinstance(v.type, ir.ShapedType) for v in op.operands) == 2
+    return not body_names(op, *MULTIPLES) and sum(isinstance(v.type, ir.ShapedType) for v in op.operands) == 2
 
 
 def is_contraction(op: ir.Operation) -> bool:
@@ -206,11 +213,7 @@ def is_contraction(op: ir.Operation) -> bool:
     loops = contraction_loops(op)
     if loops is None or not loops.k:
         return False
-    if op.name == "linalg_ext.batch_matmul":
-        return True
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations] if len(op.regions) else []
-    arithmetic = [n for n in names if n not in ("arith.extf", "arith.truncf", "linalg.yield")]
-    return arithmetic == ["arith.mulf", "arith.addf"]
+    return op.name == "linalg_ext.batch_matmul" or body_names(op, *FLOAT_CASTS) == ["arith.mulf", "arith.addf"]
 
 
 def contraction_loops(op: ir.Operation) -> ContractionLoops | None:
@@ -233,7 +236,7 @@ def contraction_loops(op: ir.Operation) -> ContractionLoops | None:
 
 def is_elementwise(op: ir.Operation, number: int = 0) -> bool:
     """Whether `op` computes each element from elements alone, or only moves them."""
-    return op.name in VIEWS or (is_structured(op) and "reduction" not in iterator_types(op))
+    return op.name in VIEWS or all_parallel(op)
 
 
 def _makers(

@@ -12,6 +12,8 @@ from .linear import DYNAMIC, linear
 from .reshapes import RESHAPES, source_dim
 from .rewriting import carried_init, defining_op, ops_in
 
+MIDDLING = 1024  # what a dynamic size is taken to be
+
 
 def static_extents(op: ir.Operation) -> list[int | None]:
     """The extents of the loops of a structured op, None where dynamic."""

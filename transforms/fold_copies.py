@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..dialects import build
 from ..dialects.mlir import arith, ir
-from ..dialects.tiling.structured import dim_position, indexing_maps
+from ..dialects.tiling.structured import body_names, dim_position, indexing_maps
 from .attention import is_contraction
 from .passes import Pass
 from .rewriting import erase_if_unused, ops_in, terminator
@@ -63,10 +63,10 @@ class Copy:
             return None
         block = generic.regions[0].blocks[0]
         yielded = terminator(block).operands[0]
-        names = [inner.operation.name for inner in block.operations]
-        widens = names == ["arith.extf", "linalg.yield"]
+        names = body_names(generic)
+        widens = names == ["arith.extf"]
         moved = yielded.owner.operation.operands[0] if widens else yielded
-        if moved != block.arguments[0] or (not widens and len(names) != 1):
+        if moved != block.arguments[0] or (names and not widens):
             return None
         return cls(generic, source, target, widens)
 

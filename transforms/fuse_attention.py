@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import is_structured, iterator_types
+from ..dialects.tiling.structured import all_parallel
 from .attention import PARALLEL, ROOT, Attention, attention_at, find_attention, fused_loops, is_in
 from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
@@ -169,17 +169,13 @@ def producers_outside(attention: Attention) -> list[ir.Operation]:
         for op in producers
         if op not in own
         and (not op.name.startswith("tensor.") or op.name in WHOLE)
-        and (not _is_cheap(op) or (op not in after and op.name not in MADE_AGAIN and _is_used_elsewhere(op, within)))
+        and (not all_parallel(op) or (op not in after and op.name not in MADE_AGAIN and _is_used_elsewhere(op, within)))
     ]
 
 
 def _is_used_elsewhere(op: ir.Operation, within: set[ir.Operation]) -> bool:
     users = (ancestor_in(use.owner.operation, op.block) for result in op.results for use in result.uses)
     return any(user not in within for user in users)
-
-
-def _is_cheap(op: ir.Operation) -> bool:
-    return is_structured(op) and "reduction" not in iterator_types(op)
 
 
 def mark_parallel(loops: Sequence[ir.Operation]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..dialects import build
 from ..dialects.mlir import ir
 from ..dialects.tiling.index import Index, Range, Tile, TileBuilder
-from ..dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types
+from ..dialects.tiling.structured import StructuredTiling, dim_position, indexing_maps, iterator_types, reduces
 from ..dialects.tiling.tensor_ops import reassociation
 from .copying import copy_elements, in_loops
 from .extents import known_sizes
@@ -76,7 +76,7 @@ class FuseConsumers(Pass):
 def _ends_narrow(op: ir.Operation) -> bool:
     """Whether the result of `op` is of narrow floats, or only what is computed from it element by element is read."""
     is_view = op.name in RESHAPES
-    if not is_view and (op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op)):
+    if not is_view and (op.name != "linalg.generic" or len(op.results) != 1 or reduces(op)):
         return False
     element, users = op.results[0].type.element_type, [use.owner.operation for use in op.results[0].uses]
     if isinstance(element, ir.FloatType) and element.width <= 32:
@@ -102,7 +102,7 @@ def _can_move(op: ir.Operation, view: ir.Operation) -> bool:
     """Whether each element of the result comes from the one at the same place of what is reshaped, wherever that is;
     of other operands, from one that the places along some of the dimensions tell; where dimensions are split, from the
     one at the same place, too, or from one that the places along others tell."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
+    if op.name != "linalg.generic" or len(op.results) != 1 or reduces(op):
         return False
     *maps, last = indexing_maps(op)
     identity = ir.AffineMap.get_identity(len(iterator_types(op)))
@@ -207,7 +207,7 @@ class _Fusion:
 
     def is_possible(self) -> bool:
         op = self.consumer
-        if len(op.results) != 1 or any(kind != "parallel" for kind in iterator_types(op)):
+        if len(op.results) != 1 or reduces(op):
             return False
         if self._store_of(op.operands[len(op.operands) - 1]) is not None:  # it writes over the loop's result
             return False

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from ..dialects import build
 from ..dialects.mlir import arith, ir, linalg, tensor
-from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ..dialects.tiling.structured import body_names, dim_position, indexing_maps, iterator_types, reduces
 from .copying import copy_elements, in_loops, index_at
 from .extents import lift_sizes
 from .graph import ancestor_in
 from .passes import Pass, option
 from .reshapes import RESHAPES
-from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of
+from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of, through
 from .splats import repeated_number
 
 
@@ -98,9 +98,7 @@ class FuseElements(Pass):
 def _reads_loops(op: ir.Operation) -> bool:
     """Whether an op reads a result of loops over tiles, or a view of one."""
     for value in op.operands:
-        source = defining_op(value)
-        while source is not None and source.name in ("tensor.extract_slice", *RESHAPES):
-            source = defining_op(source.operands[0])
+        source = defining_op(through(value, "tensor.extract_slice", *RESHAPES))
         if source is not None and source.name == "scf.forall":
             return True
     return False
@@ -113,7 +111,7 @@ def _loop_sizes(op: ir.Operation) -> dict[int | None, int]:
 
 def _is_elementwise(op: ir.Operation) -> bool:
     """Whether each element of its only result comes from elements at places that its own place tells."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
+    if op.name != "linalg.generic" or len(op.results) != 1 or reduces(op):
         return False
     written = [dim_position(e) for e in indexing_maps(op)[-1].results]
     init = op.regions[0].blocks[0].arguments[len(op.operands) - 1]
@@ -122,7 +120,7 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 def _widens(op: ir.Operation) -> bool:
     """Whether all that it does is to make floats wider."""
-    return [o.name for o in ops_of(op.regions[0].blocks[0])] == ["arith.extf", "linalg.yield"]
+    return body_names(op) == ["arith.extf"]
 
 
 def _fused_maps(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> tuple:

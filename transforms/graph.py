@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import is_structured, iterator_types
+from ..dialects.tiling.structured import reduces
 from .rewriting import ancestors, defining_op
 
 _PURE_DIALECTS = {"affine", "arith", "complex", "linalg", "linalg_ext", "math", "scf", "tensor", "index", "ub"}
@@ -192,6 +192,6 @@ def _follows_from(value: ir.Value, given: frozenset[ir.Value], scores: set[ir.Op
     op = defining_op(value)
     if value in given or op is None or op not in scores:
         return True
-    if is_structured(op) and "reduction" in iterator_types(op):
+    if reduces(op):
         return False
     return all(_follows_from(v, given, scores) for v in op.operands)

@@ -21,7 +21,7 @@ from ..dialects.build import convert_elements
 from ..dialects.linalg_ext import BatchMatmulOp, DiagOp
 from ..dialects.mlir import arith, ir
 from ..dialects.tiling import Index, OnlineReduction, Range, Tile, TileBuilder, Tiling, Untileable
-from ..dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ..dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_structured
 from .graph import ancestor_in
 from .reshapes import VIEWS
 
@@ -161,7 +161,7 @@ def is_linear(op: ir.Operation, number: int) -> bool:
     """Whether every result of `op` is a linear function of operand `number`, the others being fixed."""
     if op.name in VIEWS:
         return number == 0
-    if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op):
+    if not all_parallel(op) or not len(op.regions):
         return False
     body = op.regions[0].blocks[0]
     linear = {body.arguments[number]}

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import is_structured, iterator_types
+from ..dialects.tiling.structured import all_parallel
 from .attention import ROOT, attention_at, fused_loops, has_heads, is_in
 from .graph import ancestor_in, backward_slice, erase_with_producers, move_users_after, ops_on_way, other_use
 from .passes import Pass, remark
@@ -216,7 +216,7 @@ def is_normal(root: ir.Operation) -> bool:
     def plain(start: ir.Value, end: ir.Operation) -> bool:
         op = defining_op(start)
         while op is not None and op != end:
-            if op.name in VIEWS or not is_structured(op) or "reduction" in iterator_types(op):
+            if op.name in VIEWS or not all_parallel(op):
                 return False
             following = [o for v in op.operands if (o := defining_op(v)) is not None and end in backward_slice(o)]
             if len(following) != 1:

@@ -106,6 +106,18 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def is_constant(value: ir.Value) -> bool:
+    op = defining_op(value)
+    return op is not None and op.name == "arith.constant"
+
+
+def through(value: ir.Value, *names: str) -> ir.Value:
+    """What `value` is before ops of these names, each of which is looked through, to its first operand."""
+    while (op := defining_op(value)) is not None and op.name in names:
+        value = op.operands[0]
+    return value
+
+
 def ancestors(op: ir.Operation) -> Iterator[ir.Operation]:
     """The operations around `op`, the nearest first."""
     parent = op.operation.parent

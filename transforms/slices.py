@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ..dialects.build import constant_value
-from ..dialects.mlir import ir, tensor
+from ..dialects.build import as_index, constant_value
+from ..dialects.mlir import arith, ir, tensor
 from .linear import DYNAMIC
 
 Size: TypeAlias = ir.Value | int
@@ -21,6 +21,14 @@ def mixed(dynamic: Iterable[ir.Value], static: Iterable[int]) -> list[Size]:
 def split(parts: Sequence[Size]) -> tuple[list[ir.Value], list[int]]:
     """The other way round: the values, and all numbers with a marker in place of the values."""
     return [p for p in parts if not isinstance(p, int)], [p if isinstance(p, int) else DYNAMIC for p in parts]
+
+
+def plus(a: Size, b: Size) -> Size:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0 or b == 0:
+        return b if a == 0 else a
+    return arith.addi(as_index(a), as_index(b))
 
 
 def known_index(value: ir.Value) -> Size:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ..dialects.mlir import arith, ir
-from .rewriting import defining_op, ops_of
+from .rewriting import defining_op, is_constant, ops_of
 
 
 def is_constant_tensor(value: ir.Value) -> bool:
-    op = defining_op(value)
-    return op is not None and op.name == "arith.constant" and isinstance(value.type, ir.ShapedType)
+    return is_constant(value) and isinstance(value.type, ir.ShapedType)
 
 
 def splat_of(value: ir.Value) -> ir.Attribute | None:

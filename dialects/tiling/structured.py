@@ -8,7 +8,7 @@ built from the sliced operands.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,6 +18,7 @@ from .interface import Tiling
 
 # They have regions or maps that say something else than loops over operands.
 _UNSTRUCTURED = {"linalg.softmax", "linalg.index", "linalg.yield", "linalg.pack", "linalg.unpack"}
+FLOAT_CASTS = ("arith.extf", "arith.truncf")
 
 
 def is_structured(op: ir.Operation) -> bool:
@@ -88,6 +89,22 @@ def _kinds(found: ir.ArrayAttr) -> list[str]:
     return ["parallel" if kind == parallel else "reduction" for kind in found]
 
 
+def reduces(op: ir.Operation) -> bool:
+    """Whether an op is structured, and has reduction loops."""
+    return is_structured(op) and "reduction" in iterator_types(op)
+
+
+def all_parallel(op: ir.Operation) -> bool:
+    """Whether an op is structured, and has no reduction loops."""
+    return is_structured(op) and "reduction" not in iterator_types(op)
+
+
+def body_names(op: ir.Operation, *but: str) -> list[str]:
+    """The names of what the body of a structured op computes, but these, in order."""
+    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations] if len(op.regions) else []
+    return [name for name in names[:-1] if name not in but]
+
+
 def moved_operand(op: ir.Operation) -> int | None:
     """The operand whose elements are those of the (first) result, as they are: all that is done is to move them."""
     block = op.regions[0].blocks[0]
@@ -103,6 +120,25 @@ def moves_first(op: ir.Operation) -> bool:
 def dim_position(expression: ir.AffineExpr) -> int | None:
     """3 for the expression d3, None for any other."""
     return expression.position if isinstance(expression, ir.AffineDimExpr) else None
+
+
+def loops_in(m: ir.AffineMap) -> set[int]:
+    """The loops that a map uses."""
+    found, pending = set(), list(m.results)
+    while pending:
+        e = pending.pop()
+        if isinstance(e, ir.AffineBinaryExpr):
+            pending += [e.lhs, e.rhs]
+        elif (d := dim_position(e)) is not None:
+            found.add(d)
+    return found
+
+
+def on_loops(m: ir.AffineMap, loops: Sequence[int]) -> ir.AffineMap:
+    """A map that uses none but these loops, as one from them, in this order."""
+    places = {d: i for i, d in enumerate(loops)}
+    renamed = ir.AffineMap.get(len(loops), 0, [ir.AffineExpr.get_dim(places.get(d, 0)) for d in range(m.n_dims)])
+    return ir.AffineMap.get(len(loops), 0, [e.compose(renamed) for e in m.results])
 
 
 def is_direct(expression: ir.AffineExpr) -> bool:

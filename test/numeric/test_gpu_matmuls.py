@@ -121,8 +121,8 @@ def test_long_sums_are_parts_that_are_added_up_with_what_follows(arch, element, 
 
 
 def chain(m, k):
-    """y = x·A + x, and y + (y / |y|)·B, with sums so long that they are parts: B's matmul needs the first ones added up,
-    which the second ones are added to."""
+    """y = x·A + x, and y + (y / |y|)·B, with sums so long that they are parts: B's matmul needs the first ones added
+    up, which the second ones are added to."""
     x, w, s, row = f"tensor<{m}x{k}xf16>", f"tensor<{k}x{k}xf16>", f"tensor<{m}x{k}xf32>", f"tensor<{m}xf32>"
     matmul = """linalg.generic {{indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
       affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}}

@@ -1,5 +1,7 @@
 // RUN: attn-opt %s --pieces-to-elements --canonicalize | FileCheck %s
 
+// CHECK: #[[WINDOW:.*]] = affine_map<()[s0, s1] -> (s0 * 4 + s1)>
+
 // CHECK-LABEL: func.func @grown
 // CHECK-SAME:    %[[OLD:.*]]: tensor<?x8xf16>, %[[NEW:.*]]: tensor<3x8xf16>
 // CHECK:         %[[N:.*]] = tensor.dim %[[OLD]]
@@ -133,8 +135,7 @@ func.func @every_second(%a: tensor<16x8xf32>) -> tensor<8x8xf32> {
 // CHECK:         %[[COPY:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4x8xf32>)
 // CHECK:           %[[W:.*]] = linalg.index 0
 // CHECK:           %[[J:.*]] = linalg.index 1
-// CHECK:           %[[FIRST:.*]] = arith.muli %[[W]], %c4
-// CHECK:           %[[I:.*]] = arith.addi
+// CHECK:           %[[I:.*]] = affine.apply #[[WINDOW]]()[%[[W]], %[[J]]]
 // CHECK:           tensor.extract %[[A]][%[[I]]]
 // CHECK:         linalg.generic {{.*}} ins(%[[COPY]] : tensor<4x8xf32>) outs(%{{.*}} : tensor<4x3x8xf32>)
 func.func @windows(%a: tensor<20xf32>) -> tensor<4x3x8xf32> {

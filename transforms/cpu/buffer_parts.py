@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.build import constant_value
-from ...dialects.mlir import arith, ir, memref
+from ...dialects.mlir import ir, memref
 from ..linear import linear, minima
 from ..rewriting import ancestors, defining_op, is_inside, is_made_inside
-from ..slices import slice_parts, slice_sizes
+from ..slices import plus, slice_parts, slice_sizes
 from .multiples import Choice, choices, is_multiple
 from .scratch import VIEWS
 from .tile_panels import Extent
@@ -114,18 +114,10 @@ def source_of(value: ir.Value) -> tuple[ir.Value, list[Extent]] | None:
             starts, sizes, steps = slice_parts(op)
             if len(sizes) != value.type.rank or any(step != 1 for step in steps):
                 return None
-            offsets = [_sum(a, b) for a, b in zip(offsets, starts, strict=True)]
+            offsets = [plus(a, b) for a, b in zip(offsets, starts, strict=True)]
         value = op.operands[0]
         op = defining_op(value)
     return value, offsets
-
-
-def _sum(a: Extent, b: Extent) -> Extent:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    if a == 0 or b == 0:
-        return b if a == 0 else a
-    return arith.addi(build.as_index(a), build.as_index(b))
 
 
 def _is_outside(value: ir.Value, loop: ir.Operation) -> bool:

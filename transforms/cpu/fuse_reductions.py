@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, linalg
-from ...dialects.tiling.structured import indexing_maps, iterator_types
+from ...dialects.tiling.structured import indexing_maps, reduces
 from ..copying import copy_body
 from ..graph import ancestor_in
 from ..passes import Pass
@@ -35,7 +35,7 @@ def _can_fuse(producer: ir.Operation, reduction: ir.Operation) -> bool:
     """Whether the only input of a reduction, which may read it twice, is computed element by element."""
     if producer.name != "linalg.generic" or producer.block != reduction.block or len(producer.results) != 1:
         return False
-    if "reduction" in iterator_types(producer) or "reduction" not in iterator_types(reduction):
+    if reduces(producer) or not reduces(reduction):
         return False
     (x,), inputs = producer.results, range(len(reduction.operands) - len(reduction.results))
     written, read = indexing_maps(producer)[-1], indexing_maps(reduction)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import iterator_types
+from ..extents import MIDDLING
 from ..passes import Pass, option, remark
 from ..rewriting import functions_of, ops_of
 from ..tile_and_fuse import Tiled, tile_and_fuse
-from .row_groups import MIDDLING, RowGroup, reduced_rows
+from .row_groups import RowGroup, reduced_rows
 
 COLUMNS = 64  # the least rows of a tile that are columns of a tensor: what lies side by side is read together
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir, linalg
 from ...dialects.tiling import Untileable
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types, sum_of_loops
+from ...dialects.tiling.structured import (
+    body_names,
+    dim_position,
+    indexing_maps,
+    iterator_types,
+    loops_in,
+    on_loops,
+    reduces,
+    sum_of_loops,
+)
 from ..extents import static_extents
 from ..passes import Pass, warn
 from ..reshapes import join_dims
@@ -17,7 +26,6 @@ from ..rewriting import ops_in
 LARGEST = 1 << 26  # elements of a copy: beyond it memory, and the way there, count for more
 FEWEST = 4  # products that an element takes part in, so that a copy of it pays
 WIDE = 48  # windows side by side, of which each vector of lanes is full, or nearly so
-MULTIPLIES = ["arith.mulf", "arith.addf"]
 
 
 @dataclass(frozen=True)
@@ -59,12 +67,12 @@ def _windows_of(op: ir.Operation) -> int | None:
         return None
     *inputs, out = indexing_maps(op)
     wide = [number for number, m in enumerate(inputs) if any(map(_is_sum, m.results))]
-    if len(wide) != 1 or "reduction" not in iterator_types(op):
+    if len(wide) != 1 or not reduces(op):
         return None
     if any(dim_position(e) is None for m in (inputs[1 - wide[0]], out) for e in m.results):
         return None
     (number,) = wide
-    others = _loops(inputs[1 - number]) - _loops(inputs[number])
+    others = loops_in(inputs[1 - number]) - loops_in(inputs[number])
     extents = static_extents(op)
     is_read_often = math.prod(extents[d] or FEWEST for d in others) >= FEWEST
     return number if is_read_often and not _is_read_well_in_place(op, inputs[number]) else None
@@ -72,8 +80,7 @@ def _windows_of(op: ir.Operation) -> int | None:
 
 def is_sum_of_products(op: ir.Operation) -> bool:
     """Whether a generic adds up products of two inputs."""
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return len(op.operands) == 3 and [n for n in names if n not in ("arith.extf", "linalg.yield")] == MULTIPLIES
+    return len(op.operands) == 3 and body_names(op, "arith.extf") == ["arith.mulf", "arith.addf"]
 
 
 def _is_read_well_in_place(op: ir.Operation, windows: ir.AffineMap) -> bool:
@@ -90,19 +97,7 @@ def _is_read_well_in_place(op: ir.Operation, windows: ir.AffineMap) -> bool:
 
 
 def _is_sum(e: ir.AffineExpr) -> bool:
-    return isinstance(e.maybe_downcast(), ir.AffineBinaryExpr)
-
-
-def _loops(m: ir.AffineMap) -> set[int]:
-    """The loops that a map uses."""
-    found, pending = set(), [e.maybe_downcast() for e in m.results]
-    while pending:
-        e = pending.pop()
-        if isinstance(e, ir.AffineBinaryExpr):
-            pending += [e.lhs.maybe_downcast(), e.rhs.maybe_downcast()]
-        elif (d := dim_position(e)) is not None:
-            found.add(d)
-    return found
+    return isinstance(e, ir.AffineBinaryExpr)
 
 
 def _order(op: ir.Operation, number: int) -> list[int]:
@@ -110,7 +105,7 @@ def _order(op: ir.Operation, number: int) -> list[int]:
     them, and those of the sum, as the other input has them, in front of what the result has innermost, its lanes, or
     innermost where the lanes are the other input's."""
     maps, kinds = indexing_maps(op), iterator_types(op)
-    read = _loops(maps[number])
+    read = loops_in(maps[number])
     result = [dim_position(e) for e in maps[2].results]
     summed = [d for e in maps[1 - number].results if (d := dim_position(e)) is not None]
     summed = [d for d in summed if kinds[d] == "reduction" and d in read]
@@ -128,17 +123,15 @@ def _gather(op: ir.Operation, number: int, loops: list[int]) -> None:
     """Has `op` read a copy whose dimensions are these loops."""
     maps = indexing_maps(op)
     n = len(loops)
-    places = {d: i for i, d in enumerate(loops)}
     with ir.InsertionPoint(op), op.location:
         source = op.operands[number]
-        renamed = [ir.AffineExpr.get_dim(places.get(d, 0)) for d in range(maps[0].n_dims)]
-        read = ir.AffineMap.get(n, 0, [e.compose(ir.AffineMap.get(n, 0, renamed)) for e in maps[number].results])
         sizes = [loop_size(op, number, d) for d in loops]
         out = build.empty(sizes, source.type.element_type)
         identity = ir.AffineMap.get_identity(n)
+        read = on_loops(maps[number], loops)
         (copy,) = build.generic([source], [out], [read, identity], [build.PARALLEL] * n, lambda x, _: x)
     op.operands[number] = copy
-    maps[number] = ir.AffineMap.get(maps[0].n_dims, 0, [ir.AffineExpr.get_dim(d) for d in loops])
+    maps[number] = build.projection(maps[0].n_dims, loops)
     op.attributes["indexing_maps"] = build.map_array(maps)
 
 
@@ -156,7 +149,7 @@ def _join_sums(op: ir.Operation, number: int) -> None:
     """Makes one loop of those of the sum, where both inputs have them next to each other in the same order."""
     maps, kinds = indexing_maps(op), iterator_types(op)
     summed = [d for e in maps[number].results if kinds[d := _loop(e)] == "reduction"]
-    first = [[_loop(e) for e in m.results].index(summed[0]) if summed[0] in _loops(m) else None for m in maps[:2]]
+    first = [[_loop(e) for e in m.results].index(summed[0]) if summed[0] in loops_in(m) else None for m in maps[:2]]
     if len(summed) < 2 or None in first:
         return
     for m, at in zip(maps[:2], first, strict=True):

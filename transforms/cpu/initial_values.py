@@ -3,7 +3,7 @@
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps, iterator_types, moves_first
-from ..rewriting import defining_op, ops_of
+from ..rewriting import defining_op, ops_of, through
 from .scratch import VIEWS
 from .structured import NO_LOOP, Operand, Structured
 
@@ -50,20 +50,11 @@ def _fill_before(op: ir.Operation, before: list[ir.Operation], out: Operand) -> 
     if not all(_is_apart(v, root) for i, v in enumerate(op.operands) if i != out.number):
         return None
     for other in reversed(before):
-        if is_fill(other) and other.operands[1] == _whole(out.value):
+        if is_fill(other) and other.operands[1] == through(out.value, "memref.expand_shape"):
             return other
         if not _leaves(other, root):
             return other if _is_update(other, out.value) and _no_one_writes(before, other) else None
     return None
-
-
-def _whole(value: ir.Value) -> ir.Value:
-    """The buffer of which `value` has all elements, in another shape."""
-    op = defining_op(value)
-    while op is not None and op.name == "memref.expand_shape":
-        value = op.operands[0]
-        op = defining_op(value)
-    return value
 
 
 def _is_update(op: ir.Operation, buffer: ir.Value) -> bool:
@@ -112,8 +103,4 @@ def _is_apart(value: ir.Value, root: ir.Value) -> bool:
 
 def origin_of(value: ir.Value) -> ir.Value:
     """The value at the start of a chain of views."""
-    op = defining_op(value)
-    while op is not None and op.name in VIEWS:
-        value = op.operands[0]
-        op = defining_op(value)
-    return value
+    return through(value, *VIEWS)

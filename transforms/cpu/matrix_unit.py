@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import FLOAT_CASTS, dim_position, indexing_maps, iterator_types
 from ..host import UNITS
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import defining_op, ops_in, ops_of, through
 
 MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
@@ -98,25 +98,17 @@ def _multiplies(generic: ir.Operation) -> bool:
     block = generic.regions[0].blocks[0]
     *body, end = ops_of(block)
     a, b, out = block.arguments
-    if not {o.name for o in body} <= {"arith.extf", "arith.truncf", "arith.mulf", "arith.addf"}:
+    if not {o.name for o in body} <= {*FLOAT_CASTS, "arith.mulf", "arith.addf"}:
         return False
-    added = defining_op(_unconverted(end.operands[0]))
+    added = defining_op(through(end.operands[0], *FLOAT_CASTS))
     if added is None or added.name != "arith.addf":
         return False
-    terms = [_unconverted(v) for v in added.operands]
+    terms = [through(v, *FLOAT_CASTS) for v in added.operands]
     products = [defining_op(v) for v in terms if v != out]
     if len(products) != 1 or products[0] is None or products[0].name != "arith.mulf":
         return False
-    factors = [_unconverted(v) for v in products[0].operands]
+    factors = [through(v, *FLOAT_CASTS) for v in products[0].operands]
     return factors in ([a, b], [b, a])
-
-
-def _unconverted(value: ir.Value) -> ir.Value:
-    op = defining_op(value)
-    while op is not None and op.name in ("arith.extf", "arith.truncf"):
-        value = op.operands[0]
-        op = defining_op(value)
-    return value
 
 
 def is_for_matrix_unit(loop: ir.Operation, unit: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ...dialects.mlir import arith, func, ir
-from ..rewriting import defining_op, ops_in
+from ..rewriting import is_constant, ops_in
 
 
 class Names:
@@ -38,8 +38,8 @@ def outline(
     """
     uses = _uses_from_outside(ops)
     used = dict.fromkeys(operand for _, _, operand in uses if operand not in first)
-    constants = [value for value in used if _is_constant(value)]
-    arguments = [*first, *(value for value in used if not _is_constant(value))]
+    constants = [value for value in used if is_constant(value)]
+    arguments = [*first, *(value for value in used if not is_constant(value))]
     with ir.InsertionPoint(ops[0]), ops[0].location:
         passed = [arith.extui(_as_bytes(v.type), v) if _is_mask(v.type) else v for v in arguments]
     with ir.InsertionPoint(function), ops[0].location:
@@ -67,11 +67,6 @@ def outline(
 def is_outlined(function: ir.Operation) -> bool:
     """Whether `outline` made a function: only calls in functions after it use it."""
     return "llvm.no_inline" in function.attributes and len(function.regions[0].blocks) > 0
-
-
-def _is_constant(value: ir.Value) -> bool:
-    made = defining_op(value)
-    return made is not None and made.name == "arith.constant"
 
 
 def _is_mask(kind: ir.Type) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir, scf
 from ...dialects.tiling.structured import indexing_maps
+from ..extents import MIDDLING
 from ..passes import Pass, option
 from ..rewriting import ancestors, ops_in
 from .blocks import Block, extent_at, part_of, with_operands
 from .structured import Structured, structured_of
 
-MIDDLING = 1024  # what a dynamic size is taken to be
 ROWS = 64  # the least rows of a contraction in a task: they share what is packed, and fill register tiles
 
 

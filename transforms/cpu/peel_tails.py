@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import body_names
 from ..host import matrix_unit
 from ..online.cut_tiles import cut_sizes, narrow_types, take_off_last
 from ..online.mark_few_rows import FEW_ROWS
@@ -53,8 +54,7 @@ def _has_few_rows(loop: ir.Operation) -> bool:
 
 
 def _is_masked(loop: ir.Operation) -> bool:
-    bodies = [[o.operation.name for o in g.regions[0].blocks[0].operations] for g in ops_in(loop, "linalg.generic")]
-    return any("linalg.index" in names and "arith.cmpi" in names for names in bodies)
+    return any({"linalg.index", "arith.cmpi"} <= set(body_names(g)) for g in ops_in(loop, "linalg.generic"))
 
 
 def _peel(loop: ir.Operation) -> None:

@@ -36,7 +36,7 @@ def in_places(op: Structured, loop: int, count: int) -> list[ir.Operation]:
         iterators = [*old.attributes["iterator_types"], old.attributes["iterator_types"][loop]]
         main = with_operands(op, operands, maps).operation
         main.attributes["iterator_types"] = ir.ArrayAttr.get(iterators)
-        main.attributes[PLACES] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), op.n_loops)
+        main.attributes[PLACES] = build.i64_attribute(op.n_loops)
         for other in made:
             other.move_after(main)
     old.erase()

@@ -8,14 +8,20 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types, operand_loops
-from ..extents import static_extents
+from ...dialects.tiling.structured import (
+    dim_position,
+    indexing_maps,
+    is_direct,
+    iterator_types,
+    operand_loops,
+    reduces,
+)
+from ..extents import MIDDLING, static_extents
 from ..graph import operands_with_captures, users_of
 from ..reshapes import RESHAPES, source_dims
 from ..rewriting import defining_op
 from ..tile_and_fuse import MADE_AGAIN
 
-MIDDLING = 1024  # what a dynamic size is taken to be
 Rows: TypeAlias = tuple[int, ...]  # loops of an op, or dimensions of a tensor: those along which rows are counted
 
 
@@ -115,7 +121,7 @@ class RowGroup:
 
 def reduced_rows(op: ir.Operation) -> Rows:
     """The loops over rows of an op that reduces each row of an operand; none of any other op."""
-    if op.name != "linalg.generic" or "reduction" not in iterator_types(op):
+    if op.name != "linalg.generic" or not reduces(op):
         return ()
     kinds = zip(iterator_types(op), static_extents(op), strict=True)
     rows = tuple(loop for loop, (kind, size) in enumerate(kinds) if kind == "parallel" and size != 1)

@@ -8,7 +8,7 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps, iterator_types
 from ..linear import upper_bound
 from ..reshapes import RESHAPES
-from ..rewriting import defining_op
+from ..rewriting import defining_op, through
 from .dimension_classes import Dim, DimensionClasses
 
 
@@ -53,9 +53,7 @@ def _is_spread(value: ir.Value, position: int | None) -> bool:
     """True if steps along that dimension of a tile go over more than the tile has in them."""
     if position is None or position == value.type.rank - 1:
         return False
-    made, size = defining_op(value), value.type.shape[position]
-    while made is not None and made.name in RESHAPES:
-        made = defining_op(made.operands[0])
+    made, size = defining_op(through(value, *RESHAPES)), value.type.shape[position]
     if made is None or made.name != "tensor.extract_slice":
         return False
     sizes, whole = list(made.attributes["static_sizes"]), made.operands[0].type.shape

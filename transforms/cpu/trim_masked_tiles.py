@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref, scf
 from ...dialects.tiling import Index
-from ...dialects.tiling.structured import indexing_maps
+from ...dialects.tiling.structured import body_names, indexing_maps
 from ..linear import DYNAMIC
 from ..online.masks import DeadTiles
 from ..online.positions import Local, Scalar
@@ -70,7 +70,7 @@ class TrimMaskedTiles(Pass):
 
 def _scores(generic: ir.Operation) -> int | None:
     """The output that is selected by a mask of indices, or none."""
-    names = [o.operation.name for o in generic.regions[0].blocks[0].operations]
+    names = body_names(generic)
     if "linalg.index" not in names or "arith.select" not in names:
         return None
     first = len(generic.operands) - len(generic.opview.outputs)

@@ -9,7 +9,7 @@ from ...dialects.tiling.structured import indexing_maps, is_direct, iterator_typ
 from ..extents import static_extents
 from ..passes import Pass
 from ..rewriting import ops_in
-from ..slices import Size, split
+from ..slices import Size, plus, split
 from .gather_windows import is_sum_of_products, loop_size
 from .structured import DYNAMIC_STRIDE
 
@@ -76,7 +76,7 @@ def _split(op: ir.Operation, number: int, terms: list[tuple[dict[int, int], int]
     strides: list[Size] = []
     loops = []
     for stride, (steps, first) in zip(apart, terms, strict=True):
-        start = _sum(start, _times(stride, first))
+        start = plus(start, _times(stride, first))
         for loop in sorted(steps, key=lambda loop: kinds[loop] == build.PARALLEL):
             extent = extents[loop]
             sizes.append(loop_size(op, number, loop) if extent is None else extent)
@@ -103,9 +103,3 @@ def _times(size: Size, factor: int) -> Size:
     if isinstance(size, int) or factor in (0, 1):
         return size * factor if isinstance(size, int) else size if factor else 0
     return arith.muli(size, build.index(factor))
-
-
-def _sum(a: Size, b: Size) -> Size:
-    if isinstance(a, int) and isinstance(b, int):
-        return a + b
-    return a if b == 0 else arith.addi(build.as_index(a), build.as_index(b))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_layout
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps
 from ..attention import is_contraction
 from ..passes import Pass, PassError, option
-from ..rewriting import defining_op, erase_if_unused, ops_in, ops_of
+from ..rewriting import defining_op, erase_if_unused, is_constant, ops_in, ops_of
 from .axes import COLUMN, ROW, Axes
 from .bulk_copies import is_streamed
 from .constants import own_constants
@@ -121,8 +121,8 @@ class _Assigner:
 
     def _set_type(self, value: ir.Value, kind: ir.Type) -> None:
         value.set_type(kind)
-        op = defining_op(value)
-        if op is not None and op.name == "arith.constant":
+        if is_constant(value):
+            op = value.owner.operation
             splat = ir.DenseElementsAttr(op.attributes["value"])
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
 
@@ -201,4 +201,4 @@ class _Assigner:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    return op.name == "linalg.generic" and len(op.results) == 1 and set(iterator_types(op)) <= {"parallel"}
+    return op.name == "linalg.generic" and len(op.results) == 1 and all_parallel(op)

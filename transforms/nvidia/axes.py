@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, reduces
 from ..attention import contraction_loops, is_contraction
 from ..linear import DYNAMIC, upper_bound
 from ..passes import PassError
@@ -234,7 +234,7 @@ class Axes:
                         self._sizes.setdefault((operand, d), operand.type.shape[d])
         if is_contraction(op):
             self._contractions.append(op)
-        elif "reduction" in iterator_types(op):
+        elif reduces(op):
             self._reductions.append(op)
 
     # Roles and sizes.

@@ -7,7 +7,7 @@ import math
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
-from ...dialects.tiling.structured import iterator_types
+from ...dialects.tiling.structured import reduces
 from ..attention import is_contraction
 from ..rewriting import defining_op, terminator
 from .exponentials import MOST
@@ -93,7 +93,7 @@ def _bound_of_row(value: ir.Value) -> float:
     if op is None:
         tile = _tile_of(value)
         made = defining_op(tile) if tile is not None else None
-        if made is None or made.name != "linalg.generic" or "reduction" in iterator_types(made):
+        if made is None or made.name != "linalg.generic" or reduces(made):
             return math.inf
         return _bound_of_row(terminator(made.regions[0].blocks[0]).operands[list(made.results).index(tile)])
     if op.name == "arith.select":

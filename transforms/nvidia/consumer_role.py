@@ -10,7 +10,7 @@ from ..rewriting import ancestors, copy_op, defining_op, for_body, is_inside, ma
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
 from .own_masks import Interval, OwnMask
-from .rings import Count, Ring, i64
+from .rings import Count, Ring
 from .synchronisation import EACH_THREAD
 from .thread import ROWS, WARPS
 from .warp_roles import Role
@@ -59,7 +59,7 @@ class Consumer(Role):
         return values
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
-        WaitBarrierOp(ring.reading.ready, use, i64(0))
+        WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
         self.values[op.results[0]] = ViewOp(ring.reading.buffer, ring.stage(use), result=op.results[0].type).result
         self.uses[op.results[0]] = (ring, use)
         places, needed = self._release(op)
@@ -114,7 +114,7 @@ class Consumer(Role):
         with ir.InsertionPoint(block):
             for ring in rings:
                 use = arith.addi(self.counts[ring].made(), block.arguments[0])
-                WaitBarrierOp(self.rings[ring].reading.ready, use, i64(0))
+                WaitBarrierOp(self.rings[ring].reading.ready, use, build.i64_attribute(0))
                 self._free(self.rings[ring], use)
             ir.Operation.create("scf.yield", [], [])
         further = {value: arith.addi(value, tiles) for value in {self.counts[ring].value for ring in rings}}
@@ -129,18 +129,18 @@ class Consumer(Role):
 
     def plain(self, op: ir.Operation) -> None:
         if self.turns and op == self.turns[0]:
-            TakeTurnOp(i64(self.warpgroups))
+            TakeTurnOp(build.i64_attribute(self.warpgroups))
         if op.name == "tile.wait_matmuls" and op.opview.pending.value == 0:
             # The tile is there, or the matmul had not begun; but no instruction moves across a wait, such as what is
             # computed meanwhile and used after it.
             matmul = defining_op(op.operands[0])
             ring, use = self.uses[matmul.operands[1]]
-            WaitBarrierOp(ring.reading.ready, use, i64(0))
+            WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
         copy = copy_op(op, self.values)
         if op.name == "scf.if" and self.own_rows is not None:
             self._mask_own(op, copy)
         if self.turns and op == self.turns[-1]:
-            PassTurnOp(i64(self.warpgroups))
+            PassTurnOp(build.i64_attribute(self.warpgroups))
 
     def _mask_own(self, op: ir.Operation, copy: ir.Operation) -> None:
         """Warpgroups take a branch that masks a tile only where it changes scores of their rows."""

@@ -8,7 +8,7 @@ from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, layout_of, with_layout
 from ...dialects.tiling.structured import iterator_types
 from ..passes import Pass, remark
-from ..rewriting import defining_op, for_body, for_inits, ops_in, ops_of
+from ..rewriting import defining_op, for_body, for_inits, ops_in, ops_of, single_use
 from .row_sums import combined, is_row_sum
 
 PART = "row_part"
@@ -52,7 +52,7 @@ def _linear_sum(loop: ir.Operation, number: int) -> list[tuple[ir.Operation, int
     body = for_body(loop)
     carried, yielded = body.arguments[1 + number], ops_of(body)[-1].operands[number]
     total = defining_op(yielded)
-    if layout_of(carried.type) != "row" or not _is_rows(total) or not _used_once(carried) or not _used_once(yielded):
+    if layout_of(carried.type) != "row" or not _is_rows(total) or not single_use(carried) or not single_use(yielded):
         return None
     terms = combined(total, list(total.results).index(yielded), "arith.addf")
     if terms is None:
@@ -62,21 +62,17 @@ def _linear_sum(loop: ir.Operation, number: int) -> list[tuple[ir.Operation, int
         if other is None or term is None:
             continue
         reduced, scaled = defining_op(other), defining_op(term)
-        if reduced is None or not is_row_sum(reduced, other) or not _used_once(other):
+        if reduced is None or not is_row_sum(reduced, other) or not single_use(other):
             continue
         if term == carried:
             return [*changed, (reduced, list(reduced.results).index(other))]
-        if not _is_rows(scaled) or not _used_once(term) or scaled.block != body:
+        if not _is_rows(scaled) or not single_use(term) or scaled.block != body:
             continue
         factors = combined(scaled, list(scaled.results).index(term), "arith.mulf")
         if factors is not None and [v for v in factors if v is not None].count(carried) == 1:
             mine = (scaled, list(scaled.results).index(term))
             return [*changed, mine, (reduced, list(reduced.results).index(other))]
     return None
-
-
-def _used_once(value: ir.Value) -> bool:
-    return len(list(value.uses)) == 1
 
 
 def _is_rows(op: ir.Operation | None) -> bool:

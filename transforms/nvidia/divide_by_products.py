@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import SHARES, DivideOp
 from ..passes import Pass, remark
 from ..rewriting import ops_in
 from .bulk_copies import bulk_copies
-from .rings import i64
 from .scalars import is_normal
 from .special_unit import innermost_loop, load_of, quotients, special_ops
 
@@ -44,7 +44,7 @@ class DivideByProducts(Pass):
             found = [o for o in quotients(kernel) if is_normal(o.operands[1])]
             for quotient in found:
                 with ir.InsertionPoint(quotient), quotient.location:
-                    new = DivideOp(*quotient.operands, i64(SHARE), result=quotient.results[0].type)
+                    new = DivideOp(*quotient.operands, build.i64_attribute(SHARE), result=quotient.results[0].type)
                 quotient.results[0].replace_all_uses_with(new.result)
                 quotient.erase()
             if found:

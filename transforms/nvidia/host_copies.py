@@ -9,6 +9,7 @@ from ...dialects.mlir import ir
 from ..passes import Pass, PassError
 from ..rewriting import ops_in, ops_of
 from .axes import DYNAMIC
+from .launching import relaunch
 from .values import has_dense_rows
 
 ENCODE = "mgpuTensorMapEncodeWords"  # of runtime.nvidia_host
@@ -153,7 +154,7 @@ def _room(words: int, pointer: ir.Type) -> ir.Value:
     one = build.constant(ir.IntegerType.get_signless(64), 1)
     attributes = {
         "elem_type": ir.TypeAttr.get(_array(words)),
-        "alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 64),
+        "alignment": build.i64_attribute(64),
     }
     return ir.Operation.create("llvm.alloca", [pointer], [one], attributes).result
 
@@ -161,8 +162,7 @@ def _room(words: int, pointer: ir.Type) -> ir.Value:
 def _launch(op: ir.Operation, maps: dict[ir.Value, ir.Value]) -> None:
     """With a kernel's own parameters in place of memrefs and indices."""
     operands = list(op.operands)
-    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-    if sum(segments[:-2]) != 7:  # grid, block, shared memory
+    if sum(list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))[:-2]) != 7:  # grid, block, shared memory
         raise PassError("a launch that does not say how much shared memory: run this pass after tiles-to-nvvm", op)
     parameters: list[ir.Value] = []
     for value in operands[7:]:
@@ -172,10 +172,7 @@ def _launch(op: ir.Operation, maps: dict[ir.Value, ir.Value]) -> None:
             parameters += _words(value)
         else:
             parameters.append(_cast(value, 32) if isinstance(value.type, ir.IndexType) else value)
-    segments[-2] = len(parameters)
-    attributes = {"kernel": op.attributes["kernel"], "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments)}
-    ir.Operation.create("gpu.launch_func", [], [*operands[:7], *parameters], attributes)
-    op.erase()
+    relaunch(op, [*operands[:7], *parameters])
 
 
 def _words(value: ir.Value) -> list[ir.Value]:

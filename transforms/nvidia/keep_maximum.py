@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import AnyOp
-from ...dialects.tiling.structured import iterator_types
+from ...dialects.tiling.structured import reduces
 from ..copying import copy_needed
 from ..passes import Pass, option, remark
 from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
@@ -207,7 +207,7 @@ def _choose_first(plan: _Plan, by: float, limit: float | None) -> None:
     block = op.regions[0].blocks[0]
     for argument in defining_op(ops_of(block)[-1].operands[number]).operands:
         maxima = defining_op(op.operands[argument.arg_number]) if argument in block.arguments else None
-        if maxima is not None and maxima.name == "linalg.generic" and "reduction" in iterator_types(maxima):
+        if maxima is not None and maxima.name == "linalg.generic" and reduces(maxima):
             unmask(maxima)
     adjust(op, number, by, limit)
 
@@ -233,5 +233,5 @@ def _tile_sum(loop: ir.Operation, number: int) -> ir.Operation | None:
     """The op that sums up the rows of a tile, which are added to what the loop carries."""
     added = defining_op(ops_of(for_body(loop))[-1].operands[number])
     makers = [defining_op(v) for v in added.operands] if added is not None else []
-    found = [o for o in makers if o is not None and o.name == "linalg.generic" and "reduction" in iterator_types(o)]
+    found = [o for o in makers if o is not None and o.name == "linalg.generic" and reduces(o)]
     return found[0] if len(found) == 1 else None

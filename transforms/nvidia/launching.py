@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...dialects import build
-from ...dialects.mlir import arith, gpu, ir
+from ...dialects.mlir import arith, gpu, ir, memref
+from ..linear import DYNAMIC
+from ..rewriting import ops_in
+from ..slices import Size
 
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 DIM_X = "#gpu<dim x>"
+FIRST_ARGUMENT = 6  # of a launch's operands, after the sizes of grid and block
 
 
 def kernel_module(function: ir.Operation) -> ir.Operation:
@@ -44,6 +48,33 @@ def launch(module: ir.Operation, name: str, blocks: ir.Value, arguments: Sequenc
     ir.Operation.create("gpu.launch_func", [], [blocks, one, one, one, one, one, *arguments], attributes)
 
 
+def relaunch(launch: ir.Operation, operands: Sequence[ir.Value], memory: ir.Value | None = None) -> None:
+    """The launch with other operands, of which what follows the sizes are the kernel's arguments; `memory`: how much
+    shared memory a block has, which is not said yet."""
+    segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
+    segments[11] += len(operands) - len(launch.operands)
+    if memory is not None:
+        segments[10], operands = 1, [*operands[:FIRST_ARGUMENT], memory, *operands[FIRST_ARGUMENT:]]
+    attributes = {
+        "kernel": launch.attributes["kernel"],
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
+    }
+    ir.Operation.create("gpu.launch_func", [], operands, attributes)
+    launch.erase()
+
+
+def launches_of(kernel: ir.Operation) -> list[ir.Operation]:
+    name = ir.StringAttr(kernel.attributes["sym_name"]).value
+    launches = ops_in(kernel.parent.operation.parent.operation, "gpu.launch_func")
+    return [o for o in launches if str(o.attributes["kernel"]).rpartition("@")[2] == name]
+
+
+def update_type(kernel: ir.Operation) -> None:
+    """To that of the arguments which its body has by now."""
+    kinds = [a.type for a in kernel.regions[0].blocks[0].arguments]
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+
+
 def ceil_div(value: ir.Value, by: int) -> ir.Value:
     """⌈value / by⌉: how many blocks of `by` threads have so many, say."""
     return arith.divui(arith.addi(value, build.index(by - 1)), build.index(by))
@@ -64,6 +95,12 @@ def memory_type(kind: ir.RankedTensorType, last_stride: int = STRIDED) -> ir.Mem
     strides = [STRIDED] * (kind.rank - 1) + [last_stride] * (kind.rank > 0)
     layout = ir.StridedLayoutAttr.get(0, strides) if kind.rank else None
     return ir.MemRefType.get(kind.shape, kind.element_type, layout)
+
+
+def allocate(kind: ir.RankedTensorType, sizes: Sequence[Size]) -> ir.Value:
+    """Memory for a tensor of these sizes."""
+    dynamic = [build.as_index(size) for size, known in zip(sizes, kind.shape, strict=True) if known == DYNAMIC]
+    return memref.AllocOp(ir.MemRefType.get(kind.shape, kind.element_type), dynamic, []).result
 
 
 def read_buffer(value: ir.Value, last_stride: int = STRIDED) -> ir.Value:

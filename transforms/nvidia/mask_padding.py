@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, linalg
-from ...dialects.tiling.structured import indexing_maps, iterator_types
+from ...dialects.tiling.structured import indexing_maps, iterator_types, reduces
 from ..attention import is_contraction
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of, single_use
@@ -38,7 +38,7 @@ class MaskPadding(Pass):
         for kernel in ops_in(op, "gpu.func"):
             if bulk_copies(kernel):
                 for inner in ops_in(kernel, "linalg.generic"):
-                    if "reduction" in iterator_types(inner) and not is_contraction(inner):
+                    if reduces(inner) and not is_contraction(inner):
                         _mask(inner)
 
 
@@ -141,7 +141,7 @@ def _is_finite(value: ir.Value) -> bool:
 
 def _scaled(op: ir.Operation) -> ir.Value | None:
     """The tile of which `op` makes a positive multiple, to which it may add a position, and nothing else is made."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or "reduction" in iterator_types(op):
+    if op.name != "linalg.generic" or len(op.results) != 1 or reduces(op):
         return None
     if not is_rising_line(yielded(op), op.regions[0].blocks[0].arguments[0]):
         return None

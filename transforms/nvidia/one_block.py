@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_structured
 from ..attention import contraction_loops, is_contraction
 from ..graph import ancestor_in, operands_with_captures
 from ..reshapes import RESHAPES, only_units
@@ -154,7 +154,7 @@ def _is_pointwise(op: ir.Operation) -> bool:
         return all(_is_pointwise(inner) for inner in ops_in(op) if is_structured(inner))
     if op.name == "tensor.extract_slice" or _drops_units(op):
         return True
-    return op.name == "linalg.generic" and _is_of_rows(op) and set(iterator_types(op)) <= {"parallel"}
+    return op.name == "linalg.generic" and _is_of_rows(op) and all_parallel(op)
 
 
 def _components(ops: Sequence[ir.Operation]) -> list[list[ir.Operation]]:

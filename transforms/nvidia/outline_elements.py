@@ -10,13 +10,14 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position
 from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn
-from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of, through
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor, splat_constant
 from .axes import DYNAMIC, is_first
 from .constants import constant_memory
 from .element_body import ElementBody
 from .launching import (
+    allocate,
     block_number,
     ceil_div,
     kernel_module,
@@ -176,12 +177,10 @@ class _Part(ElementBody):
     def _allocated(self, number: int) -> ir.Value:
         kind, m = self.op.results[number].type, self.maps[self.first_init + number]
         sizes = [1 if is_first(e) else self.sizes[dim_position(e)] for e in m.results]
-        dynamic = [s for s in sizes if isinstance(s, ir.Value)]
-        plain = ir.MemRefType.get([DYNAMIC if isinstance(s, ir.Value) else s for s in sizes], kind.element_type)
-        segments = ir.DenseI32ArrayAttr.get([len(dynamic), 0])
-        if plain.shape != kind.shape:
-            raise PassError(f"a result of type {kind} has sizes {plain.shape}", self.op)
-        return ir.Operation.create("memref.alloc", [plain], dynamic, {"operandSegmentSizes": segments}).result
+        found = [DYNAMIC if isinstance(s, ir.Value) else s for s in sizes]
+        if found != kind.shape:
+            raise PassError(f"a result of type {kind} has sizes {found}", self.op)
+        return allocate(kind, sizes)
 
     def _captured(self) -> list[ir.Value]:
         """What the kernel reads: tensors whole where a slice is read, and scalars that are no constants."""
@@ -212,10 +211,7 @@ class _Part(ElementBody):
         """Tensors whose rows have to be dense, and aligned as dense ones are."""
         found = set()
         for number in self.lanes.along if self.lanes is not None and self.lanes.width > 1 else ():
-            value = self.op.operands[number]
-            while (op := defining_op(value)) is not None and op.name == "tensor.extract_slice":
-                value = op.operands[0]
-            found.add(value)
+            found.add(through(self.op.operands[number], "tensor.extract_slice"))
         return found
 
 

@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import gpu, ir
+from ..copying import copy_needed
 from ..passes import Pass, PassError, option, remark
 from ..reshapes import RESHAPES, only_units
-from ..rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of
+from ..rewriting import Values, defining_op, erase_dead, functions_of, is_constant, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
 from ..splats import filled_with
 from .axes import Axes
@@ -187,15 +188,14 @@ class _Outliner:
         used = [v for op in inside for v in op.operands] + list(self.forall.operands)[: -len(self.outputs) or None]
         for value in used:
             op = defining_op(value)
-            constant = op is not None and op.name == "arith.constant"
-            if (op in own and op is not None) or (constant and not isinstance(value.type, ir.ShapedType)):
+            if (op in own and op is not None) or (is_constant(value) and not isinstance(value.type, ir.ShapedType)):
                 continue
             if op is None and value.owner.owner.operation != self._function():
                 continue
             if isinstance(value.type, ir.RankedTensorType):
                 value = self._base(value, scalars)
                 op = defining_op(value)
-                if op is not None and op.name == "arith.constant":
+                if is_constant(value):
                     self.constants += [value] if value not in self.constants else []
                 elif filled_with(value) is None and value not in tensors and (op is None or op.name != "tensor.empty"):
                     tensors.append(value)
@@ -219,14 +219,14 @@ class _Outliner:
 
     def _sink_loaded_scalars(self) -> None:
         """Scalars that come from elements of tensors are read by the kernel: the host has no such memory at hand."""
-        known: dict[ir.Value, ir.Value] = {}
+        known: Values = {}
         for op in ops_in(self.forall):
             if op.block.owner.operation == self.forall and op.name == "scf.forall.in_parallel":
                 continue
             for number, value in enumerate(op.operands):
                 if not isinstance(value.type, ir.ShapedType) and self._is_loaded(value):
                     with ir.InsertionPoint.at_block_begin(self.body):
-                        op.operands[number] = _copied(value, known)
+                        op.operands[number] = copy_needed(value, known, _makes_number)
 
     def _is_loaded(self, value: ir.Value) -> bool:
         op = defining_op(value)
@@ -261,7 +261,7 @@ class _Outliner:
             ops = ops_of(self.body)[:-1]
             number = gpu.BlockIdOp(ir.Attribute.parse("#gpu<dim x>")).result
             if isinstance(body, PointBody):
-                kernel.attributes[BLOCK_THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), THREADS)
+                kernel.attributes[BLOCK_THREADS] = build.i64_attribute(THREADS)
                 self._grid(body, body.tile_of_block(number), lower, upper, step)
                 body.ops([op for op in ops if _is_scalar(op)])  # sizes of tiles among them
                 with only_if(body.is_inside()):
@@ -319,21 +319,12 @@ class _Outliner:
                 reshape.erase()
 
 
+def _makes_number(op: ir.Operation) -> bool:
+    return not isinstance(op.results[0].type, ir.ShapedType)
+
+
 def _is_scalar(op: ir.Operation) -> bool:
     return not len(op.regions) and not any(isinstance(v.type, ir.ShapedType) for v in op.results)
-
-
-def _copied(value: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
-    """A scalar, computed again at the insertion point from what is no scalar of an op."""
-    op = defining_op(value)
-    if value in known or op is None or isinstance(value.type, ir.ShapedType):
-        return known.get(value, value)
-    operands = [_copied(v, known) for v in op.operands]
-    clone = op.clone().operation
-    for i, v in enumerate(operands):
-        clone.operands[i] = v
-    known.update(zip(op.results, clone.results, strict=True))
-    return known[value]
 
 
 def _arith(name: str, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -14,7 +14,17 @@ from ..slices import slice_offsets, slice_sizes
 from ..splats import is_constant_tensor
 from .axes import DYNAMIC, kept_dims, source_indices
 from .constants import constant_memory
-from .launching import block_number, ceil_div, launch, new_kernel, read_buffer, strided, thread_number, to_tensor
+from .launching import (
+    allocate,
+    block_number,
+    ceil_div,
+    launch,
+    new_kernel,
+    read_buffer,
+    strided,
+    thread_number,
+    to_tensor,
+)
 from .memory import CHUNK, byte_width
 from .values import COPY
 
@@ -109,13 +119,11 @@ class _Copy:
 
     def allocate(self) -> None:
         *self.outer, self.last = _sizes(self.pad.operands[0])
-        dynamic = [s for s in self.outer if isinstance(s, ir.Value)]
-        if self.kind.shape[-1] == DYNAMIC:
+        width = self.kind.shape[-1]
+        if width == DYNAMIC:
             (added,) = list(self.pad.operands)[1:]
-            dynamic.append(arith.addi(_value(self.last), added))
-        segments = ir.DenseI32ArrayAttr.get([len(dynamic), 0])
-        plain = ir.MemRefType.get(self.kind.shape, self.kind.element_type)
-        self.memory = ir.Operation.create("memref.alloc", [plain], dynamic, {"operandSegmentSizes": segments}).result
+            width = arith.addi(_value(self.last), added)
+        self.memory = allocate(self.kind, [*self.outer, width])
 
     def buffers(self) -> list[ir.Value]:
         return [*([] if is_constant_tensor(self.source) else [read_buffer(self.source, 1)]), strided(self.memory, 1)]
@@ -163,7 +171,7 @@ class _Copy:
         for op in self.slices:
             places = source_indices(op, inner, places, lambda offset: _value(offset, values))
             inner = op.operands[0].type
-        attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self._aligned())
+        attribute = build.i64_attribute(self._aligned())
         CopyPieceOp(source, target, [*places, *to, arith.subi(length, column)], attribute)
 
     def _aligned(self) -> int:

@@ -10,18 +10,11 @@ from ..extents import known_sizes
 from ..graph import ancestor_in
 from ..passes import Pass, option, remark
 from ..reshapes import VIEWS
-from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, is_inside, ops_in, ops_of
+from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, is_inside, ops_in, ops_of, through
 from ..splats import filled_with
 from .axes import DYNAMIC
 from .lanes import NotInLanes
-from .launching import (
-    block_number,
-    ceil_div,
-    kernel_module,
-    launch,
-    strided,
-    to_tensor,
-)
+from .launching import allocate, block_number, ceil_div, kernel_module, launch, strided, to_tensor, update_type
 from .memory import CHUNK, byte_width
 from .producer_body import KernelArguments, ProducerBody, is_elementwise, thread_count
 
@@ -94,8 +87,7 @@ def _is_computed(value: ir.Value, forall: ir.Operation) -> bool:
     op = defining_op(value)
     if op is None or op.block != forall.block or is_inside(op, forall) or not _is_known(value.type):
         return False
-    while op is not None and op.name in VIEWS:
-        op = defining_op(op.operands[0])
+    op = defining_op(through(value, *VIEWS))
     if op is None or op.block != forall.block:
         return False
     return op.name == "tensor.concat" or (is_elementwise(op) and filled_with(op.results[0]) is None)
@@ -118,10 +110,7 @@ class _Kernel(KernelArguments):
         for value in wanted:
             with ir.InsertionPoint(self.forall), value.owner.operation.location:
                 sizes = known_sizes(value)
-                plain = ir.MemRefType.get(value.type.shape, value.type.element_type)
-                segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([value.type.shape.count(DYNAMIC), 0])}
-                dynamic = [s for s in sizes if isinstance(s, ir.Value)]
-                memory = ir.Operation.create("memref.alloc", [plain], dynamic, segments).result
+                memory = allocate(value.type, sizes)
                 target = strided(memory, 1)
             lanes = max(1, CHUNK // max(2, byte_width(value.type.element_type)))
             while lanes and (value.type.shape[-1] % lanes or not self._emit(value, target, sizes, lanes, first, end)):
@@ -139,8 +128,7 @@ class _Kernel(KernelArguments):
         if not done:
             self.kernel.erase()
             return 0
-        kinds = [a.type for a in self.block.arguments]
-        self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+        update_type(self.kernel)
         with ir.InsertionPoint(self.forall):
             blocks = build.index(0)
             for _, _, threads in done:

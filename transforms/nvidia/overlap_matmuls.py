@@ -241,5 +241,5 @@ def _words(kind: ir.RankedTensorType) -> int:
 
 
 def _wait(value: ir.Value, pending: int) -> ir.Value:
-    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), pending)
+    count = build.i64_attribute(pending)
     return WaitMatmulsOp(value, count, result=value.type).result

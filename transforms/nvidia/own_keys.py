@@ -21,7 +21,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tile import dims_of
 from ..attention import is_contraction
 from ..copying import copy_needed
-from ..rewriting import Values, defining_op, for_body, is_made_inside, ops_in, ops_of
+from ..rewriting import Values, defining_op, for_body, is_made_inside, ops_in, ops_of, through
 from .thread import ROWS
 
 SIGNED = [f"arith.{name}" for name in ("addi", "subi", "muli", "maxsi", "minsi", "cmpi", "select", "index_cast")]
@@ -161,8 +161,7 @@ def _bounds(condition: ir.Value) -> list[ir.Value] | None:
 
 def _first_row(loop: ir.Operation) -> ir.Value | None:
     """Where the rows begin of the left operand that matmuls of the loop have from memory."""
-    op = next((defining_op(o.operands[0]) for o in ops_of(for_body(loop)) if is_contraction(o)), None)
-    while op is not None and op.name in ("tile.convert_layout", "tile.scale"):
-        op = defining_op(op.operands[0])
+    left = next((o.operands[0] for o in ops_of(for_body(loop)) if is_contraction(o)), None)
+    op = defining_op(through(left, "tile.convert_layout", "tile.scale")) if left is not None else None
     dim = dims_of(op.opview)[0] if op is not None and op.name == "tile.load" else None
     return op.opview.indices[dim] if isinstance(dim, int) else None

@@ -13,6 +13,7 @@ from ..rewriting import Values, copy_op, make_for, ops_in, ops_of
 from .architecture import MULTIPROCESSORS
 from .bulk_copies import bulk_copies
 from .keep_maximum import KEPT, RETRY
+from .launching import launches_of, relaunch, update_type
 
 FLAGS = 256  # tiles of a block that share one are done again together
 
@@ -49,7 +50,7 @@ class PersistentBlocks(Pass):
         for kernel in ops_in(op, "gpu.func"):
             if bulk_copies(kernel):
                 with kernel.location:
-                    _Kernel(kernel, op, self.multiprocessors).run()
+                    _Kernel(kernel, self.multiprocessors).run()
 
 
 @dataclass
@@ -63,8 +64,8 @@ class _Rows:
 
 
 class _Kernel:
-    def __init__(self, kernel: ir.Operation, top: ir.Operation, multiprocessors: int):
-        self.kernel, self.top, self.multiprocessors = kernel, top, multiprocessors
+    def __init__(self, kernel: ir.Operation, multiprocessors: int):
+        self.kernel, self.multiprocessors = kernel, multiprocessors
         self.block = kernel.regions[0].blocks[0]
 
     def run(self) -> None:
@@ -117,21 +118,15 @@ class _Kernel:
             count = arith.divui(arith.subi(block.arguments[0], number), blocks)
         return block, block.arguments[0], count
 
-    def _launches(self) -> list[ir.Operation]:
-        name = ir.StringAttr(self.kernel.attributes["sym_name"]).value
-        launches = ops_in(self.top, "gpu.launch_func")
-        return [o for o in launches if str(o.attributes["kernel"]).rpartition("@")[2] == name]
-
     def _has_one_tile_a_block(self) -> bool:
-        counts = [build.constant_value(launch.operands[0]) for launch in self._launches()]
+        counts = [build.constant_value(launch.operands[0]) for launch in launches_of(self.kernel)]
         return all(isinstance(count, int) and count <= self.multiprocessors for count in counts)
 
     def _pass_tiles(self) -> ir.Value:
         """The number of tiles as a parameter; the launches get as many blocks as there are multiprocessors."""
         tiles = self.block.add_argument(ir.IndexType.get(), self.kernel.location)
-        kinds = [a.type for a in self.block.arguments]
-        self.kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
-        for launch in self._launches():
+        update_type(self.kernel)
+        for launch in launches_of(self.kernel):
             with ir.InsertionPoint(launch), launch.location:
                 count = launch.operands[0]
                 fewer = arith.minsi(count, build.index(self.multiprocessors))
@@ -203,18 +198,6 @@ def _flags() -> ir.Value:
     flags = shared_buffer([FLAGS], ir.IntegerType.get_signless(32))
     InitFlagsOp(flags)
     return flags
-
-
-def relaunch(launch: ir.Operation, operands: list[ir.Value]) -> None:
-    """The launch with other operands, of which what follows the sizes are the kernel's arguments."""
-    segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
-    segments[11] += len(operands) - len(launch.operands)
-    attributes = {
-        "kernel": launch.attributes["kernel"],
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
-    }
-    ir.Operation.create("gpu.launch_func", [], operands, attributes)
-    launch.erase()
 
 
 def _for(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Block:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg, tensor
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, is_direct, loops_in, on_loops, reduces
+from ..copying import copy_needed, index_at
 from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
-from ..rewriting import defining_op, either, ops_in, ops_of
-from ..slices import mixed, slice_offsets, slice_sizes
+from ..rewriting import defining_op, either, ops_in, ops_of, through
+from ..slices import mixed, plus, slice_offsets, slice_sizes
 from .axes import kept_dims, source_indices
 
 Size: TypeAlias = "ir.Value | int"
@@ -71,20 +72,10 @@ def _read_inside(block: ir.Block) -> None:
         for value in operands_with_captures(op):
             if value in made and value not in op.operands:
                 with ir.InsertionPoint(first):
-                    _replace_inside(body, value, _copied(value, made, copies))
+                    _replace_inside(body, value, copy_needed(value, copies, lambda maker: maker.results[0] in made))
     for op in reversed(made.values()):
         if not list(op.results[0].uses):
             op.erase()
-
-
-def _copied(value: ir.Value, made: Mapping[ir.Value, ir.Operation], copies: dict[ir.Value, ir.Value]) -> ir.Value:
-    if value in made and value not in copies:
-        operands = [_copied(v, made, copies) for v in made[value].operands]
-        new = made[value].clone().operation
-        for i, operand in enumerate(operands):
-            new.operands[i] = operand
-        copies[value] = new.results[0]
-    return copies.get(value, value)
 
 
 def _replace_inside(block: ir.Block, old: ir.Value, new: ir.Value) -> None:
@@ -98,11 +89,12 @@ def _replace_inside(block: ir.Block, old: ir.Value, new: ir.Value) -> None:
 
 
 def _concatenated(op: ir.Operation) -> ir.Value:
-    sources = [_uncast(v) for v in op.operands]  # as large as is known: a roll's parts are cast to open sizes
+    # As large as is known: a roll's parts are cast to open sizes.
+    sources = [through(v, "tensor.cast") for v in op.operands]
     along = ir.IntegerAttr(op.attributes["dim"]).value
     ends: list[Size] = []
     for source in sources:
-        ends.append(_sum(ends[-1] if ends else 0, build.mixed_sizes(source)[along]))
+        ends.append(plus(ends[-1] if ends else 0, build.mixed_sizes(source)[along]))
     sizes = build.mixed_sizes(sources[0])
     sizes[along] = ends[-1]
     kind = op.results[0].type.element_type
@@ -131,7 +123,7 @@ def _padded(op: ir.Operation) -> ir.Value | None:
     source = op.operands[0]
     low, high = mixed(op.opview.low, op.opview.static_low), mixed(op.opview.high, op.opview.static_high)
     inner = build.mixed_sizes(source)
-    sizes = [_sum(_sum(a, b), c) for a, b, c in zip(low, inner, high, strict=True)]
+    sizes = [plus(plus(a, b), c) for a, b, c in zip(low, inner, high, strict=True)]
     kind = op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
@@ -174,18 +166,17 @@ def _moved(op: ir.Operation) -> None:
     """An element-wise op that reads an operand elsewhere than at its own loops, such as windows that overlap, reads a
     copy, made element by element."""
     maps, first = indexing_maps(op), len(op.operands) - len(op.results)
-    if len(op.results) != 1 or "reduction" in iterator_types(op) or not all(map(is_direct, maps[first].results)):
+    if len(op.results) != 1 or reduces(op) or not all(map(is_direct, maps[first].results)):
         return
     sizes = dict(zip(map(dim_position, maps[first].results), build.mixed_sizes(op.operands[first]), strict=True))
     for number in range(first):
         if all(map(is_direct, maps[number].results)):
             continue
-        source, formulas = op.operands[number], list(maps[number].results)
-        loops = sorted(set().union(*map(_loops, formulas)))
+        source, loops = op.operands[number], sorted(loops_in(maps[number]))
+        read = on_loops(maps[number], loops)
 
-        def element(at: Indices, source=source, formulas=formulas, loops=loops) -> ir.Value:
-            known = dict(zip(loops, at, strict=True))
-            return _extracted(source, [_index(e, known) for e in formulas])
+        def element(at: Indices, source=source, read=read) -> ir.Value:
+            return _extracted(source, [index_at(e, at.__getitem__, len(at)) for e in read.results])
 
         kind = source.type.element_type
         op.operands[number] = _generic([sizes[d] for d in loops], kind, element)
@@ -193,26 +184,6 @@ def _moved(op: ir.Operation) -> None:
     op.attributes["indexing_maps"] = build.map_array(maps)
 
 
-def _loops(expression: ir.AffineExpr) -> set[int]:
-    if isinstance(expression, ir.AffineBinaryExpr):
-        return _loops(expression.lhs) | _loops(expression.rhs)
-    return {expression.position} if isinstance(expression, ir.AffineDimExpr) else set()
-
-
-def _index(expression: ir.AffineExpr, loops: Mapping[int | None, ir.Value]) -> ir.Value:
-    if isinstance(expression, ir.AffineConstantExpr):
-        return build.index(expression.value)
-    if isinstance(expression, ir.AffineDimExpr):
-        return loops[expression.position]
-    return _ARITHMETIC[type(expression)](_index(expression.lhs, loops), _index(expression.rhs, loops))
-
-
-_ARITHMETIC: dict[type, Callable[[ir.Value, ir.Value], ir.Value]] = {
-    ir.AffineAddExpr: arith.addi,
-    ir.AffineMulExpr: arith.muli,
-    ir.AffineFloorDivExpr: arith.floordivsi,
-    ir.AffineModExpr: arith.remsi,
-}
 _REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
     "tensor.concat": _concatenated,
     "tensor.pad": _padded,
@@ -225,17 +196,11 @@ _REWRITES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {
 def _extracted(source: ir.Value, at: Indices) -> ir.Value:
     """An element of a tensor; of what is cast, if it is, so that slices are read where they stand there, too. What is
     not written may be anything."""
-    source = _uncast(source)
+    source = through(source, "tensor.cast")
     op = defining_op(source)
     if op is not None and op.name == "tensor.empty":
         return build.constant(source.type.element_type, 0)
     return tensor.extract(source, at)
-
-
-def _uncast(value: ir.Value) -> ir.Value:
-    while (op := defining_op(value)) is not None and op.name == "tensor.cast":
-        value = op.operands[0]
-    return value
 
 
 def _generic(sizes: Sequence[Size], element: ir.Type, body: Callable[[Indices], ir.Value]) -> ir.Value:
@@ -265,7 +230,3 @@ def _within(at: Indices, offsets: Sequence[Size], sizes: Sequence[Size]) -> tupl
         inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, place, build.as_index(size)))
         here.append(place)
     return inside, here
-
-
-def _sum(a: Size, b: Size) -> Size:
-    return a + b if isinstance(a, int) and isinstance(b, int) else arith.addi(build.as_index(a), build.as_index(b))

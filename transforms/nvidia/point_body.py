@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ...dialects import build
 from ...dialects.mlir import arith, gpu, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_structured
 from ..copying import copy_scalar_body
 from ..rewriting import defining_op, only_if, ops_in
 from ..slices import slice_offsets
@@ -27,7 +27,7 @@ THREADS = 64  # of a block: small ones, for more multiprocessors
 def is_pointwise(forall: ir.Operation) -> bool:
     """Whether an element of the results depends on the same element of all tiles, or of their rows, alone."""
     ops = [op for op in ops_in(forall) if is_structured(op)]
-    plain = all(op.name == "linalg.generic" and set(iterator_types(op)) <= {"parallel"} for op in ops)
+    plain = all(op.name == "linalg.generic" and all_parallel(op) for op in ops)
     return plain and not any(dim_position(e) is None for op in ops for m in indexing_maps(op) for e in m.results)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types, reduces
 from ...dialects.tiling.tensor_ops import reassociation
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
-from ..rewriting import defining_op, either, only_if, ops_in, ops_of
+from ..rewriting import defining_op, either, is_constant, only_if, ops_in, ops_of
 from ..slices import mixed, slice_offsets
 from ..splats import is_constant_tensor, repeated_number
 from .axes import DYNAMIC, is_first, kept_dims
@@ -63,7 +63,7 @@ class KernelArguments:
     def scalar(self, value: ir.Value) -> ir.Value:
         """A number that the host knows."""
         op = defining_op(value)
-        if op is not None and op.name == "arith.constant":
+        if is_constant(value):
             return op.clone().operation.results[0]
         while op is not None:
             if op.name == "tensor.extract":
@@ -372,7 +372,7 @@ def _before_reshape(op: ir.Operation, at: tuple[Lanes, ...]) -> tuple[Lanes, ...
 
 def is_elementwise(op: ir.Operation) -> bool:
     """Whether each element of the results comes from elements at places that its own place tells."""
-    if op.name != "linalg.generic" or "reduction" in iterator_types(op):
+    if op.name != "linalg.generic" or reduces(op):
         return False
     loops = range(len(iterator_types(op)))
     first = len(op.operands) - len(op.results)

@@ -23,20 +23,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import (
-    dim_position,
-    indexing_maps,
-    is_direct,
-    is_structured,
-    iterator_types,
-    moves_first,
-)
+from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_direct, moves_first
 from ...dialects.tiling.tensor_ops import reassociation
 from ..attention import Attention, contraction_loops, turned
 from ..extents import static_extents
 from ..graph import backward_slice, operands_with_captures
 from ..reshapes import VIEWS
-from ..rewriting import defining_op
+from ..rewriting import defining_op, through
 from .align_rows import is_known
 from .memory import byte_width
 
@@ -172,14 +165,12 @@ def _overlaps(op: ir.Operation) -> bool:
 
 
 def _is_computed(value: ir.Value) -> bool:
-    op = defining_op(value)
-    while op is not None and op.name in VIEWS:
-        op = defining_op(op.operands[0])
+    op = defining_op(through(value, *VIEWS))
     return op is not None and (op.name in PIECES or _is_elementwise(op))
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    return is_structured(op) and op.name != "linalg.fill" and "reduction" not in iterator_types(op)
+    return all_parallel(op) and op.name != "linalg.fill"
 
 
 def _moves(op: ir.Operation) -> bool:

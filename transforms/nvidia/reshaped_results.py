@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...dialects import build
 from ...dialects.mlir import arith, ir, memref
 from ...dialects.tiling.tensor_ops import reassociation
-from ..linear import DYNAMIC
 from ..slices import Size, split
+from .launching import allocate
 
 
 def only_collapse(result: ir.Value) -> ir.Operation | None:
@@ -17,16 +17,14 @@ def only_collapse(result: ir.Value) -> ir.Operation | None:
 
 def allocated(sizes: list[Size], kind: ir.Type, reshape: ir.Operation | None) -> ir.Value:
     """Memory for a result of those sizes, or for what `reshape` makes of it."""
-    shape = kind.shape
     if reshape is not None:
-        shape, wide, sizes = reshape.results[0].type.shape, sizes, []
+        kind, wide, sizes = reshape.results[0].type, sizes, []
         for group in reassociation(reshape):
             total = wide[group[0]]
             for d in group[1:]:
                 total = _product(total, wide[d])
             sizes.append(total)
-    dynamic = [build.as_index(s) for s, known in zip(sizes, shape, strict=True) if known == DYNAMIC]
-    return memref.AllocOp(ir.MemRefType.get(shape, kind.element_type), dynamic, []).result
+    return allocate(kind, sizes)
 
 
 def _product(a: Size, b: Size) -> Size:

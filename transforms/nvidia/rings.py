@@ -28,8 +28,8 @@ class Stages:
         buffer = shared_buffer([count, *kind.shape], kind.element_type)
         barrier = ir.IntegerType.get_signless(64)
         ready, free = shared_buffer([count], barrier), shared_buffer([count], barrier)
-        InitBarriersOp(ready, i64(writers))
-        InitBarriersOp(free, i64(readers))
+        InitBarriersOp(ready, build.i64_attribute(writers))
+        InitBarriersOp(free, build.i64_attribute(readers))
         return Stages(buffer, ready, free)
 
 
@@ -102,7 +102,3 @@ def summed_dim(load: ir.Operation) -> int | None:
             assert loops is not None, "a matmul is a contraction"
             return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])
     return None
-
-
-def i64(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

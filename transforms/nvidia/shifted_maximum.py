@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import iterator_types
+from ...dialects.tiling.structured import reduces
 from ..attention import is_contraction
-from ..rewriting import ancestors, defining_op, ops_in, ops_of
+from ..rewriting import ancestors, defining_op, is_constant, ops_in, ops_of
 from ..splats import is_constant_tensor, splat_of
 from .running_maximum import PASSING, Update
 
@@ -98,7 +98,7 @@ class _Changes:
             number = list(op.results).index(value)
             sides = [ops_of(region.blocks[0])[-1].operands[number] for region in op.regions]
             # Where there is no key, a constant stands for what the loop would have made.
-            return _same([self.of(v) for v in sides if v in self.touched or not _is_constant(v)])
+            return _same([self.of(v) for v in sides if v in self.touched or not is_constant(v)])
         if op.name in PASSING:
             return self.of(op.operands[0])
         return self._of_scalar(op)
@@ -108,7 +108,7 @@ class _Changes:
             left, right, init = (self._change(v) for v in op.operands)
             product = _product(left, right)
             return product if _is_zero(op.operands[2]) else _same([product, init])
-        if "reduction" in iterator_types(op) and any(self.of(v) != NONE for v in op.operands):
+        if reduces(op) and any(self.of(v) != NONE for v in op.operands):
             raise Unknown
         return self.of(ops_of(op.regions[0].blocks[0])[-1].operands[number])
 
@@ -224,11 +224,6 @@ def _same(changes: list[Change | Test]) -> Change | Test:
         ):
             raise Unknown
     return first
-
-
-def _is_constant(value: ir.Value) -> bool:
-    op = defining_op(value)
-    return op is not None and op.name == "arith.constant"
 
 
 def _is_zero(value: ir.Value) -> bool:

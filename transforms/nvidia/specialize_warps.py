@@ -15,7 +15,7 @@ from .consumer_role import Consumer
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
 from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
-from .rings import Ring, Stages, i64, is_right_operand, summed_dim
+from .rings import Ring, Stages, is_right_operand, summed_dim
 from .synchronisation import ALL_WARPS, ARRANGERS
 from .tensor_maps import pass_tensor_maps
 from .warp_roles import Arranger, Producer
@@ -93,18 +93,18 @@ class SpecializeWarps(Pass):
             copies = bulk_copies(kernel)
             if copies:
                 with kernel.location:
-                    _Specializer(kernel, op, copies, self).run()
+                    _Specializer(kernel, copies, self).run()
 
 
 class _Specializer:
-    def __init__(self, kernel: ir.Operation, top: ir.Operation, copies: dict[ir.Operation, Copy], options):
-        self.kernel, self.top, self.copies, self.options = kernel, top, copies, options
+    def __init__(self, kernel: ir.Operation, copies: dict[ir.Operation, Copy], options):
+        self.kernel, self.copies, self.options = kernel, copies, options
         self.block = kernel.regions[0].blocks[0]
         self.own_keys = [own for branch in ops_in(kernel, "scf.if") if (own := OwnKeys.of(branch)) is not None]
 
     def run(self) -> None:
         warpgroups = _rows(self.kernel) // 64
-        maps = pass_tensor_maps(self.kernel, self.top, self.copies.values())
+        maps = pass_tensor_maps(self.kernel, self.copies.values())
         rings = self._rings(maps)
         arranges = any(ring.is_paired or ring.is_skewed for ring in rings)
         body = [o for o in ops_of(self.block)[:-1] if o.name not in SHARED_BY_ROLES]
@@ -119,15 +119,15 @@ class _Specializer:
             computes = arith.cmpi(arith.CmpIPredicate.ult, warp, build.index(4 * warpgroups))
             roles = ir.Operation.create("scf.if", [], [computes], regions=2)
             with ir.InsertionPoint(roles.regions[0].blocks.append()):
-                SetRegistersOp(i64(consumer_registers(warpgroups, kept)))
+                SetRegistersOp(build.i64_attribute(consumer_registers(warpgroups, kept)))
                 taking_turns = warpgroups if self._take_turns(warpgroups) else 0
                 if taking_turns:
-                    StartTurnsOp(i64(warpgroups))
+                    StartTurnsOp(build.i64_attribute(warpgroups))
                 long = warpgroups == 2 and self._has_long_turns(rings)
                 Consumer(rings, warp, self.own_keys, taking_turns, long, warpgroups > 2).start(body)
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
-                SetRegistersOp(i64(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))
+                SetRegistersOp(build.i64_attribute(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))
                 first = arith.cmpi(arith.CmpIPredicate.eq, warp, build.index(4 * warpgroups))
                 one = ir.Operation.create("scf.if", [], [first], regions=2)
                 with ir.InsertionPoint(one.regions[0].blocks.append()):
@@ -140,7 +140,7 @@ class _Specializer:
                 ir.Operation.create("scf.yield")
         for op in reversed(body):
             op.erase()
-        self.kernel.attributes[PRODUCERS] = i64(1)
+        self.kernel.attributes[PRODUCERS] = build.i64_attribute(1)
         keys = ", each with the keys of its own rows" if self.own_keys else ""
         remark(self.kernel, f"{warpgroups} warpgroups compute{keys}, a warp beside them copies by the copy engine")
 

@@ -307,7 +307,7 @@ def _replace(load: ir.Operation, buffer: ir.Value, stage: ir.Value) -> None:
 
 
 def _wait(pending: int = 0) -> None:
-    WaitCopiesOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), pending))
+    WaitCopiesOp(build.i64_attribute(pending))
     _barrier()
 
 

@@ -67,7 +67,7 @@ def _scaled(left: ir.Value, exponent: int) -> ir.Value:
     made = defining_op(left)
     following = ops_of(made.block)[ops_of(made.block).index(made) + 1]
     with ir.InsertionPoint(following), made.location:
-        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), exponent)
+        number = build.i64_attribute(exponent)
         return ScaleOp(left, number, result=left.type).result
 
 

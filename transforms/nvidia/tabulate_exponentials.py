@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import EXP2_WORDS, SHARES, Exp2Op, FillExp2Op, shared_buffer
 from ..passes import Pass, remark
 from ..rewriting import ops_in
 from .bounds import exponent_bound
 from .bulk_copies import bulk_copies
-from .rings import i64
 from .special_unit import innermost_loop, load_of, matmuls, score_ops, special_ops
 
 FEW_ROWS = 128  # of two warpgroups
@@ -94,7 +94,7 @@ def _tabulate(kernel: ir.Operation, shares: Shares) -> None:
             share = shares.other if bound is None else shares.bounded
             found.add(share)
             with ir.InsertionPoint(op), op.location:
-                numbers = i64(share), i64(-1 if bound is None else bound)
+                numbers = build.i64_attribute(share), build.i64_attribute(-1 if bound is None else bound)
                 new = Exp2Op(op.operands[0], table, *numbers, result=op.results[0].type)
             op.results[0].replace_all_uses_with(new.result)
             op.erase()

@@ -7,15 +7,12 @@ from collections.abc import Iterable
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import TensorMapOp, tensor_map_type
-from ..rewriting import ops_in
 from .axes import DYNAMIC
 from .bulk_copies import BulkCopy, Copy
-from .persistent_blocks import relaunch
-
-FIRST_ARGUMENT = 6  # of a launch's operands, after the sizes of grid and block
+from .launching import FIRST_ARGUMENT, launches_of, relaunch, update_type
 
 
-def pass_tensor_maps(kernel: ir.Operation, top: ir.Operation, copies: Iterable[Copy]) -> dict[Copy, ir.Value]:
+def pass_tensor_maps(kernel: ir.Operation, copies: Iterable[Copy]) -> dict[Copy, ir.Value]:
     """New arguments of `kernel`, a tensor map for each kind of copy by the engine; its launches make and pass them."""
     wanted = [c for c in dict.fromkeys(copies) if isinstance(c, BulkCopy)]
     block = kernel.regions[0].blocks[0]
@@ -24,15 +21,12 @@ def pass_tensor_maps(kernel: ir.Operation, top: ir.Operation, copies: Iterable[C
     maps: dict[Copy, ir.Value] = {
         c: block.add_argument(kind, kernel.location) for c, kind in zip(wanted, kinds, strict=True)
     }
-    types = [a.type for a in block.arguments]
-    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-    name = ir.StringAttr(kernel.attributes["sym_name"]).value
-    for launch in ops_in(top, "gpu.launch_func"):
-        if str(launch.attributes["kernel"]).rpartition("@")[2] == name:
-            with ir.InsertionPoint(launch), launch.location:
-                arguments = list(launch.operands)[FIRST_ARGUMENT:]
-                made = [_tensor_map(c, arguments, places, kind) for c, kind in zip(wanted, kinds, strict=True)]
-                relaunch(launch, [*launch.operands, *made])
+    update_type(kernel)
+    for launch in launches_of(kernel):
+        with ir.InsertionPoint(launch), launch.location:
+            arguments = list(launch.operands)[FIRST_ARGUMENT:]
+            made = [_tensor_map(c, arguments, places, kind) for c, kind in zip(wanted, kinds, strict=True)]
+            relaunch(launch, [*launch.operands, *made])
     return maps
 
 

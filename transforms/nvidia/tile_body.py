@@ -17,7 +17,7 @@ from ..attention import is_contraction
 from ..copying import copy_scalar_body
 from ..passes import PassError
 from ..reshapes import RESHAPES
-from ..rewriting import defining_op, for_body, for_inits, make_for, ops_in, ops_of
+from ..rewriting import defining_op, for_body, for_inits, make_for, ops_in, ops_of, through
 from ..slices import slice_offsets
 from ..splats import filled_with
 from .axes import BATCH, COLUMN, Axes, Axis, kept_dims, reshaped_dims, rows_first
@@ -161,11 +161,11 @@ class TileBody:
     def _splat_behind(self, value: ir.Value) -> ir.Attribute | None:
         """The constant that a tensor is filled with, seen through slices."""
         init = self._init_behind(value)
-        return filled_with(_sliced(value) if init is None else init)
+        return filled_with(through(value, "tensor.extract_slice") if init is None else init)
 
     def _init_behind(self, value: ir.Value) -> ir.Value | None:
         """What a shared output starts as, of which `value` is a slice; None for other tensors."""
-        value, arguments = _sliced(value), list(self.axes.forall.regions[0].blocks[0].arguments)
+        value, arguments = through(value, "tensor.extract_slice"), list(self.axes.forall.regions[0].blocks[0].arguments)
         inits = list(self.axes.forall.operands)
         return inits[len(inits) - len(arguments) + arguments.index(value)] if value in arguments else None
 
@@ -353,12 +353,3 @@ def _loop_of(loop: int, axes: Sequence[Axis], kept: Sequence[int]) -> int | None
     """Which one of the loops that are kept a loop is, or is a part of; None: none, it has one iteration."""
     parts = axes[loop].parts
     return next((i for i, d in enumerate(kept) if any(axes[d] is part for part in parts)), None)
-
-
-def _sliced(value: ir.Value) -> ir.Value:
-    """The tensor that `value` is a slice of."""
-    op = defining_op(value)
-    while op is not None and op.name == "tensor.extract_slice":
-        value = op.operands[0]
-        op = defining_op(value)
-    return value

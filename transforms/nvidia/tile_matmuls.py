@@ -68,8 +68,8 @@ class TileMatmuls(Pass):
 
     The first two become parallel (`parallel-loops`), the grid; what is computed from the result element by element is
     done with its tiles (`fuse-consumers`). The tiles are those that all multiprocessors are done with first, one entry
-    of a batch each; where they are few and the sum is long, it goes in parts (`split_sums.py`). Several matmuls that one block computes stay as they are, and so do integers and sums of few
-    products.
+    of a batch each; where they are few and the sum is long, it goes in parts (`split_sums.py`). Several matmuls that
+    one block computes stay as they are, and so do integers and sums of few products.
     """
 
     multiprocessors: int = option("how many such a GPU has", MULTIPROCESSORS)

@@ -13,6 +13,7 @@ from ..rewriting import ops_in, ops_of
 from . import contraction
 from .architecture import HOPPER, architecture
 from .axes import DYNAMIC
+from .launching import launches_of, relaunch
 from .memory import SHARED, Memory, byte_width
 from .outline_kernels import BLOCK_THREADS
 from .registers import REGISTERS, wgmma_registers
@@ -236,24 +237,11 @@ class _Kernel:
 
     def _update_launches(self, threads: int, shared: int) -> None:
         """Tells the launches how many threads and how much shared memory a block has."""
-        top = self.kernel.parent.operation.parent.operation
-        for launch in ops_in(top, "gpu.launch_func"):
-            if str(launch.attributes["kernel"]).rpartition("@")[2] != self.name:
-                continue
+        for launch in launches_of(self.kernel):
             with ir.InsertionPoint(launch), launch.location:
-                count = build.index(threads)
-                memory = constant(i32(), shared)
                 operands = list(launch.operands)
-                segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
-                operands[3] = count
-                operands.insert(6, memory)
-                segments[10] = 1
-                attributes = {
-                    "kernel": launch.attributes["kernel"],
-                    "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
-                }
-                ir.Operation.create("gpu.launch_func", [], operands, attributes)
-            launch.erase()
+                operands[3] = build.index(threads)
+                relaunch(launch, operands, memory=constant(i32(), shared))
 
 
 def _order(buffer: ir.Operation) -> tuple[bool, bool]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
 from ..attention import Attention, attention_at, contraction_loops, find_attention
@@ -130,7 +131,7 @@ class VersionFunctions(Pass):
             version = function.clone().operation
         version.attributes["sym_name"] = ir.StringAttr.get(name)
         for attention in self._attentions(version):
-            attention.root.attributes[FEW_QUERIES] = _integer(self.rows)
+            attention.root.attributes[FEW_QUERIES] = build.i64_attribute(self.rows)
             if splits:
                 attention.root.attributes[FEW_BLOCKS] = ir.UnitAttr.get()
         return name
@@ -143,14 +144,11 @@ def _place(function: ir.Operation, attention: Attention, dim: int) -> Place | No
     return (arguments.index(size[0]), size[1]) if isinstance(size, tuple) and size[0] in arguments else None
 
 
-def _integer(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-
 def _attribute(versions: Sequence[tuple[str, Sequence[Condition]]]) -> ir.ArrayAttr:
     def pairs(conditions: Sequence[Condition]) -> ir.ArrayAttr:
+        number = build.i64_attribute
         found = [
-            [_integer(most), *(ir.ArrayAttr.get([_integer(n) for n in place]) for place in places)]
+            [number(most), *(ir.ArrayAttr.get([number(n) for n in place]) for place in places)]
             for most, places in conditions
         ]
         return ir.ArrayAttr.get([ir.ArrayAttr.get(one) for one in found])

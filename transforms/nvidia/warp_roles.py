@@ -17,7 +17,7 @@ from ...dialects.tile import (
 from ..passes import PassError
 from ..rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of
 from .bulk_copies import is_staged
-from .rings import Count, Ring, i64, is_right_operand
+from .rings import Count, Ring, is_right_operand
 
 
 class Role:
@@ -171,7 +171,7 @@ class Producer(Role):
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
         if ring.is_skewed:
             return
-        WaitBarrierOp(ring.landing.free, use, i64(1))
+        WaitBarrierOp(ring.landing.free, use, build.i64_attribute(1))
         offsets = [self.value(v) for v in op.opview.indices[: ring.copy.memory.type.rank]]
         CopyBulkOp(ring.map, ring.landing.buffer, ring.landing.ready, use, offsets, op.attributes["dims"])
 
@@ -196,17 +196,17 @@ class Arranger(Producer):
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
         if ring.is_skewed:
-            WaitBarrierOp(ring.landing.free, use, i64(1))
+            WaitBarrierOp(ring.landing.free, use, build.i64_attribute(1))
             view = op.opview
             places = [self.value(v) for v in view.indices]
             CopyRowsOp(view.memory, ring.landing.buffer, ring.landing.ready, use, places, op.attributes["dims"])
         if not ring.is_paired:
             return
         source, target = ring.landing, ring.reading
-        WaitBarrierOp(source.ready, use, i64(0))
-        WaitBarrierOp(target.free, use, i64(1))
+        WaitBarrierOp(source.ready, use, build.i64_attribute(0))
+        WaitBarrierOp(target.free, use, build.i64_attribute(1))
         stage = ring.stage(use)
         tile = ViewOp(source.buffer, stage, result=with_layout(op.results[0].type, "shared")).result
-        ArrangeOp(tile, target.buffer, stage, i64(ring.summed))
+        ArrangeOp(tile, target.buffer, stage, build.i64_attribute(ring.summed))
         ArriveOp(target.ready, use)
         ArriveOp(source.free, use)

@@ -11,7 +11,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.linalg_ext.softmax import EXP2
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import is_structured, iterator_types
+from ...dialects.tiling.structured import all_parallel
 from ..attention import SOFTMAXES, is_contraction
 from ..extents import known_sizes
 from ..passes import Pass, remark
@@ -101,7 +101,7 @@ class Scaling:
             return self.of_tensor(op.operands[0])
         if is_contraction(op) and zero_like(op.operands[2]):
             return self._first_of(lambda: self.of_tensor(op.operands[0]), lambda: self.of_tensor(op.operands[1]))
-        if not is_structured(op) or not len(op.regions) or len(op.results) != 1 or "reduction" in iterator_types(op):
+        if not all_parallel(op) or not len(op.regions) or len(op.results) != 1:
             return self._blocked(f"'{op.name}' would have to be multiplied by log2(e)")
         body = op.regions[0].blocks[0]
         return self.of_operand(op, terminator(body), 0)

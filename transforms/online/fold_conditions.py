@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import indexing_maps, is_structured
+from ...dialects.tiling.structured import FLOAT_CASTS, indexing_maps, is_structured
 from ..copying import without_inputs
 from ..rewriting import ops_in, ops_of, terminator
 from .masks import Decided
@@ -66,7 +66,7 @@ def _folded(op: ir.Operation) -> ir.Value | None:
         return _folded_logic(op, numbers)
     if op.name == "arith.addf":
         return next((op.operands[1 - i] for i in (0, 1) if numbers[i] == 0), None)
-    if op.name in ("arith.extf", "arith.truncf") and numbers[0] == 0:
+    if op.name in FLOAT_CASTS and numbers[0] == 0:
         with ir.InsertionPoint(op), op.location:
             return build.constant(op.results[0].type, 0.0)
     return None

@@ -50,7 +50,7 @@ class Test:
         return Test(self.mask, self.comparison, self.predicate, self.number, not self.negated)
 
     def of_element(self, x: ir.Value) -> ir.Value:
-        predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.predicate)
+        predicate = build.i64_attribute(self.predicate)
         attributes = {"predicate": predicate}
         operands = [x, build.constant(x.type, self.number)]
         i1 = ir.IntegerType.get_signless(1)

@@ -22,7 +22,14 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling import Index
-from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import (
+    FLOAT_CASTS,
+    all_parallel,
+    body_names,
+    dim_position,
+    indexing_maps,
+    is_structured,
+)
 from ..attention import is_contraction
 from ..extents import extent, size_form
 from ..linear import linear
@@ -211,19 +218,15 @@ def _rescaled(softmax: ir.Operation, init: ir.Value, rows: Sequence[int]) -> ir.
 
 def is_conversion(op: ir.Operation) -> bool:
     """Whether `op` converts the elements of a tensor and nothing else."""
-    if not is_structured(op) or len(op.operands) != 2 or not len(op.regions) or "reduction" in iterator_types(op):
+    if not all_parallel(op) or len(op.operands) != 2 or not len(op.regions):
         return False
-    names = [o.operation.name for o in op.regions[0].blocks[0].operations]
     maps = indexing_maps(op)
-    return set(names[:-1]) <= {"arith.extf", "arith.truncf"} and maps[0] == maps[1] and _is_read(op, 0)
+    return not body_names(op, *FLOAT_CASTS) and maps[0] == maps[1] and _is_read(op, 0)
 
 
 def _is_product(op: ir.Operation) -> bool:
     """Whether the body multiplies two elements and nothing else."""
-    if not len(op.regions) or "reduction" in iterator_types(op):
-        return False
-    names = [o.operation.name for o in op.regions[0].blocks[0].operations]
-    return [n for n in names if n not in ("arith.extf", "arith.truncf")] == ["arith.mulf", "linalg.yield"]
+    return all_parallel(op) and body_names(op, *FLOAT_CASTS) == ["arith.mulf"]
 
 
 def _is_read(op: ir.Operation, number: int) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tiling import Index
 from ...dialects.tiling.index import kept_dims
-from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types
+from ...dialects.tiling.structured import all_parallel, indexing_maps, is_structured
 from ..linear import linear
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, terminator
@@ -74,7 +74,7 @@ def element(tensor: ir.Value, position: Sequence[Index]) -> Scalar | None:
     if op.name in VIEWS:
         source = of_source(op, position)
         return element(op.operands[0], source) if source is not None else None
-    if is_structured(op) and len(op.regions) and "reduction" not in iterator_types(op):
+    if all_parallel(op) and len(op.regions):
         return _of_structured(op, list(op.results).index(tensor), position)
     return None
 

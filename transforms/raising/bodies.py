@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...dialects.build import is_float8
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import FLOAT_CASTS
 from ..rewriting import terminator
 from .expressions import REAL, ROUND, Expr, scalar_type
 from .indices import Index, Opaque, mixed_radix
@@ -115,4 +116,4 @@ def combiner(op: ir.Operation, number: int) -> tuple[str, ir.Value | None]:
 
 
 def _is_cast(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name in ("arith.extf", "arith.truncf")
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name in FLOAT_CASTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import is_structured, iterator_types
+from ...dialects.tiling.structured import reduces
 from ..graph import users_of
 from ..rewriting import ancestors, ops_in
 from .relative import EXPONENTIALS
@@ -50,13 +50,9 @@ def _top(op: ir.Operation) -> ir.Operation | None:
 
 def _adds(op: ir.Operation) -> bool:
     """Whether it computes each element from others by a sum, among others."""
-    return len(op.regions) > 0 and not _reduces(op) and bool(ops_in(op, *ADDITIVE))
-
-
-def _reduces(op: ir.Operation) -> bool:
-    return is_structured(op) and "reduction" in iterator_types(op)
+    return len(op.regions) > 0 and not reduces(op) and bool(ops_in(op, *ADDITIVE))
 
 
 def _is_product(op: ir.Operation) -> bool:
     """Whether it reduces what it makes of several tensors."""
-    return _reduces(op) and len(op.operands) - len(op.results) > 1
+    return reduces(op) and len(op.operands) - len(op.results) > 1

@@ -13,26 +13,19 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 from collections.abc import Callable, Iterator
 
-from .expressions import Expr, Expressions
+from .expressions import Expr, Expressions, folded
 from .quotients import GREATER, LESS, is_mask, predicate
 
-_BINARY: dict[str, Callable[[float, float], float]] = {
-    "arith.addf": operator.add,
-    "arith.subf": operator.sub,
-    "arith.mulf": operator.mul,
+_MORE: dict[str, Callable[..., float]] = {
     "arith.maximumf": max,
     "arith.maxnumf": max,
     "arith.minimumf": min,
     "arith.minnumf": min,
-}
-_UNARY: dict[str, Callable[[float], float]] = {
-    "arith.negf": operator.neg,
     "math.absf": abs,
     "math.exp": lambda x: math.exp(min(x, 700.0)) if x < math.inf else x,
-    "math.sqrt": math.sqrt,
+    "math.sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
     "math.tanh": math.tanh,
     "math.erf": math.erf,
 }
@@ -106,6 +99,4 @@ def _computed(expr: Expr, args: list[float | None]) -> float | None:
         return None
     if name == "arith.cmpf" and predicate(expr) in (*GREATER, *LESS) and numbers[0] != numbers[1]:
         return float((numbers[0] > numbers[1]) == (predicate(expr) in GREATER))
-    if name in _UNARY:
-        return _UNARY[name](numbers[0])
-    return _BINARY[name](*numbers) if name in _BINARY else None
+    return _MORE[name](*numbers) if name in _MORE else folded(name, numbers)

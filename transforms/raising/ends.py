@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moves_first
+from ...dialects.tiling.structured import all_parallel, body_names, indexing_maps, moves_first, reduces
 from ..reshapes import RESHAPES, VIEWS
 from .matching import Match, match_attention
 from .quotients import NearMiss
@@ -53,7 +53,7 @@ def is_transpose(op: ir.Operation) -> bool:
     """Whether `op` only puts the elements of a tensor in another order."""
     if op.name == "linalg.transpose":
         return True
-    if op.name != "linalg.generic" or "reduction" in iterator_types(op) or len(op.operands) != 2:
+    if op.name != "linalg.generic" or reduces(op) or len(op.operands) != 2:
         return False
     source, target = indexing_maps(op)
     return moves_first(op) and source.is_permutation and target.is_permutation and source != target
@@ -61,10 +61,7 @@ def is_transpose(op: ir.Operation) -> bool:
 
 def is_cast(op: ir.Operation) -> bool:
     """Whether `op` only converts each element to another float type."""
-    if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op) or len(op.operands) != 2:
-        return False
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return names in (["arith.truncf", "linalg.yield"], ["arith.extf", "linalg.yield"])
+    return all_parallel(op) and len(op.operands) == 2 and body_names(op) in (["arith.truncf"], ["arith.extf"])
 
 
 def dividing_users(op: ir.Operation) -> list[ir.Operation]:
@@ -80,7 +77,7 @@ def dividing_users(op: ir.Operation) -> list[ir.Operation]:
                 seen.add(user)
                 if user.name in VIEWS or user.name == "linalg.transpose":
                     pending.append(user)
-                elif is_structured(user) and "reduction" not in iterator_types(user) and len(user.results) == 1:
+                elif all_parallel(user) and len(user.results) == 1:
                     found.append(user)
                     pending.append(user)
     return found[:MOST_DIVIDING]

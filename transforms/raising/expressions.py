@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import FLOAT_CASTS
 from .indices import Index, Var
 
 REAL = "real"
@@ -143,16 +144,22 @@ _FOLDED: dict[str, Callable[..., float]] = {
     "arith.sitofp": float,
     "arith.uitofp": float,
 }
-_FLOAT_CASTS = {"arith.extf", "arith.truncf"}
+
+
+def folded(name: str, numbers: Sequence[float | None]) -> float | None:
+    """What an operation makes of numbers; None if one of them is not known, or that of the operation."""
+    if name not in _FOLDED or None in numbers or (name == "arith.uitofp" and numbers[0] < 0):
+        return None
+    return _FOLDED[name](*numbers)
 
 
 def _simplified(make: Expressions, name: str, args: tuple[Expr, ...], type_: Any) -> Expr | None:
     """A simpler expression for that operation, or None. Only identities that hold for every real number and −inf."""
-    if name in _FLOAT_CASTS:
+    if name in FLOAT_CASTS:
         return args[0]
     numbers = [a.number for a in args]
-    if name in _FOLDED and None not in numbers and not (name == "arith.uitofp" and numbers[0] < 0):
-        return make.const(_FOLDED[name](*numbers))
+    if (number := folded(name, numbers)) is not None:
+        return make.const(number)
     if name == "math.powf" and numbers[0] is not None and numbers[0] > 0:  # 2^x is how exp2 may be spelled
         if numbers[0] == 2:
             return make.op("math.exp2", (args[1],))
@@ -288,14 +295,19 @@ def _simplified_sign_test(make: Expressions, args: tuple[Expr, ...], type_: Any,
 
 def _largest(expr: Expr) -> int | None:
     """The largest value of an index that counts from 0."""
-    while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
-        expr = expr.args[0]
+    expr = _uncast(expr)
     if not _counts_from_zero(expr) or any(v.extent is None for v in expr.vars):
         return None
     return expr.payload.constant + sum(c * ((v.extent or 1) - 1) for v, c in expr.payload.terms)
 
 
 def _counts_from_zero(expr: Expr) -> bool:
+    expr = _uncast(expr)
+    return expr.kind == "index" and expr.payload.constant >= 0 and all(c > 0 for _, c in expr.payload.terms)
+
+
+def _uncast(expr: Expr) -> Expr:
+    """The integer that others are made from by casts."""
     while expr.name in ("arith.index_cast", "arith.extsi", "arith.extui"):
         expr = expr.args[0]
-    return expr.kind == "index" and expr.payload.constant >= 0 and all(c > 0 for _, c in expr.payload.terms)
+    return expr

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import is_structured, iterator_types
+from ...dialects.tiling.structured import reduces
 from ..linear import DYNAMIC
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op
@@ -286,7 +286,7 @@ def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
             continue
         if op.name.startswith(ON_TENSORS):
             raise NearMiss(f"'{op.name}' on tensors hides what it is of; convert-elementwise-to-linalg before shows it")
-        if node.type != REAL and is_structured(op) and "reduction" in iterator_types(op) and len(op.operands) == 3:
+        if node.type != REAL and reduces(op) and len(op.operands) == 3:
             raise NearMiss("its scores are summed as integers; convert queries and keys to floats before")
         if _is_open_reshape(op):
             raise NearMiss(f"{RESHAPED} hides what it is of{FIXED}")
@@ -297,9 +297,4 @@ def _require_visible(seen: Sequence[Expr], k: Keys) -> None:
 
 def is_sum(op: ir.Operation) -> bool:
     """Whether `op` may be the second matmul: structured, with one result of floats and a loop that reduces."""
-    return (
-        is_structured(op)
-        and len(op.results) == 1
-        and isinstance(op.results[0].type.element_type, ir.FloatType)
-        and "reduction" in iterator_types(op)
-    )
+    return reduces(op) and len(op.results) == 1 and isinstance(op.results[0].type.element_type, ir.FloatType)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..linear import DYNAMIC
 from .expressions import Expr, Expressions
@@ -69,7 +70,7 @@ def inserted_element(tracer: Tracer, op: ir.Operation, indices: tuple[Index, ...
 
     def require(predicate: arith.CmpIPredicate, index: Index, bound: int) -> None:
         compared = (make.index(index), make.const(bound, kind))
-        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(predicate))
+        number = build.i64_attribute(int(predicate))
         conditions.append(make.op("arith.cmpi", compared, flag, (("predicate", number),)))
 
     for index, offset, size, whole in zip(indices, offsets, sizes, extents(target), strict=True):

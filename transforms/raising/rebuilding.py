@@ -238,7 +238,7 @@ class _Rebuilder:
         self.share = (make.element(share, at),)
 
     def _compared(self, how: arith.CmpFPredicate, expr: Expr, number: float) -> Expr:
-        predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(how))
+        predicate = build.i64_attribute(int(how))
         flag = ir.IntegerType.get_signless(1)
         return self.make.op("arith.cmpf", (expr, self.make.const(number)), flag, (("predicate", predicate),))
 
@@ -249,7 +249,7 @@ class _Rebuilder:
         zeros = build.fill(build.constant(element, 0.0), accumulated)
         output = self.emit.empty([*rows, self.k], element)
         return SoftmaxOp(
-            ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(rows)),
+            build.i64_attribute(len(rows)),
             x,
             output,
             lowest,

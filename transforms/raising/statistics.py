@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import is_structured, iterator_types
+from ...dialects.tiling.structured import reduces
 from ..graph import in_order, users_of
 from .expressions import REAL, Expr
 from .indices import Index, Opaque, SplitNeeded, Var, mixed_radix
@@ -72,7 +72,7 @@ def _row_values(op: ir.Operation) -> list[ir.Value]:
     """Results of an op that may be statistics."""
     if op.name == "linalg_ext.softmax":
         return [op.results[i] for i in (MAX, ACCUM)]
-    if not is_structured(op) or "reduction" not in iterator_types(op):
+    if not reduces(op):
         return []
     return list(op.results)
 

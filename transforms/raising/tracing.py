@@ -15,7 +15,14 @@ import numpy as np
 
 from ...dialects.build import constant_value, is_float8
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import indexing_maps, is_structured, iterator_types, moved_operand
+from ...dialects.tiling.structured import (
+    FLOAT_CASTS,
+    all_parallel,
+    indexing_maps,
+    iterator_types,
+    moved_operand,
+    reduces,
+)
 from ...dialects.tiling.tensor_ops import reassociation
 from ..extents import static_extents
 from ..reshapes import RESHAPES
@@ -110,7 +117,7 @@ class Tracer:
             return inserted_element(self, op, indices)
         if op.name == "tensor.pad":
             return self.captured(terminator(op.regions[0].blocks[0]).operands[0]) if is_padding(op, indices) else None
-        if not is_structured(op) or not len(op.regions) or "reduction" in iterator_types(op):
+        if not all_parallel(op) or not len(op.regions):
             return None
         number = ir.OpResult(tensor).result_number
         loops = loops_at(op, number, indices)
@@ -126,7 +133,7 @@ class Tracer:
         """The reduction that computes this element, if one does."""
         tensor, indices = element.payload
         op = defining_op(tensor)
-        if op is None or not is_structured(op) or "reduction" not in iterator_types(op):
+        if op is None or not reduces(op):
             return None
         number = ir.OpResult(tensor).result_number
         outer = loops_at(op, number, indices)
@@ -155,7 +162,7 @@ class Tracer:
         if number is not None:
             return self.make.const(number, scalar_type(value.type))
         op = defining_op(value)
-        if op is not None and op.name in ("arith.extf", "arith.truncf") and not is_float8(value.type):
+        if op is not None and op.name in FLOAT_CASTS and not is_float8(value.type):
             return self.captured(op.operands[0])
         return self.make.scalar(value)
 
@@ -201,7 +208,7 @@ class Tracer:
         if op.name == "tensor.pad":
             moved = unpadded(op, indices)
             return None if moved is None else self.make.element(op.operands[0], moved)
-        if op.name in MOVES and len(op.results) == 1 and "reduction" not in iterator_types(op):
+        if op.name in MOVES and len(op.results) == 1 and not reduces(op):
             loops, number = loops_at(op, 0, indices), moved_operand(op)
             if loops is not None and number is not None and isinstance(op.operands[number].type, ir.RankedTensorType):
                 return self.operand(op, number, [loops[d] for d in range(len(loops))])

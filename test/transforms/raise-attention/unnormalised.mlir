@@ -49,6 +49,33 @@ func.func @sigmoid(%q: tensor<2x6x8xf32>, %k: tensor<2x6x8xf32>, %v: tensor<2x6x
   return %o : tensor<2x6x4xf32>
 }
 
+// Roots of scores, of which those that are masked have none before they are replaced.
+// CHECK-LABEL: @roots
+//       CHECK: math.sqrt
+//       CHECK: %[[R:.*]] = arith.select
+//  CHECK-NEXT:   linalg.yield %[[R]]
+func.func @roots(%q: tensor<2x6x8xf32>, %k: tensor<2x8x6xf32>, %v: tensor<2x6x4xf32>) -> tensor<2x6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %lowest = arith.constant 0xFF800000 : f32
+  %e_s = tensor.empty() : tensor<2x6x6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %s = linalg.batch_matmul ins(%q, %k : tensor<2x6x8xf32>, tensor<2x8x6xf32>) outs(%z_s : tensor<2x6x6xf32>) -> tensor<2x6x6xf32>
+  %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]} ins(%s : tensor<2x6x6xf32>) outs(%e_s : tensor<2x6x6xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %i = linalg.index 1 : index
+    %j = linalg.index 2 : index
+    %is = arith.cmpi sle, %j, %i : index
+    %m = arith.select %is, %x, %lowest : f32
+    %w = math.sqrt %m : f32
+    %r = arith.select %is, %w, %zero : f32
+    linalg.yield %r : f32
+  } -> tensor<2x6x6xf32>
+  %e_o = tensor.empty() : tensor<2x6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  %o = linalg.batch_matmul ins(%p, %v : tensor<2x6x6xf32>, tensor<2x6x4xf32>) outs(%z_o : tensor<2x6x4xf32>) -> tensor<2x6x4xf32>
+  return %o : tensor<2x6x4xf32>
+}
+
 // Weights that are divided by their sum: one more column of values, of ones; four, so that rows stay aligned.
 // CHECK-LABEL: @divided
 //   CHECK-NOT: "reduction"{{.*}} ins(%{{[^,]*}} : tensor<2x6x10xf32>)
