@@ -227,6 +227,12 @@ def piece_of_elements(op, frame):
     return lambda operands: [np.array(operands, kind)]
 
 
+@rule("vector.broadcast")
+def piece_of_equals(op, frame):
+    kind = op.operation.results[0].type
+    return lambda operands: [np.full(kind.shape, operands[0], arrays.value_dtype(kind))]
+
+
 @rule("gpu.launch_func")
 def launch(op, frame):
     path = str(op.operation.attributes["kernel"]).split("::")

@@ -27,6 +27,10 @@ UNBOUNDED = "a dimension of a tile has no constant bound: tile it, or make the h
 Node = tuple[Hashable, ...]
 
 
+class TwoRoles(PassError):
+    """What cannot be computed at once, though each matmul of it can by itself."""
+
+
 @dataclass
 class Axis:
     """`size`: how many elements of a tile are valid along it, a number or a value; `extent`: at most so many. `joined`:
@@ -265,7 +269,7 @@ class Axes:
                     raise PassError(f"{what} where a tile has one dimension: tile all others by 1", op)
                 for axis in found:
                     if axis.role not in (BATCH, role):
-                        raise PassError("a dimension is rows of one matmul and columns of another: not lowered yet", op)
+                        raise TwoRoles("a dimension is rows of one matmul and columns of another: not lowered yet", op)
                     self._join(axis, found if len(found) > 1 else [], op)
                     axis.role = role
         if not self._contractions:

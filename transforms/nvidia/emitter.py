@@ -187,6 +187,7 @@ class Emitter:
         "memref.get_global": _get_global,
         "memref.alloc": lambda self, op: [self.values[op.results[0]]],
         "vector.from_elements": lambda self, op: [tuple(self.scalar(v) for v in op.operands)],
+        "vector.broadcast": lambda self, op: [(self.scalar(op.operands[0]),) * op.results[0].type.shape[0]],
         "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
         "tile.warp": lambda self, op: [self.thread.warp],
         "memref.load": lambda self, op: emit_scalar(op, [self.values[v] for v in op.operands]),

@@ -13,9 +13,11 @@ from ...dialects.mlir import ir
 from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_structured
 from ..attention import contraction_loops, is_contraction
 from ..graph import ancestor_in, operands_with_captures
+from ..passes import PassError
 from ..reshapes import RESHAPES, only_units
 from ..rewriting import defining_op, ops_in, ops_of
 from ..slices import insert_parallel
+from .axes import Axes, TwoRoles
 
 ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
 VIEWS = ("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview")
@@ -25,6 +27,27 @@ def is_one_tile(function: ir.Operation) -> bool:
     """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
     matmuls = [op for op in ops_in(function) if is_contraction(op)]
     return bool(matmuls) and all(map(_is_small, matmuls))
+
+
+def fits_one_block(function: ir.Operation) -> bool:
+    """Whether it is, and one block can compute it: not where queries and keys are made of one array beside the
+    attention, whose rows are rows of one matmul, and columns of another."""
+    if not is_one_tile(function):
+        return False
+    for way in (everything, between_matmuls):
+        with ir.InsertionPoint(function):
+            spare = function.clone().operation
+        try:
+            for forall in (forall for ops in way(spare) for forall in one_block(ops)):
+                Axes(forall)
+            return True
+        except TwoRoles:
+            continue
+        except PassError:  # which later passes may do without
+            return True
+        finally:
+            spare.erase()
+    return False
 
 
 def _is_small(matmul: ir.Operation) -> bool:

@@ -16,7 +16,7 @@ from ..splats import filled_with
 from ..tile_and_fuse import tile_and_fuse
 from .architecture import MULTIPROCESSORS
 from .memory import CHUNK
-from .one_block import is_one_tile
+from .one_block import fits_one_block
 from .split_sums import split_sum
 
 
@@ -47,9 +47,9 @@ TILES = (
 )
 ROWS_OF_F32 = 128  # at most: 4096³ takes 2.99 ms, with 256 4.11
 RATES = {16: 5.6e6, 32: 0.34e6}  # operations of a multiprocessor in a µs, by the bits of what is multiplied
-MEMORY = 4.2e6  # bytes in a µs
+MEMORY, OF_ONE = 4.2e6, 8e4  # bytes in a µs, that all multiprocessors read, and one
 FEW_COLUMNS, SLOWER = 64, 1.25  # tiles of so few columns read memory so much slower
-NEXT, MERGE, PART = 1.0, 0.5, 0.2  # µs: for a tile; to add up parts, and for each of them
+NEXT, MERGE, PART = 1.0, 1.0, 0.2  # µs: for a tile; to add up parts, and for each of them
 MOST_PARTS = 16
 LEAST = 16  # of rows or columns, and of what is added up for an element: less leaves most of a tile empty
 MANY = 1 << 20  # what a dynamic size is taken to be
@@ -79,7 +79,7 @@ class TileMatmuls(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
             matmuls = [op for op in ops_in(function) if is_contraction(op)]
-            if len(matmuls) > 1 and not ops_in(function, "scf.forall") and is_one_tile(function):
+            if len(matmuls) > 1 and not ops_in(function, "scf.forall") and fits_one_block(function):
                 continue  # one block computes all of it, such as an attention of few queries and keys
             for block in function.regions[0].blocks:
                 for matmul in ops_of(block):
@@ -108,7 +108,7 @@ class TileMatmuls(Pass):
 
     def _fastest(self, matmul: ir.Operation, loops: ContractionLoops) -> tuple[Tile, int]:
         """The tile, and into how many parts the sum goes, that all multiprocessors are done with first: with what they
-        compute, or with reading, at a rate that all of them together have."""
+        compute, or read."""
         extents, width = static_extents(matmul), element_of(matmul.operands[0].type).width
         most = min(self.rows, ROWS_OF_F32) if width == 32 else self.rows
         batch = math.prod(extents[d] or 1 for d in loops.batch)
@@ -123,9 +123,10 @@ class TileMatmuls(Pass):
             tiles = batch * parts * math.ceil(m / tile.rows) * math.ceil(n / tile.columns)
             turns = math.ceil(tiles / self.multiprocessors)
             computing = 2 * tile.rows * tile.columns * k / parts / (tile.rate * RATES[width])
-            idle = turns * self.multiprocessors / tiles * (SLOWER if tile.columns <= FEW_COLUMNS else 1)
+            slower = SLOWER if tile.columns <= FEW_COLUMNS else 1
+            one = turns * tile.columns * k / parts * width / 8 / OF_ONE
             merging = MERGE + PART * parts + 8 * parts * batch * m * n / MEMORY if parts > 1 else 0
-            return max(turns * (NEXT + computing), reading * idle) + merging, tile.rows
+            return max(turns * (NEXT + computing), reading * slower, one) + merging, tile.rows
 
         return min(itertools.product((tile for tile in TILES if tile.rows <= most), sums), key=time)
 

@@ -38,3 +38,20 @@ def test_a_traced_graph_knows_no_devices():
         args = tuple(torch.empty(2, 4, 128, 64, device="cuda", dtype=torch.float16) for _ in range(3))
         kernel = compile(sdpa(is_causal=True), args, target="nvidia", arch="sm_90a")
     assert "wgmma" in kernel.ir("ptx")
+
+
+def test_projections_beside_an_attention_of_one_tile():
+    """One block cannot compute both: tokens are rows of queries' matmul, and columns of scores."""
+
+    class OneHead(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.out = torch.nn.Linear(64, 192), torch.nn.Linear(64, 64)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).chunk(3, -1)
+            return x + self.out(F.scaled_dot_product_attention(q, k, v))
+
+    args = tensors((1, 64, 64), dtype=torch.float16)
+    kernel = compile(OneHead().half().eval(), args, target="nvidia", arch="sm_90a")
+    assert kernel.explain().count("tiled by") == 4 and "no tile for one block" not in kernel.explain()
