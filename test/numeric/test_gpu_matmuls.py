@@ -177,6 +177,50 @@ func.func @main(%x: {x}, %a: {w}, %b: {w}) -> {s} {{
 }}"""
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(
+    ("left", "right", "out"),
+    [
+        ("btk", "nk", "btn"),
+        ("bthd", "nhd", "btn"),
+        ("btk", "hdk", "bthd"),
+        ("ubtk", "nk", "ubtn"),
+        ("btk", "ubnk", "ubtn"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("sizes", [{"b": 3, "t": 20}, {"b": 1, "t": 1}, {"b": 17, "t": 1}], ids=str)
+def test_several_loops_of_a_kind_are_one(arch, left, right, out, sizes):
+    """Rows of batch entries and tokens, columns and sums of heads and their elements; u has one element."""
+    sizes = {"k": 64, "n": 48, "h": 4, "d": 16, "u": 1} | sizes
+    loops = "".join(dict.fromkeys(out + left + right))
+    kind = lambda dims, element: f"tensor<{'x'.join(str(sizes[d]) for d in dims)}x{element}>"  # noqa: E731
+    of = lambda dims: f"affine_map<({', '.join(loops)}) -> ({', '.join(dims)})>"  # noqa: E731
+    kinds = ", ".join('"parallel"' if d in out else '"reduction"' for d in loops)
+    text = f"""
+func.func @main(%a: {kind(left, "f16")}, %b: {kind(right, "f16")}) -> {kind(out, "f32")} {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : {kind(out, "f32")}
+  %i = linalg.fill ins(%zero : f32) outs(%e : {kind(out, "f32")}) -> {kind(out, "f32")}
+  %r = linalg.generic {{indexing_maps = [{of(left)}, {of(right)}, {of(out)}], iterator_types = [{kinds}]}}
+      ins(%a, %b : {kind(left, "f16")}, {kind(right, "f16")}) outs(%i : {kind(out, "f32")}) {{
+  ^bb0(%x: f16, %y: f16, %o: f32):
+    %p = arith.extf %x : f16 to f32
+    %q = arith.extf %y : f16 to f32
+    %t = arith.mulf %p, %q : f32
+    %u = arith.addf %o, %t : f32
+    linalg.yield %u : f32
+  }} -> {kind(out, "f32")}
+  return %r : {kind(out, "f32")}
+}}"""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal([sizes[d] for d in dims]).astype(np.float16) for dims in (left, right))
+    (found,) = run_module(text, [a, b], arch=arch)
+    exact = np.einsum(f"{left},{right}->{out}", a.astype(np.float64), b.astype(np.float64))
+    assert found.shape == exact.shape and np.abs(found - exact).max() < 1e-4 * np.abs(exact).max()
+    assert "tiled by" in compile(text, target="nvidia", arch=arch).explain()
+
+
 OF_ROWS = """
 func.func @main(%a: tensor<128x256xf16>, %r: tensor<256xf32>) -> tensor<128x64xf32> {
   %zero = arith.constant 0.0 : f32

@@ -15,6 +15,7 @@ from ..rewriting import defining_op, functions_of, ops_in, ops_of
 from ..splats import filled_with
 from ..tile_and_fuse import tile_and_fuse
 from .architecture import MULTIPROCESSORS
+from .joined_loops import with_joined_loops
 from .memory import CHUNK
 from .one_block import fits_one_block
 from .split_sums import split_sum
@@ -83,11 +84,13 @@ class TileMatmuls(Pass):
                 continue  # one block computes all of it, such as an attention of few queries and keys
             for block in function.regions[0].blocks:
                 for matmul in ops_of(block):
-                    loops = _loops(matmul)
-                    if loops is not None:
-                        self._tile(matmul, loops)
+                    if _is_of_tiles(matmul):
+                        self._tile(with_joined_loops(matmul))
 
-    def _tile(self, matmul: ir.Operation, loops: ContractionLoops) -> None:
+    def _tile(self, matmul: ir.Operation) -> None:
+        loops = _loops(matmul)
+        if loops is None:
+            return
         tile, parts = self._fastest(matmul, loops)
         if parts > 1:
             matmul = split_sum(matmul, loops.k[0], parts)
@@ -131,14 +134,17 @@ class TileMatmuls(Pass):
         return min(itertools.product((tile for tile in TILES if tile.rows <= most), sums), key=time)
 
 
-def _loops(op: ir.Operation) -> ContractionLoops | None:
-    """The loops of a matmul that tiles can compute: of floats of 16 bits or f32, with one loop of each kind."""
+def _is_of_tiles(op: ir.Operation) -> bool:
+    """Whether an op is a matmul of floats of 16 bits or f32, which tiles can compute."""
     if op.name != "linalg.generic" or not is_contraction(op):
-        return None
+        return False
     left, right, out = (element_of(v.type) for v in op.operands)
-    if left != right or not isinstance(left, ir.F16Type | ir.BF16Type | ir.F32Type) or not isinstance(out, ir.F32Type):
-        return None
-    loops, extents = contraction_loops(op), static_extents(op)
+    return left == right and isinstance(left, ir.F16Type | ir.BF16Type | ir.F32Type) and isinstance(out, ir.F32Type)
+
+
+def _loops(matmul: ir.Operation) -> ContractionLoops | None:
+    """The loops of a matmul that has one loop of each kind, and fills some of a tile."""
+    loops, extents = contraction_loops(matmul), static_extents(matmul)
     assert loops is not None, "a contraction has loops"
     if any(len(kind) != 1 for kind in (loops.m, loops.n, loops.k)) or 0 in extents:
         return None

@@ -1,0 +1,95 @@
+"""One loop of rows, one of columns and one along the sum, for a matmul that has several of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...dialects import build
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import iterator_types, operand_loops
+from ..attention import contraction_loops
+from ..extents import static_extents
+from ..reshapes import reshape
+from ..splats import filled_with
+
+
+def with_joined_loops(matmul: ir.Operation) -> ir.Operation:
+    """The matmul in its place, where dimensions of a kind stand side by side in all operands; others are left as they
+    are. What has one element is left out::
+
+        %c = linalg.generic {C[b, t, n] += A[b, t, k]·B[n, k]} ins(%a, %b : tensor<8x512x64xf16>, tensor<96x64xf16>) …
+      becomes
+        %a1 = tensor.collapse_shape %a [[0, 1], [2]] : tensor<8x512x64xf16> into tensor<4096x64xf16>
+        %c1 = linalg.generic {C[m, n] += A[m, k]·B[n, k]} ins(%a1, %b : tensor<4096x64xf16>, tensor<96x64xf16>) …
+        %c = tensor.expand_shape %c1 [[0, 1], [2]] : tensor<4096x96xf32> into tensor<8x512x96xf32>
+    """
+    loops, extents = contraction_loops(matmul), static_extents(matmul)
+    assert loops is not None, "a matmul is a contraction"
+    first: dict[int, int | None] = {d: d for d in range(len(extents))}  # of those that a loop is joined to
+    for kind in (loops.m, loops.n, loops.k):
+        wide = [d for d in kind if extents[d] != 1] or kind[:1]
+        first.update({d: wide[0] if d in wide else None for d in kind})
+    if all(first[d] == d for d in first):
+        return matmul
+    grouped = [_grouped([d for d in dims if d is not None], first) for dims in operand_loops(matmul)]
+    orders: dict[int | None, list[int]] = {}
+    for groups in grouped:
+        owners = [_owner(group, first) for group in groups]
+        for owner, group in zip(owners, groups, strict=True):
+            joined = [d for d in group if first[d] is not None]
+            if owner is None or owners.count(owner) > 1 or orders.setdefault(owner, joined) != joined:
+                return matmul
+    return _rebuilt(matmul, grouped, first)
+
+
+def _owner(group: Sequence[int], first: Mapping[int, int | None]) -> int | None:
+    return next((first[d] for d in group if first[d] is not None), None)
+
+
+def _grouped(dims: Sequence[int], first: Mapping[int, int | None]) -> list[list[int]]:
+    """An operand's dimensions, by their loops, in groups of those that become one."""
+    groups: list[list[int]] = []
+    for d in dims:
+        owner = _owner(groups[-1], first) if groups else None
+        if groups and (owner is None or first[d] in (None, owner)):
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    return groups
+
+
+def _rebuilt(
+    matmul: ir.Operation, grouped: Sequence[Sequence[Sequence[int]]], first: Mapping[int, int | None]
+) -> ir.Operation:
+    left = sorted({owner for groups in grouped for group in groups if (owner := _owner(group, first)) is not None})
+    kinds = iterator_types(matmul)
+    with ir.InsertionPoint(matmul), matmul.location:
+        *operands, init = matmul.operands
+        sizes = build.mixed_sizes(init)
+        number = filled_with(init)
+        if number is not None:
+            init = build.empty(sizes, init.type.element_type)
+        values = [_joined(v, groups) for v, groups in zip([*operands, init], grouped, strict=True)]
+        if number is not None:
+            values[-1] = build.fill(build.constant(init.type.element_type, number.value), values[-1])
+        maps = [build.projection(len(left), [left.index(_owner(g, first)) for g in groups]) for groups in grouped]
+        attributes = {
+            "indexing_maps": build.map_array(maps),
+            "iterator_types": build.iterator_array([kinds[d] for d in left]),
+            "operandSegmentSizes": matmul.attributes["operandSegmentSizes"],
+        }
+        made = ir.Operation.create("linalg.generic", [values[-1].type], values, attributes, regions=1)
+        matmul.regions[0].blocks[0].append_to(made.regions[0])
+        result, of_result = made.result, [list(group) for group in grouped[-1]]
+        if len(of_result) < len(sizes):
+            left_over = iter(sizes)
+            result = reshape(result, [[next(left_over) for _ in group] for group in of_result], expand=True)
+    matmul.results[0].replace_all_uses_with(result)
+    matmul.erase()
+    return made
+
+
+def _joined(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
+    if len(groups) == value.type.rank:
+        return value
+    return reshape(value, [[1] * len(group) for group in groups], expand=False)
