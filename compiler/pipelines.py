@@ -272,7 +272,7 @@ def nvidia(
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
         "pieces-to-elements",
-        "fuse-elements{all=1}",  # after them: each op that is left becomes a kernel
+        "fuse-elements{all=1 along-sums=1}",  # after them: each op that is left becomes a kernel
         *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor
         "own-inits",  # after cse: dimensions of equal inits would be one axis
         # Tiles: static shapes, then places, then the order in time. Each works on what the one before decided.

@@ -32,6 +32,7 @@ class FuseElements(Pass):
     """
 
     all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
+    along_sums: bool = option("also what is the same along a sum, such as a row's mean: threads compute it once", False)
 
     def run(self, op: ir.Operation) -> None:
         lift_sizes(op)
@@ -88,7 +89,10 @@ class FuseElements(Pass):
                 return number, splat
             read = {dim_position(e) for e in maps[number].results}
             producer = self._producer(value, consumer)
-            once = all(d in read or sizes.get(d) == 1 for d in range(len(kinds)))
+            once = all(
+                d in read or sizes.get(d) == 1 or (self.along_sums and kind == "reduction")
+                for d, kind in enumerate(kinds)
+            )
             is_cheap = producer is not None and (once or _widens(producer))
             if producer is not None and is_cheap and _sizes_are_told(consumer, number, producer):
                 return number, producer

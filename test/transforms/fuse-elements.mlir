@@ -1,4 +1,5 @@
 // RUN: attn-opt %s --fuse-elements | FileCheck %s
+// RUN: attn-opt %s --fuse-elements="along-sums=1" | FileCheck %s --check-prefix=ALONG
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #t = affine_map<(d0, d1) -> (d1, d0)>
@@ -165,4 +166,35 @@ func.func @wider(%x: tensor<8x64xf16>, %zeros: tensor<8xf32>) -> tensor<8x64xf16
     linalg.yield %g : f16
   } -> tensor<8x64xf16>
   return %y : tensor<8x64xf16>
+}
+
+// What is the same along a sum is an op of its own: it would be computed for each element. Threads of a GPU compute it
+// once for all elements that they add up.
+// CHECK-LABEL: func.func @variance
+// CHECK:         %[[MEAN:.*]] = linalg.generic {{.*}} iterator_types = ["parallel"]
+// CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} ins(%{{.*}}, %[[MEAN]] :
+// ALONG-LABEL: func.func @variance
+// ALONG-SAME:    (%[[X:.*]]: tensor<8x64xf32>, %[[SUM:.*]]: tensor<8xf32>, %{{.*}}: tensor<8xf32>)
+// ALONG:         linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} ins(%[[X]], %[[SUM]] :
+// ALONG:           arith.divf
+// ALONG:           arith.subf
+func.func @variance(%x: tensor<8x64xf32>, %sum: tensor<8xf32>, %zero: tensor<8xf32>) -> tensor<8xf32> {
+  %n = arith.constant 64.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %mean = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+      iterator_types = ["parallel"]} ins(%sum : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%s: f32, %o: f32):
+    %m = arith.divf %s, %n : f32
+    linalg.yield %m : f32
+  } -> tensor<8xf32>
+  %v = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+      affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x, %mean : tensor<8x64xf32>, tensor<8xf32>) outs(%zero : tensor<8xf32>) {
+  ^bb0(%a: f32, %m: f32, %o: f32):
+    %d = arith.subf %a, %m : f32
+    %q = arith.mulf %d, %d : f32
+    %t = arith.addf %o, %q : f32
+    linalg.yield %t : f32
+  } -> tensor<8xf32>
+  return %v : tensor<8xf32>
 }
