@@ -14,8 +14,10 @@ import dataclasses
 import functools
 import json
 import math
+import os
 import pathlib
 import struct
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -31,6 +33,7 @@ SHARED_SIZE_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 PLANS = 256  # of a kernel, for so many shapes
 NO_PLAIN_TENSOR = "no plain tensor, but a sparse or nested one of torch, or one within vmap"
 _HEAD = struct.Struct("<Q")
+_PACKAGE = os.path.join(str(pathlib.Path(__file__).parents[2]), "")
 
 
 Condition: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]  # at most so much: (argument, dimension), multiplied
@@ -260,7 +263,7 @@ class CudaKernel:
         warnings.warn(
             f"'{self.signature.name}': {why}. It is used as it is, by a kernel that reads element by element, which is "
             "slower; dense rows at aligned addresses are faster",
-            stacklevel=6,
+            stacklevel=_callers_level(),
         )
         if self._other is None:
             self._other = self.general()
@@ -299,7 +302,7 @@ class CudaKernel:
             f"'{name}': tile sizes {sizes} leave a thread too few registers: it keeps {spilled} bytes in memory, "
             "which is slow; choose tiles of fewer rows or columns (tile_sizes), leave them to the rule, or have them "
             "measured (autotune=True)",
-            stacklevel=10,
+            stacklevel=_callers_level(),
         )
 
     def _load(self, device: int) -> ctypes.c_void_p:
@@ -322,6 +325,14 @@ def _moved_last(array: Array, dim: int) -> Array:
     order = stored_dims(len(array.shape), dim)
     shape, strides = (tuple(of[d] for d in order) for of in (array.shape, array.strides))
     return dataclasses.replace(array, shape=shape, strides=strides)
+
+
+def _callers_level() -> int:
+    """Of a warning, where the function that warns was called from outside of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _number(arch: str) -> int:

@@ -202,6 +202,10 @@ def test_tile_sizes_that_make_registers_spill_are_told_of_once(gpu, library):
     with pytest.warns(UserWarning, match=r"tile sizes 1,1,128,0,32 leave .* 65 bytes .*autotune") as told:
         kernel(*arguments)
     assert len(told) == 1 and told[0].filename == __file__
+    other = compile(text, target="nvidia", arch="sm_80", split_keys=1, tile_sizes=[1, 1, 128, 0, 16])
+    with pytest.warns(UserWarning, match="tile sizes") as told:
+        other(*map(np.asarray, arguments))  # which goes another way
+    assert len(told) == 1 and told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kernel(*[tensor((1, 2, 300, 64)) for _ in range(3)])
