@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import json
 import math
-import os
 import pathlib
 import struct
 import sys
@@ -33,7 +32,7 @@ SHARED_SIZE_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 PLANS = 256  # of a kernel, for so many shapes
 NO_PLAIN_TENSOR = "no plain tensor, but a sparse or nested one of torch, or one within vmap"
 _HEAD = struct.Struct("<Q")
-_PACKAGE = os.path.join(str(pathlib.Path(__file__).parents[2]), "")
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 Condition: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]  # at most so much: (argument, dimension), multiplied
@@ -330,7 +329,7 @@ def _moved_last(array: Array, dim: int) -> Array:
 def _callers_level() -> int:
     """Of a warning, where the function that warns was called from outside of this package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+    while frame.f_globals.get("__name__", "").startswith(_PACKAGE) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
     return level
 
