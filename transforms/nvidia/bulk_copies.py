@@ -129,12 +129,14 @@ def bulk_copy(load: ir.Operation, kernel: ir.Operation) -> BulkCopy | None:
 
 
 def _rows(load: ir.Operation, dim: int) -> int:
-    """How many rows of a tile, along that dimension of it, are copied: the engine takes longer for one that is beyond
-    the array than for one that is there. Rows of a matmul that stands alone, which go to nothing but their results, and
-    are not stored, need not be zeros."""
+    """How many lines of a tile, along that dimension of it, are copied: the engine takes longer for one that is beyond
+    the array than for one that is there. Rows of a matmul that stands alone, which go to nothing but their results,
+    and are not stored, need not be zeros; what is summed over must be."""
     view, rows = load.opview, load.results[0].type.shape[dim]
     known = build.constant_value(view.indices[view.memory.type.rank + dim])
-    return min(rows, -(-known // ROWS) * ROWS) if known is not None and is_streamed(load) else rows
+    if dim or known is None or not is_streamed(load):
+        return rows
+    return min(rows, -(-known // ROWS) * ROWS)
 
 
 def copy_of(load: ir.Operation, kernel: ir.Operation) -> Copy | None:

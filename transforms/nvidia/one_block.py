@@ -200,11 +200,13 @@ def _components(ops: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
 
 
 def _times(ops: Sequence[ir.Operation]) -> dict[ir.Operation, int]:
-    """Of each of them, how often what it depends on leaves them: by way of other ops, such as the next matmul::
+    """Of each of them, how often what it depends on leaves them, by way of other ops such as the next matmul::
 
-    %x = merge %parts0          // 0
-    %parts1 = scf.forall … %x
-    %y = merge %parts1, %x      // 1
+        %x = merge %parts0          // 0
+        %parts1 = scf.forall … %x
+        %y = merge %parts1, %x      // 1
+
+    Those of one number do not wait for each other by way of others.
     """
     inside, times, makers = set(ops), dict[ir.Operation, int](), dict[ir.Value, ir.Operation]()
     for op in ops_of(ops[0].block) if ops else []:

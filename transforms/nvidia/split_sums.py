@@ -16,13 +16,15 @@ from ..splats import filled_with
 def split_sum(matmul: ir.Operation, loop: int, parts: int) -> ir.Operation:
     """The matmul of all parts of the sum, a batch of them, in the place of one that sums over `loop`::
 
-      %c = linalg.generic {C[m, n] += A[m, k]·B[n, k]} ins(%a, %b : tensor<16x4096xf16>, tensor<1024x4096xf16>) …
-    becomes
-      %a1 = tensor.expand_shape %a [[0], [1, 2]] : tensor<16x4096xf16> into tensor<16x8x512xf16>
-      %b1 = tensor.expand_shape %b [[0], [1, 2]] : tensor<1024x4096xf16> into tensor<1024x8x512xf16>
-      %p = linalg.generic {P[s, m, n] += A[m, s, k]·B[n, s, k]} ins(%a1, %b1) outs(0) -> tensor<8x16x1024xf32>
-      %p0 = tensor.extract_slice %p[0, 0, 0] …, …
-      %c = linalg.generic {C[m, n] = C0[m, n] + P0[m, n] + … + P7[m, n]} ins(%p0, …, %p7, %c0)
+        %c = linalg.generic {C[m, n] += A[m, k]·B[n, k]} ins(%a, %b : tensor<16x4096xf16>, tensor<1024x4096xf16>) …
+      becomes
+        %a1 = tensor.expand_shape %a [[0], [1, 2]] : tensor<16x4096xf16> into tensor<16x8x512xf16>
+        %b1 = tensor.expand_shape %b [[0], [1, 2]] : tensor<1024x4096xf16> into tensor<1024x8x512xf16>
+        %p = linalg.generic {P[s, m, n] += A[m, s, k]·B[n, s, k]} ins(%a1, %b1) outs(0) -> tensor<8x16x1024xf32>
+        %p0 = tensor.extract_slice %p[0, 0, 0] …, …
+        %c = linalg.generic {C[m, n] = P0[m, n] + … + P7[m, n] + C0[m, n]} ins(%p0, …, %p7, %c0)
+
+    The rest of what computes %c stands behind it. C0, what there was before, is left out where it is 0.
     """
     maps, init = indexing_maps(matmul), matmul.operands[2]
     shape, element = list(init.type.shape), element_of(init.type)
