@@ -22,19 +22,21 @@ SIGNLESS = {getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}") for bits
 
 @dataclasses.dataclass
 class _Place:
-    """An argument: the number of the call's, or a tensor that the program holds; the type that was traced. `other`: the
-    type of that size that numpy has by itself, and numpy's own of the traced one, where it has that by another module.
-    """
+    """An argument: the number of the call's, or a tensor that the program holds; the type that was traced, and whether
+    arrays have it, too. `other`: the type of that size that numpy has by itself, and numpy's own of the traced one,
+    where it has that by another module."""
 
     of: int | torch.Tensor
     dtype: torch.dtype
+    is_kept: bool
     other: tuple[torch.dtype, np.dtype] | None
     held: tuple[Any, np.ndarray] | None = None  # where a held tensor was, and the array on its memory
 
     @classmethod
     def made(cls, of: int | torch.Tensor, dtype: torch.dtype) -> _Place:
         own = of_torch(dtype)
-        return cls(of, dtype, None if own is None else (getattr(torch, f"int{8 * own.itemsize}"), own))
+        other = None if own is None else (getattr(torch, f"int{8 * own.itemsize}"), own)
+        return cls(of, dtype, not dtype.is_complex and dtype not in SIGNLESS, other)
 
 
 class Arguments:
@@ -48,32 +50,16 @@ class Arguments:
 
     def of_call(self, flat: Sequence[Any]) -> list[Any]:
         on = next((v.device for v in flat if _is_on_gpu(v)), None) if self._on_host else None
-        if torch._C._get_tracing_state() is not None or torch.autograd.forward_ad._current_level >= 0:
-            return [self._checked(place, flat, on) for place in self._places]  # which refuse some
+        # Where torch records what is done, or differentiates, all is looked at, and some refused.
+        is_usual = torch._C._get_tracing_state() is None and torch.autograd.forward_ad._current_level < 0
         made = []
         for place in self._places:
-            found = _plain(flat[place.of], place) if isinstance(place.of, int) else self._held(place, on)
-            made.append(self._checked(place, flat, on) if found is None else found)
+            value = flat[place.of] if isinstance(place.of, int) else self._moved(place.of, on)
+            found = None
+            if is_usual:
+                found = _held(value, place) if value is place.of else _plain(value, place)
+            made.append(as_array(value, place.dtype, place.of) if found is None else found)
         return made
-
-    def _checked(self, place: _Place, flat: Sequence[Any], on: torch.device | None) -> Any:
-        if isinstance(place.of, int):
-            return as_array(flat[place.of], place.dtype, place.of)
-        return as_array(self._moved(place.of, on), place.dtype, place.of)
-
-    def _held(self, place: _Place, on: torch.device | None) -> Any:
-        """What the program holds. Its memory is the same in all calls, if nothing has put another in its place."""
-        tensor = place.of
-        assert isinstance(tensor, torch.Tensor), "what is no argument of a call is held"
-        if on is not None or not tensor.is_cpu:
-            return _plain(self._moved(tensor, on), place)
-        at = tensor.data_ptr(), tensor.shape, tensor.stride()
-        if place.held is None or place.held[0] != at:
-            array = _plain(tensor, place)
-            if array is None:
-                return None
-            place.held = at, array
-        return place.held[1]
 
     def _moved(self, tensor: torch.Tensor, on: torch.device | None) -> torch.Tensor:
         """What the program holds, such as a constant, where the inputs are."""
@@ -85,10 +71,23 @@ class Arguments:
         return copy
 
 
+def _held(value: torch.Tensor, place: _Place) -> Any:
+    """The same for what the program holds. Its memory is that of the call before, if nothing has put another in its
+    place."""
+    if not value.is_cpu:
+        return _plain(value, place)
+    at = value.data_ptr(), value.shape, value.stride()
+    if place.held is None or place.held[0] != at:
+        array = _plain(value, place)
+        if array is None:
+            return None
+        place.held = at, array
+    return place.held[1]
+
+
 def _plain(value: Any, place: _Place) -> Any:
     """What the kernel takes for a tensor of the traced type that has memory of its own; None for all others."""
-    dtype = place.dtype
-    if type(value) not in PLAIN or value.dtype is not dtype or dtype in SIGNLESS or dtype.is_complex:
+    if type(value) not in PLAIN or value.dtype is not place.dtype or not place.is_kept:
         return None
     if value.layout is not torch.strided or value.is_neg() or is_transformed(value):
         return None
@@ -112,17 +111,17 @@ def as_array(value: Any, wanted: torch.dtype, place: Any = None) -> Any:
     """An array on a tensor's memory; a tensor there on a GPU; else the value. `wanted`: the type that argument `place`
     was traced with."""
     if not isinstance(value, torch.Tensor):
-        return signless(value, name_of(wanted), place)
+        return signless(value, _name(wanted), place)
     if value.is_complex():  # what the kernel takes, see `torch_complex.py`
         value = torch.view_as_real(value.resolve_conj())
     if value.device.type == "cpu":
         array = as_numpy(value)
-        return array if value.dtype.is_floating_point else signless(array, name_of(wanted), place)
+        return array if value.dtype.is_floating_point else signless(array, _name(wanted), place)
     if not value.dtype.is_floating_point:
-        check_sign(name_of(value.dtype), name_of(wanted), place)
+        check_sign(_name(value.dtype), _name(wanted), place)
         return value.view(SIGNLESS.get(value.dtype, value.dtype))
     return value.resolve_neg()
 
 
-def name_of(dtype: torch.dtype) -> str:
+def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
