@@ -124,16 +124,7 @@ def chain(m, k):
     """y = x·A + x, and y + (y / |y|)·B, with sums so long that they are parts: B's matmul needs the first ones added
     up, which the second ones are added to."""
     x, w, s, row = f"tensor<{m}x{k}xf16>", f"tensor<{k}x{k}xf16>", f"tensor<{m}x{k}xf32>", f"tensor<{m}xf32>"
-    matmul = """linalg.generic {{indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
-      affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}}
-      ins({0}, {1} : {x}, {w}) outs(%i : {s}) {{
-  ^bb0(%x1: f16, %y1: f16, %o: f32):
-    %p = arith.extf %x1 : f16 to f32
-    %q = arith.extf %y1 : f16 to f32
-    %t = arith.mulf %p, %q : f32
-    %u = arith.addf %o, %t : f32
-    linalg.yield %u : f32
-  }} -> {s}"""
+    matmul = "linalg.matmul ins({0}, {1} : {x}, {w}) outs(%i : {s}) -> {s}"
     pointwise = """linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>, {map}, affine_map<(m, n) -> (m, n)>],
       iterator_types = ["parallel", "parallel"]}} ins({0}, {1} : {a}, {b}) outs({out}) {{"""
     of = lambda text, *values, **kinds: text.format(*values, x=x, w=w, s=s, **kinds)  # noqa: E731
