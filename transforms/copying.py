@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..dialects import build
 from ..dialects.build import PARALLEL
@@ -91,23 +91,36 @@ def copy_body(block: ir.Block, values: Values) -> list[ir.Value]:
     return [values.get(v, v) for v in end.operands]
 
 
+def with_operands(
+    generic: ir.Operation,
+    inputs: Sequence[ir.Value],
+    inits: Sequence[ir.Value],
+    maps: Iterable[ir.AffineMap],
+    iterators: ir.ArrayAttr,
+) -> ir.Operation:
+    """A linalg.generic at the insertion point that takes the body of `generic`, which is to be erased."""
+    results = [v.type for v in inits if isinstance(v.type, ir.RankedTensorType)]
+    new = linalg.GenericOp(results, inputs, inits, build.map_array(maps), iterators).operation
+    generic.regions[0].blocks[0].append_to(new.regions[0])
+    return new
+
+
 def without_inputs(generic: ir.Operation, numbers: Sequence[int]) -> ir.Operation:
     """Puts a linalg.generic in the place of `generic` that lacks these inputs, which its body does not read."""
     first = len(generic.operands) - len(generic.results)
     kept = [i for i in range(len(generic.operands)) if i not in numbers]
     maps = indexing_maps(generic)
-    with ir.InsertionPoint(generic), generic.location:
-        new = linalg.GenericOp(
-            [r.type for r in generic.results],
-            [generic.operands[i] for i in kept if i < first],
-            list(generic.operands)[first:],
-            build.map_array(maps[i] for i in kept),
-            generic.attributes["iterator_types"],
-        ).operation
     block = generic.regions[0].blocks[0]
     for i in sorted(numbers, reverse=True):
         block.erase_argument(i)
-    block.append_to(new.regions[0])
+    with ir.InsertionPoint(generic), generic.location:
+        new = with_operands(
+            generic,
+            [generic.operands[i] for i in kept if i < first],
+            list(generic.operands)[first:],
+            [maps[i] for i in kept],
+            generic.attributes["iterator_types"],
+        )
     for old, value in zip(generic.results, new.results, strict=True):
         old.replace_all_uses_with(value)
     generic.erase()
@@ -121,11 +134,6 @@ def without_result(generic: ir.Operation, number: int) -> ir.Operation:
     del maps[first + number], operands[first + number]
     left = {dim_position(e) for m in maps[first:] for e in m.results}
     iterators = [PARALLEL if loop in left else kind for loop, kind in enumerate(iterator_types(generic))]
-    kinds = [r.type for i, r in enumerate(generic.results) if i != number]
-    with ir.InsertionPoint(generic), generic.location:
-        new = linalg.GenericOp(
-            kinds, operands[:first], operands[first:], build.map_array(maps), build.iterator_array(iterators)
-        ).operation
     block = generic.regions[0].blocks[0]
     end = ops_of(block)[-1]
     yielded = list(end.operands)
@@ -134,7 +142,8 @@ def without_result(generic: ir.Operation, number: int) -> ir.Operation:
     end.erase()
     erase_dead(block)
     block.erase_argument(first + number)
-    block.append_to(new.regions[0])
+    with ir.InsertionPoint(generic), generic.location:
+        new = with_operands(generic, operands[:first], operands[first:], maps, build.iterator_array(iterators))
     for old, value in zip((r for i, r in enumerate(generic.results) if i != number), new.results, strict=True):
         old.replace_all_uses_with(value)
     generic.erase()

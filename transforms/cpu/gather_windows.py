@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import ir, linalg
+from ...dialects.mlir import ir
 from ...dialects.tiling import Untileable
 from ...dialects.tiling.structured import (
     body_names,
@@ -18,6 +18,7 @@ from ...dialects.tiling.structured import (
     reduces,
     sum_of_loops,
 )
+from ..copying import with_operands
 from ..extents import static_extents
 from ..passes import Pass, warn
 from ..reshapes import join_dims
@@ -160,11 +161,7 @@ def _join_sums(op: ir.Operation, number: int) -> None:
         inputs = [join_dims(v, at, len(summed)) for v, at in zip(list(op.operands)[:2], first, strict=True)]
         places = [[_loop(e) for e in m.results if _loop(e) in loops] for m in maps]
         new_maps = [build.projection(len(loops), [loops.index(d) for d in found]) for found in places]
-        types, outs = [r.type for r in op.results], [op.operands[2]]
-        new = linalg.GenericOp(
-            types, inputs, outs, build.map_array(new_maps), build.iterator_array([kinds[d] for d in loops])
-        )
-        op.regions[0].blocks[0].append_to(new.operation.regions[0])
+        new = with_operands(op, inputs, [op.operands[2]], new_maps, build.iterator_array([kinds[d] for d in loops]))
     op.results[0].replace_all_uses_with(new.results[0])
     op.erase()
 

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir, linalg, memref
+from ...dialects.mlir import arith, ir, memref
 from ...dialects.tiling import Untileable
 from ...dialects.tiling.structured import indexing_maps, is_direct, iterator_types, sum_of_loops
+from ..copying import with_operands
 from ..extents import static_extents
 from ..passes import Pass
 from ..rewriting import ops_in
@@ -47,10 +48,7 @@ def _view(op: ir.Operation) -> None:
     if operands == list(op.operands):
         return
     with ir.InsertionPoint(op), op.location:
-        new = linalg.GenericOp(
-            [], operands[:first], operands[first:], build.map_array(new_maps), op.attributes["iterator_types"]
-        )
-        op.regions[0].blocks[0].append_to(new.operation.regions[0])
+        with_operands(op, operands[:first], operands[first:], new_maps, op.attributes["iterator_types"])
     op.erase()
 
 

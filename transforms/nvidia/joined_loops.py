@@ -8,6 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import iterator_types, operand_loops
 from ..attention import contraction_loops
+from ..copying import with_operands
 from ..extents import static_extents
 from ..reshapes import reshape
 from ..splats import filled_with
@@ -73,13 +74,7 @@ def _rebuilt(
         if number is not None:
             values[-1] = build.fill(build.constant(init.type.element_type, number.value), values[-1])
         maps = [build.projection(len(left), [left.index(_owner(g, first)) for g in groups]) for groups in grouped]
-        attributes = {
-            "indexing_maps": build.map_array(maps),
-            "iterator_types": build.iterator_array([kinds[d] for d in left]),
-            "operandSegmentSizes": matmul.attributes["operandSegmentSizes"],
-        }
-        made = ir.Operation.create("linalg.generic", [values[-1].type], values, attributes, regions=1)
-        matmul.regions[0].blocks[0].append_to(made.regions[0])
+        made = with_operands(matmul, values[:-1], values[-1:], maps, build.iterator_array([kinds[d] for d in left]))
         result, of_result = made.result, [list(group) for group in grouped[-1]]
         if len(of_result) < len(sizes):
             left_over = iter(sizes)

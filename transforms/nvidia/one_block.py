@@ -15,7 +15,7 @@ from ..attention import contraction_loops, is_contraction
 from ..graph import ancestor_in, operands_with_captures
 from ..passes import PassError
 from ..reshapes import RESHAPES, only_units
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import defining_op, ops_in, ops_of, through
 from ..slices import insert_parallel
 from .axes import Axes, TwoRoles
 
@@ -125,11 +125,9 @@ def _made(op: ir.Operation) -> list[ir.Value]:
 
 def _allocated(value: ir.Value) -> ir.Value | None:
     """The memory that a buffer is a view of, if it is made here."""
-    op = defining_op(value)
-    while op is not None and op.name in VIEWS:
-        value = op.operands[0]
-        op = defining_op(value)
-    return value if op is not None and op.name == "memref.alloc" else None
+    source = through(value, *VIEWS)
+    op = defining_op(source)
+    return source if op is not None and op.name == "memref.alloc" else None
 
 
 def _extended(

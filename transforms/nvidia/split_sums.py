@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from ...dialects import build
 from ...dialects.build import PARALLEL, element_of
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...dialects.tiling.structured import iterator_types, operand_loops
+from ..copying import with_operands
 from ..reshapes import drop_units, reshape, with_units
 from ..slices import extract
 from ..splats import filled_with
@@ -26,20 +28,17 @@ def split_sum(matmul: ir.Operation, loop: int, parts: int) -> ir.Operation:
 
     The rest of what computes %c stands behind it. C0, what there was before, is left out where it is 0.
     """
-    maps, init = indexing_maps(matmul), matmul.operands[2]
+    places = [[d for d in dims if d is not None] for dims in operand_loops(matmul)]
+    init = matmul.operands[2]
     shape, element = list(init.type.shape), element_of(init.type)
     with ir.InsertionPoint(matmul), matmul.location:
-        operands = [_in_parts(v, m, loop, parts) for v, m in zip(matmul.operands, maps[:2], strict=False)]
+        inputs = [_in_parts(v, dims, loop, parts) for v, dims in zip(matmul.operands, places[:2], strict=False)]
         zero = build.fill(build.constant(element, 0), build.empty([parts, *shape], element))
-        places = [_place_in_parts(m, loop) for m in maps[:2]] + [[0, *(d + 1 for d in _place(maps[2]))]]
-        n = maps[0].n_dims + 1
-        attributes = {
-            "indexing_maps": build.map_array([build.projection(n, dims) for dims in places]),
-            "iterator_types": build.iterator_array([PARALLEL, *iterator_types(matmul)]),
-            "operandSegmentSizes": matmul.attributes["operandSegmentSizes"],
-        }
-        batch = ir.Operation.create("linalg.generic", [zero.type], [*operands, zero], attributes, regions=1)
-        matmul.regions[0].blocks[0].append_to(batch.regions[0])
+        kinds = [PARALLEL, *iterator_types(matmul)]
+        new_places = [[n for d in dims for n in ((0, d + 1) if d == loop else (d + 1,))] for dims in places[:2]]
+        new_places.append([0, *(d + 1 for d in places[2])])
+        maps = [build.projection(len(kinds), dims) for dims in new_places]
+        batch = with_operands(matmul, inputs, [zero], maps, build.iterator_array(kinds))
         units = [size == 1 for size in shape]  # slices of one row are vectors, as other ops of one row are
         units[-1] = units[-1] and not all(units)
         small = [size for size, unit in zip(shape, units, strict=True) if not unit]
@@ -61,19 +60,7 @@ def split_sum(matmul: ir.Operation, loop: int, parts: int) -> ir.Operation:
     return batch
 
 
-def _in_parts(value: ir.Value, m: ir.AffineMap, loop: int, parts: int) -> ir.Value:
+def _in_parts(value: ir.Value, dims: Sequence[int], loop: int, parts: int) -> ir.Value:
     """An operand whose dimension along the sum is two."""
-    groups = [
-        [parts, size // parts] if d == loop else [size] for d, size in zip(_place(m), value.type.shape, strict=True)
-    ]
-    return reshape(value, groups, expand=True)
-
-
-def _place_in_parts(m: ir.AffineMap, loop: int) -> list[int]:
-    """The loops that index such an operand."""
-    return [d for old in _place(m) for d in ((0, old + 1) if old == loop else (old + 1,))]
-
-
-def _place(m: ir.AffineMap) -> list[int]:
-    """The loops that index an operand of a contraction."""
-    return [d for e in m.results if (d := dim_position(e)) is not None]
+    pairs = zip(dims, value.type.shape, strict=True)
+    return reshape(value, [[parts, size // parts] if d == loop else [size] for d, size in pairs], expand=True)
