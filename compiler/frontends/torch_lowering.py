@@ -55,7 +55,7 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse_other_shapes(program.graph_module.graph)
     program = without_flex_attention(program)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch_shapes.views_as_reshapes(program.graph_module):
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
             program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     except Exception as error:

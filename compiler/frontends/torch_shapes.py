@@ -10,7 +10,8 @@ What counts through memory, as_strided, becomes a slice of all elements in a row
 with a matrix of one column or row. What has no elements is made anew: on views of it the importer ends the process.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, product
 from typing import Any
 
@@ -20,6 +21,20 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 # Views that a call changes its argument's own shape to, and what else gives its argument another shape in place.
 SHAPE_WRITES = {f"{name}_" for name in ("unsqueeze", "squeeze", "transpose", "t", "swapaxes", "swapdims")}
 OTHER_SHAPES = {*SHAPE_WRITES, "resize_", "resize_as_", "set_"}
+
+
+@contextlib.contextmanager
+def views_as_reshapes(module: torch.fx.GraphModule) -> Iterator[None]:
+    """Meanwhile, each view copies where it must: that of what torch's own attention returns, ``.transpose(1, 2).view(b,
+    s, h * d)``, relies on an order of its elements in memory, which is another one once attention is decomposed."""
+    views = module.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default)
+    for node in views:
+        node.target = torch.ops.aten.reshape.default
+    try:
+        yield
+    finally:
+        for node in views:
+            node.target = torch.ops.aten.view.default
 
 
 def _is_dynamic(sizes: Sequence[Any]) -> bool:

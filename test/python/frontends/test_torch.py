@@ -58,6 +58,21 @@ def test_sdpa_ranks():
     check(sdpa(), tensors((1, 1, 1, 8), (1, 1, 13, 8), (1, 1, 13, 6)))
 
 
+def test_the_order_in_memory_of_what_torch_returns():
+    """Torch's attention returns elements in the order of the query's; the exported program itself keeps its view."""
+    q, k, v = (x.transpose(1, 2) for x in tensors((2, 9, 4, 8), (2, 13, 4, 8), (2, 13, 4, 8)))
+
+    class Merged(torch.nn.Module):
+        def forward(self, q, k, v):
+            return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).view(2, 9, 32)
+
+    check(Merged(), (q, k, v))
+    program = torch.export.export(Merged(), (q, k, v))
+    kernel = compile(program)
+    assert program.graph.find_nodes(op="call_function", target=torch.ops.aten.view.default)
+    close(kernel(q, k, v), Merged()(*map(wide, (q, k, v))))
+
+
 def test_sdpa_fully_masked_rows_are_zero():
     q, k, v = tensors(*SHAPES)
     mask = torch.ones(9, 13, dtype=torch.bool)
