@@ -250,6 +250,7 @@ def nvidia(
     """
     of = architecture(arch)
     copy_engine = copy_engine and of.is_hopper and not any_strides
+    by_threads = f"any-strides={int(any_strides)} multiprocessors={multiprocessors}"
     return [
         "check-sizes",
         "check-elements",
@@ -259,18 +260,21 @@ def nvidia(
         "linalg-generalize-named-ops",
         "scans-to-linalg",
         "fold-copies",
+        "drop-results",
         f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",
         "parallel-loops",
         "expand-before-slices",
         "drop-units",
         "fuse-elements",
         "fuse-consumers{narrow=1}",  # what a matmul's tiles can compute is no producer of the next one
-        f"outline-producers{{any-strides={int(any_strides)}}}",  # before ops become others that it cannot see through
+        f"outline-rows{{{by_threads}}}",  # before it: what is made with sums over rows is no producer
+        f"outline-producers{{{by_threads}}}",  # before ops become others that it cannot see through
         # Once more: what producers shared with an op that follows other loops is that op's alone now.
         "fuse-elements",
         "fuse-consumers{narrow=1}",
         "canonicalize",
         "cse",  # one value for each size: the axes of tiles are told apart by them
+        f"outline-producers{{{by_threads} results=1}}",
         "pieces-to-elements",
         "fuse-elements{all=1 along-sums=1}",  # after them: each op that is left becomes a kernel
         *(["align-rows"] if copy_engine else []),  # before it: what it copies, kernels read as any tensor

@@ -100,6 +100,7 @@ PASSES = (
     "nvidia/round-probabilities",
     "nvidia/scans-to-linalg",
     "nvidia/tile-matmuls",
+    "nvidia/outline-rows",
     "nvidia/outline-producers",
     "nvidia/pieces-to-elements",
     "nvidia/align-rows",

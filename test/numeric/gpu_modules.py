@@ -40,43 +40,46 @@ class Waiting(Exception):
 
 
 class Reductions:
-    """Those of a warp. Its threads run one after the other, as far as a reduction that not all have come to, and from
-    the start again: what they write meanwhile is the same each time."""
+    """Those of a warp, or a block. Its threads run one after the other, as far as a reduction that not all have come
+    to, and from the start again: what they write meanwhile is the same each time."""
 
     done: list[list[float]] = []  # noqa: RUF012
     parts: list[float] = []  # noqa: RUF012
     next = 0
+    together = WARP
 
     @classmethod
-    def run(cls, thread):
-        cls.done, cls.parts = [], [0]
+    def run(cls, thread, together):
+        cls.done, cls.parts, cls.together = [], [0], together
         while cls.parts:
             cls.parts = []
-            for _ in range(WARP):
+            for _ in range(together):
                 cls.next = 0
                 with contextlib.suppress(Waiting):
                     thread()
                 Block.thread += 1
-            Block.thread -= WARP
-            assert len(cls.parts) in (0, WARP), "some threads of a warp pass by a reduction"
+            Block.thread -= together
+            assert len(cls.parts) in (0, together), "some threads pass by a reduction"
             cls.done.append(cls.parts)
 
 
-@rule("gpu.subgroup_reduce")
-def subgroup_reduce(op, frame):
-    size = ir.IntegerAttr(op.operation.attributes["cluster_size"]).value
+@rule("gpu.subgroup_reduce", "gpu.all_reduce")
+def reduce_over_threads(op, frame):
     name = str(op.operation.attributes["op"])
     kinds = {"add": np.sum, "mul": np.prod, "maximumf": np.max, "maxnumf": np.fmax.reduce}
     kinds |= {"minimumf": np.min, "minnumf": np.fmin.reduce}
     combine = kinds[name.split()[-1].rstrip(">")]
+    of_warp = "cluster_size" in op.operation.attributes
+    size = ir.IntegerAttr(op.operation.attributes["cluster_size"]).value if of_warp else None
 
     def run(operands):
         if Reductions.next == len(Reductions.done):
             Reductions.parts.append(operands[0])
             raise Waiting
-        parts, first = Reductions.done[Reductions.next], Block.thread % WARP // size * size
+        parts, width = Reductions.done[Reductions.next], size or Reductions.together
+        first = Block.thread % Reductions.together // width * width
         Reductions.next += 1
-        return [combine(parts[first : first + size])]
+        return [combine(parts[first : first + width])]
 
     return run
 
@@ -247,7 +250,8 @@ def launch(op, frame):
             ir.IntegerAttr(kernel.attributes["tile.threads"]).value if "tile.threads" in kernel.attributes else 256
         )
     body = Frame(round_values=True).region(kernel.regions[0])
-    meets = bool(ops_in(kernel, "gpu.subgroup_reduce"))
+    meeting = {op.name for op in ops_in(kernel, "gpu.subgroup_reduce", "gpu.all_reduce")}
+    together = threads if "gpu.all_reduce" in meeting else WARP
 
     def run(operands):
         Launches.kernels.append(path[1][1:])
@@ -255,10 +259,10 @@ def launch(op, frame):
         for number in range(Block.count * threads):
             Block.number, Block.thread = divmod(number, threads)
             Copies.groups = [[]]
-            if not meets:
+            if not meeting:
                 body(list(operands[6:]))
-            elif number % WARP == 0:
-                Reductions.run(lambda: body(list(operands[6:])))
+            elif number % together == 0:
+                Reductions.run(lambda: body(list(operands[6:])), together)
         return []
 
     return run

@@ -70,7 +70,7 @@ def test_every_element_is_computed_and_written_once(columns, cut, element):
     table = Memory(constants.view(np.uint8).reshape(-1), 0)  # the address of a constant
     with make_context() as context, np.errstate(all="ignore"):
         module = parse_module(text, "test.mlir", context)
-        pass_manager.run(["outline-producers", "canonicalize", "cse", "tiles-to-nvvm"], module)
+        pass_manager.run(["outline-producers{multiprocessors=0}", "canonicalize", "cse", "tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
         pieces = 16 // max(2, target.itemsize)
         threads = math.ceil(ROWS * columns / math.gcd(pieces, columns, cut, columns - cut) / 256) * 256

@@ -23,7 +23,7 @@ DTYPES = {
     "i32": np.int32,
 }
 WORD = 0xFFFFFFFF
-IGNORED = (".reg", "fence.", "bar.warp.", "cp.async.mbarrier.")
+IGNORED = (".reg", "fence.", "bar.", "cp.async.mbarrier.")  # all threads are in step
 
 
 def dtype_of(value: ir.Value) -> type:

@@ -1,5 +1,5 @@
 // A constant in memory is there once, also where fewer lanes are tried: a piece of 12 columns is none of eight lanes.
-// RUN: attn-opt %s --outline-producers | FileCheck %s
+// RUN: attn-opt %s --outline-producers="multiprocessors=1" | FileCheck %s
 
 // CHECK:     gpu.module @f_kernels
 // CHECK:       memref.global constant @f_producers_0_constant_[[N:[0-9]+]] : memref<32xf16>

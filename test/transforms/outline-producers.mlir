@@ -1,5 +1,5 @@
 // What a loop reads, element by element, is one kernel; a thread computes 16 bytes of a row.
-// RUN: attn-opt %s --outline-producers --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --outline-producers="multiprocessors=1" --canonicalize --cse | FileCheck %s
 
 // A rotated head: its halves change places by a branch that is the same for eight elements.
 

@@ -10,11 +10,25 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
-from ..rewriting import defining_op, for_body, make_for, ops_in, ops_of
+from ..rewriting import defining_op, for_body, make_for, only_if, ops_in, ops_of
 from . import spread
-from .memory import GLOBAL, Memory, store_element
+from .memory import GLOBAL, SHARED, Memory, store_element
 from .scalars import emit_scalar
-from .thread import Registers, Thread, asm, constant, create, i32, i64, pointer, register_type, shuffled
+from .thread import (
+    EQ,
+    Registers,
+    Thread,
+    asm,
+    compare,
+    constant,
+    create,
+    i32,
+    i64,
+    pointer,
+    register_type,
+    rem,
+    shuffled,
+)
 from .values import Value, flat, like, register_types
 
 
@@ -159,12 +173,36 @@ class Emitter:
 
     def _subgroup_reduce(self, op: ir.Operation) -> list[Value]:
         """Of so many neighbouring threads of a warp, all of which get the result."""
-        kind = str(op.attributes["op"]).split()[-1].rstrip(">")
-        combiner, lanes = REDUCTIONS[kind], ir.IntegerAttr(op.attributes["cluster_size"]).value
-        value = self.scalar(op.operands[0])
-        for bit in range(lanes.bit_length() - 1):
-            value = create(combiner, value.type, value, shuffled(value, "bfly", 1 << bit))
-        return [value]
+        lanes = ir.IntegerAttr(op.attributes["cluster_size"]).value
+        return [_put_together(self.scalar(op.operands[0]), _combiner(op), lanes)]
+
+    def _all_reduce(self, op: ir.Operation) -> list[Value]:
+        """Of all threads of a block: of each warp, whose results then go through shared memory of this op's own."""
+        warps = self.thread.threads // 32
+        value = _put_together(self.scalar(op.operands[0]), _combiner(op), 32)
+        top = self.module.regions[0].blocks[0]
+        symbol = f"parts_{sum(o.name == 'llvm.mlir.global' for o in ops_of(top))}"
+        attributes = {
+            "sym_name": ir.StringAttr.get(symbol),
+            "global_type": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{warps} x {value.type}>")),
+            "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
+            "addr_space": ir.IntegerAttr.get(i32(), SHARED),
+        }
+        with ir.InsertionPoint.at_block_begin(top):
+            ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
+        start = create("llvm.mlir.addressof", pointer(SHARED), global_name=ir.FlatSymbolRefAttr.get(symbol))
+
+        def part_of(warp: ir.Value) -> ir.Value:
+            kind, places = ir.TypeAttr.get(value.type), ir.DenseI32ArrayAttr.get([-(2**31)])
+            return create("llvm.getelementptr", pointer(SHARED), start, warp, elem_type=kind, rawConstantIndices=places)
+
+        if op.parent.operation.name != "gpu.func":  # in a loop the parts before may not be read yet
+            asm("bar.sync 0;", "", [])
+        with only_if(compare(EQ, self.thread.lane, self.thread.zero)):
+            ir.Operation.create("llvm.store", [], [value, part_of(self.thread.warp)])
+        asm("bar.sync 0;", "", [])
+        part = create("llvm.load", value.type, part_of(rem(self.thread.lane, warps)))
+        return [_put_together(part, _combiner(op), warps)]
 
     def _barrier(self, op: ir.Operation) -> list[Value]:
         asm("bar.sync 0;", "", [])
@@ -184,6 +222,7 @@ class Emitter:
         "vector.extract": _extract,
         "gpu.barrier": _barrier,
         "gpu.subgroup_reduce": _subgroup_reduce,
+        "gpu.all_reduce": _all_reduce,
         "memref.get_global": _get_global,
         "memref.alloc": lambda self, op: [self.values[op.results[0]]],
         "vector.from_elements": lambda self, op: [tuple(self.scalar(v) for v in op.operands)],
@@ -200,7 +239,18 @@ def _goes_round(loop: ir.Operation) -> bool:
     return None not in (lower, upper, step) and upper - lower > step
 
 
-# Of gpu.subgroup_reduce, on floats.
+def _combiner(op: ir.Operation) -> str:
+    return REDUCTIONS[str(op.attributes["op"]).split()[-1].rstrip(">")]
+
+
+def _put_together(value: ir.Value, combiner: str, lanes: int) -> ir.Value:
+    """What so many neighbouring threads of a warp have, a power of two, in each of them."""
+    for bit in range(lanes.bit_length() - 1):
+        value = create(combiner, value.type, value, shuffled(value, "bfly", 1 << bit))
+    return value
+
+
+# Of reductions over threads, on floats.
 REDUCTIONS = {
     "add": "arith.addf",
     "mul": "arith.mulf",

@@ -84,10 +84,14 @@ def block_number() -> ir.Value:
     return gpu.BlockIdOp(ir.Attribute.parse(DIM_X)).result
 
 
+def thread_of_block() -> ir.Value:
+    return gpu.ThreadIdOp(ir.Attribute.parse(DIM_X)).result
+
+
 def thread_number(of: int, block: ir.Value | None = None) -> ir.Value:
     """The number of a thread among all, whose blocks have `of`; that of `block` for its own one."""
     first = arith.muli(block_number() if block is None else block, build.index(of))
-    return arith.addi(first, gpu.ThreadIdOp(ir.Attribute.parse(DIM_X)).result)
+    return arith.addi(first, thread_of_block())
 
 
 def memory_type(kind: ir.RankedTensorType, last_stride: int = STRIDED) -> ir.MemRefType:

@@ -29,6 +29,21 @@ def is_one_tile(function: ir.Operation) -> bool:
     return bool(matmuls) and all(map(_is_small, matmuls))
 
 
+def is_of_tiles(value: ir.Value, block: ir.Block) -> bool:
+    """Whether it depends, but by way of loops over tiles, on what ``outline-kernels`` can compute together with it:
+    matmuls as small as a tile, and loops that put parts together."""
+    pending, known = [value], set()
+    while pending:
+        op = defining_op(pending.pop())
+        if op is None or op in known or op.block != block or op.name == "scf.forall":
+            continue
+        if is_contraction(op) or op.name.startswith("scf."):
+            return True
+        known.add(op)
+        pending += op.operands
+    return False
+
+
 def fits_one_block(function: ir.Operation) -> bool:
     """Whether it is, and one block can compute it: not where queries and keys are made of one array beside the
     attention, whose rows are rows of one matmul, and columns of another."""

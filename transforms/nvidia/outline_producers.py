@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
@@ -10,12 +12,24 @@ from ..extents import known_sizes
 from ..graph import ancestor_in
 from ..passes import Pass, option, remark
 from ..reshapes import VIEWS
-from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, is_inside, ops_in, ops_of, through
+from ..rewriting import (
+    defining_op,
+    erase_dead,
+    erase_if_unused,
+    functions_of,
+    is_inside,
+    ops_in,
+    ops_of,
+    terminator,
+    through,
+)
 from ..splats import filled_with
+from .architecture import MULTIPROCESSORS
 from .axes import DYNAMIC
 from .lanes import NotInLanes
 from .launching import allocate, block_number, ceil_div, kernel_module, launch, strided, to_tensor, update_type
 from .memory import CHUNK, byte_width
+from .one_block import is_of_tiles
 from .producer_body import KernelArguments, ProducerBody, is_elementwise, thread_count
 
 COPIED = ("f16", "bf16", "f32", "i8", "i16", "i32", "i64", "f8E4M3FN", "f8E5M2", "i1")
@@ -47,30 +61,35 @@ class OutlineProducers(Pass):
 
     A thread computes 16 bytes of a row, from its arguments to the result: through element-wise ops, reshapes, slices
     and tensors that are put together, whatever their order, and some elements twice. What depends on sums, or on other
-    loops, reads their results. What cannot be computed so is left to ``outline-elements``, an op a kernel.
+    loops, reads their results. `results` does the same for what the function returns. What cannot be computed so is
+    left to ``outline-elements``, an op a kernel.
     """
 
     any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
     threads: int = option("threads of a block", 256)
+    multiprocessors: int = option(
+        "as many blocks are made, at least, by fewer elements for each thread", MULTIPROCESSORS
+    )
+    results: bool = option("not of what loops read, but of what the function returns", False)
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
-            name = ir.StringAttr(function.attributes["sym_name"]).value
-            number = 0
-            for forall in [o for o in ops_of(function.regions[0].blocks[0]) if o.name == "scf.forall"]:
-                wanted = _producers(forall)
+            block, number = function.regions[0].blocks[0], 0
+            readers = [terminator(block)] if self.results else [o for o in ops_of(block) if o.name == "scf.forall"]
+            for reader in readers:
+                wanted = _returned(reader) if self.results else _producers(reader)
                 if wanted:
-                    with forall.location:
-                        kernel = _Kernel(
-                            forall,
-                            kernel_module(function),
-                            f"{name}_producers_{number}",
-                            self.threads,
-                            self.any_strides,
-                        )
+                    with reader.location:
+                        kernel = self._kernel(function, reader, number)
                         number += kernel.run(wanted)
             if number:
-                erase_dead(function.regions[0].blocks[0])
+                erase_dead(block)
+
+    def _kernel(self, function: ir.Operation, reader: ir.Operation, number: int) -> _Kernel:
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        name = f"{name}_results" if self.results else f"{name}_producers_{number}"
+        few = self.multiprocessors * self.threads
+        return _Kernel(reader, kernel_module(function), name, self.threads, self.any_strides, few=few)
 
 
 def _producers(forall: ir.Operation) -> list[ir.Value]:
@@ -83,12 +102,25 @@ def _producers(forall: ir.Operation) -> list[ir.Value]:
     return list(found)
 
 
-def _is_computed(value: ir.Value, forall: ir.Operation) -> bool:
+def _returned(end: ir.Operation) -> list[ir.Value]:
+    """Tensors that a function returns and that are computed element by element, but for those that another op needs in
+    memory."""
+    found: dict[ir.Value, None] = {}
+    for value in end.operands:
+        if isinstance(value.type, ir.RankedTensorType) and _is_computed(value, end):
+            users = (use.owner.operation for use in through(value, *VIEWS).uses)
+            alone = all(u == end or u.name in (*VIEWS, "tensor.concat") or is_elementwise(u) for u in users)
+            if alone and not is_of_tiles(value, end.block):
+                found[value] = None
+    return list(found)
+
+
+def _is_computed(value: ir.Value, reader: ir.Operation) -> bool:
     op = defining_op(value)
-    if op is None or op.block != forall.block or is_inside(op, forall) or not _is_known(value.type):
+    if op is None or op.block != reader.block or is_inside(op, reader) or not _is_known(value.type):
         return False
     op = defining_op(through(value, *VIEWS))
-    if op is None or op.block != forall.block:
+    if op is None or op.block != reader.block:
         return False
     return op.name == "tensor.concat" or (is_elementwise(op) and filled_with(op.results[0]) is None)
 
@@ -100,6 +132,10 @@ def _is_known(kind: ir.RankedTensorType) -> bool:
 class _Kernel(KernelArguments):
     """One for all producers of a loop."""
 
+    def __init__(self, *of_all: Any, few: int):
+        super().__init__(*of_all)
+        self.few = few  # threads
+
     def run(self, wanted: list[ir.Value]) -> int:
         """Says how many kernels there are then: none where nothing can be computed so."""
         self.kernel = self.block.owner.operation
@@ -108,18 +144,18 @@ class _Kernel(KernelArguments):
             first = block_number()
             end = ir.Operation.create("gpu.return")
         for value in wanted:
-            with ir.InsertionPoint(self.forall), value.owner.operation.location:
+            with ir.InsertionPoint(self.reader), value.owner.operation.location:
                 sizes = known_sizes(value)
                 memory = allocate(value.type, sizes)
                 target = strided(memory, 1)
-            lanes = max(1, CHUNK // max(2, byte_width(value.type.element_type)))
+            lanes = self._lanes(value, sizes)
             while lanes and (value.type.shape[-1] % lanes or not self._emit(value, target, sizes, lanes, first, end)):
                 lanes //= 2
             if not lanes:
                 for op in (defining_op(target), defining_op(memory)):
                     erase_if_unused(op)
                 continue
-            with ir.InsertionPoint(self.forall):
+            with ir.InsertionPoint(self.reader):
                 threads = thread_count(sizes, lanes)
                 done.append((value, memory, threads))
             with ir.InsertionPoint(end):
@@ -129,18 +165,26 @@ class _Kernel(KernelArguments):
             self.kernel.erase()
             return 0
         update_type(self.kernel)
-        with ir.InsertionPoint(self.forall):
+        with ir.InsertionPoint(self.reader):
             blocks = build.index(0)
             for _, _, threads in done:
                 blocks = arith.addi(blocks, ceil_div(threads, self.threads))
             launch(self.module, self.name, blocks, self.arguments)
             for value, memory, _ in done:
-                remark(value.owner.operation, f"computed once, before the loops, in kernel {self.name}")
-                read = [use for use in value.uses if _is_behind(use.owner.operation, self.forall)]
+                when = "" if self.reader.name == "func.return" else ", before the loops,"
+                remark(value.owner.operation, f"computed once{when} in kernel {self.name}")
+                read = [use for use in value.uses if _is_behind(use.owner.operation, self.reader)]
                 tensor = to_tensor(memory, value.type)
                 for use in read:
                     use.owner.operation.operands[use.operand_number] = tensor
         return 1
+
+    def _lanes(self, value: ir.Value, sizes: list[ir.Value | int]) -> int:
+        """How many elements a thread computes: 16 bytes, or less where there are few."""
+        lanes = max(1, CHUNK // max(2, byte_width(value.type.element_type)))
+        while lanes > 2 and all(isinstance(s, int) for s in sizes) and math.prod(sizes) // lanes < self.few:
+            lanes //= 2
+        return lanes
 
     def _emit(self, value, target, sizes, lanes, first, end) -> bool:
         """What computes one tensor, so many elements a thread; False if that cannot be."""
@@ -149,7 +193,7 @@ class _Kernel(KernelArguments):
             blocks = (self.block, self.module.regions[0].blocks[0])  # the second one has constants in memory
             before = {op for block in blocks for op in ops_of(block)}
             try:
-                ProducerBody(self, target, lanes).run(value, sizes, first)
+                ProducerBody(self, lanes).compute(value, target, sizes, first)
                 return True
             except NotInLanes:
                 for op in (o for block in blocks for o in reversed(ops_of(block)) if o not in before):

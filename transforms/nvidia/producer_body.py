@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...dialects import build
@@ -12,7 +12,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ...dialects.tiling.tensor_ops import reassociation
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
-from ..rewriting import defining_op, either, is_constant, only_if, ops_in, ops_of
+from ..rewriting import defining_op, either, is_constant, only_if, ops_in, terminator
 from ..slices import mixed, slice_offsets
 from ..splats import is_constant_tensor, repeated_number
 from .axes import DYNAMIC, is_first, kept_dims
@@ -27,10 +27,10 @@ Elements = list[ir.Value]  # one, which is the same for all, or one for each
 
 
 class KernelArguments:
-    """The kernel that computes what `forall` reads, and what it is given by the host."""
+    """A kernel that is launched before `reader`, and what it is given by the host."""
 
-    def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, threads: int, any_strides: bool):
-        self.forall, self.module, self.name, self.threads = forall, module, name, threads
+    def __init__(self, reader: ir.Operation, module: ir.Operation, name: str, threads: int, any_strides: bool):
+        self.reader, self.module, self.name, self.threads = reader, module, name, threads
         self.last_stride = STRIDED if any_strides else 1
         self.block = new_kernel(module, name, [])
         self.arguments: list[ir.Value] = []  # on the host
@@ -54,7 +54,7 @@ class KernelArguments:
                     except PassError:
                         raise NotInLanes from None
                 return self.places[value]
-            with ir.InsertionPoint(self.forall):
+            with ir.InsertionPoint(self.reader):
                 buffer = read_buffer(value, self.last_stride)
             self.arguments.append(buffer)
             self.places[value] = self.places[buffer] = self.block.add_argument(buffer.type, ir.Location.current)
@@ -75,34 +75,38 @@ class KernelArguments:
 class ProducerBody:
     """Of one tensor, `lanes` elements of a row by each thread."""
 
-    def __init__(self, kernel: KernelArguments, target: ir.Value, lanes: int):
-        self.kernel, self.target, self.lanes, self.steps = kernel, target, lanes, 0
+    def __init__(self, kernel: KernelArguments, lanes: int):
+        self.kernel, self.lanes, self.steps = kernel, lanes, 0
         self.known: dict[tuple[ir.Value, tuple[Lanes, ...]], Elements] = {}
 
-    def run(self, value: ir.Value, sizes: Sequence[ir.Value | int], first: ir.Value) -> None:
+    def compute(self, value: ir.Value, target: ir.Value, sizes: Sequence[ir.Value | int], first: ir.Value) -> None:
         kernel = self.kernel
         inside = [kernel.scalar(s) if isinstance(s, ir.Value) else s for s in sizes]
         number = thread_number(kernel.threads, first)
         below = arith.cmpi(arith.CmpIPredicate.ult, number, thread_count(inside, self.lanes))
         with only_if(below):
-            at: list[Lanes] = []
             counts = [*inside[:-1], inside[-1] // self.lanes]
-            for d in reversed(range(len(counts))):
-                size = counts[d]
-                extent = size if isinstance(size, int) else None
-                atom = Atom(arith.remui(number, build.as_index(size)) if d else number, extent)
-                at.insert(0, Lanes(((atom, 1),)) if extent != 1 else Lanes())
-                number = arith.divui(number, build.as_index(size)) if d else number
-            at[-1] = at[-1].scaled(self.lanes).plus(Lanes((), tuple(range(self.lanes))))
-            found = spread(self.element(value, tuple(at)), self.lanes)
-            memory = kernel.place(self.target)
-            places = [i.at(0) if d < len(at) - 1 else i.base for d, i in enumerate(at)]
-            if self.lanes == 1:
-                ir.Operation.create("memref.store", [], [found[0], memory, *places])
-            else:
-                kind = ir.VectorType.get([self.lanes], value.type.element_type)
-                piece = ir.Operation.create("vector.from_elements", [kind], found).result
-                ir.Operation.create("vector.store", [], [piece, memory, *places])
+            *row, piece = place_of(number, counts)
+            at = (*row, self.columns(piece))
+            self.store(spread(self.element(value, at), self.lanes), target, at)
+
+    def columns(self, piece: Lanes) -> Lanes:
+        """The indices of a piece's elements in its row."""
+        return piece.scaled(self.lanes).plus(Lanes((), tuple(range(self.lanes))))
+
+    def store(self, found: Sequence[ir.Value], target: ir.Value, at: Sequence[Lanes]) -> None:
+        """Elements side by side, from the first index on."""
+        memory, kind = self.kernel.place(target), found[0].type
+        if len(found) == 1:
+            ir.Operation.create("memref.store", [], [found[0], memory, *(i.at(0) for i in at)])
+            return
+        *row, column = at
+        outer = [i.at(0) for i in row]
+        width = min(len(found), CHUNK // byte_width(kind))
+        for start in range(0, len(found), width):
+            vector = ir.VectorType.get([width], kind)
+            piece = ir.Operation.create("vector.from_elements", [vector], found[start : start + width]).result
+            ir.Operation.create("vector.store", [], [piece, memory, *outer, column.at(start)])
 
     def element(self, value: ir.Value, at: tuple[Lanes, ...]) -> Elements:
         """The elements of a tensor at some indices."""
@@ -116,7 +120,7 @@ class ProducerBody:
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise NotInLanes
-        if op is None or op.block != self.kernel.forall.block:
+        if op is None or op.block != self.kernel.reader.block:
             return self._loaded(value, at)
         splat = repeated_number(value)
         if splat is not None:
@@ -193,11 +197,14 @@ class ProducerBody:
         return found
 
     def _computed(self, op: ir.Operation, number: int, at: tuple[Lanes, ...]) -> Elements:
-        maps, first = indexing_maps(op), len(op.operands) - len(op.results)
-        block = op.regions[0].blocks[0]
-        loops = {dim_position(e): i for e, i in zip(maps[first + number].results, at, strict=True)}
+        written = indexing_maps(op)[len(op.operands) - len(op.results) + number]
+        loops = {dim_position(e): i for e, i in zip(written.results, at, strict=True)}
+        return self.in_body(op, loops)(terminator(op.regions[0].blocks[0]).operands[number])
+
+    def in_body(self, op: ir.Operation, loops: Mapping[int | None, Lanes]) -> Callable[[ir.Value], Elements]:
+        """What values of an op's body are where its loops are there."""
+        maps, block = indexing_maps(op), op.regions[0].blocks[0]
         values: dict[ir.Value, Elements] = {}
-        terminator = ops_of(block)[-1]
 
         def here(value: ir.Value) -> Elements:
             if value in values:
@@ -221,7 +228,7 @@ class ProducerBody:
             values.update(zip(inner.results, found, strict=True))
             return values[value]
 
-        return here(terminator.operands[number])
+        return here
 
     def _scalar(self, op: ir.Operation, here, loops) -> list[Elements]:
         """The results of an op on elements."""
@@ -317,6 +324,18 @@ def extracted(vector: ir.Value, number: int) -> ir.Value:
     """An element of a piece that was loaded."""
     attributes = {"static_position": ir.DenseI64ArrayAttr.get([number])}
     return ir.Operation.create("vector.extract", [vector.type.element_type], [vector], attributes).result
+
+
+def place_of(number: ir.Value, counts: Sequence[ir.Value | int]) -> tuple[Lanes, ...]:
+    """The indices of an element of an array of these sizes, of its number among all."""
+    at: list[Lanes] = []
+    for d in reversed(range(len(counts))):
+        size = counts[d]
+        extent = size if isinstance(size, int) else None
+        atom = Atom(arith.remui(number, build.as_index(size)) if d else number, extent)
+        at.insert(0, Lanes(((atom, 1),)) if extent != 1 else Lanes())
+        number = arith.divui(number, build.as_index(size)) if d else number
+    return tuple(at)
 
 
 def thread_count(sizes: Sequence[ir.Value | int], lanes: int) -> ir.Value:

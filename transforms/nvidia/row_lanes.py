@@ -47,23 +47,29 @@ class RowLanes:
 
     def put_together(self, parts: Sequence[ir.Value]) -> list[ir.Value]:
         """The sums of what the threads of a row have, in all of them."""
-        i32, found = ir.IntegerType.get_signless(32), []
-        for part, combiner in zip(parts, self.combiners, strict=True):
-            kind = KINDS.get(combiner.name, combiner.name.removeprefix("arith."))
-            attributes = {
-                "op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>"),
-                "cluster_size": ir.IntegerAttr.get(i32, self.lanes),
-                "cluster_stride": ir.IntegerAttr.get(i32, 1),
-            }
-            found.append(ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result)
-        return found
+        pairs = zip(parts, self.combiners, strict=True)
+        return [put_together(part, combiner.name, self.lanes) for part, combiner in pairs]
+
+
+def put_together(part: ir.Value, combiner: str, threads: int) -> ir.Value:
+    """What so many threads have that stand side by side, of a warp or all of a block, in each of them."""
+    if threads == 1:
+        return part
+    kind = KINDS.get(combiner, combiner.removeprefix("arith."))
+    attributes: dict[str, ir.Attribute] = {"op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>")}
+    if threads > WARP:
+        attributes["uniform"] = ir.UnitAttr.get()
+        return ir.Operation.create("gpu.all_reduce", [part.type], [part], attributes, regions=1).result
+    i32 = ir.IntegerType.get_signless(32)
+    attributes |= {"cluster_size": ir.IntegerAttr.get(i32, threads), "cluster_stride": ir.IntegerAttr.get(i32, 1)}
+    return ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result
 
 
 def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
     """How the rows of a linalg.generic are shared; None where a thread has to compute each result alone."""
     maps, first = indexing_maps(op), len(op.operands) - len(op.results)
     reduced = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction"]
-    combiners = [c for c in (_combiner(op, number) for number in range(len(op.results))) if c is not None]
+    combiners = [c for c in (combiner_of(op, number) for number in range(len(op.results))) if c is not None]
     if not reduced or len(combiners) < len(op.results):
         return None
     loop, along, extent = reduced[-1], [], DYNAMIC
@@ -91,7 +97,7 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
     return RowLanes(loop, tuple(along), width, pieces, lanes, tuple(combiners)) if lanes > 1 else None
 
 
-def _combiner(op: ir.Operation, number: int) -> ir.Operation | None:
+def combiner_of(op: ir.Operation, number: int) -> ir.Operation | None:
     """What adds an element to a result, where that is all that the result is for."""
     body = op.regions[0].blocks[0]
     combiner = defining_op(ops_of(body)[-1].operands[number])

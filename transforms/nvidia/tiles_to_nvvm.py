@@ -182,7 +182,7 @@ class _Kernel:
         if not buffers:
             return 0
         module = self.kernel.parent.operation
-        if not any(o.name == "llvm.mlir.global" for o in ops_of(module.regions[0].blocks[0])):
+        if not any(_is_named(o, SHARED_SYMBOL) for o in ops_of(module.regions[0].blocks[0])):
             with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
                 ir.Operation.create(
                     "llvm.mlir.global",
@@ -242,6 +242,10 @@ class _Kernel:
                 operands = list(launch.operands)
                 operands[3] = build.index(threads)
                 relaunch(launch, operands, memory=constant(i32(), shared))
+
+
+def _is_named(op: ir.Operation, symbol: str) -> bool:
+    return "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == symbol
 
 
 def _order(buffer: ir.Operation) -> tuple[bool, bool]:
