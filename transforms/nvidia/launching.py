@@ -48,7 +48,7 @@ def launch(module: ir.Operation, name: str, blocks: ir.Value, arguments: Sequenc
     ir.Operation.create("gpu.launch_func", [], [blocks, one, one, one, one, one, *arguments], attributes)
 
 
-def relaunch(launch: ir.Operation, operands: Sequence[ir.Value], memory: ir.Value | None = None) -> None:
+def relaunch(launch: ir.Operation, operands: Sequence[ir.Value], memory: ir.Value | None = None) -> ir.Operation:
     """The launch with other operands, of which what follows the sizes are the kernel's arguments; `memory`: how much
     shared memory a block has, which is not said yet."""
     segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
@@ -59,8 +59,9 @@ def relaunch(launch: ir.Operation, operands: Sequence[ir.Value], memory: ir.Valu
         "kernel": launch.attributes["kernel"],
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get(segments),
     }
-    ir.Operation.create("gpu.launch_func", [], operands, attributes)
+    made = ir.Operation.create("gpu.launch_func", [], operands, attributes)
     launch.erase()
+    return made
 
 
 def launches_of(kernel: ir.Operation) -> list[ir.Operation]:

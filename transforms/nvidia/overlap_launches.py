@@ -4,47 +4,111 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...dialects import build
 from ...dialects.mlir import ir
 from ..passes import Pass, PassError
-from ..rewriting import ops_in
+from ..reshapes import RESHAPES
+from ..rewriting import defining_op, ops_in, ops_of
+from .launching import FIRST_ARGUMENT
+from .tiles_to_nvvm import WRITES
 
 EARLY = "tile.early"  # of a launch: its blocks may come before the launch before it is done
+VIEWS = (
+    *("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview"),
+    *("bufferization.to_buffer", "bufferization.to_tensor", "tensor.cast", "tensor.extract_slice", *RESHAPES),
+    "tile.tensor_map",
+)
 
 
 @dataclass(frozen=True)
 class OverlapLaunches(Pass):
     """Blocks of a kernel come while the one before it on the host is at work, and wait for its results::
 
-        gpu.launch_func @kernels::@attention_0 …
-        gpu.launch_func @kernels::@attention_1 …
+        gpu.launch_func @kernels::@norm …                 // writes %y
+        gpu.launch_func @kernels::@keys … args(%y, …)
+        gpu.launch_func @kernels::@values … args(%y, …)   // reads nothing of what @keys writes
       becomes
-        gpu.launch_func @kernels::@attention_0 …
-        gpu.launch_func @kernels::@attention_1 … {tile.early}
+        gpu.launch_func @kernels::@norm …
+        gpu.launch_func @kernels::@keys … {tile.early}
+        gpu.launch_func @kernels::@values … {tile.early}
 
     and in the kernels, after ``tiles-to-nvvm``
-        llvm.func @attention_0(…) { nvvm.griddepcontrol launch_dependents … }    // once all blocks are there
-        llvm.func @attention_1(…) { nvvm.griddepcontrol wait … }                 // until it is done, memory and all
+        llvm.func @norm(…) { nvvm.griddepcontrol launch_dependents … }      // once all blocks are there
+        llvm.func @keys(…) { nvvm.griddepcontrol wait; nvvm.griddepcontrol launch_dependents … }
+        llvm.func @values(…) { … nvvm.griddepcontrol wait; llvm.return }
 
-    so that launching costs no time between the two. Every thread waits before all else, so a third kernel knows by the
-    second one that the first is done. (CUDA's programmatic dependent launch; sm_90 and later.)
+    so that launching costs no time between the two. Threads wait until the kernel before theirs is done, memory and
+    all: before all else, so a third kernel knows by the second one that the first is done. One that has to do with
+    nothing that may still be at work waits at its end, for the same reason: @values works beside @keys, whose blocks
+    have all come, and so know that @norm is done. (CUDA's programmatic dependent launch; sm_90 and later.)
     """
 
     def run(self, op: ir.Operation) -> None:
         for function in ops_in(op, "func.func"):
             launches = ops_in(function, "gpu.launch_func")
+            late = _late(launches)
             for number, launch in enumerate(launches):
-                kinds = ["launch_dependents"] if number + 1 < len(launches) else []
-                if number:
-                    launch.attributes[EARLY] = ir.UnitAttr.get()
-                    kinds.insert(0, "wait")
-                with ir.InsertionPoint.at_block_begin(_kernel(op, launch)), launch.location:
-                    for kind in kinds:
-                        attribute = ir.Attribute.parse(f"#nvvm<grid_dep_action {kind}>")
-                        ir.Operation.create("nvvm.griddepcontrol", [], [], {"kind": attribute})
+                block = _kernel(op, launch)
+                with launch.location:
+                    if number:
+                        launch.attributes[EARLY] = ir.UnitAttr.get()
+                        end = ops_of(block)[-1]
+                        with ir.InsertionPoint(end) if late[number] else ir.InsertionPoint.at_block_begin(block):
+                            waiting = _control("wait")
+                    if number + 1 < len(launches):
+                        first = late[number] or not number
+                        with ir.InsertionPoint.at_block_begin(block) if first else ir.InsertionPoint.after(waiting):
+                            _control("launch_dependents")
+
+
+def _control(kind: str) -> ir.Operation:
+    attribute = ir.Attribute.parse(f"#nvvm<grid_dep_action {kind}>")
+    return ir.Operation.create("nvvm.griddepcontrol", [], [], {"kind": attribute})
+
+
+def _late(launches: list[ir.Operation]) -> list[bool]:
+    """Whether each need not wait before its end: it has no memory in common, that one of them writes, with launches
+    that may be at work when its blocks come. `done`: the launches that are not, once the blocks of the last one have
+    all come, are those before that number. Of a launch that may have no blocks nothing can be told."""
+    found: list[bool] = []
+    memory = [_memory(launch) for launch in launches]
+    done = 0
+    for number in range(len(launches)):
+        may_wait = number > 0 and bool(build.constant_value(launches[number - 1].operands[0]))
+        is_late = may_wait and all(_are_apart(memory[number], other) for other in memory[done:number])
+        found.append(is_late)
+        done = done if is_late else number
+    return found
+
+
+Memory = tuple[set[ir.Value | None], set[ir.Value | None]]  # that is used, and that of it that is written
+
+
+def _memory(launch: ir.Operation) -> Memory:
+    arguments = list(launch.operands)[FIRST_ARGUMENT + 1 :]
+    roots = {n: _root(v) for n, v in enumerate(arguments) if "memref<" in str(v.type)}  # also maps of tensors
+    if WRITES not in launch.attributes:
+        return {*roots.values(), None}, {None}
+    written = {roots[n] for n in ir.DenseI32ArrayAttr(launch.attributes[WRITES])}
+    return set(roots.values()), written
+
+
+def _root(value: ir.Value) -> ir.Value | None:
+    """The memory, or the tensor, that a value is a view of; None: any."""
+    while (op := defining_op(value)) is not None and op.name in VIEWS:
+        value = op.operands[0]
+    return value if op is None or op.name == "memref.alloc" else None
+
+
+def _are_apart(one: Memory, other: Memory) -> bool:
+    """Whether neither writes what the other one uses; None stands for any memory."""
+    return all(
+        None not in used | written and not used & written for used, written in ((one[0], other[1]), (other[0], one[1]))
+    )
 
 
 def _kernel(top: ir.Operation, launch: ir.Operation) -> ir.Block:
-    """The first block of the kernel that is launched."""
+    """The block of the kernel that is launched."""
     name = str(launch.attributes["kernel"]).rpartition("@")[2]
     kernels = (f for f in ops_in(top, "llvm.func") if ir.StringAttr(f.attributes["sym_name"]).value == name)
     kernel = next(kernels, None)

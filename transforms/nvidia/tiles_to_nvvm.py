@@ -27,6 +27,11 @@ from .values import has_dense_rows, parameter_attributes, parameter_types
 SPILLED_THREADS = 640  # up to which ptxas can spill what one instruction does not need
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
 SHARED_SYMBOL = "shared_memory"
+WRITES = "tile.writes"  # of a launch: the numbers of arguments that are written
+READS = (  # memory, their first operand
+    *(f"tile.{name}" for name in ("load", "row_shifts", "copy_piece", "copy_async", "copy_rows")),
+    *("memref.load", "memref.dim", "vector.load"),
+)
 ELEMENT_THREADS = 256  # of kernels without tiles: outline-elements
 
 
@@ -241,7 +246,17 @@ class _Kernel:
             with ir.InsertionPoint(launch), launch.location:
                 operands = list(launch.operands)
                 operands[3] = build.index(threads)
-                relaunch(launch, operands, memory=constant(i32(), shared))
+                made = relaunch(launch, operands, memory=constant(i32(), shared))
+                made.attributes[WRITES] = ir.DenseI32ArrayAttr.get(self._written())
+
+    def _written(self) -> list[int]:
+        """The numbers of the arguments that the kernel may write: memory that it does not only read."""
+        found = []
+        for number, argument in enumerate(self.block.arguments):
+            users = [(use.owner.operation.name, use.operand_number) for use in argument.uses]
+            if isinstance(argument.type, ir.MemRefType) and any(name not in READS or n for name, n in users):
+                found.append(number)
+        return found
 
 
 def _is_named(op: ir.Operation, symbol: str) -> bool:
