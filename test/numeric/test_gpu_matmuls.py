@@ -281,3 +281,78 @@ def test_on_a_gpu(shape, element, arch, poisoned):
         text = graph(element, *SHAPES[shape], left, right, is_open)
         inputs, exact = arguments(element, *SHAPES[shape], left, right)
         check(compile(text, target="nvidia", **({"arch": arch} if arch else {}))(*inputs), exact, element)
+
+
+def layers(m, kinds):
+    """x·A + x, of 64 columns, as all x are, in turns with x + relu(x·B)·C, of 192 columns between these."""
+    maps = "affine_map<(m, n) -> (m, n)>"
+    lines, x, narrow = [], "%x", f"tensor<{m}x64xf16>"
+    tensor = "tensor<{}x{}x{}>".format
+    for i, kind in enumerate(kinds):
+        widths = {"small": [64], "large": [192, 64]}[kind]
+        y = x
+        for j, n in enumerate(widths):
+            k = 64 if not j else widths[0]
+            source, out = tensor(m, k, "f16"), tensor(m, n, "f32")
+            last = j == len(widths) - 1
+            lines += [
+                f"%e{i}{j} = tensor.empty() : {out}",
+                f"%i{i}{j} = linalg.fill ins(%zero : f32) outs(%e{i}{j} : {out}) -> {out}",
+                f"%w{i}{j} = tensor.extract_slice %w[0, {(7 * i + 3 * j) % 5 * 8}] [{k}, {n}] [1, 1] : "
+                f"tensor<192x256xf16> to {tensor(k, n, 'f16')}",
+                f"%m{i}{j} = linalg.matmul ins({y}, %w{i}{j} : {source}, {tensor(k, n, 'f16')}) "
+                f"outs(%i{i}{j} : {out}) -> {out}",
+                f"%h{i}{j} = tensor.empty() : {tensor(m, n, 'f16')}",
+                f"%y{i}{j} = linalg.generic {{indexing_maps = [{', '.join([maps] * (3 if last else 2))}], "
+                f'iterator_types = ["parallel", "parallel"]}} ins(%m{i}{j}{f", {x}" if last else ""} : '
+                f"{out}{f', {narrow}' if last else ''}) "
+                f"outs(%h{i}{j} : {tensor(m, n, 'f16')}) {{",
+                f"^bb0(%a: f32, {'%b: f16, ' if last else ''}%o: f16):",
+                "%c = arith.extf %b : f16 to f32\n%r = arith.addf %a, %c : f32"
+                if last
+                else "%r = arith.maximumf %a, %zero : f32",
+                f"%t = arith.truncf %r : f32 to f16\nlinalg.yield %t : f16\n}} -> {tensor(m, n, 'f16')}",
+            ]
+            y = f"%y{i}{j}"
+        x = y
+    text = "\n".join(["%zero = arith.constant 0.0 : f32", *lines])
+    return f"func.func @main(%x: {narrow}, %w: tensor<192x256xf16>) -> {narrow} {{\n{text}\nreturn {x} : {narrow}\n}}"
+
+
+KINDS = [("small",), ("small", "large"), ("large", "small", "small"), ("small", "large", "small")]
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("m", [64, 40, 100])
+@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+def test_small_matmuls_beside_larger_ones(kinds, m, arch):
+    """What is a tile has no loop; where others have loops it still goes to the tensor cores."""
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(m, 64)).astype(np.float16), (rng.normal(size=(192, 256)) / 12).astype(np.float16)
+    (found,) = run_module(layers(m, kinds), [x, w], arch=arch)
+    assert not [name for name in Launches.kernels if "elements" in name]
+    wide, y = w.astype(np.float64), x.astype(np.float64)
+    for i, kind in enumerate(kinds):
+        start = 7 * i % 5 * 8
+        if kind == "small":
+            y = y + y @ wide[:64, start : start + 64]
+        else:
+            second = (7 * i + 3) % 5 * 8
+            y = y + np.maximum(y @ wide[:64, start : start + 192], 0) @ wide[:, second : second + 64]
+    np.testing.assert_allclose(found, y, atol=2e-2 * np.abs(y).max())
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (130, 200, 96), (5, 256, 1024), (256, 128, 64)])
+def test_sums_that_start_from_a_tensor(m, n, k, arch):
+    """C + A·B, of one tile and more, also where the sum goes in parts: what C has is added once."""
+    a, b, c = f"tensor<{m}x{k}xf16>", f"tensor<{k}x{n}xf16>", f"tensor<{m}x{n}xf32>"
+    text = f"""func.func @main(%a: {a}, %b: {b}, %c: {c}) -> {c} {{
+  %r = linalg.matmul ins(%a, %b : {a}, {b}) outs(%c : {c}) -> {c}
+  return %r : {c}
+}}"""
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=s).astype(np.float16) for s in ((m, k), (k, n)))
+    start = rng.normal(size=(m, n)).astype(np.float32) * 10
+    (found,) = run_module(text, [left, right, start], arch=arch)
+    np.testing.assert_allclose(found, start + left.astype(np.float64) @ right, atol=1e-4 * k)

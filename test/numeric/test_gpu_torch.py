@@ -189,6 +189,47 @@ class Block(torch.nn.Module):
         return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
 
+class Small(torch.nn.Module):
+    """A block whose matmuls are as small as a tile, but for some, between norms."""
+
+    def __init__(self, size: int, heads: int):
+        super().__init__()
+        self.attention, self.norms = Block(size, heads), torch.nn.ModuleList(torch.nn.LayerNorm(size) for _ in "ab")
+        self.up, self.down = torch.nn.Linear(size, 4 * size), torch.nn.Linear(4 * size, size)
+        self.last = torch.nn.Linear(size, size, bias=False)
+
+    def forward(self, x):
+        x = self.attention(self.norms[0](x))
+        x = x + self.down(F.gelu(self.up(self.norms[1](x))))
+        return x + self.last(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(("size", "heads"), [(64, 1), (64, 4), (128, 1)])
+@pytest.mark.parametrize(("batch", "tokens"), [(1, 64), (1, 16), (1, 100), (3, 64)])
+def test_small_blocks(batch, tokens, size, heads, dtype):
+    torch.manual_seed(0)
+    model = Small(size, heads).cuda().to(dtype).eval()
+    (x,) = tensors((batch, tokens, size), dtype=dtype)
+    with torch.no_grad():
+        out = compile(model, (x,), target="nvidia")(x)
+        assert close(out, model.double()(x.double()), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("tokens", [1, 40, 64, 100, 300])
+def test_a_residual_of_a_matmuls_own_rows(tokens, dtype):
+    """Its columns are what the matmul sums over, and its results' columns."""
+
+    def function(x, w):
+        x = x @ w + x
+        return torch.relu(x @ w) @ w + x
+
+    x, w = tensors((tokens, 64), (64, 64), dtype=dtype)
+    w = w / 8
+    assert close(compile(function, (x, w), target="nvidia")(x, w), function(x.double(), w.double()), dtype)
+
+
 @pytest.mark.parametrize("rest", ["eager", "inductor"])
 @pytest.mark.parametrize("model", [Block, lambda: torch.nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)])
 def test_models_by_torch_compile(model, rest):

@@ -36,6 +36,26 @@ func.func @matmul(%a: tensor<1024x512xf16>, %b: tensor<512x512xf16>) -> tensor<1
   return %r : tensor<1024x512xf32>
 }
 
+// A sum that starts from a tensor starts from 0, and the tensor is added to it.
+// CHECK-LABEL: func.func @added
+// CHECK-SAME:    %[[C:[a-z0-9]*]]: tensor<256x512xf32>)
+// CHECK:         %[[ZERO:.*]] = linalg.fill
+// CHECK:         %[[SUM:.*]] = scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO]])
+// CHECK:         linalg.generic {{.*}} ins(%[[SUM]], %[[C]] : tensor<256x512xf32>, tensor<256x512xf32>)
+// CHECK:           arith.addf
+func.func @added(%a: tensor<256x512xf16>, %b: tensor<512x512xf16>, %i: tensor<256x512xf32>) -> tensor<256x512xf32> {
+  %r = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<256x512xf16>, tensor<512x512xf16>) outs(%i : tensor<256x512xf32>) {
+  ^bb0(%x: f16, %y: f16, %o: f32):
+    %p = arith.extf %x : f16 to f32
+    %q = arith.extf %y : f16 to f32
+    %t = arith.mulf %p, %q : f32
+    %u = arith.addf %o, %t : f32
+    linalg.yield %u : f32
+  } -> tensor<256x512xf32>
+  return %r : tensor<256x512xf32>
+}
+
 // Integers stay as they are, and so do several matmuls that one block computes.
 // CHECK-LABEL: func.func @integers
 // CHECK-NOT:     scf.for

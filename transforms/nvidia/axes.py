@@ -272,6 +272,8 @@ class Axes:
                         raise TwoRoles("a dimension is rows of one matmul and columns of another: not lowered yet", op)
                     self._join(axis, found if len(found) > 1 else [], op)
                     axis.role = role
+            if self.forall.name == "scf.forall":  # its ops get a loop for each axis; those of kernels have them
+                self._check_columns(op, (*loops.n, *loops.k))
         if not self._contractions:
             self._assign_by_place()
         for op in self._reductions:
@@ -284,6 +286,11 @@ class Axes:
                     "by 1",
                     owner or self.forall,
                 )
+
+    def _check_columns(self, op: ir.Operation, loops: Sequence[int]) -> None:
+        columns = [self.of_loop(op, d) for d in loops]
+        if any(a is b and a.extent > 1 for i, a in enumerate(columns) for b in columns[:i]):
+            raise TwoRoles("a dimension is columns of a matmul and what it sums over: not lowered yet", op)
 
     @staticmethod
     def _join(axis: Axis, found: list[Axis], op: ir.Operation) -> None:

@@ -17,15 +17,16 @@ from ..passes import PassError
 from ..reshapes import RESHAPES, only_units
 from ..rewriting import defining_op, ops_in, ops_of, through
 from ..slices import insert_parallel
-from .axes import Axes, TwoRoles
+from .axes import TwoRoles
+from .own_rows import axes_of
 
 ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
 VIEWS = ("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview")
 
 
-def is_one_tile(function: ir.Operation) -> bool:
+def is_one_tile(around: ir.Operation) -> bool:
     """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
-    matmuls = [op for op in ops_in(function) if is_contraction(op)]
+    matmuls = [op for op in (around, *ops_in(around)) if is_contraction(op)]
     return bool(matmuls) and all(map(_is_small, matmuls))
 
 
@@ -54,7 +55,7 @@ def fits_one_block(function: ir.Operation) -> bool:
             spare = function.clone().operation
         try:
             for forall in (forall for ops in way(spare) for forall in one_block(ops)):
-                Axes(forall)
+                axes_of(forall)
             return True
         except TwoRoles:
             continue
@@ -108,6 +109,22 @@ def merges(function: ir.Operation) -> list[list[ir.Operation]]:
     found = _components(_extended(ops, [], made, _is_pointwise))
     names = [[op.name for op in part] for part in found]
     return [part for part, has in zip(found, names, strict=True) if "scf.for" in has or has.count("linalg.generic") > 1]
+
+
+def beside_loops(function: ir.Operation, together: bool = True) -> list[list[ir.Operation]]:
+    """Matmuls as small as a tile where others have loops, or loops over keys alone, with what is computed of their
+    results: `together`, also by sums over rows, what hangs together, such as an attention and its projection; else each
+    by itself, with what is computed element by element. And what `merges` finds."""
+    ops, merged = _body(function)[:-1], merges(function)
+    taken = {op for part in merged for op in part}
+    small = [op for op in ops if op.name != "scf.forall" and _has_contraction(op) and is_one_tile(op)]
+    parts = []
+    for core in [small] if together else [[op] for op in small]:
+        extended = _extended(ops, core, [], _is_of_rows if together else _is_pointwise)
+        free = [op for op in extended if op not in taken]
+        parts += [part for part in _components(free) if any(op in part for op in core)]
+        taken.update(op for part in parts for op in part)
+    return [*merged, *parts] if parts else []
 
 
 def _body(function: ir.Operation) -> list[ir.Operation]:

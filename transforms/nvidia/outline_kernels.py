@@ -15,12 +15,11 @@ from ..reshapes import RESHAPES, only_units
 from ..rewriting import Values, defining_op, erase_dead, functions_of, is_constant, is_inside, only_if, ops_in, ops_of
 from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
 from ..splats import filled_with
-from .axes import Axes
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .lifted_views import lift_views
-from .one_block import between_matmuls, everything, is_one_tile, merges, one_block
-from .own_rows import own_rows
+from .one_block import beside_loops, between_matmuls, everything, is_one_tile, merges, one_block
+from .own_rows import axes_of, own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshaped_results import allocated, expanded, only_collapse
 from .tile_body import Memory, TileBody
@@ -76,7 +75,7 @@ class OutlineKernels(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
-            ways: Sequence[Way] = [merges]
+            ways: Sequence[Way] = [beside_loops, functools.partial(beside_loops, together=False), merges]
             if not _loops(function):
                 less = functools.partial(between_matmuls, sums=False)
                 ways = [everything, between_matmuls, less] if is_one_tile(function) else []
@@ -133,7 +132,7 @@ class _Outliner:
         own_constants(forall)  # tiles of equal sizes may be rows here and columns there
         own_rows(forall)
         pointwise = is_pointwise(forall)
-        self.axes = Axes(forall, roles=not pointwise)
+        self.axes = axes_of(forall, roles=not pointwise)
         self.rows = options.rows
         self.constants: list[ir.Value] = []
         self.last_stride = STRIDED if options.any_strides else 1

@@ -7,6 +7,7 @@ from ...dialects.tiling.structured import is_structured
 from ..attention import is_contraction, is_elementwise
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, is_inside, is_made_inside, ops_in
+from .axes import Axes, TwoRoles
 
 
 def own_rows(op: ir.Operation) -> None:
@@ -38,6 +39,36 @@ def own_rows(op: ir.Operation) -> None:
             if views and value in read:
                 _own(user, number, op, views)
             read |= views
+
+
+def axes_of(forall: ir.Operation, roles: bool = True) -> Axes:
+    """The axes of a loop's tiles. Where one of them would be two, such as the columns of a residual and what the matmul
+    sums over that it is added to, each op first reads memory for itself, as a slice of its own::
+
+        %m = linalg.generic … ins(%x, %a) { matmul }                %0 = tensor.extract_slice %x[0, 0] [64, 64] [1, 1]
+        %y = linalg.generic … ins(%m, %x) { m + x }     becomes     %m = linalg.generic … ins(%0, %a) …
+    """
+    try:
+        return Axes(forall, roles)
+    except TwoRoles:
+        _read_apart(forall)
+        return Axes(forall, roles)
+
+
+def _read_apart(forall: ir.Operation) -> None:
+    read: set[ir.Value] = set()
+    for op in filter(is_structured, ops_in(forall)):
+        for number, value in enumerate(op.operands):
+            if not isinstance(value.type, ir.RankedTensorType) or not value.type.rank:
+                continue
+            maker = defining_op(value)
+            is_slice = maker is not None and maker.name == "tensor.extract_slice" and is_inside(maker, forall)
+            if value in read and is_slice:
+                with ir.InsertionPoint(op):
+                    op.operands[number] = maker.clone().operation.results[0]
+            elif value in read and value.type.has_static_shape and not is_made_inside(value, forall):
+                op.operands[number] = _whole(value, op)
+            read.add(value)
 
 
 def _views(value: ir.Value, within: ir.Operation) -> set[ir.Value]:

@@ -6,9 +6,12 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from ...dialects.build import element_of
-from ...dialects.mlir import ir
+from ...dialects import build
+from ...dialects.build import PARALLEL, element_of
+from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import indexing_maps
 from ..attention import ContractionLoops, contraction_loops, is_contraction
+from ..copying import with_operands
 from ..extents import static_extents
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, functions_of, ops_in, ops_of
@@ -97,6 +100,8 @@ class TileMatmuls(Pass):
             found = contraction_loops(matmul)
             assert found is not None, "a batch of matmuls is a contraction"
             loops = found
+        else:
+            matmul = _from_zero(matmul)
         sizes = [0] * len(static_extents(matmul))
         for loop in loops.batch:
             sizes[loop] = 1
@@ -132,6 +137,30 @@ class TileMatmuls(Pass):
             return max(turns * (NEXT + computing), reading * slower, one) + merging, tile.rows
 
         return min(itertools.product((tile for tile in TILES if tile.rows <= most), sums), key=time)
+
+
+def _from_zero(matmul: ir.Operation) -> ir.Operation:
+    """The matmul with sums that start from 0, which what they started from is added to: memory for results holds none
+    of it. Where all of that is one number, tiles start from it as it is."""
+    *inputs, init = matmul.operands
+    if filled_with(init) is not None:
+        return matmul
+    element, rank = element_of(init.type), init.type.rank
+    with ir.InsertionPoint(matmul), matmul.location:
+        sizes = build.mixed_sizes(init)
+        zero = build.fill(build.constant(element, 0), build.empty(sizes, element))
+        made = with_operands(matmul, inputs, [zero], indexing_maps(matmul), matmul.attributes["iterator_types"])
+        same = build.projection(rank, range(rank))
+        (total,) = build.generic(
+            [made.result, init],
+            [build.empty(sizes, element)],
+            [same] * 3,
+            [PARALLEL] * rank,
+            lambda a, b, _: arith.addf(a, b),
+        )
+    matmul.results[0].replace_all_uses_with(total)
+    matmul.erase()
+    return made
 
 
 def _is_of_tiles(op: ir.Operation) -> bool:

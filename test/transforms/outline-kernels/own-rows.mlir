@@ -57,3 +57,34 @@ func.func @distances(%c: tensor<37xf32>, %q: tensor<37x16xf32>, %k: tensor<37x16
   } -> tensor<37x37xf32>
   return %r : tensor<37x37xf32>
 }
+
+// A residual of a matmul's own rows: what it sums over is no column of the result.
+// CHECK-LABEL: gpu.func @residual_0
+// CHECK:         %[[LEFT:.*]] = tile.load (%[[X:[a-z0-9]*]]
+// CHECK:         %[[RIGHT:.*]] = tile.load
+// CHECK:         %[[M:.*]] = linalg.generic {{.*}} ins(%[[LEFT]], %[[RIGHT]] : tensor<64x64xf16>, tensor<64x64xf16>)
+// CHECK:         %[[OTHER:.*]] = tile.load (%[[X]]
+// CHECK:         linalg.generic {{.*}} ins(%[[M]], %[[OTHER]] :
+func.func @residual(%x: tensor<64x64xf16>, %w: tensor<64x64xf16>) -> tensor<64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %m = linalg.generic {indexing_maps = [#rows, #columns, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<64x64xf16>, tensor<64x64xf16>) outs(%z : tensor<64x64xf32>) {
+  ^bb0(%a: f16, %b: f16, %o: f32):
+    %0 = arith.extf %a : f16 to f32
+    %1 = arith.extf %b : f16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<64x64xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %x : tensor<64x64xf32>, tensor<64x64xf16>) outs(%e : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %b: f16, %o: f32):
+    %0 = arith.extf %b : f16 to f32
+    %1 = arith.addf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<64x64xf32>
+  return %r : tensor<64x64xf32>
+}
