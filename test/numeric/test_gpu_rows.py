@@ -184,6 +184,15 @@ def test_rows_of_any_shape(rows, columns, element, multiprocessors):
     assert Launches.kernels == ["main_rows_0"]
 
 
+@pytest.mark.parametrize("shape", [(5, 0), (0, 64)], ids=str)
+def test_no_elements(shape):
+    """Rows of none are left to threads of their own, which have nothing to do; of no rows no block computes any."""
+    graph = Graph(shape, "f32")
+    softmax(graph)
+    _, (found, _) = graph.run("o: whole'", "l: rows")
+    assert found.shape == shape
+
+
 def test_sums_of_f64_are_left_to_threads_of_their_own():
     """They are not put together by threads; the results are the same."""
     graph = Graph((5, 64), "f64")

@@ -125,7 +125,7 @@ def _along(op: ir.Operation) -> list[int]:
     loop = iterator_types(op).index("reduction")
     maps = indexing_maps(op)[: len(op.operands) - len(op.results)]
     ends = [dim_position(m.results[-1]) if len(m.results) else None for m in maps]
-    return [n for n, end in enumerate(ends) if end == loop and op.operands[n].type.shape[-1] != DYNAMIC]
+    return [n for n, end in enumerate(ends) if end == loop and op.operands[n].type.shape[-1] not in (DYNAMIC, 0)]
 
 
 def _written(op: ir.Operation, result: int = 0) -> ir.AffineMap:
