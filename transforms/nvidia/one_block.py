@@ -112,12 +112,12 @@ def merges(function: ir.Operation) -> list[list[ir.Operation]]:
 
 
 def beside_loops(function: ir.Operation, together: bool = True) -> list[list[ir.Operation]]:
-    """Matmuls as small as a tile where others have loops, or loops over keys alone, with what is computed of their
-    results: `together`, also by sums over rows, what hangs together, such as an attention and its projection; else each
-    by itself, with what is computed element by element. And what `merges` finds."""
+    """Matmuls as small as a tile where others have loops, with what is computed of their results: `together`, also by
+    sums over rows, what hangs together, such as an attention and its projection; else each by itself, with what is
+    computed element by element. And what `merges` finds."""
     ops, merged = _body(function)[:-1], merges(function)
     taken = {op for part in merged for op in part}
-    small = [op for op in ops if op.name != "scf.forall" and _has_contraction(op) and is_one_tile(op)]
+    small = [op for op in ops if is_contraction(op) and _is_small(op)]
     parts = []
     for core in [small] if together else [[op] for op in small]:
         extended = _extended(ops, core, [], _is_of_rows if together else _is_pointwise)
@@ -250,6 +250,15 @@ def _share(a: ir.Operation, b: ir.Operation) -> bool:
     """Whether both read what one loop over tiles has made."""
     loops = [{op for v in operands_with_captures(x) if (op := defining_op(v)) is not None} for x in (a, b)]
     return any(op.name == "scf.forall" for op in loops[0] & loops[1])
+
+
+def check_order(function: ir.Operation) -> None:
+    """Refuses ops that read what stands behind them: of two parts one may need another that needs it in turn."""
+    place = {op: number for number, op in enumerate(_body(function))}
+    for op, number in place.items():
+        makers = (defining_op(v) for v in operands_with_captures(op))
+        if any(place.get(maker, -1) >= number for maker in makers if maker is not None and maker != op):
+            raise PassError("parts of it need each other", op)
 
 
 def one_block(moved: Sequence[ir.Operation]) -> list[ir.Operation]:

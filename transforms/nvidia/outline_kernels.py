@@ -18,7 +18,7 @@ from ..splats import filled_with
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
 from .lifted_views import lift_views
-from .one_block import beside_loops, between_matmuls, everything, is_one_tile, merges, one_block
+from .one_block import beside_loops, between_matmuls, check_order, everything, is_one_tile, merges, one_block
 from .own_rows import axes_of, own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshaped_results import allocated, expanded, only_collapse
@@ -107,6 +107,7 @@ class OutlineKernels(Pass):
             foralls = [forall for ops in found for forall in one_block(ops)]
             if not foralls:
                 raise PassError("its results have no sizes that are known", function)
+            check_order(function)
             self._outline(function, _loops(function))
         except PassError as reason:
             for made in ops_of(module.regions[0].blocks[0]):
