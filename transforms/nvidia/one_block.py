@@ -24,9 +24,9 @@ ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there
 VIEWS = ("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview")
 
 
-def is_one_tile(around: ir.Operation) -> bool:
+def is_one_tile(function: ir.Operation) -> bool:
     """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
-    matmuls = [op for op in (around, *ops_in(around)) if is_contraction(op)]
+    matmuls = [op for op in ops_in(function) if is_contraction(op)]
     return bool(matmuls) and all(map(_is_small, matmuls))
 
 

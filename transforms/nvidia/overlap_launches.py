@@ -8,13 +8,14 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ..passes import Pass, PassError
 from ..reshapes import RESHAPES
-from ..rewriting import defining_op, ops_in, ops_of
+from ..rewriting import defining_op, ops_in, ops_of, through
 from .launching import FIRST_ARGUMENT
+from .one_block import VIEWS as OF_MEMORY
 from .tiles_to_nvvm import WRITES
 
 EARLY = "tile.early"  # of a launch: its blocks may come before the launch before it is done
 VIEWS = (
-    *("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview"),
+    *OF_MEMORY,
     *("bufferization.to_buffer", "bufferization.to_tensor", "tensor.cast", "tensor.extract_slice", *RESHAPES),
     "tile.tensor_map",
 )
@@ -95,8 +96,8 @@ def _memory(launch: ir.Operation) -> Memory:
 
 def _root(value: ir.Value) -> ir.Value | None:
     """The memory, or the tensor, that a value is a view of; None: any."""
-    while (op := defining_op(value)) is not None and op.name in VIEWS:
-        value = op.operands[0]
+    value = through(value, *VIEWS)
+    op = defining_op(value)
     return value if op is None or op.name == "memref.alloc" else None
 
 
