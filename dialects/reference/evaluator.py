@@ -102,7 +102,7 @@ class Frame:
         self.round_values = round_values
         self.slots: dict[ir.Value, int] = {}
         self.values: list[Any] = []
-        self.iteration_spaces: list[list[np.ndarray]] = []  # of the linalg ops being evaluated: their linalg.index
+        self.indices: list[Callable[[int], np.ndarray]] = []  # of the linalg ops being evaluated: their linalg.index
 
     def slot(self, value: ir.Value) -> int:
         found = self.slots.get(value)

@@ -127,10 +127,14 @@ def expr_uses(expr: ir.AffineExpr, dim: int) -> bool:
     return False
 
 
+def iota(sizes: Sequence[int], loop: int) -> np.ndarray:
+    """The indices of a loop, as an array along its own axis of the iteration space."""
+    return np.arange(sizes[loop]).reshape([size if d == loop else 1 for d, size in enumerate(sizes)])
+
+
 def iotas(sizes: Sequence[int]) -> list[np.ndarray]:
-    """For every loop its indices, as an array along its own axis of the iteration space."""
-    n = len(sizes)
-    return [np.arange(size).reshape([size if i == d else 1 for i in range(n)]) for d, size in enumerate(sizes)]
+    """Those of every loop."""
+    return [iota(sizes, loop) for loop in range(len(sizes))]
 
 
 def loop_sizes(accesses: Sequence[Access], shapes: Sequence[tuple[int, ...]]) -> list[int]:

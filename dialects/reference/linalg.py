@@ -17,7 +17,7 @@ from ..mlir import ir, linalg
 from . import arrays
 from .contraction import contract
 from .interface import EvaluationError, Meaning, Rule, rule
-from .iteration import Access, iotas, loop_sizes
+from .iteration import Access, iota, loop_sizes
 from .softmax import softmax_step
 
 _COMBINERS: dict[str, np.ufunc] = {
@@ -45,7 +45,7 @@ def structured_rule(op: ir.OpView) -> Rule | None:
 @rule("linalg.index")
 def index(op: Any, frame: Any) -> Meaning:
     dim = op.operation.attributes["dim"].value
-    return lambda operands: [frame.iteration_spaces[-1][dim]]
+    return lambda operands: [frame.indices[-1](dim)]
 
 
 @rule("linalg.softmax")
@@ -92,11 +92,11 @@ class Structured:
 
     def __call__(self, operands: list[Any]) -> list[Any]:
         sizes = loop_sizes(self.accesses, [np.shape(x) for x in operands])
-        self.frame.iteration_spaces.append(iotas(sizes) if self.vectorised else [])
+        self.frame.indices.append(lambda dim: iota(sizes, dim))
         try:
             return self._whole(operands, sizes) if self.vectorised else self._in_order(operands, sizes)
         finally:
-            self.frame.iteration_spaces.pop()
+            self.frame.indices.pop()
 
     def _whole(self, operands: list[Any], sizes: list[int]) -> list[Any]:
         inits = [
@@ -134,7 +134,6 @@ class Structured:
             for access, x in zip(self.accesses, operands[: self.inputs] + results, strict=True)
         ]
         serial = sorted({d for missing in self.missing for d in missing})
-        indices = iotas(sizes)
         for point in itertools.product(*(range(sizes[d]) for d in serial)):
             at = dict(zip(serial, point, strict=True))
             where = [
@@ -143,9 +142,7 @@ class Structured:
                 )
                 for access in self.accesses
             ]
-            self.frame.iteration_spaces[-1] = [
-                indices[d] if d not in at else np.full((1,) * self.loops, at[d]) for d in range(self.loops)
-            ]
+            self.frame.indices[-1] = lambda d, at=at: np.full((1,) * self.loops, at[d]) if d in at else iota(sizes, d)
             parts = [space[w] for space, w in zip(spaces, where, strict=True)]
             for o, value in enumerate(self.body([part.copy() for part in parts])):
                 spaces[self.inputs + o][where[self.inputs + o]] = value

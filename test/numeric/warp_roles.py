@@ -71,11 +71,11 @@ class Running:
     def rows(self) -> slice:
         return slice(ROWS * self.warpgroup, ROWS * (self.warpgroup + 1))
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         with self.changed:
             self.changed.wait_for(lambda: condition() or self.error is not None, PATIENCE)
             if not condition():
-                raise Stuck(f"warp {self.warp.number} waits for {what}")
+                raise Stuck(f"warp {self.warp.number} waits for {what()}")
 
     def act(self, change: Callable[[], None]) -> None:
         with self.changed:
@@ -130,7 +130,7 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
 
     def wait(op, barriers, use):
         phases, wanted = phases_of(barriers, use), int(use) // len(barriers) + 1 - op.behind.value
-        running().until(lambda: phases.completed >= wanted, f"phase {wanted} of {op.operation}")
+        running().until(lambda: phases.completed >= wanted, lambda: f"phase {wanted} of {op.operation}")
         assert phases.completed == wanted, (
             f"a later phase than {wanted} of {op.operation} is complete: by its parity it never comes"
         )
@@ -180,7 +180,7 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
 
     def take_turn(op):
         mine = running().warpgroup
-        running().until(lambda: running().turns[mine] > 0, "a turn")
+        running().until(lambda: running().turns[mine] > 0, lambda: "a turn")
         running().turns[mine] -= 1
 
     def give_turn(to):
