@@ -86,6 +86,50 @@ def test_heads_that_share_keys(name, keep_maximum):
     assert all(len(block.roles) > block.warpgroups for block in blocks), "the copy engine brings queries, too"
 
 
+@pytest.mark.parametrize(("m", "tiles"), [(200, 1), (64, 2), (300, 3)])
+def test_weights_are_copied_ahead(m, tiles):
+    """By a warp beside the one that waits for the kernel before."""
+    rng = np.random.default_rng(0)
+    x, v, w = (rng.normal(size=shape).astype(np.float16) for shape in ((m, 128), (128, 320), (320, 128 * tiles)))
+    inputs = (x, v / 16, w / 16)
+    context = make_context()
+    with context, np.errstate(all="ignore"):
+        module = parse_module(two_matmuls(m, tiles), "test.mlir", context)
+        passes = pipelines.nvidia(multiprocessors=MULTIPROCESSORS)
+        names = [p.partition("{")[0] for p in passes]
+        run_passes(passes[: names.index("specialize-warps") + 1], module)
+        (found,), blocks = run_module(module, inputs)
+    assert [len(block.roles) - block.warpgroups for block in blocks] == [1] * (len(blocks) // 2) + [2] * (
+        len(blocks) // 2
+    )
+    x, v, w = (array.astype(np.float64) for array in inputs)
+    np.testing.assert_allclose(found, (x @ v).astype(np.float16) @ w, atol=2e-2)
+
+
+def two_matmuls(m, tiles):
+    """(x·v)·w, of f16."""
+    x, v, w, y, z = f"{m}x128", "128x320", f"320x{128 * tiles}", f"{m}x320", f"{m}x{128 * tiles}"
+    same = "affine_map<(i, j) -> (i, j)>"
+    return f"""
+func.func @main(%x: tensor<{x}xf16>, %v: tensor<{v}xf16>, %w: tensor<{w}xf16>) -> tensor<{z}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<{y}xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<{y}xf32>) -> tensor<{y}xf32>
+  %s = linalg.matmul ins(%x, %v : tensor<{x}xf16>, tensor<{v}xf16>) outs(%i : tensor<{y}xf32>) -> tensor<{y}xf32>
+  %h = tensor.empty() : tensor<{y}xf16>
+  %y = linalg.generic {{indexing_maps = [{same}, {same}], iterator_types = ["parallel", "parallel"]}}
+      ins(%s : tensor<{y}xf32>) outs(%h : tensor<{y}xf16>) {{
+  ^bb0(%a: f32, %o: f16):
+    %r = arith.truncf %a : f32 to f16
+    linalg.yield %r : f16
+  }} -> tensor<{y}xf16>
+  %f = tensor.empty() : tensor<{z}xf32>
+  %j = linalg.fill ins(%zero : f32) outs(%f : tensor<{z}xf32>) -> tensor<{z}xf32>
+  %z = linalg.matmul ins(%y, %w : tensor<{y}xf16>, tensor<{w}xf16>) outs(%j : tensor<{z}xf32>) -> tensor<{z}xf32>
+  return %z : tensor<{z}xf32>
+}}"""
+
+
 @pytest.mark.parametrize("window", [(-99, 0), (None, 0)])
 def test_warpgroups_look_at_the_keys_of_their_rows_alone(window):
     graph = Attention(**SIZES | {"window": window, "queries": 512, "keys": 512})

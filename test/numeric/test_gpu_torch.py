@@ -232,6 +232,25 @@ def test_a_residual_of_a_matmuls_own_rows(tokens, dtype):
     assert close(compile(function, (x, w), target="nvidia")(x, w), function(x.double(), w.double()), dtype)
 
 
+def feed_forward(x, v, w):
+    return x + F.gelu(F.layer_norm(x, x.shape[-1:]) @ v) @ w
+
+
+@pytest.mark.parametrize("rows", [1, 64, 300])
+def test_weights_that_were_just_written(rows):
+    """Kernels behind the first one copy them without waiting for it: what was launched before the call must be done."""
+    x, v, w = tensors((rows, 512), (512, 2048), (2048, 512))
+    kernel = compile(feed_forward, (x, v, w), target="nvidia")
+    found, right = [], []
+    for number in range(100):
+        scale = 0.02 + 0.001 * (number * 37 % 100)
+        x = kernel(x, v * scale, w * scale) if number % 10 else x  # in memory that the allocator gives again
+        found.append(kernel(x, v * scale, w * scale))
+        right.append((x, scale))
+    for y, (x, scale) in zip(found, right, strict=True):
+        assert close(y, feed_forward(x.double(), (v * scale).double(), (w * scale).double()), torch.float16)
+
+
 @pytest.mark.parametrize("rest", ["eager", "inductor"])
 @pytest.mark.parametrize("model", [Block, lambda: torch.nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)])
 def test_models_by_torch_compile(model, rest):

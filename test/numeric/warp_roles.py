@@ -1,6 +1,7 @@
 """Kernels with warps of different roles, run without a GPU by the reference evaluator: a thread for each warpgroup that
-computes, one for the warp that copies, one for those that arrange. They wait for each other as on the device: at
-barriers in shared memory, whose phases must not be missed, for turns, and where all meet. Who waits for ever is found.
+computes, one for the warp that copies, one for those that arrange, or for a second one that copies. They wait for each
+other as on the device: at barriers in shared memory, whose phases must not be missed, for turns, and where all meet.
+Who waits for ever is found.
 
 A warpgroup computes with whole tiles, and keeps its own rows.
 """
@@ -13,8 +14,9 @@ import numpy as np
 from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import arrays, interface
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
-from attn_opt.dialects.tile import dims_of, parts_of
+from attn_opt.dialects.tile import dims_of, layout_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
+from attn_opt.transforms.nvidia.launching import CONTROL
 from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
 from attn_opt.transforms.nvidia.thread import ROWS, WARPS
 from attn_opt.transforms.rewriting import ancestors, ops_in
@@ -44,10 +46,10 @@ class Running:
     """A block that runs."""
 
     def __init__(self, kernel: ir.Operation):
-        rows = {v.type.shape[0] for o in ops_in(kernel, "tile.convert_layout") for v in o.operands if v.type.rank == 2}
+        rows = {v.type.shape[0] for o in ops_in(kernel) for v in o.results if layout_of(v.type) == "fragment"}
         self.warpgroups = max(rows) // ROWS
         self.roles = [WARPS * n for n in range(self.warpgroups + 1)]  # by their first warp
-        if ops_in(kernel, "tile.arrange", "tile.copy_rows"):
+        if ops_in(kernel, "tile.arrange", "tile.copy_rows") or len(ops_in(kernel, CONTROL)) > 1:
             self.roles.append(self.roles[-1] + 1)
         self.changed = threading.Condition()
         self.error: Exception | None = None
@@ -224,16 +226,17 @@ def rules(running: Callable[[], Running]) -> dict[str, interface.Rule]:
         "tile.pass_turn": plain(pass_turn),
         "tile.meet": plain(meet),
     }
-    nothing = ("tile.set_registers", "tile.settle", "tile.fill_exp2", "tile.fill_ones")
+    nothing = (CONTROL, "tile.set_registers", "tile.settle", "tile.fill_exp2", "tile.fill_ones")
     return found | {name: plain(lambda op, *operands: None) for name in nothing}
 
 
 def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], list[Running]]:
-    """The results of a module's function, and how the blocks of its kernel ran, one after the other."""
+    """The results of a module's function, and how the blocks of its kernels ran, one after the other."""
     found: list[Running] = []
-    (kernel,) = ops_in(module.operation, "gpu.func")
+    kernels = {ir.StringAttr(o.attributes["sym_name"]).value: o for o in ops_in(module.operation, "gpu.func")}
 
     def launch(op, *operands):
+        kernel = kernels[str(op.operation.attributes["kernel"]).rpartition("@")[2]]
         Block.count = int(operands[0])
         for number in range(Block.count):
             Block.number = number

@@ -10,8 +10,8 @@ module attributes {gpu.container_module} {
       llvm.return
     }
     // CHECK-LABEL: llvm.func @second
-    // CHECK-NEXT:    nvvm.griddepcontrol wait
     // CHECK-NEXT:    nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT:    nvvm.griddepcontrol wait
     // CHECK-NEXT:    llvm.return
     llvm.func @second() attributes {gpu.kernel, nvvm.kernel} {
       llvm.return
@@ -78,16 +78,16 @@ module attributes {gpu.container_module} {
     // CHECK-NEXT:    llvm.return
     llvm.func @values() attributes {gpu.kernel, nvvm.kernel} { llvm.return }
     // CHECK-LABEL: llvm.func @attention
-    // CHECK-NEXT:    nvvm.griddepcontrol wait
     // CHECK-NEXT:    nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT:    nvvm.griddepcontrol wait
     llvm.func @attention() attributes {gpu.kernel, nvvm.kernel} { llvm.return }
     // CHECK-LABEL: llvm.func @again
-    // CHECK-NEXT:    nvvm.griddepcontrol wait
     // CHECK-NEXT:    nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT:    nvvm.griddepcontrol wait
     llvm.func @again() attributes {gpu.kernel, nvvm.kernel} { llvm.return }
     // CHECK-LABEL: llvm.func @unknown
-    // CHECK-NEXT:    nvvm.griddepcontrol wait
     // CHECK-NEXT:    nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT:    nvvm.griddepcontrol wait
     llvm.func @unknown() attributes {gpu.kernel, nvvm.kernel} { llvm.return }
     // CHECK-LABEL: llvm.func @behind
     // CHECK-NEXT:    nvvm.griddepcontrol wait

@@ -10,8 +10,9 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
-from ..rewriting import defining_op, for_body, make_for, only_if, ops_in, ops_of
+from ..rewriting import copy_op, defining_op, for_body, make_for, only_if, ops_in, ops_of
 from . import spread
+from .launching import CONTROL
 from .memory import GLOBAL, SHARED, Memory, store_element
 from .scalars import emit_scalar
 from .thread import (
@@ -208,6 +209,10 @@ class Emitter:
         asm("bar.sync 0;", "", [])
         return []
 
+    def _control(self, op: ir.Operation) -> list[Value]:
+        copy_op(op, {})
+        return []
+
     # What emits an op of each name; of others, those on numbers alone are emitted as they are.
     handlers: ClassVar[dict[str, Callable[[Any, ir.Operation], list[Value]]]] = {
         "arith.constant": _constant,
@@ -221,6 +226,7 @@ class Emitter:
         "vector.store": _store_piece,
         "vector.extract": _extract,
         "gpu.barrier": _barrier,
+        CONTROL: _control,
         "gpu.subgroup_reduce": _subgroup_reduce,
         "gpu.all_reduce": _all_reduce,
         "memref.get_global": _get_global,

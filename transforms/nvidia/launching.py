@@ -13,6 +13,7 @@ from ..slices import Size
 STRIDED = ir.ShapedType.get_dynamic_stride_or_offset()
 DIM_X = "#gpu<dim x>"
 FIRST_ARGUMENT = 6  # of a launch's operands, after the sizes of grid and block
+CONTROL = "nvvm.griddepcontrol"  # of a kernel beside those that are launched before it, and after
 
 
 def kernel_module(function: ir.Operation) -> ir.Operation:
@@ -74,6 +75,12 @@ def update_type(kernel: ir.Operation) -> None:
     """To that of the arguments which its body has by now."""
     kinds = [a.type for a in kernel.regions[0].blocks[0].arguments]
     kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+
+
+def control(kind: str) -> ir.Operation:
+    """In a kernel: "wait" until the launches before its own are done, or let the one behind it come early, as
+    "launch_dependents" does. (CUDA's programmatic dependent launch.)"""
+    return ir.Operation.create(CONTROL, [], [], {"kind": ir.Attribute.parse(f"#nvvm<grid_dep_action {kind}>")})
 
 
 def ceil_div(value: ir.Value, by: int) -> ir.Value:

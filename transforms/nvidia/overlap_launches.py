@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dialects import build
 from ...dialects.mlir import ir
 from ..passes import Pass, PassError
-from ..reshapes import RESHAPES
-from ..rewriting import defining_op, ops_in, ops_of, through
-from .launching import FIRST_ARGUMENT
-from .one_block import VIEWS as OF_MEMORY
+from ..rewriting import ops_in, ops_of
+from .launched_memory import is_surely_launched, root
+from .launching import CONTROL, FIRST_ARGUMENT, control
 from .tiles_to_nvvm import WRITES
 
 EARLY = "tile.early"  # of a launch: its blocks may come before the launch before it is done
-VIEWS = (
-    *OF_MEMORY,
-    *("bufferization.to_buffer", "bufferization.to_tensor", "tensor.cast", "tensor.extract_slice", *RESHAPES),
-    "tile.tensor_map",
-)
 
 
 @dataclass(frozen=True)
@@ -39,9 +32,11 @@ class OverlapLaunches(Pass):
         llvm.func @values(…) { … nvvm.griddepcontrol wait; llvm.return }
 
     so that launching costs no time between the two. Threads wait until the kernel before theirs is done, memory and
-    all: before all else, so a third kernel knows by the second one that the first is done. One that has to do with
-    nothing that may still be at work waits at its end, for the same reason: @values works beside @keys, whose blocks
-    have all come, and so know that @norm is done. (CUDA's programmatic dependent launch; sm_90 and later.)
+    all, so that each kernel is done after all that come before it: before all else, but for warps that copy what is
+    there beforehand (``specialize-warps``, which says where the others wait). One that has to do with nothing that may
+    still be at work waits at its end: @values works beside @keys, whose blocks let it come when they know that @norm is
+    done. Where no such kernel follows, the next one may come at once. (CUDA's programmatic dependent launch; sm_90 and
+    later.)
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -50,32 +45,31 @@ class OverlapLaunches(Pass):
             late = _late(launches)
             for number, launch in enumerate(launches):
                 block = _kernel(op, launch)
+                waits = ops_in(block.owner.operation, CONTROL)
+                for wait in waits if late[number] or not number else []:
+                    wait.erase()
                 with launch.location:
                     if number:
                         launch.attributes[EARLY] = ir.UnitAttr.get()
-                        end = ops_of(block)[-1]
-                        with ir.InsertionPoint(end) if late[number] else ir.InsertionPoint.at_block_begin(block):
-                            waiting = _control("wait")
+                        if late[number] or not waits:
+                            end = ops_of(block)[-1]
+                            with ir.InsertionPoint(end) if late[number] else ir.InsertionPoint.at_block_begin(block):
+                                waits = [control("wait")]
                     if number + 1 < len(launches):
-                        first = late[number] or not number
-                        with ir.InsertionPoint.at_block_begin(block) if first else ir.InsertionPoint.after(waiting):
-                            _control("launch_dependents")
-
-
-def _control(kind: str) -> ir.Operation:
-    attribute = ir.Attribute.parse(f"#nvvm<grid_dep_action {kind}>")
-    return ir.Operation.create("nvvm.griddepcontrol", [], [], {"kind": attribute})
+                        behind = number and late[number + 1] and not late[number]
+                        with ir.InsertionPoint.after(waits[0]) if behind else ir.InsertionPoint.at_block_begin(block):
+                            control("launch_dependents")
 
 
 def _late(launches: list[ir.Operation]) -> list[bool]:
     """Whether each need not wait before its end: it has no memory in common, that one of them writes, with launches
-    that may be at work when its blocks come. `done`: the launches that are not, once the blocks of the last one have
-    all come, are those before that number. Of a launch that may have no blocks nothing can be told."""
+    that may be at work when its blocks come. `done`: the launches that are not, once the last one lets it come, are
+    those before that number. Of a launch that may have no blocks nothing can be told."""
     found: list[bool] = []
     memory = [_memory(launch) for launch in launches]
     done = 0
     for number in range(len(launches)):
-        may_wait = number > 0 and bool(build.constant_value(launches[number - 1].operands[0]))
+        may_wait = number > 0 and is_surely_launched(launches[number - 1])
         is_late = may_wait and all(_are_apart(memory[number], other) for other in memory[done:number])
         found.append(is_late)
         done = done if is_late else number
@@ -87,18 +81,11 @@ Memory = tuple[set[ir.Value | None], set[ir.Value | None]]  # that is used, and 
 
 def _memory(launch: ir.Operation) -> Memory:
     arguments = list(launch.operands)[FIRST_ARGUMENT + 1 :]
-    roots = {n: _root(v) for n, v in enumerate(arguments) if "memref<" in str(v.type)}  # also maps of tensors
+    roots = {n: root(v) for n, v in enumerate(arguments) if "memref<" in str(v.type)}  # also maps of tensors
     if WRITES not in launch.attributes:
         return {*roots.values(), None}, {None}
     written = {roots[n] for n in ir.DenseI32ArrayAttr(launch.attributes[WRITES])}
     return set(roots.values()), written
-
-
-def _root(value: ir.Value) -> ir.Value | None:
-    """The memory, or the tensor, that a value is a view of; None: any."""
-    value = through(value, *VIEWS)
-    op = defining_op(value)
-    return value if op is None or op.name == "memref.alloc" else None
 
 
 def _are_apart(one: Memory, other: Memory) -> bool:

@@ -33,7 +33,7 @@ class Stages:
         return Stages(buffer, ready, free)
 
 
-@dataclass
+@dataclass(eq=False)
 class Ring:
     """What some loads of a tile go through: where copies of it land, and where it is read, which is the same but for
     tiles that are "paired"."""

@@ -12,6 +12,8 @@ from ..rewriting import ops_in, ops_of
 from .architecture import HOPPER, architecture
 from .bulk_copies import Copy, bulk_copies, is_read_by_threads, is_streamed
 from .consumer_role import Consumer
+from .launched_memory import given_before
+from .launching import control
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
 from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
@@ -83,6 +85,20 @@ class SpecializeWarps(Pass):
           tile.arrive %left[%n]
 
     The same warps copy what the engine cannot, rows that are not aligned ("skewed").
+
+    Behind other kernels, what none of them can have written, such as weights, is copied by a warp of its own, which
+    does not wait for them as all others do (``overlap-launches``): it comes while they are at work::
+
+        scf.if %w < 4 {
+          nvvm.griddepcontrol wait
+          …
+        } else {
+          scf.if %w == 4 {
+            nvvm.griddepcontrol wait
+            scf.for %k = … { …; tile.copy_bulk(%inputs, …) }
+          } else { scf.if %w == 5 {
+            scf.for %k = … { …; tile.copy_bulk(%weights, …) }
+          } }
     """
 
     stages: int = option("stages of buffers for right operands of matmuls (0: by the size of their tiles)", 0)
@@ -107,6 +123,8 @@ class _Specializer:
         maps = pass_tensor_maps(self.kernel, self.copies.values())
         rings = self._rings(maps)
         arranges = any(ring.is_paired or ring.is_skewed for ring in rings)
+        ahead = [] if arranges else self._ahead(rings)
+        behind = [ring for ring in rings if ring not in ahead]
         body = [o for o in ops_of(self.block)[:-1] if o.name not in SHARED_BY_ROLES]
         kept = ARRANGER_REGISTERS if arranges else PRODUCER_REGISTERS
         for meeting in ops_in(self.kernel, "tile.meet") if arranges else []:
@@ -120,6 +138,8 @@ class _Specializer:
             roles = ir.Operation.create("scf.if", [], [computes], regions=2)
             with ir.InsertionPoint(roles.regions[0].blocks.append()):
                 SetRegistersOp(build.i64_attribute(consumer_registers(warpgroups, kept)))
+                if ahead:
+                    control("wait")
                 taking_turns = warpgroups if self._take_turns(warpgroups) else 0
                 if taking_turns:
                     StartTurnsOp(build.i64_attribute(warpgroups))
@@ -128,14 +148,21 @@ class _Specializer:
                 ir.Operation.create("scf.yield")
             with ir.InsertionPoint(roles.regions[1].blocks.append()):
                 SetRegistersOp(build.i64_attribute(arranger_registers(warpgroups) if arranges else PRODUCER_REGISTERS))
-                first = arith.cmpi(arith.CmpIPredicate.eq, warp, build.index(4 * warpgroups))
-                one = ir.Operation.create("scf.if", [], [first], regions=2)
+                one = _is_warp(warp, 4 * warpgroups)
                 with ir.InsertionPoint(one.regions[0].blocks.append()):
-                    Producer(rings).start(body)
+                    if ahead and behind:
+                        control("wait")
+                    Producer(rings, behind or ahead).start(body)
                     ir.Operation.create("scf.yield")
-                if arranges:
+                if arranges or (ahead and behind):
                     with ir.InsertionPoint(one.regions[1].blocks.append()):
-                        Arranger(rings).start(body)
+                        if arranges:
+                            Arranger(rings).start(body)
+                        else:
+                            other = _is_warp(warp, 4 * warpgroups + 1)
+                            with ir.InsertionPoint(other.regions[0].blocks.append()):
+                                Producer(rings, ahead).start(body)
+                                ir.Operation.create("scf.yield")
                         ir.Operation.create("scf.yield")
                 ir.Operation.create("scf.yield")
         for op in reversed(body):
@@ -178,6 +205,15 @@ class _Specializer:
             for ring in streamed:
                 ring.stages = self.options.stages or max(1, stages)
 
+    def _ahead(self, rings: list[Ring]) -> list[Ring]:
+        """Those of memory that is there before other kernels, which come before this one, are done. None where what is
+        copied depends on numbers from other memory, or where warps that copy meet the others, which wait."""
+        given = given_before(self.kernel)
+        numbers = [o for o in ops_in(self.kernel, "memref.load") if o.parent.operation.name != "linalg.generic"]
+        if ops_in(self.kernel, "tile.meet") or any(o.operands[0] not in given for o in numbers):
+            return []
+        return [ring for ring in rings if ring.copy.memory in given]
+
     def _take_turns(self, warpgroups: int) -> bool:
         """Not where warpgroups begin or end at other tiles of keys than others: they would wait (measured on an H200:
         up to 5% slower)."""
@@ -197,6 +233,12 @@ class _Specializer:
             return
         ring.landing = Stages.make(ring.stages, kind, 1, ARRANGERS if ring.is_paired else warps)
         ring.reading = Stages.make(ring.stages, kind, ARRANGERS, warps) if ring.is_paired else ring.landing
+
+
+def _is_warp(warp: ir.Value, number: int) -> ir.Operation:
+    """A branch for that warp alone."""
+    is_it = arith.cmpi(arith.CmpIPredicate.eq, warp, build.index(number))
+    return ir.Operation.create("scf.if", [], [is_it], regions=2)
 
 
 def _rows(kernel: ir.Operation) -> int:

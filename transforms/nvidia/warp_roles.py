@@ -3,6 +3,8 @@ consumer_role.py)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import (
@@ -142,10 +144,11 @@ class Role:
 
 
 class Producer(Role):
-    """The warp that copies: loads, and the scalars that say which."""
+    """A warp that copies: loads to `own` rings, by default all, and the scalars that say which."""
 
-    def __init__(self, rings: list[Ring]):
+    def __init__(self, rings: list[Ring], own: Sequence[Ring] | None = None):
         super().__init__(rings)
+        self.own = rings if own is None else own
         self.left_out: set[ir.Value] = set()
 
     def ops(self, ops: list[ir.Operation]) -> None:
@@ -169,7 +172,7 @@ class Producer(Role):
         return [v for v in values if not isinstance(v.type, ir.ShapedType)]
 
     def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
-        if ring.is_skewed:
+        if ring.is_skewed or ring not in self.own:
             return
         WaitBarrierOp(ring.landing.free, use, build.i64_attribute(1))
         offsets = [self.value(v) for v in op.opview.indices[: ring.copy.memory.type.rank]]
