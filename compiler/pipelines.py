@@ -258,6 +258,7 @@ def nvidia(
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
+        "gather-windows{tiles=1}",
         "scans-to-linalg",
         "fold-copies",
         "drop-results",

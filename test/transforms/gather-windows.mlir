@@ -1,5 +1,6 @@
 // RUN: attn-opt %s --gather-windows | FileCheck %s
 // RUN: attn-opt %s --gather-windows -o /dev/null 2>&1 | FileCheck %s --check-prefix=WARNED
+// RUN: attn-opt %s --gather-windows="tiles=1" | FileCheck %s --check-prefix=TILES
 
 #x = affine_map<(n, f, y, c, i) -> (n, c, y * 2 + i)>
 #w = affine_map<(n, f, y, c, i) -> (f, c, i)>
@@ -16,6 +17,13 @@
 // CHECK: %[[R:.*]] = tensor.collapse_shape %[[WINDOWS]] {{\[}}[0], [1, 2], [3]] : tensor<2x3x5x9xf32> into tensor<2x15x9xf32>
 // CHECK: %[[M:.*]] = tensor.collapse_shape %[[W]] {{\[}}[0], [1, 2]] : tensor<8x3x5xf32> into tensor<8x15xf32>
 // CHECK: linalg.generic {indexing_maps = [#[[ROWS]], #[[MATRIX]], #[[RESULT]]], iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%[[R]], %[[M]] : {{.*}}) outs(%[[INIT]] :
+
+// For tiles what is added up is innermost.
+// TILES-DAG: #[[ONE:.*]] = affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>
+// TILES-DAG: #[[OF_ONE:.*]] = affine_map<(d0, d1, d2, d3) -> (d1, d3)>
+// TILES-LABEL: func.func @channels_first
+// TILES: %[[WINDOWS:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<2x9x3x5xf32>)
+// TILES: tensor.collapse_shape %[[WINDOWS]] {{\[}}[0], [1], [2, 3]] : tensor<2x9x3x5xf32> into tensor<2x9x15xf32>
 func.func @channels_first(%x: tensor<2x3x21xf32>, %w: tensor<8x3x5xf32>, %init: tensor<2x8x9xf32>) -> tensor<2x8x9xf32> {
   %y = linalg.generic {indexing_maps = [#x, #w, #o], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
       ins(%x, %w : tensor<2x3x21xf32>, tensor<8x3x5xf32>) outs(%init : tensor<2x8x9xf32>) {
@@ -31,10 +39,12 @@ func.func @channels_first(%x: tensor<2x3x21xf32>, %w: tensor<8x3x5xf32>, %init: 
 #wl = affine_map<(n, y, f, i, c) -> (i, c, f)>
 #ol = affine_map<(n, y, f, i, c) -> (n, y, f)>
 
-// With channels last windows are read in place.
+// With channels last windows are read in place, but not as tiles.
 // CHECK-LABEL: func.func @channels_last
 // CHECK-COUNT-1: linalg.generic
 // CHECK-NOT: linalg.generic
+// TILES-LABEL: func.func @channels_last
+// TILES: tensor.collapse_shape %{{.*}} {{\[}}[0], [1], [2, 3]] : tensor<2x17x5x3xf32> into tensor<2x17x15xf32>
 func.func @channels_last(%x: tensor<2x21x3xf32>, %w: tensor<5x3x8xf32>, %init: tensor<2x17x8xf32>) -> tensor<2x17x8xf32> {
   %y = linalg.generic {indexing_maps = [#xl, #wl, #ol], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
       ins(%x, %w : tensor<2x21x3xf32>, tensor<5x3x8xf32>) outs(%init : tensor<2x17x8xf32>) {
@@ -130,4 +140,28 @@ func.func @huge(%x: tensor<64x2000005xf32>, %w: tensor<8x64x7xf32>, %init: tenso
     linalg.yield %t : f32
   } -> tensor<8x1000000xf32>
   return %y : tensor<8x1000000xf32>
+}
+
+#xu = affine_map<(n, f, y, c, i) -> (n, c, y + i)>
+
+// Windows of one element are none: what is read is a matrix.
+// CHECK-LABEL: func.func @one
+// TILES-LABEL: func.func @one
+// TILES: %[[M:.*]] = tensor.collapse_shape %{{.*}} {{\[}}[0], [1, 2]] : tensor<8x3x1xf32> into tensor<8x3xf32>
+// TILES-NEXT: linalg.generic {indexing_maps = [#[[ONE]], #[[OF_ONE]], #{{.*}}]
+// TILES-NOT: linalg.generic
+// TILES-LABEL: func.func @end
+func.func @one(%x: tensor<2x3x9xf32>, %w: tensor<8x3x1xf32>, %init: tensor<2x8x9xf32>) -> tensor<2x8x9xf32> {
+  %y = linalg.generic {indexing_maps = [#xu, #w, #o], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<2x3x9xf32>, tensor<8x3x1xf32>) outs(%init : tensor<2x8x9xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %s, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<2x8x9xf32>
+  return %y : tensor<2x8x9xf32>
+}
+
+func.func @end() {
+  return
 }

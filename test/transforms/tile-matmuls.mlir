@@ -91,7 +91,7 @@ func.func @small(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %i: tensor<64x64x
   return %s : tensor<64x64xf32>
 }
 
-// Where the result's tiles are few and the sum is long, it goes in parts, which are added up, and to what there was, if
+// Where the result's tiles are few and the sum is long, it goes in parts, which are added up, then to what there was, if
 // that is not 0: the rule takes 8, for 128 tiles.
 // CHECK-LABEL: func.func @long
 // CHECK-SAME:    (%[[A:.*]]: tensor<16x4096xf16>, %[[B:.*]]: tensor<1024x4096xf16>, %[[C:.*]]: tensor<16x1024xf32>)
@@ -102,8 +102,10 @@ func.func @small(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %i: tensor<64x64x
 // CHECK:               tensor.extract_slice %[[A8]][%{{.*}}, %[[S]], %{{.*}}]
 // CHECK:         %[[P0:.*]] = tensor.extract_slice %[[P]][0, 0, 0] [1, 16, 1024] [1, 1, 1]
 // CHECK:         %[[P7:.*]] = tensor.extract_slice %[[P]][7, 0, 0] [1, 16, 1024] [1, 1, 1]
-// CHECK:         linalg.generic {{.*}} ins(%[[P0]], {{.*}}, %[[P7]], %[[C]] :
-// CHECK-COUNT-8:   arith.addf
+// CHECK:         %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[P0]], {{.*}}, %[[P7]] :
+// CHECK-COUNT-7:   arith.addf
+// CHECK:         linalg.generic {{.*}} ins(%[[SUM]], %[[C]] :
+// CHECK:           arith.addf
 // PARTS-LABEL: func.func @long
 // PARTS:         output_shape [16, 4, 1024]
 func.func @long(%a: tensor<16x4096xf16>, %b: tensor<1024x4096xf16>, %i: tensor<16x1024xf32>) -> tensor<16x1024xf32> {
@@ -139,4 +141,29 @@ func.func @one_row(%a: tensor<1x4096xf16>, %b: tensor<4096x4096xf16>) -> tensor<
     linalg.yield %u : f32
   } -> tensor<1x4096xf32>
   return %r : tensor<1x4096xf32>
+}
+
+// Rows and a dimension of a batch that one operand alone has are no loop together, since the result's columns stand
+// between them: the batch's is one of the grid. Columns of the result are what stands side by side: B·A is tiled for A·B.
+// CHECK-LABEL: func.func @pixels
+// CHECK-SAME:    (%[[X:.*]]: tensor<4x16x8x640xf16>, %[[W:.*]]: tensor<320x640xf16>)
+// CHECK:         %[[P:.*]] = tensor.collapse_shape %[[X]] {{\[\[}}0], [1, 2], [3]] : {{.*}} into tensor<4x128x640xf16>
+// CHECK:         scf.for %[[N:.*]] = %{{.*}} to %c4{{.*}} step %c1
+// CHECK:           tensor.extract_slice %[[W]][
+// CHECK:           tensor.extract_slice %[[P]][%[[N]], %{{.*}}, %{{.*}}] [1,
+func.func @pixels(%x: tensor<4x16x8x640xf16>, %w: tensor<320x640xf16>) -> tensor<4x320x16x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x320x16x8xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<4x320x16x8xf32>) -> tensor<4x320x16x8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, f, y, x, k) -> (n, y, x, k)>, affine_map<(n, f, y, x, k) -> (f, k)>,
+      affine_map<(n, f, y, x, k) -> (n, f, y, x)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<4x16x8x640xf16>, tensor<320x640xf16>) outs(%i : tensor<4x320x16x8xf32>) {
+  ^bb0(%a: f16, %b: f16, %o: f32):
+    %p = arith.extf %a : f16 to f32
+    %q = arith.extf %b : f16 to f32
+    %t = arith.mulf %p, %q : f32
+    %u = arith.addf %o, %t : f32
+    linalg.yield %u : f32
+  } -> tensor<4x320x16x8xf32>
+  return %r : tensor<4x320x16x8xf32>
 }

@@ -8,10 +8,10 @@ from ...dialects.tiling import Untileable
 from ...dialects.tiling.structured import indexing_maps, is_direct, iterator_types, sum_of_loops
 from ..copying import with_operands
 from ..extents import static_extents
+from ..gather_windows import is_sum_of_products, loop_size
 from ..passes import Pass
 from ..rewriting import ops_in
 from ..slices import Size, plus, split
-from .gather_windows import is_sum_of_products, loop_size
 from .structured import DYNAMIC_STRIDE
 
 

@@ -1,4 +1,4 @@
-"""One loop of rows, one of columns and one along the sum, for a matmul that has several of a kind."""
+"""One loop for those of rows, of columns and along the sum that a matmul goes through together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..splats import filled_with
 
 
 def with_joined_loops(matmul: ir.Operation) -> ir.Operation:
-    """The matmul in its place, where dimensions of a kind stand side by side in all operands; others are left as they
-    are. What has one element is left out::
+    """The matmul in its place, with one loop for those of a kind whose dimensions stand side by side in all operands.
+    What has one element is left out::
 
         %c = linalg.generic {C[b, t, n] += A[b, t, k]·B[n, k]} ins(%a, %b : tensor<8x512x64xf16>, tensor<96x64xf16>) …
       becomes
@@ -29,18 +29,25 @@ def with_joined_loops(matmul: ir.Operation) -> ir.Operation:
     first: dict[int, int | None] = {d: d for d in range(len(extents))}  # of those that a loop is joined to
     for kind in (loops.m, loops.n, loops.k):
         wide = [d for d in kind if extents[d] != 1] or kind[:1]
-        first.update({d: wide[0] if d in wide else None for d in kind})
+        first.update({d: d if d in wide else None for d in kind})
+    places = [[d for d in dims if d is not None] for dims in operand_loops(matmul)]
+    following = [_following([d for d in dims if first[d] is not None]) for dims in places]
+    for kind in (loops.m, loops.n, loops.k):
+        for d in (d for dims in places for d in dims if d in kind):
+            behind = {after[d] for after in following if d in after}
+            if len(behind) == 1 and (other := behind.pop()) in kind and first[other] == other:
+                first.update({e: first[d] for e in first if first[e] == other})
     if all(first[d] == d for d in first):
         return matmul
-    grouped = [_grouped([d for d in dims if d is not None], first) for dims in operand_loops(matmul)]
-    orders: dict[int | None, list[int]] = {}
-    for groups in grouped:
-        owners = [_owner(group, first) for group in groups]
-        for owner, group in zip(owners, groups, strict=True):
-            joined = [d for d in group if first[d] is not None]
-            if owner is None or owners.count(owner) > 1 or orders.setdefault(owner, joined) != joined:
-                return matmul
+    grouped = [_grouped(dims, first) for dims in places]
+    if any(_owner(group, first) is None for groups in grouped for group in groups):
+        return matmul
     return _rebuilt(matmul, grouped, first)
+
+
+def _following(dims: Sequence[int]) -> dict[int, int | None]:
+    """The loop of the next dimension, for that of each one."""
+    return dict(zip(dims, [*dims[1:], None], strict=True))
 
 
 def _owner(group: Sequence[int], first: Mapping[int, int | None]) -> int | None:

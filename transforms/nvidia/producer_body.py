@@ -8,14 +8,15 @@ from typing import Any
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types, reduces
+from ...dialects.tiling import Untileable
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types, reduces, sum_of_loops
 from ...dialects.tiling.tensor_ops import reassociation
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
 from ..rewriting import defining_op, either, is_constant, only_if, ops_in, terminator
 from ..slices import mixed, slice_offsets
 from ..splats import is_constant_tensor, repeated_number
-from .axes import DYNAMIC, is_first, kept_dims
+from .axes import DYNAMIC, kept_dims
 from .constants import constant_memory
 from .lanes import Atom, Lanes, NotInLanes, linearised, spread
 from .launching import STRIDED, new_kernel, read_buffer, thread_number
@@ -213,10 +214,8 @@ class ProducerBody:
                 which = value.arg_number
                 operand = op.operands[which]
                 if isinstance(operand.type, ir.ShapedType):
-                    places = [Lanes() if is_first(e) else loops.get(dim_position(e)) for e in maps[which].results]
-                    if None in places:
-                        raise NotInLanes
-                    values[value] = self.element(operand, tuple(places))
+                    places = tuple(_place(e, loops) for e in maps[which].results)
+                    values[value] = self.element(operand, places)
                 else:
                     values[value] = [self.kernel.scalar(operand)]
                 return values[value]
@@ -345,6 +344,20 @@ def thread_count(sizes: Sequence[ir.Value | int], lanes: int) -> ir.Value:
         if isinstance(size, ir.Value):
             total = arith.muli(total, size)
     return total
+
+
+def _place(index: ir.AffineExpr, loops: Mapping[int | None, Lanes]) -> Lanes:
+    """An index of an operand where its op's loops are there."""
+    try:
+        steps, start = sum_of_loops(index)
+    except Untileable:
+        raise NotInLanes from None
+    place = Lanes((), (start,))
+    for loop, step in steps.items():
+        if loop not in loops:
+            raise NotInLanes
+        place = place.plus(loops[loop].scaled(step))
+    return place
 
 
 def _only(at: tuple[Lanes, ...], along: int, wanted: tuple[bool, ...]) -> tuple[Lanes, ...]:

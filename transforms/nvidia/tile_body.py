@@ -262,6 +262,9 @@ class TileBody:
             operands[0] = self.padding.made_zero(op, operands[0], maps[0], axes)
         results = [self._tile_type(v) for v in op.results]
         new_maps = [self._map(m, axes, kept, v) for m, v in zip(maps, op.operands, strict=True)]
+        for value, m in zip(operands, new_maps, strict=True):
+            if isinstance(value.type, ir.RankedTensorType) and value.type.rank != len(m.results):
+                raise PassError("a tile's only row, or column, is none behind a reshape: not lowered for GPUs", op)
         new = ir.Operation.create(
             "linalg.generic",
             results,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.build import PARALLEL, element_of
 from ...dialects.mlir import arith, ir
-from ...dialects.tiling.structured import indexing_maps
+from ...dialects.tiling.structured import indexing_maps, operand_loops
 from ..attention import ContractionLoops, contraction_loops, is_contraction
 from ..copying import with_operands
 from ..extents import static_extents
@@ -88,7 +88,7 @@ class TileMatmuls(Pass):
             for block in function.regions[0].blocks:
                 for matmul in ops_of(block):
                     if _is_of_tiles(matmul):
-                        self._tile(with_joined_loops(matmul))
+                        self._tile(_with_columns_last(with_joined_loops(_from_zero(matmul))))
 
     def _tile(self, matmul: ir.Operation) -> None:
         loops = _loops(matmul)
@@ -97,11 +97,7 @@ class TileMatmuls(Pass):
         tile, parts = self._fastest(matmul, loops)
         if parts > 1:
             matmul = split_sum(matmul, loops.k[0], parts)
-            found = contraction_loops(matmul)
-            assert found is not None, "a batch of matmuls is a contraction"
-            loops = found
-        else:
-            matmul = _from_zero(matmul)
+            loops = _tiled_loops(matmul)
         sizes = [0] * len(static_extents(matmul))
         for loop in loops.batch:
             sizes[loop] = 1
@@ -171,10 +167,33 @@ def _is_of_tiles(op: ir.Operation) -> bool:
     return left == right and isinstance(left, ir.F16Type | ir.BF16Type | ir.F32Type) and isinstance(out, ir.F32Type)
 
 
-def _loops(matmul: ir.Operation) -> ContractionLoops | None:
-    """The loops of a matmul that has one loop of each kind, and fills some of a tile."""
+def _with_columns_last(matmul: ir.Operation) -> ir.Operation:
+    """The matmul, or B·A for A·B where rows of the result stand side by side in memory."""
+    loops = contraction_loops(matmul)
+    assert loops is not None, "a contraction has loops"
+    if operand_loops(matmul)[2][-1:] != loops.m[-1:] or not loops.n:
+        return matmul
+    with ir.InsertionPoint(matmul), matmul.location:
+        a, b, c = matmul.operands
+        of_a, of_b, of_c = indexing_maps(matmul)
+        made = with_operands(matmul, [b, a], [c], [of_b, of_a, of_c], matmul.attributes["iterator_types"])
+    matmul.results[0].replace_all_uses_with(made.result)
+    matmul.erase()
+    return made
+
+
+def _tiled_loops(matmul: ir.Operation) -> ContractionLoops:
+    """The loops of a matmul, of which one of the rows and one of the columns is tiled: the longest one, or the last of
+    these. The others are taken for those of a batch."""
     loops, extents = contraction_loops(matmul), static_extents(matmul)
     assert loops is not None, "a contraction has loops"
+    m, n = ([max(reversed(kind), key=lambda d: extents[d] or MANY)] if kind else [] for kind in (loops.m, loops.n))
+    return ContractionLoops([d for d in (*loops.batch, *loops.m, *loops.n) if d not in (*m, *n)], m, n, loops.k)
+
+
+def _loops(matmul: ir.Operation) -> ContractionLoops | None:
+    """The loops of a matmul that has rows and columns, one loop along the sum, and fills some of a tile."""
+    loops, extents = _tiled_loops(matmul), static_extents(matmul)
     if any(len(kind) != 1 for kind in (loops.m, loops.n, loops.k)) or 0 in extents:
         return None
     rows, columns, depth = (extents[loop] or MANY for (loop,) in (loops.m, loops.n, loops.k))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...dialects import build
-from ...dialects.mlir import ir
-from ...dialects.tiling import Untileable
-from ...dialects.tiling.structured import (
+from ..dialects import build
+from ..dialects.mlir import ir
+from ..dialects.tiling import Untileable
+from ..dialects.tiling.structured import (
     body_names,
     dim_position,
     indexing_maps,
@@ -18,13 +18,14 @@ from ...dialects.tiling.structured import (
     reduces,
     sum_of_loops,
 )
-from ..copying import with_operands
-from ..extents import static_extents
-from ..passes import Pass, warn
-from ..reshapes import join_dims
-from ..rewriting import ops_in
+from .copying import with_operands
+from .extents import static_extents
+from .passes import Pass, option, warn
+from .reshapes import drop_units, join_dims
+from .rewriting import ops_in
 
 LARGEST = 1 << 26  # elements of a copy: beyond it memory, and the way there, count for more
+LARGEST_FOR_TILES = 1 << 30
 FEWEST = 4  # products that an element takes part in, so that a copy of it pays
 WIDE = 48  # windows side by side, of which each vector of lanes is full, or nearly so
 
@@ -41,21 +42,29 @@ class GatherWindows(Pass):
         linalg.generic {Y[n, f, x] += R[n, k, x]·M[f, k]} ins(%rows, %matrix)
 
     Windows are read in place (`view-windows`) where that is as fast: where channels come last, or many windows follow
-    one another by single steps; and of channels by themselves ("depthwise"), which take part in too few products.
+    one another by single steps; and of channels by themselves ("depthwise"), which take part in too few products. With
+    `tiles` all others are copied, what is added up innermost (`tensor.collapse_shape %windows [[0], [1], [2, 3]]`), but
+    those of one element, which are none.
     """
+
+    tiles: bool = option("for kernels that read tiles of matrices, not windows in place", False)
 
     def run(self, op: ir.Operation) -> None:
         for generic in ops_in(op, "linalg.generic"):
             number = _windows_of(generic)
-            if number is None:
+            if self.tiles and number is not None:
+                generic = _without_units(generic, number)
+                number = _windows_of(generic)
+            if number is None or (not self.tiles and _is_read_well_in_place(generic, number)):
                 continue
-            loops = _order(generic, number)
-            extents = static_extents(generic)
-            if math.prod(extents[d] or 1 for d in loops) > LARGEST:
+            loops = _order(generic, number, self.tiles)
+            extents, largest = static_extents(generic), LARGEST_FOR_TILES if self.tiles else LARGEST
+            if math.prod(extents[d] or 1 for d in loops) > largest:
+                slower = "is done element by element, which is slow" if self.tiles else "takes up to twice as long"
                 warn(
                     generic,
-                    "the windows of this convolution are read in place, which takes up to twice as long: side by side "
-                    f"they would be more than {LARGEST} elements; split its input",
+                    f"the windows of this convolution are read in place, which {slower}: side by side they would be "
+                    f"more than {largest} elements; split its input",
                 )
                 continue
             _gather(generic, number, loops)
@@ -76,7 +85,7 @@ def _windows_of(op: ir.Operation) -> int | None:
     others = loops_in(inputs[1 - number]) - loops_in(inputs[number])
     extents = static_extents(op)
     is_read_often = math.prod(extents[d] or FEWEST for d in others) >= FEWEST
-    return number if is_read_often and not _is_read_well_in_place(op, inputs[number]) else None
+    return number if is_read_often else None
 
 
 def is_sum_of_products(op: ir.Operation) -> bool:
@@ -84,8 +93,33 @@ def is_sum_of_products(op: ir.Operation) -> bool:
     return len(op.operands) == 3 and body_names(op, "arith.extf") == ["arith.mulf", "arith.addf"]
 
 
-def _is_read_well_in_place(op: ir.Operation, windows: ir.AffineMap) -> bool:
+def _without_units(op: ir.Operation, number: int) -> ir.Operation:
+    """The op without the loops over windows of one element."""
+    maps, kinds, extents = indexing_maps(op), iterator_types(op), static_extents(op)
+    units = {d for d in loops_in(maps[number]) if extents[d] == 1 and kinds[d] == "reduction"}
+    left = [d for d in range(len(kinds)) if d not in units]
+    if len(left) == len(kinds):
+        return op
+    zero = ir.AffineExpr.get_constant(0)
+    places = [ir.AffineExpr.get_dim(left.index(d)) if d in left else zero for d in range(len(kinds))]
+    loops = ir.AffineMap.get(len(left), 0, places)
+    with ir.InsertionPoint(op), op.location:
+        operands, new_maps = list(op.operands), []
+        for i, m in enumerate(maps):
+            gone = [dim_position(e) in units for e in m.results]
+            if any(gone):
+                operands[i] = drop_units(operands[i], gone)
+            kept = [e.compose(loops) for e, g in zip(m.results, gone, strict=True) if not g]
+            new_maps.append(ir.AffineMap.get(len(left), 0, kept))
+        new = with_operands(op, operands[:2], operands[2:], new_maps, build.iterator_array([kinds[d] for d in left]))
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.erase()
+    return new
+
+
+def _is_read_well_in_place(op: ir.Operation, number: int) -> bool:
     """Whether vectors of channels, or of windows next to each other, are loaded as they are in memory."""
+    windows = indexing_maps(op)[number]
     last = windows.results[len(windows.results) - 1]
     if not _is_sum(last):
         return True
@@ -101,10 +135,10 @@ def _is_sum(e: ir.AffineExpr) -> bool:
     return isinstance(e, ir.AffineBinaryExpr)
 
 
-def _order(op: ir.Operation, number: int) -> list[int]:
+def _order(op: ir.Operation, number: int, sums_last: bool) -> list[int]:
     """The loops that the input `number` is read along, in an order in which products read it well: as the result has
     them, and those of the sum, as the other input has them, in front of what the result has innermost, its lanes, or
-    innermost where the lanes are the other input's."""
+    innermost where the lanes are the other input's; with `sums_last` always."""
     maps, kinds = indexing_maps(op), iterator_types(op)
     read = loops_in(maps[number])
     result = [dim_position(e) for e in maps[2].results]
@@ -112,6 +146,8 @@ def _order(op: ir.Operation, number: int) -> list[int]:
     summed = [d for d in summed if kinds[d] == "reduction" and d in read]
     summed += [d for d in sorted(read) if kinds[d] == "reduction" and d not in summed]
     own = [d for d in result if d in read]
+    if sums_last:
+        return [d for d in [*own, *summed] if d is not None]
     innermost = len(own)  # where the loops that the result has innermost begin
     for d in reversed(result):
         if d not in read:
