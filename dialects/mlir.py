@@ -47,9 +47,41 @@ class _Late(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = getattr(importlib.import_module(f"{PACKAGE}.{self.__name__}"), name)
+        value = getattr(_loaded(self.__name__), name)
         setattr(self, name, value)  # found without this function from now on
         return value
+
+
+@functools.cache
+def _loaded(path: str) -> types.ModuleType:
+    module = importlib.import_module(f"{PACKAGE}.{path}")
+    if path == "ir":
+        _compare_by_identity(module)
+    return module
+
+
+def _compare_by_identity(ir: types.ModuleType) -> None:
+    """Has ops hash as they compare, by which op it is. In the bindings their hash is that of what they are made of, so
+    that an op whose operand was replaced is in no set, and under no key, that it was put in before. And one that was
+    erased, whose place another one may have by now, is none of those that there are; comparing it raised an error, as
+    did comparing an op with anything else, such as None."""
+    of_op = ir.Operation.__mro__[1]
+    is_same = of_op.__eq__
+
+    def equal(a: Any, b: Any) -> bool:
+        if not isinstance(b, of_op):
+            return NotImplemented
+        try:
+            return is_same(a, b)
+        except RuntimeError:
+            return a is b
+
+    of_op.__eq__ = equal  # type: ignore[method-assign, assignment]
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_size_t, (ctypes.py_object, ctypes.c_char_p)
+    name = f"{PACKAGE}.ir.Operation._CAPIPtr".encode()
+    ir.Operation.__hash__ = lambda op: pointer(op._CAPIPtr, name) >> 4  # addresses are multiples of 16
+    ir.OpView.__hash__ = lambda op: pointer(op.operation._CAPIPtr, name) >> 4
 
 
 class _Partial(types.ModuleType):

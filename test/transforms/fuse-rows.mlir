@@ -126,3 +126,48 @@ func.func @sums(%x: tensor<64x64xf32>, %zeros: tensor<64xf32>) -> tensor<64xf32>
   } -> tensor<64xf32>
   return %s : tensor<64xf32>
 }
+
+// What is compared with all others of its row is the same sum for each of them: computed once, a contraction or not. In
+// two copies, added up in different orders, it would not be equal to itself.
+// CHECK-LABEL: func.func @ranks
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<64x32xf32>, tensor<8x32xf32>)
+// CHECK:           arith.mulf
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<64x32xf32>, tensor<8x32xf32>)
+// CHECK:           arith.subf
+// CHECK-NOT:     arith.mulf
+// CHECK-NOT:     arith.subf
+// CHECK:         return
+#i_k = affine_map<(i, j, k) -> (i, k)>
+#j_k = affine_map<(i, j, k) -> (j, k)>
+#i_j = affine_map<(i, j, k) -> (i, j)>
+func.func @ranks(%x: tensor<64x32xf32>, %w: tensor<8x32xf32>) -> tensor<64x8xi32> {
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0 : i32
+  %e = tensor.empty() : tensor<64x8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<64x8xf32>) -> tensor<64x8xf32>
+  %h = tensor.empty() : tensor<64x8xi32>
+  %nones = linalg.fill ins(%none : i32) outs(%h : tensor<64x8xi32>) -> tensor<64x8xi32>
+  %s = linalg.generic {indexing_maps = [#i_k, #j_k, #i_j], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<64x32xf32>, tensor<8x32xf32>) outs(%zeros : tensor<64x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %o, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<64x8xf32>
+  %d = linalg.generic {indexing_maps = [#i_k, #j_k, #i_j], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<64x32xf32>, tensor<8x32xf32>) outs(%s : tensor<64x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.subf %a, %b : f32
+    %t = arith.addf %o, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<64x8xf32>
+  %r = linalg.generic {indexing_maps = [#i_j, #i_k, #i_j], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%d, %d : tensor<64x8xf32>, tensor<64x8xf32>) outs(%nones : tensor<64x8xi32>) {
+  ^bb0(%a: f32, %b: f32, %o: i32):
+    %c = arith.cmpf ogt, %b, %a : f32
+    %n = arith.extui %c : i1 to i32
+    %t = arith.addi %o, %n : i32
+    linalg.yield %t : i32
+  } -> tensor<64x8xi32>
+  return %r : tensor<64x8xi32>
+}

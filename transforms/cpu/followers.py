@@ -16,7 +16,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ..rewriting import ops_of
 from .combiners import combiner
-from .initial_values import ALLOCATIONS, find_fills, is_arithmetic, is_fill
+from .initial_values import ALLOCATIONS, find_fills, is_arithmetic, is_fill, origin_of
 from .operand_access import OperandAccess, buffer
 from .register_tile import Key, Offsets, RegisterTile
 from .scalar_body import BodyEvaluator
@@ -39,6 +39,9 @@ def follower(op: Structured, schedule: Schedule) -> Structured | None:
         return None
     loops = _loops(found, op)  # of all that it goes over, where it counts along none
     if len(loops) < found.n_loops or any(inner.name == "linalg.index" for inner in found.body_ops):
+        return None
+    # ``share-scratch`` lets it be where an operand is, which is read no more once the contraction is done.
+    if any(origin_of(out.value) == origin_of(operand.value) for operand in op.operands):
         return None
     is_same = all((a == NO_LOOP) == (b == NO_LOOP) for a, b in zip(source.dims, result.dims, strict=True))
     if not is_same or schedule.vector_loop not in {loops[d] for d in out.loops}:

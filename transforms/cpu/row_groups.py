@@ -105,7 +105,9 @@ class RowGroup:
         return False
 
     def _add_producers(self) -> None:
-        """What the group reads row by row; `tile_and_fuse` leaves it where it leads there in other ways as well."""
+        """What the group reads row by row; `tile_and_fuse` leaves it where it leads there in other ways as well. Not a
+        sum that an op reads in two ways, as one that compares all elements of a row: each would have its own, added up
+        in another order, and none be equal to itself."""
         pending = list(self.rows)
         while pending:
             op = pending.pop()
@@ -113,10 +115,17 @@ class RowGroup:
                 producer = defining_op(value)
                 if producer in self.rows or producer not in self._order:
                     continue
-                rows = _rows_at(producer, _place_of_result(producer, value), _dims_at(op, place, self.rows[op]))
-                if rows is not None:
+                rows = self._of_producer(op, place)
+                ways = {self._of_producer(op, i) for i, v in _read_by(op) if defining_op(v) == producer}
+                if rows is not None and (len(ways) == 1 or producer.name in RESHAPES or not reduces(producer)):
                     self.rows[producer] = rows
                     pending.append(producer)
+
+    def _of_producer(self, op: ir.Operation, place: int) -> Rows | None:
+        """The loops over rows of what an op of the group reads at a place."""
+        value = op.operands[place]
+        producer = defining_op(value)
+        return _rows_at(producer, _place_of_result(producer, value), _dims_at(op, place, self.rows[op]))
 
 
 def reduced_rows(op: ir.Operation) -> Rows:
@@ -125,17 +134,20 @@ def reduced_rows(op: ir.Operation) -> Rows:
         return ()
     kinds = zip(iterator_types(op), static_extents(op), strict=True)
     rows = tuple(loop for loop, (kind, size) in enumerate(kinds) if kind == "parallel" and size != 1)
-    reads_rows = any(_dims_at(op, place, rows) is not None for place in range(len(op.operands) - len(op.results)))
-    return rows if reads_rows and _is_by_rows(op, rows) else ()
+    return rows if _is_by_rows(op, rows) else ()
 
 
 def _is_by_rows(op: ir.Operation, rows: Rows) -> bool:
-    """Whether an op computes each row once, and by itself: no contraction, whose rows share what they read."""
+    """Whether an op computes each row once, and by itself: no contraction, whose rows share what they read, and whose
+    elements are not computed one by one."""
     if op.name in RESHAPES:
         return True
     kinds, extents = iterator_types(op), static_extents(op)
     others = [loop for loop, kind in enumerate(kinds) if kind == "parallel" and loop not in rows and extents[loop] != 1]
-    if any(kinds[loop] != "parallel" for loop in rows) or ("reduction" in kinds and others):
+    if any(kinds[loop] != "parallel" for loop in rows):
+        return False
+    inputs = range(len(op.operands) - len(op.results))
+    if reduces(op) and (others or all(_dims_at(op, place, rows) is None for place in inputs)):
         return False
     has_rows = all(_dims_at(op, _place_of_result(op, value), rows) is not None for value in op.results)
     return has_rows and all(is_direct(e) for m in indexing_maps(op) for e in m.results)

@@ -36,6 +36,18 @@ def test_torch(name, x):
     torch.testing.assert_close(compile(function, (x,))(x), function(x), equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ["products", "distances"])
+def test_torch_ranks_of_sums(name):
+    """Each sum is compared with itself, too: it must be one number wherever it is read."""
+    torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+    x, w = torch.randn((128, 256), generator=torch.manual_seed(0)), torch.randn((256, 8))
+    sums = {"products": lambda x, w: x @ w, "distances": lambda x, w: ((x[:, :, None] - w) ** 2).sum(1)}[name]
+    values, indices = compile(lambda x, w: tuple(sums(x, w).topk(2)), (x, w))(x, w)
+    right = sums(x, w).topk(2)
+    torch.testing.assert_close(values, right.values)
+    assert (indices == right.indices).all()
+
+
 @pytest.mark.parametrize("name", ["bool", "uint8", "int8", "bfloat16"])
 def test_torch_of_other_types(name):
     torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
