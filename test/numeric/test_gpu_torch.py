@@ -135,6 +135,7 @@ AROUND = {
     "a cache that grows": lambda q, k, v: sdpa(q, torch.cat([k, q[:, :, -1:]], 2), torch.cat([v, q[:, :, :1]], 2)),
     "padded": lambda q, k, v: F.pad(sdpa(q, k, v), (0, 0, 2, 5)),
     "a part": lambda q, k, v: sdpa(q, k, v)[:, :, 3:10],
+    "a gate": lambda q, k, v: sdpa(q, k, v) * k.sigmoid(),
 }
 
 

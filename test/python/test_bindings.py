@@ -22,7 +22,7 @@ def test_ops_are_keys_whatever_becomes_of_them():
         multiplied.attributes["name"] = ir.UnitAttr.get()
         assert [numbers[op] for op in ops_of(block)] == [0, 1, 2]
         assert numbers[end.operands[0].owner] == numbers[multiplied.opview] == 1
-        assert multiplied != None and None != multiplied and multiplied != 1  # noqa: E711
+        assert multiplied != None and None != multiplied and multiplied != 1  # noqa: E711, SIM300
         added.erase()
         assert multiplied not in [added] and added not in [multiplied]
         for _ in range(100):  # some of them where the erased one was

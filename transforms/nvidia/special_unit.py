@@ -42,8 +42,9 @@ def score_ops(op: ir.Operation) -> list[ir.Operation]:
 
 
 def quotients(op: ir.Operation) -> list[ir.Operation]:
-    """Those of them that divide by something that is no constant."""
-    return [o for o in score_ops(op) if o.name == "arith.divf" and constant_value(o.operands[1]) is None]
+    """Those of them that divide numbers of f32, not halves, by something that is no constant."""
+    found = (o for o in score_ops(op) if o.name == "arith.divf" and isinstance(o.results[0].type, ir.F32Type))
+    return [o for o in found if constant_value(o.operands[1]) is None]
 
 
 def matmuls(op: ir.Operation) -> list[ir.Operation]:
