@@ -233,6 +233,20 @@ def test_a_residual_of_a_matmuls_own_rows(tokens, dtype):
     assert close(compile(function, (x, w), target="nvidia")(x, w), function(x.double(), w.double()), dtype)
 
 
+def grouped_block(x, wq, wkv):
+    heads = lambda t, h: t.unflatten(-1, (h, -1)).transpose(1, 2)  # noqa: E731
+    k, v = (heads(t, 2) for t in (x @ wkv).chunk(2, -1))
+    return F.scaled_dot_product_attention(heads(x @ wq, 8), k, v, enable_gqa=True, is_causal=True)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("tokens", [1, 4, 8, 20, 33, 64])
+def test_few_queries_that_are_projected(tokens, dtype):
+    args = tensors((2, tokens, 256), (256, 256), (256, 128), dtype=dtype)
+    out = compile(grouped_block, args, target="nvidia")(*args)
+    assert close(out, grouped_block(*(a.double() for a in args)), dtype)
+
+
 def feed_forward(x, v, w):
     return x + F.gelu(F.layer_norm(x, x.shape[-1:]) @ v) @ w
 

@@ -56,6 +56,11 @@ class _Chain:
         return any(_merges(v) for v in self.views)
 
     @property
+    def is_apart(self) -> bool:
+        """Whether views make several dimensions of one, such as heads of a projection's columns."""
+        return any(v.name == "tensor.expand_shape" and _has_wide_group(v, v.results[0]) for v in self.views)
+
+    @property
     def stops(self) -> list[ir.Operation]:
         """What stays before the loops: they may well read elements from other places, and pass them on to heads."""
         moved = any(map(_moves, self.views)) and not self.is_split
@@ -68,6 +73,8 @@ def computed_before(attention: Attention, sizes: Sequence[int], multiprocessors:
     queries, *others = map(_chain, operands)
     found = [c for c in (queries, *others) if c is not None]
     before = [c for c in found if c.pieces or c.is_split]
+    if queries is not None and queries not in before and queries.is_apart and _rows_are_joined(attention, sizes):
+        before.append(queries)
     gains = {c: _gain(c, attention, sizes, multiprocessors) for c in others if c is not None and c not in before}
     gaining = [c for c, gain in gains.items() if gain > 0]
     if sum(gains[c] for c in gaining) > (0 if before else PS_LAUNCH):
@@ -88,6 +95,13 @@ def _is_one_square(attention: Attention, sizes: Sequence[int]) -> bool:
     wide = [d for d in (*loops.m, *loops.k) if extents[d] != 1]
     counts = {extents[d] for d in wide}
     return len(counts) == 1 and all((extents[d] or MANY) <= (sizes[d] or MANY) for d in wide)
+
+
+def _rows_are_joined(attention: Attention, sizes: Sequence[int]) -> bool:
+    """Whether the rows of a tile are those of several dimensions, such as of heads that share keys, and of queries."""
+    loops, extents = contraction_loops(attention.root), static_extents(attention.root)
+    assert loops is not None, "an attention's matmuls are contractions"
+    return sum(extents[d] != 1 and sizes[d] != 1 for d in loops.m) > 1
 
 
 def _mixes_rows(attention: Attention) -> bool:
@@ -153,9 +167,12 @@ def _merges(op: ir.Operation) -> bool:
 
 
 def _joins(op: ir.Operation) -> bool:
-    if op.name != "tensor.collapse_shape":
-        return False
-    return any(sum(op.operands[0].type.shape[d] != 1 for d in group) > 1 for group in reassociation(op)[-2:])
+    return op.name == "tensor.collapse_shape" and _has_wide_group(op, op.operands[0])
+
+
+def _has_wide_group(op: ir.Operation, wide: ir.Value) -> bool:
+    """Whether one of the last two dimensions of a reshape's small side is several of its wide side."""
+    return any(sum(wide.type.shape[d] != 1 for d in group) > 1 for group in reassociation(op)[-2:])
 
 
 def _overlaps(op: ir.Operation) -> bool:

@@ -63,3 +63,17 @@ def test_projections_without_bias():
     for shape in ((1, 1, 256), (8, 1, 256), (4, 32, 256)):
         kernel = compile(layer, tensors(shape, dtype=torch.float16), target="nvidia", arch="sm_90a")
         assert "tiled by" in kernel.explain() and "wgmma" in kernel.ir("ptx")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("tokens", [4, 8, 20, 33])
+def test_few_queries_that_are_projected(tokens, arch):
+    """Heads that share keys are rows of one tile with their queries, which are columns of the projection."""
+
+    def block(x, wq, wkv):
+        heads = lambda t, h: t.unflatten(-1, (h, -1)).transpose(1, 2)  # noqa: E731
+        k, v = (heads(t, 2) for t in (x @ wkv).chunk(2, -1))
+        return F.scaled_dot_product_attention(heads(x @ wq, 4), k, v, enable_gqa=True, is_causal=True)
+
+    args = tensors((2, tokens, 64), (64, 64), (64, 64), dtype=torch.float16)
+    assert "mma" in compile(block, args, target="nvidia", arch=arch).ir("ptx")
