@@ -356,3 +356,39 @@ def test_sums_that_start_from_a_tensor(m, n, k, arch):
     start = rng.normal(size=(m, n)).astype(np.float32) * 10
     (found,) = run_module(text, [left, right, start], arch=arch)
     np.testing.assert_allclose(found, start + left.astype(np.float64) @ right, atol=1e-4 * k)
+
+
+def projected_keys(queries, keys):
+    """softmax(q·(c·w)ᵀ)·v of one head, in f32."""
+    q, c, k, s = (f"tensor<{m}x{n}xf32>" for m, n in ((queries, 64), (keys, 48), (keys, 64), (queries, keys)))
+    w, turned = "tensor<48x64xf32>", f"tensor<64x{keys}xf32>"
+    return f"""
+func.func @main(%q: {q}, %c: {c}, %w: {w}, %v: {k}) -> {q} {{
+  %zero = arith.constant 0.0 : f32
+  %ek = tensor.empty() : {k}
+  %et = tensor.empty() : {turned}
+  %es = tensor.empty() : {s}
+  %eo = tensor.empty() : {q}
+  %ik = linalg.fill ins(%zero : f32) outs(%ek : {k}) -> {k}
+  %k = linalg.matmul ins(%c, %w : {c}, {w}) outs(%ik : {k}) -> {k}
+  %t = linalg.transpose ins(%k : {k}) outs(%et : {turned}) permutation = [1, 0]
+  %is = linalg.fill ins(%zero : f32) outs(%es : {s}) -> {s}
+  %s = linalg.matmul ins(%q, %t : {q}, {turned}) outs(%is : {s}) -> {s}
+  %p = linalg.softmax dimension(1) ins(%s : {s}) outs(%es : {s}) -> {s}
+  %io = linalg.fill ins(%zero : f32) outs(%eo : {q}) -> {q}
+  %o = linalg.matmul ins(%p, %v : {s}, {k}) outs(%io : {q}) -> {q}
+  return %o : {q}
+}}"""
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(("queries", "keys"), [(64, 77), (40, 120)])
+def test_one_tile_beside_loops(queries, keys, arch):
+    """An attention of one tile of queries has a loop over keys alone."""
+    rng = np.random.default_rng(0)
+    shapes = (queries, 64), (keys, 48), (48, 64), (keys, 64)
+    q, c, w, v = ((rng.normal(size=shape) / 8).astype(np.float32) for shape in shapes)
+    (found,) = run_module(projected_keys(queries, keys), [q, c, w, v], arch=arch)
+    assert not [name for name in Launches.kernels if "elements" in name]
+    p = np.exp(q @ (c @ w).T)
+    np.testing.assert_allclose(found, p / p.sum(1, keepdims=True) @ v, atol=TOLERANCE["f32"])

@@ -209,8 +209,6 @@ class Small(torch.nn.Module):
 @pytest.mark.parametrize(("size", "heads"), [(64, 1), (64, 4), (128, 1)])
 @pytest.mark.parametrize(("batch", "tokens"), [(1, 64), (1, 16), (1, 100), (3, 64)])
 def test_small_blocks(batch, tokens, size, heads, dtype):
-    if (batch, size, heads, dtype) == (1, 128, 1, torch.float32):
-        pytest.skip("refused: a loop over keys that stands beside others, of one tile of queries")
     torch.manual_seed(0)
     model = Small(size, heads).cuda().to(dtype).eval()
     (x,) = tensors((batch, tokens, size), dtype=dtype)
@@ -237,6 +235,27 @@ def grouped_block(x, wq, wkv):
     heads = lambda t, h: t.unflatten(-1, (h, -1)).transpose(1, 2)  # noqa: E731
     k, v = (heads(t, 2) for t in (x @ wkv).chunk(2, -1))
     return F.scaled_dot_product_attention(heads(x @ wq, 8), k, v, enable_gqa=True, is_causal=True)
+
+
+BESIDE = {
+    "keys": (lambda x, w: sdpa(x[:, :64], x @ w, x)),
+    "result": (lambda x, w: sdpa(x[:, :64], x, x) @ w),
+    "result of heads": (
+        lambda x, w: torch.einsum(
+            "bhnd,hde->bne", sdpa(*[x[:, :40].unflatten(-1, (4, -1)).transpose(1, 2)] * 3), w.unflatten(0, (4, -1))
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", BESIDE)
+def test_one_tile_beside_loops(name, dtype):
+    """Its loop over keys, or along the sum, stands beside loops over tiles."""
+    x, w = tensors((1, 177, 128), (128, 128), dtype=dtype)
+    w = w / 8
+    out = compile(BESIDE[name], (x, w), target="nvidia")(x, w)
+    assert close(out, BESIDE[name](x.double(), w.double()), dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

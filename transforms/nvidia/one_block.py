@@ -66,6 +66,12 @@ def fits_one_block(function: ir.Operation) -> bool:
     return False
 
 
+def _is_of_one_tile(op: ir.Operation) -> bool:
+    """Whether an op is a matmul as small as a tile, or a loop with such ones."""
+    matmuls = [inner for inner in (op, *ops_in(op)) if is_contraction(inner)]
+    return op.name != "scf.forall" and bool(matmuls) and all(map(_is_small, matmuls))
+
+
 def _is_small(matmul: ir.Operation) -> bool:
     sizes = {
         dim_position(e): value.type.shape[d]  # of a tile that may be cut it is below 0
@@ -112,12 +118,12 @@ def merges(function: ir.Operation) -> list[list[ir.Operation]]:
 
 
 def beside_loops(function: ir.Operation, together: bool = True) -> list[list[ir.Operation]]:
-    """Matmuls as small as a tile where others have loops, with what is computed of their results: `together`, also by
-    sums over rows, what hangs together, such as an attention and its projection; else each by itself, with what is
-    computed element by element. And what `merges` finds."""
+    """Matmuls as small as a tile, or a loop along their sum, or over keys, where others have loops over tiles, with what
+    is computed of their results: `together`, also by sums over rows, what hangs together, such as an attention and its
+    projection; else each by itself, with what is computed element by element. And what `merges` finds."""
     ops, merged = _body(function)[:-1], merges(function)
     taken = {op for part in merged for op in part}
-    small = [op for op in ops if is_contraction(op) and _is_small(op)]
+    small = [op for op in ops if _is_of_one_tile(op)]
     parts = []
     for core in [small] if together else [[op] for op in small]:
         extended = _extended(ops, core, [], _is_of_rows if together else _is_pointwise)
