@@ -237,6 +237,20 @@ def grouped_block(x, wq, wkv):
     return F.scaled_dot_product_attention(heads(x @ wq, 8), k, v, enable_gqa=True, is_causal=True)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("tokens", [40, 64, 100])
+def test_one_vector_along_queries_and_keys(tokens, dtype):
+    def chunks(q, k, v, c):
+        i = torch.arange(tokens, device=q.device) // 16
+        mask = (i[:, None] == i) | (c[:, None] == c)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    (*qkv,) = tensors(*[(2, 4, tokens, 64)] * 3, dtype=dtype)
+    c = torch.arange(tokens, device="cuda") % 5
+    out = compile(chunks, (*qkv, c), target="nvidia")(*qkv, c)
+    assert close(out, chunks(*(x.double() for x in qkv), c), dtype)
+
+
 BESIDE = {
     "keys": (lambda x, w: sdpa(x[:, :64], x @ w, x)),
     "result": (lambda x, w: sdpa(x[:, :64], x, x) @ w),

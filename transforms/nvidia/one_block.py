@@ -118,9 +118,9 @@ def merges(function: ir.Operation) -> list[list[ir.Operation]]:
 
 
 def beside_loops(function: ir.Operation, together: bool = True) -> list[list[ir.Operation]]:
-    """Matmuls as small as a tile, or a loop along their sum, or over keys, where others have loops over tiles, with what
-    is computed of their results: `together`, also by sums over rows, what hangs together, such as an attention and its
-    projection; else each by itself, with what is computed element by element. And what `merges` finds."""
+    """Matmuls as small as a tile, or loops along their sum, or over keys, where others have loops over tiles, with what
+    is computed of their results: `together`, also by sums over rows, what hangs together, such as an attention and
+    its projection; else each by itself, with what is computed element by element. And what `merges` finds."""
     ops, merged = _body(function)[:-1], merges(function)
     taken = {op for part in merged for op in part}
     small = [op for op in ops if _is_of_one_tile(op)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured
 from ..attention import is_contraction, is_elementwise
-from ..reshapes import VIEWS
 from ..rewriting import defining_op, is_inside, is_made_inside, ops_in
 from .axes import Axes, TwoRoles
 
@@ -20,8 +19,9 @@ def own_rows(op: ir.Operation) -> None:
         %x = tensor.extract_slice %arg0[%i, 0] [100, 64] [1, 1] : …
         %s = linalg.generic … ins(%rows, %x) …
 
-    Views and element-wise ops between memory and the matmul are copied with it. So are vectors for every element-wise
-    op that reads them, and for each of its operands: sums up to the row and up to the column, as in c[i] − c[j].
+    Views and element-wise ops between memory and the matmul are copied with it. So are vectors, and what they are made
+    by, for every element-wise op that reads them, and for each of its operands: sums up to the row and up to the
+    column, as in c[i] − c[j], or the numbers of chunks that a row and a column are in.
     """
     matmuls = list(filter(is_contraction, ops_in(op)))
     columns: set[ir.Value] = set()
@@ -35,10 +35,10 @@ def own_rows(op: ir.Operation) -> None:
         if not is_structured(user) or not is_elementwise(user):
             continue
         for number, value in enumerate(list(user.operands)[: -len(user.results) or None]):
-            views = _views(value, op)
-            if views and value in read:
-                _own(user, number, op, views)
-            read |= views
+            made = _vector(value, op)
+            if made and value in read:
+                _own(user, number, op, made)
+            read |= made
 
 
 def axes_of(forall: ir.Operation, roles: bool = True) -> Axes:
@@ -71,18 +71,15 @@ def _read_apart(forall: ir.Operation) -> None:
             read.add(value)
 
 
-def _views(value: ir.Value, within: ir.Operation) -> set[ir.Value]:
-    """A vector from memory, or a single element, and what it is a view of; nothing where `value` is something else."""
+def _vector(value: ir.Value, within: ir.Operation) -> set[ir.Value]:
+    """A vector, or a single element, that only views and element-wise ops stand between memory and, and what these make
+    it of; nothing where `value` is something else."""
     found: set[ir.Value] = set()
     if not isinstance(value.type, ir.RankedTensorType) or sum(size != 1 for size in value.type.shape) > 1:
         return found
-    while is_made_inside(value, within):
-        op = defining_op(value)
-        if op is None or op.name not in VIEWS:
-            return set()
-        found.add(value)
-        value = op.operands[0]
-    return found or {value}
+    if _is_loaded(value, within):
+        _collect(value, within, found)
+    return found
 
 
 def _collect(value: ir.Value, within: ir.Operation, found: set[ir.Value]) -> None:

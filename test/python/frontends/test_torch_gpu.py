@@ -77,3 +77,16 @@ def test_few_queries_that_are_projected(tokens, arch):
 
     args = tensors((2, tokens, 64), (64, 64), (64, 64), dtype=torch.float16)
     assert "mma" in compile(block, args, target="nvidia", arch=arch).ir("ptx")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("name", ["argument", "computed", "of positions"])
+def test_one_vector_along_queries_and_keys(name, arch):
+    """Of masks of segments, or chunks, in one tile: rows of it are not its columns."""
+
+    def masked(q, k, v, c):
+        c = {"argument": c, "computed": c * c, "of positions": torch.arange(64) // 16}[name]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=c[:, None] == c)
+
+    args = (*tensors(*[(2, 4, 64, 64)] * 3, dtype=torch.float16), torch.arange(64) % 5)
+    assert "mma" in compile(masked, args, target="nvidia", arch=arch).ir("ptx")
