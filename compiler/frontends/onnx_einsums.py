@@ -8,12 +8,10 @@ One dimension is summed over. Of those that only one operand has the last is the
 """
 
 import re
-from collections.abc import Iterable
 
-import numpy as np
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper
 
-from .onnx_rewriting import is_open, rewrite, types_of
+from .onnx_rewriting import is_open, numbers, rewrite, types_of
 
 TWO_OPERANDS = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 
@@ -57,12 +55,8 @@ def _product(node: NodeProto) -> list[NodeProto] | None:
     for i, (start, count) in enumerate(zip(starts, (len(outer[1]), len(outer[0])), strict=True)):
         if count:
             axes = f"{factors[i]}, axes"
-            made.insert(-1, _list(axes, range(start, start + count)))
+            made.insert(-1, numbers(axes, range(start, start + count)))
             made.insert(-1, helper.make_node("Unsqueeze", [factors[i], axes], [f"{factors[i]}, wide"], place))
             factors[i] += ", wide"
     made.insert(-1, helper.make_node("MatMul", factors, [f"{name}, product"], place))
     return made
-
-
-def _list(name: str, numbers: Iterable[int]) -> NodeProto:
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array([*numbers], np.int64)))

@@ -28,6 +28,7 @@ from .onnx_precision import in_single_precision
 from .onnx_quantization import in_steps
 from .onnx_reshapes import merged_first
 from .onnx_rewriting import is_open, replace_nodes, type_of, types_of
+from .onnx_scans import forwards
 from .onnx_sizes import Sizes
 
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
@@ -61,7 +62,7 @@ def prepared(
     copy = _inferred(copy)
     copy = inlined(copy, functions)
     copy = _inferred(copy)
-    if in_steps(copy) | as_products(copy):
+    if in_steps(copy) | as_products(copy) | forwards(copy):
         copy = _inferred(copy)
     for _ in range(8):  # what is folded gives shapes, which fold more
         if not _Folding(copy).run():

@@ -1,16 +1,28 @@
 """What passes over the nodes of an ONNX graph share: the types of values by name, and nodes in the place of others."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 Size = int | None  # None where it is open
+Types = Mapping[str, TypeProto.Tensor]
 
 
 def types_of(graph: GraphProto) -> dict[str, TypeProto.Tensor]:
     """The types of values, as far as they were inferred, and of weights."""
     types = {v.name: v.type.tensor_type for v in (*graph.value_info, *graph.input, *graph.output)}
     return types | {t.name: type_of(t) for t in graph.initializer}
+
+
+def graphs_of(graph: GraphProto, outer: Types | None = None) -> Iterator[tuple[GraphProto, Types]]:
+    """`graph` and the bodies of its nodes, each with the types of the values that it can use."""
+    types = {**(outer or {}), **types_of(graph)}
+    yield graph, types
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield from graphs_of(attribute.g, types)
 
 
 def type_of(tensor: TensorProto) -> TypeProto.Tensor:
@@ -45,3 +57,8 @@ def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto], weights: Iterab
     del graph.node[:]
     graph.node.extend(nodes)
     graph.initializer.extend(weights)
+
+
+def numbers(name: str, values: Iterable[int]) -> NodeProto:
+    """A list of integers, such as sizes or axes."""
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array([*values], np.int64)))
