@@ -24,6 +24,7 @@ from .onnx_block_weights import as_floats
 from .onnx_einsums import as_products
 from .onnx_functions import inlined
 from .onnx_matmuls import in_four_dimensions
+from .onnx_pads import as_slices
 from .onnx_precision import in_single_precision
 from .onnx_quantization import in_steps
 from .onnx_reshapes import merged_first
@@ -67,6 +68,8 @@ def prepared(
     for _ in range(8):  # what is folded gives shapes, which fold more
         if not _Folding(copy).run():
             break
+        copy = _inferred(copy)
+    if as_slices(copy):
         copy = _inferred(copy)
     copy = _inferred(in_single_precision(copy))
     if merged_first(copy):
