@@ -127,6 +127,7 @@ def cpu(
     return [
         "check-sizes",
         "check-elements",
+        "name-functions",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
@@ -254,6 +255,7 @@ def nvidia(
     return [
         "check-sizes",
         "check-elements",
+        "name-functions",
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),

@@ -32,6 +32,7 @@ PASSES = (
     "fuse-attention",
     "check-sizes",
     "check-elements",
+    "name-functions",
     "convert-linalg-softmax",
     "online/fold-diag",
     "fresh-inits",
