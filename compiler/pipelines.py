@@ -66,6 +66,7 @@ ONLINE = [
     # The online level. diag first: as a matrix it would cost a matmul.
     "fold-diag",
     "canonicalize",
+    "check-asserts",  # after it: those that are known to hold are gone
     "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
     # Tensors that loops carry and no one reads would keep the loops from being parallel.
     "fresh-inits",

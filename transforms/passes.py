@@ -33,6 +33,7 @@ PASSES = (
     "check-sizes",
     "check-elements",
     "name-functions",
+    "check-asserts",
     "convert-linalg-softmax",
     "online/fold-diag",
     "fresh-inits",
