@@ -128,6 +128,7 @@ def cpu(
     return [
         "check-sizes",
         "check-elements",
+        "check-calls",
         "name-functions",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
@@ -256,6 +257,7 @@ def nvidia(
     return [
         "check-sizes",
         "check-elements",
+        "check-calls",
         "name-functions",
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.

@@ -32,6 +32,7 @@ PASSES = (
     "fuse-attention",
     "check-sizes",
     "check-elements",
+    "check-calls",
     "name-functions",
     "check-asserts",
     "convert-linalg-softmax",
