@@ -18,11 +18,11 @@ import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ..diagnostics import user_error
-from . import onnx_contrib
+from . import onnx_contrib, onnx_shapes
 from .lowering import first_line
 from .onnx_block_weights import as_floats
 from .onnx_einsums import as_products
-from .onnx_functions import inlined
+from .onnx_functions import give_defaults, inlined
 from .onnx_matmuls import in_four_dimensions
 from .onnx_pads import as_slices
 from .onnx_precision import in_single_precision
@@ -57,6 +57,7 @@ def prepared(
     copy = _updated(copy)
     _remove_initialized_inputs(copy.graph)
     as_floats(copy)
+    give_defaults(copy)
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
     _name_sizes(copy.graph)
@@ -147,7 +148,7 @@ def _inferred(model: ModelProto) -> ModelProto:
             if size.HasField("dim_param") and size.dim_param not in names:
                 size.Clear()  # a name would stay, also where the size is known since
     try:
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        return onnx_shapes.inferred(model)
     except onnx.shape_inference.InferenceError as error:
         raise user_error(f"the shapes of the ONNX model do not fit together: {first_line(error)}") from None
 

@@ -21,7 +21,7 @@ from ...dialects import make_context
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
-from . import onnx_contrib, onnx_limits
+from . import onnx_contrib, onnx_limits, onnx_shapes
 from .constants import compute_constants, pattern
 from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
@@ -89,6 +89,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
                 respect = " with these inputs and attributes" if onnx_contrib.is_known(node.op_type) else ""
                 raise user_error(f"{where} has no lowering to linalg{respect}; {WAY_OUT}")
         onnx_limits.check(ready.graph, WAY_OUT)
+        onnx_shapes.check(ready.graph)
         inputs, outputs = list(ready.graph.input), list(ready.graph.output)
         weights = _hoisted(ready.graph)
         module = _imported(ready)

@@ -76,6 +76,40 @@ def test_what_the_importer_gets_wrong_is_refused(message):
         compile(model(WRONG_LOWERINGS[message], 18))
 
 
+NO_SHAPES = {
+    "an input": "g (float[2, 4, 6] x, float[4] s) => (float[] y, float[] x) { y = Neg(x) }",
+    "a normalization": "g (float[2, 4, 6] x, float[4] s) => (float[] y) "
+    "{ z = GroupNormalization<num_groups = 2>(x, s, s) y = Neg(z) }",
+    "a default": "g (float[2, 4, 6] x, float[4] s) => (float[2, 4, 6, 1] y) "
+    "{ a = Constant<value_ints = [3]>() z = Unsqueeze(x, a) y = MeanVarianceNormalization(z) }",
+}
+
+
+@pytest.mark.parametrize("what", NO_SHAPES)
+def test_outputs_need_no_shape(what):
+    source = model(NO_SHAPES[what], 21)
+    inputs = [random(2, 4, 6), random(4)]
+    assert_close(compile(source)(*inputs), reference(source, inputs))
+
+
+def test_outputs_whose_rank_is_unknown_are_named():
+    source = model("g (float[4] x, int64[r] n) => (float[] y) { y = Reshape(x, n) }")
+    with pytest.raises(CompileError, match="the rank of output 'y' of the model is not known; declare its shape there"):
+        compile(source)
+
+
+@pytest.mark.parametrize("equation", ["bhqk,bhkd", "... k , k Q", "iij,j"])
+@pytest.mark.parametrize("batch", ["2", "b"])
+def test_einsums_that_do_not_say_what_they_make(equation, batch):
+    shapes = {"bhqk,bhkd": ((2, 3, 4, 5), (2, 3, 5, 4)), "... k , k Q": ((2, 4, 5), (5, 3)), "iij,j": ((2, 2, 5), (5,))}
+    inputs = [random(*shape, seed=i) for i, shape in enumerate(shapes[equation])]
+    expected = np.einsum(equation, *inputs)
+    declared = [", ".join([batch, *map(str, x.shape[1:])]) for x in inputs[:1]] + [", ".join(map(str, inputs[1].shape))]
+    text = f"g (float[{declared[0]}] x, float[{declared[1]}] z) => (float[] y) "
+    source = model(f'{text} {{ y = Einsum<equation = "{equation}">(x, z) }}')
+    assert_close(compile(source, tuple(inputs))(*inputs), [expected])
+
+
 PADS = {  # of [5, 4]
     "wrap": ((1, 2, 0, 0), (0, 7, 13, 5), (-1, 0, 2, 1), (0, 0, 0, 0)),
     "constant": ((-1, 0, 2, 0), (0, -2, 0, 0), (1, -1, -3, 0)),
