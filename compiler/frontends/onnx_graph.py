@@ -23,6 +23,7 @@ from .lowering import first_line
 from .onnx_block_weights import as_floats
 from .onnx_einsums import as_products
 from .onnx_functions import give_defaults, inlined
+from .onnx_loops import counted
 from .onnx_matmuls import in_four_dimensions
 from .onnx_pads import as_slices
 from .onnx_precision import in_single_precision
@@ -70,7 +71,7 @@ def prepared(
         if not _Folding(copy).run():
             break
         copy = _inferred(copy)
-    if as_slices(copy):
+    if as_slices(copy) | counted(copy):
         copy = _inferred(copy)
     copy = _inferred(in_single_precision(copy))
     if merged_first(copy):
@@ -173,6 +174,7 @@ class _Folding:
         kept: list[NodeProto] = []
         changed = False
         outputs = {o.name for o in self.graph.output}
+        in_bodies = self._used_in_subgraphs(self.graph.node)
         for node in self.graph.node:
             for i, name in enumerate(node.input):
                 node.input[i] = self.same.get(name, name)
@@ -184,7 +186,7 @@ class _Folding:
                 for name, value in zip(node.output, values, strict=True):
                     if name:
                         self._constant(name, value)
-            elif node.op_type == "Identity" and node.output[0] not in outputs and not node.domain:
+            elif node.op_type == "Identity" and node.output[0] not in outputs | in_bodies and not node.domain:
                 self.same[node.output[0]] = node.input[0]
             else:
                 parts, node = self.sizes.simplified(self._simplified(node))

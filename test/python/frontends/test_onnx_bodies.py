@@ -43,3 +43,37 @@ def test_scans_in_bodies():
       }> }"""
     x = random(3, 3)
     assert_close(compile(model(text, 18))(x), [np.sin(np.sin(x.T[::-1]).T[::-1])])
+
+
+LOOP = """g (float[3] x, float[3] z, bool c, bool w) => (float[3] y) {{
+  n = Constant<value_int = 3>() no = Constant<value = bool {{0}}>() v = Identity(z)
+  y = Loop({}) <body = b (int64 i, bool d, float[3] u) => (bool e, float[3] t) {{ {} t = Add(u, v) }}>
+}}"""
+ONCE = "e = Constant<value = bool {0}>()"
+COMPUTED = "s = ReduceSum<keepdims = 0>(u) h = Constant<value = float {-100.0}>() e = Greater(s, h)"
+
+
+@pytest.mark.parametrize(
+    ("loop", "condition", "counts"),  # of iterations: where c and w hold, c alone, w alone, neither does
+    [
+        ("n, c, x", "e = Identity(d)", (3, 3, 0, 0)),
+        ("n, c, x", "e = Identity(w)", (3, 1, 0, 0)),
+        ("n, , x", "e = Identity(w)", (3, 1, 3, 1)),
+        ("n, c, x", ONCE, (1, 1, 0, 0)),
+        (", c, x", ONCE, (1, 1, 0, 0)),
+        ("n, no, x", "e = Identity(d)", (0, 0, 0, 0)),
+        ("n, no, x", COMPUTED, (0, 0, 0, 0)),
+        ("n, c, x", COMPUTED, (3, 3, 0, 0)),
+    ],
+)
+def test_loops_run_as_often_as_they_say(loop, condition, counts):
+    """The importer looks at conditions that bodies compute alone."""
+    kernel, x, z = compile(model(LOOP.format(loop, condition), 18)), random(3), random(3, seed=1)
+    found = [kernel(x, z, np.array(c), np.array(w)) for c in (True, False) for w in (True, False)]
+    assert_close(tuple(found), [x + count * z for count in counts])
+
+
+def test_results_of_loops_need_no_shape():
+    text = LOOP.format("n, , x", "e = Constant<value = bool {1}>()")
+    kernel, x, z = compile(model(text.replace("float[3] y", "float[] y"), 18)), random(3), random(3, seed=1)
+    assert_close(kernel(x, z, np.array(True), np.array(True)), [x + 3 * z])
