@@ -27,6 +27,7 @@ from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
 from .onnx_functions import has_function
 from .onnx_graph import prepared
+from .onnx_loops import HOLDS
 from .onnx_quantization import lower_casts
 from .open_reshapes import to_views
 from .sequential import to_loops
@@ -115,7 +116,11 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
 
 def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:
     """Makes large initializers inputs, unless they can be computed, and returns their values."""
-    large = [t for t in graph.initializer if np.prod(t.dims) > HOISTED and pattern(numpy_helper.to_array(t)) is None]
+    large = [
+        t
+        for t in graph.initializer
+        if t.name == HOLDS or (np.prod(t.dims) > HOISTED and pattern(numpy_helper.to_array(t)) is None)
+    ]
     names = {t.name for t in large}
     small = [t for t in graph.initializer if t.name not in names]
     del graph.initializer[:]

@@ -53,6 +53,9 @@ ONCE = "e = Constant<value = bool {0}>()"
 COMPUTED = "s = ReduceSum<keepdims = 0>(u) h = Constant<value = float {-100.0}>() e = Greater(s, h)"
 
 
+STOPS = COMPUTED.replace("-100.0", "100.0")
+
+
 @pytest.mark.parametrize(
     ("loop", "condition", "counts"),  # of iterations: where c and w hold, c alone, w alone, neither does
     [
@@ -64,6 +67,9 @@ COMPUTED = "s = ReduceSum<keepdims = 0>(u) h = Constant<value = float {-100.0}>(
         ("n, no, x", "e = Identity(d)", (0, 0, 0, 0)),
         ("n, no, x", COMPUTED, (0, 0, 0, 0)),
         ("n, c, x", COMPUTED, (3, 3, 0, 0)),
+        ("n, c, x", STOPS, (1, 1, 0, 0)),
+        ("n, , x", STOPS, (1, 1, 1, 1)),
+        (", , x", STOPS, (1, 1, 1, 1)),
     ],
 )
 def test_loops_run_as_often_as_they_say(loop, condition, counts):
