@@ -25,6 +25,7 @@ BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i1": 1, **dict.from
 INITS = ("integers", "uniform", "trigonometric", "normal integers", "normal", "quantized")
 PACKINGS = ("", "3hd", "h3d")
 MASK_BLOCK = 64  # made-up masks have dead blocks of this many queries and keys
+FARTHEST = 2**31  # from a query, the end of a window: sums of places and windows are numbers of 64 bits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +88,11 @@ class Attention:
         for letters in (self.bias, self.mask):
             if not set(letters) <= set("bhqk"):
                 raise ValueError(f"a bias or mask has some of the dimensions b, h, q and k, but found {letters}")
+        for bound in self.window:
+            if bound is not None and abs(bound) > FARTHEST:
+                raise ValueError(
+                    f"a window ends at most 2^31 keys from a query, but found {abs(bound)}; give it no limit"
+                )
         self._check_packed()
         self._check_lengths()
 

@@ -13,6 +13,7 @@ from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS
 from ..transforms.nvidia.version_functions import versions_of
 from ..transforms.passes import PassError
 from ..transforms.rewriting import functions_of
+from ..transforms.symbols import symbol_of
 from . import pass_manager, pipelines
 from .diagnostics import user_error
 from .explain import anchored, reason_left
@@ -99,7 +100,7 @@ def _lowered(
             )
             pass_manager.run([*fusion, *passes], module, hooks=hooks, listener=listener, verify=levels)
             start = time.perf_counter()
-            image, code = nvidia.make_image(module, find_entry(module, signature.name), arch)
+            image, code = nvidia.make_image(module, find_entry(module, symbol_of(signature.name)), arch)
             recorder.timed(CODE, time.perf_counter() - start)
             texts.update(code)
             runtime = nvidia.cuda.CudaKernel(image, signature)

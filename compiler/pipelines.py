@@ -6,7 +6,9 @@ from typing import Any
 
 from ..transforms.cpu.matrix_unit import has_tiles
 from ..transforms.host import can_multiply_tiles, matrix_unit
+from ..transforms.limits import MOST_PARTS
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS, architecture
+from .env import MOST_THREADS
 from .pass_options import option_values
 from .runtime.cpu import openmp_library
 
@@ -29,6 +31,7 @@ STAGE_AFTER = {
 TO_LINALG = "convert-elementwise-to-linalg"  # of arith and math on tensors; raise-attention knows linalg alone
 TO_SCF = "lift-cf-to-scf"  # branches between blocks; passes know regions of one
 STAGES = 0  # by rule
+ANY = 2**63 - 1  # the most that an option may be which has no limit
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
 BUSY_ROWS = 64  # and more, and a block computes for longer than it reads keys and values
 FEW_ROWS = 16  # less than that, by dimension, and it counts how fast keys and values are read (decoding)
@@ -66,6 +69,7 @@ ONLINE = [
     # The online level. diag first: as a matrix it would cost a matmul.
     "fold-diag",
     "canonicalize",
+    "check-asserts",  # after it: those that are known to hold are gone
     "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
     # Tensors that loops carry and no one reads would keep the loops from being parallel.
     "fresh-inits",
@@ -118,6 +122,7 @@ def cpu(
     `parallel`: use OpenMP; None = if its runtime is installed. `vector_bytes`: 64, 32 or 16; 0 = what the host has.
     `matrix`: instructions for products of narrow types, see `transforms/cpu/matrix_unit.py`; empty = what it has.
     """
+    _check_counts(parts=(parts, 0, MOST_PARTS), threads=(threads, 1, MOST_THREADS))
     if parallel is None:
         parallel = openmp_library() is not None
     if 0 < vector_bytes < 64:
@@ -127,6 +132,8 @@ def cpu(
     return [
         "check-sizes",
         "check-elements",
+        "check-calls",
+        "name-functions",
         *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
@@ -248,12 +255,15 @@ def nvidia(
     the first do without a maximum, and few tiles are computed twice; `stages`: tiles of keys, and as many of values,
     that shared memory holds.
     """
+    _check_counts(parts=(parts, 0, MOST_PARTS), multiprocessors=(multiprocessors, 1, ANY))
     of = architecture(arch)
     copy_engine = copy_engine and of.is_hopper and not any_strides
     by_threads = f"any-strides={int(any_strides)} multiprocessors={multiprocessors}"
     return [
         "check-sizes",
         "check-elements",
+        "check-calls",
+        "name-functions",
         "round-probabilities",
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
@@ -330,6 +340,14 @@ def nvidia(
         "gpu.module(convert-scf-to-cf,convert-to-llvm,reconcile-unrealized-casts,canonicalize,cse)",
         "check-lowered{target=nvidia}",  # translating a left-over op would end the process
     ]
+
+
+def _check_counts(**counts: tuple[int, int, int]) -> None:
+    """An error for an option that is not between the least and the most that it may be, here by its own name: passes
+    tell of theirs, which are made of it."""
+    for name, (count, least, most) in counts.items():
+        if not least <= count <= most:
+            raise ValueError(f"option '{name}' expects an integer from {least} to {most}, but found {count}")
 
 
 def machine(target: str, arch: str = HOPPER, copy_engine: bool = True, any_strides: bool = False) -> str:

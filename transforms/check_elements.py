@@ -20,28 +20,28 @@ class CheckElements(Pass):
 
     Of integers of other widths than memory has, a vector is packed and an array is not: reading one as the other would
     give wrong numbers without a word. Other floats, complex numbers and integers with a sign in their type have no
-    instructions, or no lowering upstream. An argument may have a sign in its type: it matters where ops compute.
+    instructions, or no lowering upstream. An argument that is not used may have a sign in its type.
     """
 
     def run(self, op: ir.Operation) -> None:
         checked: set[ir.Type] = set()
 
-        def check(kind: ir.Type, place: ir.Location | ir.Operation, is_argument: bool) -> None:
+        def check(kind: ir.Type, place: ir.Location | ir.Operation, is_used: bool = True) -> None:
             if kind in checked:
                 return
-            if advice := _advice(kind, is_argument):
+            if advice := _advice(kind, is_used):
                 of = f", the elements of {kind}" if isinstance(kind, ir.ShapedType) else ""
                 raise PassError(f"no code is made for {_element(kind)}{of}: {advice}", place)
-            if not is_argument:
+            if is_used:
                 checked.add(kind)
 
         for inner in ops_in(op):
             for region in inner.regions:
                 for block in region.blocks:
                     for argument in block.arguments:
-                        check(argument.type, argument.location, True)
+                        check(argument.type, argument.location, next(iter(argument.uses), None) is not None)
             for result in inner.results:
-                check(result.type, inner, False)
+                check(result.type, inner)
 
 
 def _element(kind: ir.Type) -> ir.Type:
@@ -50,7 +50,7 @@ def _element(kind: ir.Type) -> ir.Type:
     return kind
 
 
-def _advice(kind: ir.Type, is_argument: bool) -> str:
+def _advice(kind: ir.Type, is_used: bool) -> str:
     """What to do about a type; empty if nothing. Scalars are as good as registers are: of any integer, say."""
     element = _element(kind)
     if isinstance(element, ir.FloatType) or str(element) in UNKNOWN_TO_BINDINGS:
@@ -61,7 +61,7 @@ def _advice(kind: ir.Type, is_argument: bool) -> str:
     elif isinstance(element, ir.IntegerType):
         if element.width not in INTEGERS:
             return "use i1, i8, i16, i32 or i64 (arith.extsi, arith.extui and arith.trunci convert)"
-        if not element.is_signless and not is_argument:
+        if not element.is_signless and is_used:
             return f"use i{element.width}: ops say whether there is a sign, types do not"
     elif isinstance(element, ir.ComplexType):
         return "use two tensors, of the real and of the imaginary parts"

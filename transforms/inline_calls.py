@@ -4,8 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..dialects.mlir import ir
+from .check_calls import callee_of, refuse_endless
 from .copying import copy_body
-from .passes import Pass, PassError, option
+from .passes import Pass, option
 from .rewriting import functions_of, ops_in
 
 
@@ -27,14 +28,14 @@ class InlineCalls(Pass):
 
     def run(self, op: ir.Operation) -> None:
         functions = {f.attributes["sym_name"].value: f for f in functions_of(op)}
-        _refuse_endless(functions)
-        called = Counter(_callee(use) for use in ops_in(op, "func.call", "func.constant"))
+        refuse_endless(functions)
+        called = Counter(callee_of(use) for use in ops_in(op, "func.call", "func.constant"))
         done: set[str] = set()
 
         def visit(name: str, callers: tuple[str, ...]) -> None:
             """What is called first, so that bodies are copied as they end up."""
             for call in ops_in(functions[name], "func.call") if name not in done else ():
-                callee = _callee(call)
+                callee = callee_of(call)
                 if callee not in functions or callee in (*callers, name):
                     continue
                 visit(callee, (*callers, name))
@@ -50,34 +51,6 @@ class InlineCalls(Pass):
         for name, function in functions.items():
             if not called[name] and _is_private(function):
                 function.erase()
-
-
-def _refuse_endless(functions: dict[str, ir.Operation]) -> None:
-    """An error for a function that calls itself, directly or by way of others, whatever it is called with."""
-    certain = {
-        name: [op for op in ops_in(f, "func.call") if op.block == f.regions[0].blocks[0] and _callee(op) in functions]
-        for name, f in functions.items()
-        if len(f.regions[0].blocks)
-    }
-    returning: set[str] = set()
-
-    def visit(name: str, callers: tuple[str, ...]) -> None:
-        for call in certain.get(name, ()) if name not in returning else ():
-            callee = _callee(call)
-            ring = (*callers, name)[(*callers, name).index(callee) :] if callee in (*callers, name) else ()
-            if ring:
-                way = "".join(f" by way of '{other}'" for other in ring[1:])
-                message = f"'{callee}' calls itself{way} whatever it is called with, so it never returns"
-                raise PassError(f"{message}; call it in a region of scf.if that is not always taken", call)
-            visit(callee, (*callers, name))
-        returning.add(name)
-
-    for name in functions:
-        visit(name, ())
-
-
-def _callee(use: ir.Operation) -> str:
-    return next(use.attributes[name].value for name in ("callee", "value") if name in use.attributes)
 
 
 def _is_private(function: ir.Operation) -> bool:

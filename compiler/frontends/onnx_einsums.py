@@ -1,4 +1,5 @@
 """Einsums of open sizes as the products of matrices that they are; the importer lowers those of known sizes alone.
+All say what their result is: the letters that stand once, by the alphabet, where an equation does not.
 
   y = Einsum<equation = "bqhd,bkhd->bhqk">(q, k)        where some size of q or k is not known
 becomes
@@ -8,31 +9,45 @@ One dimension is summed over. Of those that only one operand has the last is the
 """
 
 import re
-from collections.abc import Iterable
 
-import numpy as np
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper
 
-from .onnx_rewriting import is_open, rewrite, types_of
+from .onnx_rewriting import Scope, is_open, numbers, rewrite_all
 
 TWO_OPERANDS = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
 
 
 def as_products(model: ModelProto) -> bool:
     """Rewrites these einsums, in place; whether there was one."""
-    types = types_of(model.graph)
+    return rewrite_all(model.graph, _written_out)
 
-    def product(node: NodeProto) -> list[NodeProto] | None:
-        is_one = node.op_type == "Einsum" and not node.domain
-        return _product(node) if is_one and any(is_open(types.get(name)) for name in node.input) else None
 
-    return rewrite(model.graph, product)
+def _written_out(node: NodeProto, scope: Scope) -> list[NodeProto] | None:
+    """The nodes that compute the same; None where the importer knows the einsum as it is."""
+    if node.op_type != "Einsum" or node.domain:
+        return None
+    product = _product(node) if any(is_open(scope.types.get(name)) for name in node.input) else None
+    return product or _explicit(node)
+
+
+def _equation(node: NodeProto) -> str:
+    """An einsum's equation, with a result."""
+    equation = helper.get_attribute_value(node.attribute[0]).decode().replace(" ", "")
+    if "->" in equation:
+        return equation
+    once = sorted(label for label in set(equation) if label.isalpha() and equation.count(label) == 1)
+    return f"{equation}->{'...' * ('...' in equation)}{''.join(once)}"
+
+
+def _explicit(node: NodeProto) -> list[NodeProto] | None:
+    if b"->" in node.attribute[0].s:
+        return None
+    return [helper.make_node("Einsum", list(node.input), list(node.output), node.name, equation=_equation(node))]
 
 
 def _product(node: NodeProto) -> list[NodeProto] | None:
     """The nodes that compute the same; None where that is not one product of matrices."""
-    equation = helper.get_attribute_value(node.attribute[0]).decode().replace(" ", "")
-    parts = TWO_OPERANDS.fullmatch(equation)
+    parts = TWO_OPERANDS.fullmatch(_equation(node))
     if parts is None or any(len(set(labels)) < len(labels) for labels in parts.groups()):
         return None
     left, right, result = parts.groups()
@@ -57,12 +72,8 @@ def _product(node: NodeProto) -> list[NodeProto] | None:
     for i, (start, count) in enumerate(zip(starts, (len(outer[1]), len(outer[0])), strict=True)):
         if count:
             axes = f"{factors[i]}, axes"
-            made.insert(-1, _list(axes, range(start, start + count)))
+            made.insert(-1, numbers(axes, range(start, start + count)))
             made.insert(-1, helper.make_node("Unsqueeze", [factors[i], axes], [f"{factors[i]}, wide"], place))
             factors[i] += ", wide"
     made.insert(-1, helper.make_node("MatMul", factors, [f"{name}, product"], place))
     return made
-
-
-def _list(name: str, numbers: Iterable[int]) -> NodeProto:
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array([*numbers], np.int64)))

@@ -8,16 +8,17 @@ Function bodies depend on which inputs a node has, also on absent ones, so they 
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
+import numpy as np
 import onnx
 import onnx.inliner
-from onnx import FunctionProto, ModelProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
 from ..diagnostics import user_error
 from . import onnx_contrib
 from .lowering import first_line
-from .onnx_rewriting import sizes_of, types_of
+from .onnx_rewriting import scopes_of, sizes_of, types_of
 
 # By domain; the importer lowers all other operators as they are. Those that it then has no lowering for, and of which
 # onnx knows a function, are inlined as well (see `lower`).
@@ -36,6 +37,20 @@ def has_function(op_type: str, domain: str, version: int) -> bool:
     except onnx.defs.SchemaError:
         return False
     return schema.has_function or schema.has_context_dependent_function
+
+
+def give_defaults(model: ModelProto) -> None:
+    """Gives nodes of operators that are defined by functions the attributes that they leave to defaults, in place:
+    onnx's inference takes them to be absent."""
+    version = {o.domain: o.version for o in model.opset_import}.get("", 0)
+    for scope in scopes_of(model.graph):
+        for node in scope.graph.node:
+            if node.domain or not has_function(node.op_type, "", version):
+                continue
+            schema, given = onnx.defs.get_schema(node.op_type, version, ""), {a.name for a in node.attribute}
+            if schema.has_function:
+                left = [a.default_value for name, a in schema.attributes.items() if name not in given]
+                node.attribute.extend(default for default in left if default.name)
 
 
 def inlined(model: ModelProto, more: Collection[tuple[str, str]] = ()) -> ModelProto:
@@ -127,6 +142,10 @@ def _function(node: NodeProto, versions: dict[str, int], types: dict[str, TypePr
         opset.version = versions.get(opset.domain, opset.version)
     given = {a.name: a for a in node.attribute}
     _bind(function.node, given, schema)
+    kinds = {types[name].tensor_type.elem_type for name in (*node.input, *node.output) if name in types}
+    has_bodies = any(a.type == AttributeProto.GRAPH for inner in function.node for a in inner.attribute)
+    if TensorProto.DOUBLE in kinds and TensorProto.FLOAT not in kinds and not has_bodies:
+        _widen(function.node)
     del function.attribute[:]
     del function.attribute_proto[:]
     absent = {f for f, a in zip(function.input, node.input, strict=False) if not a}
@@ -142,6 +161,20 @@ def _function(node: NodeProto, versions: dict[str, int], types: dict[str, TypePr
     function.output.extend(wanted)
     _without_absent(node)
     return function
+
+
+def _widen(nodes: Iterable[NodeProto]) -> None:
+    """What a function computes in single precision, whatever it is of, in double: the scale of attention, say."""
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.DOUBLE
+            elif attribute.name in ("value_float", "value_floats") or attribute.t.data_type == TensorProto.FLOAT:
+                value = helper.get_attribute_value(attribute)
+                value = numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+                attribute.CopyFrom(
+                    helper.make_attribute("value", numpy_helper.from_array(np.asarray(value, np.float64)))
+                )
 
 
 def _bind(nodes: list[NodeProto], given: dict, schema: onnx.defs.OpSchema) -> None:

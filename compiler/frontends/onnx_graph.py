@@ -18,16 +18,19 @@ import onnx.version_converter
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ..diagnostics import user_error
-from . import onnx_contrib
+from . import onnx_contrib, onnx_shapes
 from .lowering import first_line
 from .onnx_block_weights import as_floats
 from .onnx_einsums import as_products
-from .onnx_functions import inlined
+from .onnx_functions import give_defaults, inlined
+from .onnx_loops import counted
 from .onnx_matmuls import in_four_dimensions
+from .onnx_pads import as_slices
 from .onnx_precision import in_single_precision
 from .onnx_quantization import in_steps
 from .onnx_reshapes import merged_first
 from .onnx_rewriting import is_open, replace_nodes, type_of, types_of
+from .onnx_scans import forwards
 from .onnx_sizes import Sizes
 
 AXES = 8  # a Range that is longer is no list of axes, but a pattern of indices that raise-attention tells from a tensor
@@ -55,17 +58,20 @@ def prepared(
     copy = _updated(copy)
     _remove_initialized_inputs(copy.graph)
     as_floats(copy)
+    give_defaults(copy)
     if shapes is not None:
         _set_shapes(copy.graph, shapes)
     _name_sizes(copy.graph)
     copy = _inferred(copy)
     copy = inlined(copy, functions)
     copy = _inferred(copy)
-    if in_steps(copy) | as_products(copy):
+    if in_steps(copy) | as_products(copy) | forwards(copy):
         copy = _inferred(copy)
     for _ in range(8):  # what is folded gives shapes, which fold more
         if not _Folding(copy).run():
             break
+        copy = _inferred(copy)
+    if as_slices(copy) | counted(copy):
         copy = _inferred(copy)
     copy = _inferred(in_single_precision(copy))
     if merged_first(copy):
@@ -143,7 +149,7 @@ def _inferred(model: ModelProto) -> ModelProto:
             if size.HasField("dim_param") and size.dim_param not in names:
                 size.Clear()  # a name would stay, also where the size is known since
     try:
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        return onnx_shapes.inferred(model)
     except onnx.shape_inference.InferenceError as error:
         raise user_error(f"the shapes of the ONNX model do not fit together: {first_line(error)}") from None
 
@@ -168,6 +174,7 @@ class _Folding:
         kept: list[NodeProto] = []
         changed = False
         outputs = {o.name for o in self.graph.output}
+        in_bodies = self._used_in_subgraphs(self.graph.node)
         for node in self.graph.node:
             for i, name in enumerate(node.input):
                 node.input[i] = self.same.get(name, name)
@@ -179,7 +186,7 @@ class _Folding:
                 for name, value in zip(node.output, values, strict=True):
                     if name:
                         self._constant(name, value)
-            elif node.op_type == "Identity" and node.output[0] not in outputs and not node.domain:
+            elif node.op_type == "Identity" and node.output[0] not in outputs | in_bodies and not node.domain:
                 self.same[node.output[0]] = node.input[0]
             else:
                 parts, node = self.sizes.simplified(self._simplified(node))

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ...dialects.diagnostic import DiagnosedError
 from ..diagnostics import user_error
-from .onnx_rewriting import types_of
+from .onnx_rewriting import Scope, Types, scopes_of
 
 Attributes = dict[str, Any]
 UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
@@ -32,6 +32,7 @@ WRONG: Mapping[str, tuple[Callable[[Attributes, "Inputs"], bool], str]] = {
     "LSTM": (lambda a, of: of.has(7), " with peepholes"),
     "MatMulInteger": (lambda a, of: of.is_unsigned_without_zero_point(), " of unsigned integers without a zero point"),
     "Mod": (lambda a, of: of.kind(0) in UNSIGNED, " of unsigned integers"),
+    "Pad": (lambda a, of: a.get("mode") == b"wrap", " with mode 'wrap' where sizes are not known"),
     "QLinearMatMul": (lambda a, of: max(of.rank(0), of.rank(3)) > 2, " of more than matrices"),
     "Resize": (
         lambda a, of: a.get("coordinate_transformation_mode") == b"align_corners" and of.has(2) and not of.is_whole(2),
@@ -40,13 +41,14 @@ WRONG: Mapping[str, tuple[Callable[[Attributes, "Inputs"], bool], str]] = {
     "SoftmaxCrossEntropyLoss": (lambda a, of: of.has(2), " with weights"),
     "Squeeze": (lambda a, of: not of.has(1) and not of.is_rank_known(), " without axes where sizes are not known"),
     "SpaceToDepth": (lambda a, of: a.get("mode") == b"CRD", " with mode 'CRD'"),
+    "Unique": (lambda a, of: True, ": how large the result is depends on the data"),
 }
 
 
 class Inputs:
     """What is known of the inputs of a node."""
 
-    def __init__(self, node: NodeProto, types: Mapping[str, TypeProto.Tensor], constants: Mapping[str, TensorProto]):
+    def __init__(self, node: NodeProto, types: Types, constants: Mapping[str, TensorProto]):
         self.node, self.types, self.constants = node, types, constants
 
     def has(self, i: int) -> bool:
@@ -78,23 +80,25 @@ class Inputs:
 
 def check(graph: GraphProto, way_out: str) -> None:
     """A user's error for the first node that would be computed wrong."""
-    constants = {t.name: t for t in graph.initializer}
-    types = types_of(graph)
-    for node in graph.node:
-        if node.domain:
-            continue
-        if node.op_type in WRONG:
-            is_wrong, respect = WRONG[node.op_type]
-            attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-            if is_wrong(attributes, Inputs(node, types, constants)):
-                raise _refusal(node, respect, way_out)
-        kinds = [types[name].elem_type for name in (*node.input, *node.output) if name in types]
-        unknown = [UNKNOWN_TYPES[kind] for kind in kinds if kind in UNKNOWN_TYPES]
-        if node.op_type in HANDS_ON:
-            unknown = []
-        unknown += [SMALL_TYPES[kind] for kind in kinds if kind in SMALL_TYPES]
-        if unknown:
-            raise _refusal(node, f" of {unknown[0]}", way_out)
+    for scope in scopes_of(graph):
+        for node in scope.graph.node:
+            if not node.domain:
+                _check(node, scope, way_out)
+
+
+def _check(node: NodeProto, scope: Scope, way_out: str) -> None:
+    if node.op_type in WRONG:
+        is_wrong, respect = WRONG[node.op_type]
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        if is_wrong(attributes, Inputs(node, scope.types, scope.constants)):
+            raise _refusal(node, respect, way_out)
+    kinds = [scope.types[name].elem_type for name in (*node.input, *node.output) if name in scope.types]
+    unknown = [UNKNOWN_TYPES[kind] for kind in kinds if kind in UNKNOWN_TYPES]
+    if node.op_type in HANDS_ON:
+        unknown = []
+    unknown += [SMALL_TYPES[kind] for kind in kinds if kind in SMALL_TYPES]
+    if unknown:
+        raise _refusal(node, f" of {unknown[0]}", way_out)
 
 
 def _refusal(node: NodeProto, respect: str, way_out: str) -> DiagnosedError:

@@ -21,12 +21,13 @@ from ...dialects import make_context
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
-from . import onnx_contrib, onnx_limits
+from . import onnx_contrib, onnx_limits, onnx_shapes
 from .constants import compute_constants, pattern
 from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
 from .onnx_functions import has_function
 from .onnx_graph import prepared
+from .onnx_loops import HOLDS
 from .onnx_quantization import lower_casts
 from .open_reshapes import to_views
 from .sequential import to_loops
@@ -89,6 +90,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
                 respect = " with these inputs and attributes" if onnx_contrib.is_known(node.op_type) else ""
                 raise user_error(f"{where} has no lowering to linalg{respect}; {WAY_OUT}")
         onnx_limits.check(ready.graph, WAY_OUT)
+        onnx_shapes.check(ready.graph)
         inputs, outputs = list(ready.graph.input), list(ready.graph.output)
         weights = _hoisted(ready.graph)
         module = _imported(ready)
@@ -114,7 +116,11 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
 
 def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:
     """Makes large initializers inputs, unless they can be computed, and returns their values."""
-    large = [t for t in graph.initializer if np.prod(t.dims) > HOISTED and pattern(numpy_helper.to_array(t)) is None]
+    large = [
+        t
+        for t in graph.initializer
+        if t.name == HOLDS or (np.prod(t.dims) > HOISTED and pattern(numpy_helper.to_array(t)) is None)
+    ]
     names = {t.name for t in large}
     small = [t for t in graph.initializer if t.name not in names]
     del graph.initializer[:]

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
+from . import onnx_shapes
 from .onnx_rewriting import replace_nodes
 
 HALF = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -28,7 +29,7 @@ def in_single_precision(model: ModelProto) -> ModelProto:
     if not _promote(promoted.graph):
         return model
     try:
-        onnx.shape_inference.infer_shapes(promoted, strict_mode=True)
+        onnx_shapes.inferred(promoted)
     except onnx.shape_inference.InferenceError:
         return model
     return promoted

@@ -19,6 +19,8 @@ import onnx
 import onnx.shape_inference
 from onnx import NodeProto, OperatorSetIdProto, TypeProto, helper, numpy_helper
 
+from .onnx_rewriting import Types, numbers
+
 UNKNOWN = 2**62  # and above: numbers that stand for the sizes that are not known
 LONGEST = 16  # of a list of sizes
 MOVES_FIRST = ("Cast", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze")  # elements of the first input
@@ -27,7 +29,6 @@ TAKES_SHAPE = ("Expand", "Reshape")  # as the second input
 PARTS, KNOWN = " in parts", " in numbers"  # names of the lists that are made
 WITH_BOUNDS = 15  # the first version in which Shape has start and end
 
-Types = Mapping[str, TypeProto.Tensor]
 Evaluate = Callable[[NodeProto, Mapping[str, np.ndarray]], list[np.ndarray] | None]
 
 
@@ -125,7 +126,7 @@ class Sizes:
         if (sizes < UNKNOWN).all():
             copy.input[1] = f"{node.output[0]}{KNOWN}"
             self.lists[copy.input[1]] = whole
-            return [_constant(copy.input[1], sizes)], copy
+            return [numbers(copy.input[1], sizes)], copy
         if node.input[1].endswith(PARTS):
             return [], node
         copy.input[1] = f"{node.output[0]}{PARTS}"
@@ -242,7 +243,7 @@ class Sizes:
         def flush() -> None:
             if known:
                 parts.append(f"{name}, {len(parts)}")
-                nodes.append(_constant(parts[-1], known))
+                nodes.append(numbers(parts[-1], known))
                 known.clear()
 
         for size in map(int, sizes):
@@ -258,13 +259,9 @@ class Sizes:
     def _size(self, name: str, source: str, d: int) -> list[NodeProto]:
         if self.opset >= WITH_BOUNDS:
             return [helper.make_node("Shape", [source], [name], start=d, end=d + 1)]
-        bounds = [_constant(f"{name} at {i}", [i]) for i in (d, d + 1)]
+        bounds = [numbers(f"{name} at {i}", [i]) for i in (d, d + 1)]
         whole = helper.make_node("Shape", [source], [f"{name} of"])
         return [*bounds, whole, helper.make_node("Slice", [f"{name} of", *(b.output[0] for b in bounds)], [name])]
-
-
-def _constant(name: str, values: Sequence[int] | np.ndarray) -> NodeProto:
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.array(values, np.int64)))
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:

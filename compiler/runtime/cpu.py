@@ -27,6 +27,7 @@ import numpy as np
 
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import execution_engine, ir
+from ...transforms.symbols import symbol_of
 from ..diagnostics import diagnostic
 from . import elf
 from .signature import WORD, Signature, Slot
@@ -129,7 +130,7 @@ OPTIMIZATION = 2  # of LLVM: what 3 does in addition takes a tenth of the time, 
 
 def c_name(name: str) -> str:
     """The C interface of the function `name`, which is what `raw_lookup` has a wrapper of."""
-    return "_mlir_ciface_" + name
+    return "_mlir_ciface_" + symbol_of(name)
 
 
 def _refuse_unknown(code: ir.Module | elf.Code) -> None:
@@ -139,7 +140,7 @@ def _refuse_unknown(code: ir.Module | elf.Code) -> None:
         if operation.name == "llvm.func" and not operation.regions[0].blocks:
             name = operation.attributes["sym_name"].value
             if not any(hasattr(library, name) for library in symbol_sources()):
-                problem = f"@{name.removeprefix(c_name(''))} is called, but has no body: give it one"
+                problem = f"@{name.removeprefix('_mlir_ciface_')} is called, but has no body: give it one"
                 raise DiagnosedError([diagnostic("error", problem, operation.location)])
 
 

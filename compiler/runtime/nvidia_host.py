@@ -18,6 +18,7 @@ from ...dialects.assembly import parse_module
 from ...dialects.mlir import ir
 from ...transforms.nvidia.host_copies import ELEMENTS, MAP_WORDS
 from ...transforms.nvidia.version_functions import versions_of
+from ...transforms.symbols import symbol_of
 from .. import pass_manager
 from ..diagnostics import user_error
 from ..sources import find_entry
@@ -215,7 +216,7 @@ class HostKernel:
             self.runtime = GpuRuntime(driver())
         except CudaError as error:
             raise user_error(str(error)) from None
-        self.module = host_module(lowered, ptx, signature.name, arch)
+        self.module = host_module(lowered, ptx, symbol_of(signature.name), arch)
         self._kernel = cpu.CpuKernel(self.module, signature, self.runtime.callbacks)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ import copy
 import itertools
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 
@@ -152,6 +153,19 @@ def test_several_functions_need_an_entry():
         compile(text)
     with pytest.raises(CompileError, match="no function 'f'"):
         compile(text, entry="f")
+
+
+@pytest.mark.parametrize("name", ["", "exp", "malloc", "llvm.memcpy", "../x", r"\C3\A4\22 b", "0"])
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+def test_functions_of_any_name(name, target):
+    """MLIR takes any text, what comes after it does not."""
+    kernel = compile(ADD.replace("@add(", f'@"{name}"('), target=target)
+    if target == "cpu":
+        a, b = normal((4, 5), (4, 5))
+        np.testing.assert_array_equal(kernel(a, b), a + b)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(kernel))(a, b), a + b)
+    else:
+        assert re.search(r"\.entry [A-Za-z_]\w*\(", kernel.ir("ptx"))
 
 
 def test_several_results_come_as_a_tuple():

@@ -113,6 +113,11 @@ def test_meanings(arguments, expected):
         (["-init=4"], "expects 0 or ui or 1"),
         (["-mask=x:1,2"], "expects 0, 1, 2, t:l,r, b:l,r, xt:n, xb:n or g:y,x, but found 'x:1,2'"),
         (["-mask=t:1"], "expects 0, 1, 2, t:l,r"),
+        (
+            ["-mask=t:9999999999,0"],
+            "a window ends at most 2^31 keys from a query, but found 9999999999; give it no limit",
+        ),
+        (["-mask=g:1,99999999999999999999"], "a window ends at most 2^31 keys from a query"),
         (["-h=8", "-h_k=3"], "heads must be a multiple of heads_kv"),
         (["-s=0"], "expects a positive integer, but found '0'"),
         (["-v=2"], "expects 0 or 1, but found '2'"),

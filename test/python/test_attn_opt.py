@@ -129,6 +129,14 @@ def test_lowering_is_asked_of_the_pipelines():
         names("--lower-to=abacus")
     with pytest.raises(DiagnosedError, match=r"expects a GPU's architecture, sm_80 or later, .* found 'sm_7'"):
         names("--lower-to=nvidia{arch=sm_7}")
+    with pytest.raises(
+        DiagnosedError, match=r"--lower-to=cpu.*: option 'parts' expects an integer from 0 to 1024, but"
+    ):
+        names("--lower-to=cpu{threads=4 parts=1000000}")
+    with pytest.raises(DiagnosedError, match=r"option 'threads' expects an integer from 1 to \d+, but found 0"):
+        names("--lower-to=cpu{threads=0}")
+    with pytest.raises(DiagnosedError, match=r"option 'multiprocessors' expects an integer from 1 to \d+, but found 0"):
+        names("--lower-to=nvidia{arch=sm_80 multiprocessors=0}")
 
 
 @pytest.mark.parametrize(

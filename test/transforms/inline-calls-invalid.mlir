@@ -1,4 +1,10 @@
 // RUN: attn-opt %s --inline-calls --split-input-file --verify-diagnostics
+// RUN: attn-opt %s --check-calls --split-input-file --verify-diagnostics
+// RUN: not attn-opt %s --lower-to=cpu --split-input-file 2>&1 | FileCheck %s
+
+// CHECK: error: 'itself' calls itself
+// CHECK: error: 'ping' calls itself by way of 'pong'
+// CHECK-NOT: error
 
 func.func @itself(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @+1 {{'itself' calls itself whatever it is called with, so it never returns; call it in a region of scf.if that is not always taken}}

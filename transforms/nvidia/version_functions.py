@@ -88,7 +88,7 @@ class VersionFunctions(Pass):
             for attention in attentions:
                 most = versions[0][1][0][0]
                 remark(attention.root, f"up to {most} queries have kernels of their own", kind="versioned")
-            function.attributes[VERSIONS] = _attribute(made)
+            function.attributes[VERSIONS] = as_attribute(made)
 
     def _attentions(self, function: ir.Operation) -> list[Attention]:
         """Those whose number of queries is open, and that gain from few."""
@@ -144,7 +144,9 @@ def _place(function: ir.Operation, attention: Attention, dim: int) -> Place | No
     return (arguments.index(size[0]), size[1]) if isinstance(size, tuple) and size[0] in arguments else None
 
 
-def _attribute(versions: Sequence[tuple[str, Sequence[Condition]]]) -> ir.ArrayAttr:
+def as_attribute(versions: Sequence[tuple[str, Sequence[Condition]]]) -> ir.ArrayAttr:
+    """What `versions_of` reads."""
+
     def pairs(conditions: Sequence[Condition]) -> ir.ArrayAttr:
         number = build.i64_attribute
         found = [

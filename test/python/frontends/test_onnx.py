@@ -11,7 +11,7 @@ from attn_opt.compiler.counts import stats
 
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 
-from onnx_harness import assert_close, model, random, reference  # noqa: E402
+from onnx_harness import assert_close, model, random, reference, softmax  # noqa: E402
 
 WINDOWS = """g (float[n,9,8] q, float[n,9,8] k, float[n,9,8] v, float[4,9,9] mask) => (float[n,9,8] y) {
     kt = Transpose <perm = [0, 2, 1]> (k)
@@ -369,3 +369,14 @@ def test_attention_for_the_gpu(gpu):
     kernel = compile(model(text, opset=23), target="nvidia")
     assert kernel(*[np.zeros((2, 4, 200, 64), np.float16)] * 3).shape == (2, 4, 200, 64)
     assert "main_0" in [launch.kernel for launch in gpu.launches]
+
+
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_attention_of_double_is_as_accurate(scale):
+    """By its definition the scale is computed in single precision."""
+    given = "" if scale is None else f"<scale = {scale}>"
+    kinds = ", ".join(f"double[2, 4, 9, 8] {name}" for name in "qkv")
+    source = model(f"g ({kinds}) => (double[2, 4, 9, 8] y) {{ y = Attention{given}(q, k, v) }}", 23)
+    q, k, v = (random(2, 4, 9, 8, seed=i).astype(np.float64) for i in range(3))
+    factor = 8**-0.5 if scale is None else float(np.float32(scale))
+    assert_close(compile(source)(q, k, v), [softmax(q @ k.swapaxes(-1, -2) * factor) @ v], 2e-15)
