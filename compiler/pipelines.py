@@ -69,7 +69,7 @@ ONLINE = [
     # The online level. diag first: as a matrix it would cost a matmul.
     "fold-diag",
     "canonicalize",
-    "check-asserts",  # after it: those that are known to hold are gone
+    "drop-asserts",  # after it: those that are known to hold are gone
     "cse",  # parallel-loops compares offsets and sizes: equal ones become one value
     # Tensors that loops carry and no one reads would keep the loops from being parallel.
     "fresh-inits",

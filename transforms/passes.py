@@ -34,7 +34,7 @@ PASSES = (
     "check-elements",
     "check-calls",
     "name-functions",
-    "check-asserts",
+    "drop-asserts",
     "convert-linalg-softmax",
     "online/fold-diag",
     "fresh-inits",
