@@ -28,20 +28,27 @@ SHARED = "needs its scores or probabilities as a whole too"
 @dataclass
 class Progress:
     """`candidates` for the end of an attention are still to be looked at, `others` did not look like one; those that
-    are `left` do and are none, or stay as they are, for `reasons`."""
+    are `left` do and are none, or stay as they are, for `reasons`: of their results, as the hash of an op changes with
+    its operands."""
 
     candidates: list[ir.Operation]
     others: list[ir.Operation] = field(default_factory=list)
     left: list[ir.Operation] = field(default_factory=list)
-    reasons: dict[ir.Operation, str] = field(default_factory=dict)
+    reasons: dict[ir.Value, str] = field(default_factory=dict)
 
     def leave(self, op: ir.Operation, reason: str) -> None:
         self.left.append(op)
-        self.reasons[op] = reason
+        self.reasons[op.results[0]] = reason
+
+    def reason(self, op: ir.Operation) -> str:
+        """Why `op` is left; nothing if it is not."""
+        return self.reasons.get(op.results[0], "")
 
     def erase(self, op: ir.Operation, *lists: list[ir.Operation]) -> None:
         """Erases `op`, if nothing uses it, and what only it needed."""
         erase_with_producers(op, self.candidates, self.others, self.left, *lists)
+        left = {op.results[0] for op in self.left}
+        self.reasons = {value: reason for value, reason in self.reasons.items() if value in left}
 
 
 @dataclass(frozen=True)
@@ -94,14 +101,14 @@ class RaiseAttention(Pass):
         self._raise_together(progress)
         self._raise_unnormalised(progress)
         for candidate in progress.left:  # those that no attention has made superfluous
-            reason = progress.reasons[candidate]
+            reason = progress.reason(candidate)
             remark(candidate, reason, **({"kind": "trivial"} if reason.endswith(SINGLE_KEY) else {}))
 
     def _raise_together(self, progress: Progress) -> None:
         """Raises attentions that nothing but each other kept from it, as those of two values with one softmax: each
         computes the scores in its own loop."""
         matches: list[Match] = []
-        for op in [op for op in progress.left if progress.reasons[op].endswith(SHARED)]:
+        for op in [op for op in progress.left if progress.reason(op).endswith(SHARED)]:
             with contextlib.suppress(NearMiss):  # a sum of probabilities
                 match = matched_at(op)
                 if match is not None:
@@ -130,7 +137,7 @@ class RaiseAttention(Pass):
                         break
                     refused = refused or (match.result.owner.operation, reason)
             else:
-                if refused is not None and refused[0] not in progress.reasons:
+                if refused is not None and not progress.reason(refused[0]):
                     progress.leave(*refused)
 
     def _refusal(self, match: Match, progress: Progress) -> str:
@@ -138,7 +145,7 @@ class RaiseAttention(Pass):
         before = dict(progress.reasons)
         if self._raise([match], progress):
             return ""
-        reason = progress.reasons[progress.left.pop()]
+        reason = progress.reason(progress.left.pop())
         progress.reasons = before
         return reason
 
@@ -153,7 +160,7 @@ class RaiseAttention(Pass):
         if self._raise(found.matches, progress):
             progress.erase(op)
         else:
-            progress.leave(op, progress.reasons[found.matches[0].result.owner.operation])
+            progress.leave(op, progress.reason(found.matches[0].result.owner.operation))
             found.value.replace_all_uses_with(old)
             progress.erase(found.value.owner.operation)
         return True

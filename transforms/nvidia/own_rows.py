@@ -35,7 +35,7 @@ def own_rows(op: ir.Operation) -> None:
         if not is_structured(user) or not is_elementwise(user):
             continue
         for number, value in enumerate(list(user.operands)[: -len(user.results) or None]):
-            views = _views(value, op)
+            views = _views(value, op) if _is_vector(value) else set()
             if views and value in read:
                 _own(user, number, op, views)
             read |= views
@@ -61,28 +61,34 @@ def _read_apart(forall: ir.Operation) -> None:
         for number, value in enumerate(op.operands):
             if not isinstance(value.type, ir.RankedTensorType) or not value.type.rank:
                 continue
-            maker = defining_op(value)
-            is_slice = maker is not None and maker.name == "tensor.extract_slice" and is_inside(maker, forall)
-            if value in read and is_slice:
-                with ir.InsertionPoint(op):
-                    op.operands[number] = maker.clone().operation.results[0]
+            *views, _ = _chain(value, forall)
+            if value in read and views:
+                _own(op, number, forall, {*views})
             elif value in read and value.type.has_static_shape and not is_made_inside(value, forall):
                 op.operands[number] = _whole(value, op)
             read.add(value)
 
 
 def _views(value: ir.Value, within: ir.Operation) -> set[ir.Value]:
-    """A vector from memory, or a single element, and what it is a view of; nothing where `value` is something else."""
-    found: set[ir.Value] = set()
-    if not isinstance(value.type, ir.RankedTensorType) or sum(size != 1 for size in value.type.shape) > 1:
-        return found
-    while is_made_inside(value, within):
-        op = defining_op(value)
-        if op is None or op.name not in VIEWS:
-            return set()
-        found.add(value)
-        value = op.operands[0]
-    return found or {value}
+    """A tile from memory, and what it is a view of; nothing where `value` is something else."""
+    *views, source = _chain(value, within)
+    maker = defining_op(source)
+    if maker is not None and maker.name == "tile.load":
+        return {*views, source}
+    return set() if is_made_inside(source, within) else {*views} or {value}
+
+
+def _chain(value: ir.Value, within: ir.Operation) -> list[ir.Value]:
+    """`value`, and what it is a view of, one view after the other."""
+    found = [value]
+    while (op := defining_op(found[-1])) is not None and op.name in VIEWS and is_inside(op, within):
+        found.append(op.operands[0])
+    return found
+
+
+def _is_vector(value: ir.Value) -> bool:
+    """Whether it is one, or a single element."""
+    return isinstance(value.type, ir.RankedTensorType) and sum(size != 1 for size in value.type.shape) <= 1
 
 
 def _collect(value: ir.Value, within: ir.Operation, found: set[ir.Value]) -> None:
