@@ -126,8 +126,19 @@ def attention_at(root: ir.Operation) -> Attention | None:
     if not products:
         return None
     # A bias may be a product of matrices too.
-    scores = next((op for op, dims in products if _is_of_queries_and_keys(op, dims)), products[0][0])
-    return Attention(scores, softmax, root) if softmax is not None or _are_weights(scores, root) else None
+    scores = next((op for op, dims in products if _is_of_queries_and_keys(op, dims)), None)
+    if softmax is not None:
+        return Attention(products[0][0] if scores is None else scores, softmax, root)
+    return Attention(scores, None, root) if scores is not None and _are_weights(scores, root) else None
+
+
+def has_scores_by_keys(attention: Attention) -> bool:
+    """Whether the scores are the product of keys and queries, instead of that of queries and keys; without a
+    softmax."""
+    dims = _dims_of_weights(attention.root)
+    way = _backwards(attention.root.operands[0], dims, lambda op, _: op != attention.scores and is_elementwise(op))
+    dims = next(found for op, found in way if op == attention.scores)
+    return KEY in _dims_of_operand(attention.scores, 0, dims)
 
 
 def turned(attention: Attention) -> list[ir.Operation]:
@@ -136,8 +147,9 @@ def turned(attention: Attention) -> list[ir.Operation]:
     found: list[ir.Operation] = []
 
     def is_passable(op: ir.Operation, number: int) -> bool:
-        own = op == attention.softmax or is_elementwise(op)
-        return own and op not in found and not (op == attention.softmax and number)
+        if attention.softmax is not None and op == attention.softmax:
+            return op not in found and not number
+        return is_elementwise(op) and op not in found
 
     for op, names in _backwards(p, dims, is_passable):
         if KEY in names and QUERY in names and names.index(KEY) < names.index(QUERY):

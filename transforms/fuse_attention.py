@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import all_parallel
-from .attention import PARALLEL, ROOT, Attention, attention_at, find_attention, fused_loops, is_in
+from .attention import PARALLEL, ROOT, Attention, attention_at, find_attention, fused_loops, has_scores_by_keys, is_in
 from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
@@ -67,6 +68,8 @@ class FuseAttention(Pass):
         fused = fused_loops(op)
         marked = [root for root in marked_ops(op, ROOT) if self.tile_sizes or not is_in(root, fused)]
         everywhere = find_attention(op)
+        if machine != "cpu":
+            everywhere = list(filterfalse(_is_turned, everywhere))
         roots = marked or [attention.root for attention in everywhere if not _is_empty(attention)]
         if not roots and everywhere:
             remark(everywhere[0].root, "attention is left as it is: it has no elements")
@@ -133,6 +136,11 @@ class FuseAttention(Pass):
             sizes, chosen = choice(attention)
             order = order or chosen
         return sizes, order
+
+
+def _is_turned(attention: Attention) -> bool:
+    """Whether no tile of it is one for GPUs, of which rows of scores are rows of the result: those of queries."""
+    return attention.softmax is None and has_scores_by_keys(attention)
 
 
 def _is_empty(attention: Attention) -> bool:

@@ -21,17 +21,20 @@ def separate_scores(attentions: Sequence[Attention]) -> None:
         %q:4 = linalg_ext.softmax dimension(1) ins(%s2) outs(…)  // and so on, from the first matmul on
         %o2  = linalg.matmul ins(%q#0, %v2 : …) outs(…)
 
-    Not where something else needs them too: they are there as a whole then.
+    Not where something else needs them too: they are there as a whole then. An attention whose scores another one's
+    output is (a product of three matrices) has nothing in common with that one.
     """
-    ways = {a.root: ops_on_way(a.scores, [a.root]) for a in attentions}
+    roots = {a.root for a in attentions}
+    ways = [ops_on_way(a.scores, [a.root]) for a in attentions]
+    own = [{*way} - roots for way in ways]
     taken: set[ir.Operation] = set()
-    for attention in attentions:
-        way = ways[attention.root]
+    for attention, way in zip(attentions, own, strict=True):
         common = way & taken
-        others = [a for a in attentions if ways[a.root] & way]
-        between = set().union(*(ways[a.root] for a in others))
-        statistics = frozenset(v for a in others if a.softmax is not None for v in list(a.softmax.results)[1:3])
-        if common and other_use(attention.scores, {a.root for a in others}, between, statistics) is None:
+        others = [i for i, other in enumerate(own) if other & way]
+        between = set().union(*(ways[i] for i in others))
+        together = [attentions[i] for i in others]
+        statistics = frozenset(v for a in together if a.softmax is not None for v in list(a.softmax.results)[1:3])
+        if common and other_use(attention.scores, {a.root for a in together}, between, statistics) is None:
             _copy_for(attention.root, common)
         taken |= way
 

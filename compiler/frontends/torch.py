@@ -31,6 +31,7 @@ from .lowering import first_line
 from .torch_arguments import SIGNLESS, Arguments
 from .torch_lowering import Lowered, lower
 from .torch_masks import unread_masks
+from .torch_transforms import levels_kept
 
 
 def trace(
@@ -85,9 +86,10 @@ def _exported(module: torch.nn.Module, args: tuple, kwargs: dict | None, dynamic
     its results, lets dynamo read it; what the first one raises if both fail."""
     with torch.no_grad(), unread_masks():
         try:
-            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+            with levels_kept():
+                return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         except Exception:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), levels_kept():
                 return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=True)
             raise
 

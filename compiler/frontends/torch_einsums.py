@@ -1,60 +1,134 @@
-"""aten.einsum of open sizes as one product of matrices, which rows, columns and sums are merged for such that they can
-be told apart again.
+"""aten.einsum written out: what torch-mlir knows no lowering of, and products of open sizes.
 
-    bgrnd,bgmd->bgrnm      [b, g, n·r, d] × [b, g, d, m], where n is open and r known
+    bii->b              the sum of a diagonal
+    ijk,kl->il          a sum over j, then the product
+    ab,bc,cd->ad        two products, in torch's order
+
+One of open sizes is one product of matrices, which rows, columns and sums are merged for such that they can be told
+apart again:
+
+    bgrnd,bgmd->bgrnm   [b, g, n·r, d] × [b, g, d, m], where n is open and r known
 
 torch merges them in the order of the letters: r·n is what an index of r and n has no known stride in.
 """
 
 import math
 import string
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 
-def einsum(equation: str, operands: Sequence[torch.Tensor], path: Any = None) -> Any:
-    """As matmul, if one of two operands has an open size, and no letter is repeated or summed in one operand alone."""
+class Term(NamedTuple):
+    """An operand, and a letter for each of its dimensions."""
+
+    value: torch.Tensor
+    letters: str
+
+    def size(self, letter: str) -> Any:
+        return self.value.shape[self.letters.index(letter)]
+
+    def permuted(self, letters: Sequence[str]) -> torch.Tensor:
+        return self.value.permute([self.letters.index(c) for c in letters])
+
+    def without(self, value: torch.Tensor, letters: Collection[str]) -> "Term":
+        """`value`, which lacks the dimensions of these letters."""
+        return Term(value, "".join(c for c in self.letters if c not in letters))
+
+
+def einsum(equation: str, operands: Sequence[torch.Tensor], path: Sequence[int] | None = None) -> Any:
+    """Written out, but for products of two operands of known sizes in which no letter is repeated, or summed in one
+    operand alone."""
+    terms, out = _read(equation, operands)
+    is_known = all(isinstance(size, int) for x in operands for size in x.shape)
+    left = [_diagonal(term) for term in terms]
+    left = [_without_ones(term, left) for term in left]
+    left = [_summed(term, left, out) for term in left]
+    is_plain = len(terms) == 2 and "->" in equation and all(x is y for x, y in zip(terms, left, strict=True))
+    if is_plain and is_known:
+        return NotImplemented
+    for first, second in _in_order(len(terms), path):
+        pair = left[first], left[second]
+        left = [term for i, term in enumerate(left) if i not in (first, second)]
+        left.append(_product(*pair, {*out}.union(*(term.letters for term in left))))
+    return left[0].permuted(out)
+
+
+def _read(equation: str, operands: Sequence[torch.Tensor]) -> tuple[list[Term], str]:
+    """The operands, and the letters of the result; digits are those of "...", the last of which is 9."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    if not arrow or len(operands) != 2 or len(terms) != 2:
-        return NotImplemented
-    others = [x.dim() - len(term.replace("...", "")) for x, term in zip(operands, terms, strict=True) if "." in term]
-    if len(set(others)) > 1:  # they are broadcast
-        return NotImplemented
-    dots = string.digits[: others[0]] if others else ""
-    *terms, out = (term.replace("...", dots) for term in (*terms, out))
-    if any(len(set(term)) != len(term) for term in (*terms, out)):
-        return NotImplemented
-    x, y = operands
-    sizes = dict(zip(terms[1], y.shape, strict=True)) | dict(zip(terms[0], x.shape, strict=True))
-    if all(isinstance(size, int) for size in sizes.values()):
-        return NotImplemented
-    both = [c for c in terms[0] if c in terms[1]]
-    rows, columns = ([c for c in term if c not in both] for term in terms)
-    summed = [c for c in both if c not in out]
-    groups = [[c for c in both if c in out], rows, columns, summed]
-    is_broadcast = any((x.shape[terms[0].index(c)] == 1) != (y.shape[terms[1].index(c)] == 1) for c in both)
-    if not summed or is_broadcast or any(c not in out for c in (*rows, *columns)):
-        return NotImplemented
-    for group in groups:
-        group.sort(key=lambda c: isinstance(sizes[c], int))  # open ones first, so that strides are known
-    batch = groups[0]
+    terms = []
+    for value, written in zip(operands, inputs.split(","), strict=True):
+        others = value.dim() - len(written.replace("...", ""))
+        terms.append(Term(value, written.replace("...", string.digits[10 - others :])))
+    together = "".join(term.letters for term in terms)
+    dots = "".join(d for d in string.digits if d in together)
+    if not arrow:
+        out = "..." + "".join(sorted(c for c in {*together} if c.isalpha() and together.count(c) == 1))
+    return terms, out.replace("...", dots)
 
-    def matrix(value: torch.Tensor, term: str, first: list[str], second: list[str]) -> torch.Tensor:
-        moved = value.permute([term.index(c) for c in (*batch, *first, *second)])
-        return _merged(moved, len(batch), [len(first), len(second)])
 
-    product = matrix(x, terms[0], rows, summed) @ matrix(y, terms[1], summed, columns)
-    letters = [*batch, *rows, *columns]
-    return product.reshape([sizes[c] for c in letters]).permute([letters.index(c) for c in out])
+def _diagonal(term: Term) -> Term:
+    """Of a letter that stands for several dimensions."""
+    for c in dict.fromkeys(term.letters):
+        while term.letters.count(c) > 1:
+            first = term.letters.index(c)
+            second = term.letters.index(c, first + 1)
+            term = Term(term.value.diagonal(0, first, second), term.letters.replace(c, "", 2) + c)
+    return term
+
+
+def _without_ones(term: Term, terms: Sequence[Term]) -> Term:
+    """Without dimensions of one element that are more in other operands."""
+    ones = [c for c in term.letters if _is_one(term, c) and any(c in t.letters and not _is_one(t, c) for t in terms)]
+    return term.without(term.value.squeeze([term.letters.index(c) for c in ones]), ones) if ones else term
+
+
+def _is_one(term: Term, letter: str) -> bool:
+    return isinstance(size := term.size(letter), int) and size == 1
+
+
+def _summed(term: Term, terms: Sequence[Term], out: str) -> Term:
+    """Over what neither the result nor another operand has."""
+    lone = [c for c in term.letters if c not in out and sum(c in other.letters for other in terms) == 1]
+    return term.without(term.value.sum([term.letters.index(c) for c in lone]), lone) if lone else term
+
+
+def _in_order(count: int, path: Sequence[int] | None) -> list[tuple[int, int]]:
+    """Which two of the terms that are left are multiplied, one product after the other, each of which becomes the last
+    term: as torch says, else from left to right."""
+    if path:
+        return list(zip(path[::2], path[1::2], strict=True))
+    return [(0, 1), *((left - 1, 0) for left in range(count - 1, 1, -1))] if count > 1 else []
+
+
+def _product(x: Term, y: Term, needed: Collection[str]) -> Term:
+    """Of two terms, summed over what both have and is not `needed` any more."""
+    both = [c for c in x.letters if c in y.letters]
+    sizes = {c: term.size(c) for term in (y, x) for c in term.letters}
+
+    def group(letters: Collection[str]) -> list[str]:  # open ones first, so that strides are known
+        return sorted(letters, key=lambda c: isinstance(sizes[c], int))
+
+    batch, summed = group([c for c in both if c in needed]), group([c for c in both if c not in needed])
+    rows, columns = (group([c for c in term.letters if c not in both]) for term in (x, y))
+    letters = "".join([*batch, *rows, *columns])
+    if not summed:
+        left, right = x.permuted([*batch, *rows]), y.permuted([*batch, *columns])
+        wide, tall = (None,) * len(columns), (None,) * len(rows)
+        return Term(left[(..., *wide)] * right[(slice(None),) * len(batch) + tall], letters)
+    left = _merged(x.permuted([*batch, *rows, *summed]), len(batch), [len(rows), len(summed)])
+    right = _merged(y.permuted([*batch, *summed, *columns]), len(batch), [len(summed), len(columns)])
+    return Term((left @ right).reshape([sizes[c] for c in letters]), letters)
 
 
 def _merged(x: torch.Tensor, first: int, counts: Sequence[int]) -> torch.Tensor:
     """`x` with its dimensions from `first` on merged, so many each time."""
+    if all(count == 1 for count in counts):
+        return x
     shape = list(x.shape[:first])
     for count in counts:
         shape.append(math.prod(x.shape[first : first + count]))
         first += count
-    return x if len(shape) == x.dim() else x.reshape(shape)
+    return x.reshape(shape)

@@ -21,6 +21,7 @@ from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
 from .sorting import by_rank
 from .torch_decompositions import decompositions
+from .torch_transforms import levels_kept, refuse_tangents
 
 TO_BACKEND = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -53,9 +54,10 @@ def lower(program: ExportedProgram) -> Lowered:
     from .torch_flex import without_flex_attention
 
     _refuse_other_shapes(program.graph_module.graph)
+    refuse_tangents(program.graph_module.graph, WAY_OUT)
     program = without_flex_attention(program)
     try:
-        with warnings.catch_warnings(), torch_shapes.views_as_reshapes(program.graph_module):
+        with warnings.catch_warnings(), levels_kept(), torch_shapes.views_as_reshapes(program.graph_module):
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
             program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     except Exception as error:

@@ -46,7 +46,9 @@ def host_program(function: ir.OpView) -> Program:
     returned: tuple[int, ...] = ()
     for view in block.operations:
         op = view.operation
-        if op.name == "arith.constant":
+        if op.name in ("arith.constant", "tensor.empty") and _is_empty(op.results[0].type):
+            emit(op, "alloc", [], (str(op.results[0].type.element_type), tuple(op.results[0].type.shape)))
+        elif op.name == "arith.constant":
             attribute = op.attributes["value"]
             emit(op, "constant", [], attribute.value if hasattr(attribute, "value") else None)
         elif op.name in ("tensor.dim", "memref.dim"):
@@ -90,6 +92,11 @@ def host_program(function: ir.OpView) -> Program:
                 )
             raise DiagnosedError([diagnostic("error", message, op.location)])
     return Program(len(block.arguments), tuple(steps), returned)
+
+
+def _is_empty(kind: ir.Type) -> bool:
+    """Whether it is that of tensors without elements, of known sizes."""
+    return isinstance(kind, ir.RankedTensorType) and kind.has_static_shape and 0 in kind.shape
 
 
 def _launch(op: ir.Operation, emit: Any) -> None:

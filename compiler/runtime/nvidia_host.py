@@ -189,12 +189,12 @@ def host_module(lowered: str, ptx: str, name: str, arch: str) -> ir.Module:
             for version, _ in versions_of(function.operation):
                 _erase(module, version)  # this one is right for any sizes
             kernels = find_kernels(module, function)
-            assert kernels is not None, "a kernel for GPUs has kernels"
-            symbol = ir.StringAttr(kernels.attributes["sym_name"]).value
-            code = ir.StringAttr.get(ptx)
-            binary = f'gpu.binary @{symbol} [#gpu.object<#nvvm.target<chip = "{arch}">, assembly = {code}>]'
-            ir.InsertionPoint(kernels).insert(ir.Operation.parse(binary))
-            kernels.erase()
+            if kernels is not None:  # there are none where no result has an element
+                symbol = ir.StringAttr(kernels.attributes["sym_name"]).value
+                code = ir.StringAttr.get(ptx)
+                binary = f'gpu.binary @{symbol} [#gpu.object<#nvvm.target<chip = "{arch}">, assembly = {code}>]'
+                ir.InsertionPoint(kernels).insert(ir.Operation.parse(binary))
+                kernels.erase()
         pass_manager.run(pipelines.nvidia_host(), module)
     return module
 

@@ -392,3 +392,36 @@ def test_one_tile_beside_loops(queries, keys, arch):
     assert not [name for name in Launches.kernels if "elements" in name]
     p = np.exp(q @ (c @ w).T)
     np.testing.assert_allclose(found, p / p.sum(1, keepdims=True) @ v, atol=TOLERANCE["f32"])
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("rows", [10, 130])
+def test_a_product_that_is_the_same_for_all_of_a_batch(rows, arch):
+    """Both operands are repeated, as learned queries with their projection; it is computed once."""
+    z, w, s = f"tensor<{rows}x32xf16>", "tensor<32x48xf16>", f"tensor<3x{rows}x48xf32>"
+    repeated = 'iterator_types = ["parallel", "parallel", "parallel"]'
+    copied = f"[affine_map<(b, i, j) -> (i, j)>, affine_map<(b, i, j) -> (b, i, j)>], {repeated}}}"
+    text = f"""func.func @main(%z: {z}, %w: {w}, %c: {s}) -> {s} {{
+  %zero = arith.constant 0.0 : f32
+  %ez = tensor.empty() : tensor<3x{rows}x32xf16>
+  %zs = linalg.generic {{indexing_maps = {copied} ins(%z : {z}) outs(%ez : tensor<3x{rows}x32xf16>) {{
+  ^bb0(%x: f16, %o: f16):
+    linalg.yield %x : f16
+  }} -> tensor<3x{rows}x32xf16>
+  %ew = tensor.empty() : tensor<3x32x48xf16>
+  %ws = linalg.generic {{indexing_maps = {copied} ins(%w : {w}) outs(%ew : tensor<3x32x48xf16>) {{
+  ^bb0(%x: f16, %o: f16):
+    linalg.yield %x : f16
+  }} -> tensor<3x32x48xf16>
+  %e = tensor.empty() : {s}
+  %i = linalg.fill ins(%zero : f32) outs(%e : {s}) -> {s}
+  %r = linalg.batch_matmul ins(%zs, %ws : tensor<3x{rows}x32xf16>, tensor<3x32x48xf16>) outs(%i : {s}) -> {s}
+  %y = linalg.add ins(%r, %c : {s}, {s}) outs(%e : {s}) -> {s}
+  return %y : {s}
+}}"""
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=shape).astype(np.float16) for shape in ((rows, 32), (32, 48)))
+    c = rng.normal(size=(3, rows, 48)).astype(np.float32)
+    (found,) = run_module(text, [left, right, c], arch=arch)
+    np.testing.assert_allclose(found, left.astype(np.float64) @ right + c, atol=1e-4)
+    assert f"<{rows}x48xf32" in compile(text, target="nvidia", arch=arch).ir("tiles")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from attn_opt.compiler import compile
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime.signature import Signature
 from attn_opt.compiler.sources import find_entry, load_text
@@ -10,6 +11,7 @@ from gpu_modules import Launches, run_module
 from graphs import unfused
 from harness import crossed
 from narrow_attention import NarrowAttention
+from probability_graphs import Graph, softmax
 
 PACKED = {"packed": "3hd", "input_layout": "bshd"}
 CASES = {
@@ -209,6 +211,29 @@ def test_a_tile_that_may_be_of_any_size_is_none(arch, kind):
     (found,) = run_module(unfused((), 7, 3, "?", 5, kind), [q, k, v], arch=arch)
     p = np.exp(q @ k.T)
     assert np.abs(found - p @ v / p.sum(-1, keepdims=True)).max() <= (3e-3 if kind == "f16" else 3e-6)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(
+    ("types", "keys"), [(("f32", "bf16", "f16"), 40), (("f16", "bf16", "bf16"), 300), (("bf16", "f32", "f16"), 300)]
+)
+def test_a_cache_of_other_types_than_queries(types, keys, arch):
+    """A program's conversions of it are no ops of their own by then."""
+    graph = Graph("f32", {"h": 2, "m": 40, "k": keys, "d": 16, "n": 24})
+    q, k, v = (
+        (graph.argument(name, dims, kind), dims, kind)
+        for name, dims, kind in zip("qkv", ("hmd", "hkd", "hkn"), types, strict=True)
+    )
+    graph.filled("s_init", "%zero", "hmk")
+    graph.contraction("s", "hmkd", q, k, "hmk")
+    p = graph.softmax("p", "%s")
+    graph.filled("o_init", "%zero", "hmn")
+    graph.contraction("o", "hmnk", (p, "hmk", "f32"), v, "hmn")
+    text, inputs = graph.function("%o"), [x.astype(np.float64) / 2 for x in graph.inputs()]
+    (found,) = run_module(text, inputs, arch=arch)
+    q, k, v = inputs
+    assert np.abs(found - softmax(q @ k.swapaxes(-1, -2)) @ v).max() < 2e-3
+    assert Launches.kernels == ["f_0"] and compile(text, target="nvidia", arch=arch).ir("ptx")
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])

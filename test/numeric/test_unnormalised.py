@@ -174,6 +174,28 @@ def test_on_gpus(function, mask, arch):
     check_on_gpu(text, wanted, inputs, "bf16", arch)
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("size", [40, 64])
+@pytest.mark.parametrize("name", ["sigmoid", "squared relu", "steps"])
+def test_single_tiles_on_gpus(name, size, arch):
+    """`steps`: a decay by sums up to queries and up to keys, of which a tile is read as a row and as a column."""
+    sizes = SIZES | {"m": size, "k": size, "n": 16}
+    text, inputs, wanted = steps(sizes) if name == "steps" else case(name, "weights", "f32", sizes)
+    check_on_gpu(text, wanted, inputs, "f32", arch)
+    assert compile(text, target="nvidia", arch=arch).ir("ptx")
+
+
+def steps(sizes: dict[str, int]):
+    graph = Graph("f32", sizes)
+    q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
+    c, s = graph.argument("g", "hm"), graph.scores("s", q, k)
+    body = ["%d = arith.subf %in1, %in2 : f32", "%e = math.exp %d : f32", "%r = arith.mulf %in0, %e : f32"]
+    text = graph.text(graph.elementwise("p", "hmk", [(s, "hmk"), (c, "hm"), (c, "hk")], body), v)
+    inputs = graph.inputs()
+    q, k, v, c = (x.astype(np.float64) for x in inputs)
+    return text, inputs, (0.25 * q @ k.swapaxes(1, 2) * np.exp(c[..., None] - c[:, None])) @ v
+
+
 def test_rows_that_are_not_aligned_on_gpus():
     """They are copied to rows that are."""
     text, inputs, wanted = case("sigmoid", "loaded", "bf16", SIZES | {"m": 150, "k": 130, "d": 9, "n": 11})

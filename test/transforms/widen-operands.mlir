@@ -23,6 +23,17 @@
 // CHECK-NEXT:    ^bb0(%[[X:.*]]: f32, %[[Y:.*]]: f32, %{{.*}}: f32):
 // CHECK-NEXT:      arith.mulf %[[X]], %[[Y]] : f32
 
+// Of two types that have more bits, the one that holds both.
+
+// CHECK-LABEL: gpu.func @narrow_keys
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}} : tensor<32x64xbf16>) {{.*}}xf32>)
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<64x64xf32>, tensor<32x64xf32>)
+// CHECK-NEXT:    ^bb0(%[[X:.*]]: f32, %[[Y:.*]]: f32, %{{.*}}: f32):
+// CHECK-NEXT:      arith.mulf %[[X]], %[[Y]] : f32
+// CHECK-LABEL: gpu.func @two_halves
+// CHECK-COUNT-2: linalg.generic {{.*}} outs(%{{.*}} : tensor<{{.*}}xf32>)
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<64x64xf32>, tensor<32x64xf32>)
+
 #lhs = affine_map<(i, j, d) -> (i, d)>
 #rhs = affine_map<(i, j, d) -> (j, d)>
 #turned = affine_map<(i, j, d) -> (d, j)>
@@ -77,6 +88,43 @@ gpu.module @kernels {
     ^bb0(%x: f32, %y: f8E4M3FN, %z: f32):
       %yw = arith.extf %y : f8E4M3FN to f32
       %m = arith.mulf %x, %yw : f32
+      %t = arith.addf %z, %m : f32
+      linalg.yield %t : f32
+    } -> tensor<64x32xf32>
+    gpu.return
+  }
+
+  gpu.func @narrow_keys(%q: memref<64x64xf32, strided<[?, 1]>>, %k: memref<32x64xbf16, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %zero = arith.constant dense<0.0> : tensor<64x32xf32>
+    %qt = tile.load (%q, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (memref<64x64xf32, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xf32>)
+    %kt = tile.load (%k, %c0, %c0, %c32, %c64) {dims = [0, 1]} : (memref<32x64xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<32x64xbf16>)
+    %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%qt, %kt : tensor<64x64xf32>, tensor<32x64xbf16>) outs(%zero : tensor<64x32xf32>) {
+    ^bb0(%x: f32, %y: bf16, %z: f32):
+      %yw = arith.extf %y : bf16 to f32
+      %m = arith.mulf %x, %yw : f32
+      %t = arith.addf %z, %m : f32
+      linalg.yield %t : f32
+    } -> tensor<64x32xf32>
+    gpu.return
+  }
+
+  gpu.func @two_halves(%q: memref<64x64xf16, strided<[?, 1]>>, %k: memref<32x64xbf16, strided<[?, 1]>>) kernel {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %c64 = arith.constant 64 : index
+    %zero = arith.constant dense<0.0> : tensor<64x32xf32>
+    %qt = tile.load (%q, %c0, %c0, %c64, %c64) {dims = [0, 1]} : (memref<64x64xf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<64x64xf16>)
+    %kt = tile.load (%k, %c0, %c0, %c32, %c64) {dims = [0, 1]} : (memref<32x64xbf16, strided<[?, 1]>>, index, index, index, index) -> (tensor<32x64xbf16>)
+    %s = linalg.generic {indexing_maps = [#lhs, #rhs, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%qt, %kt : tensor<64x64xf16>, tensor<32x64xbf16>) outs(%zero : tensor<64x32xf32>) {
+    ^bb0(%x: f16, %y: bf16, %z: f32):
+      %xw = arith.extf %x : f16 to f32
+      %yw = arith.extf %y : bf16 to f32
+      %m = arith.mulf %xw, %yw : f32
       %t = arith.addf %z, %m : f32
       linalg.yield %t : f32
     } -> tensor<64x32xf32>

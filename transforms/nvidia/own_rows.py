@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured
 from ..attention import is_contraction, is_elementwise
+from ..reshapes import VIEWS
 from ..rewriting import defining_op, is_inside, is_made_inside, ops_in
 from .axes import Axes, TwoRoles
 
@@ -61,14 +62,20 @@ def _read_apart(forall: ir.Operation) -> None:
         for number, value in enumerate(op.operands):
             if not isinstance(value.type, ir.RankedTensorType) or not value.type.rank:
                 continue
-            maker = defining_op(value)
-            is_slice = maker is not None and maker.name == "tensor.extract_slice" and is_inside(maker, forall)
-            if value in read and is_slice:
-                with ir.InsertionPoint(op):
-                    op.operands[number] = maker.clone().operation.results[0]
+            *views, _ = _chain(value, forall)
+            if value in read and views:
+                _own(op, number, forall, {*views})
             elif value in read and value.type.has_static_shape and not is_made_inside(value, forall):
                 op.operands[number] = _whole(value, op)
             read.add(value)
+
+
+def _chain(value: ir.Value, within: ir.Operation) -> list[ir.Value]:
+    """`value`, and what it is a view of, one view after the other."""
+    found = [value]
+    while (op := defining_op(found[-1])) is not None and op.name in VIEWS and is_inside(op, within):
+        found.append(op.operands[0])
+    return found
 
 
 def _vector(value: ir.Value, within: ir.Operation) -> set[ir.Value]:

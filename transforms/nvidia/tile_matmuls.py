@@ -88,7 +88,7 @@ class TileMatmuls(Pass):
             for block in function.regions[0].blocks:
                 for matmul in ops_of(block):
                     if _is_of_tiles(matmul):
-                        self._tile(_with_columns_last(with_joined_loops(_from_zero(matmul))))
+                        self._tile(_with_columns_last(with_joined_loops(_once(_from_zero(matmul)))))
 
     def _tile(self, matmul: ir.Operation) -> None:
         loops = _loops(matmul)
@@ -153,6 +153,32 @@ def _from_zero(matmul: ir.Operation) -> ir.Operation:
             [same] * 3,
             [PARALLEL] * rank,
             lambda a, b, _: arith.addf(a, b),
+        )
+    matmul.results[0].replace_all_uses_with(total)
+    matmul.erase()
+    return made
+
+
+def _once(matmul: ir.Operation) -> ir.Operation:
+    """The matmul without the loops that neither operand has, as where both are the same for each entry of a batch; its
+    result, which starts from one number, is repeated."""
+    *of_operands, out = operand_loops(matmul)
+    repeated = {d for d in out if all(d not in loops for loops in of_operands)}
+    if not repeated:
+        return matmul
+    kept = [d for d in range(len(static_extents(matmul))) if d not in repeated]
+    dims = [i for i, d in enumerate(out) if d not in repeated]
+    kinds = [kind for d, kind in enumerate(matmul.attributes["iterator_types"]) if d not in repeated]
+    maps = [build.projection(len(kept), [kept.index(d) for d in loops if d in kept]) for loops in (*of_operands, out)]
+    *inputs, init = matmul.operands
+    with ir.InsertionPoint(matmul), matmul.location:
+        element, sizes = element_of(init.type), build.mixed_sizes(init)
+        number = arith.constant(element, filled_with(init))
+        start = build.fill(number, build.empty([sizes[i] for i in dims], element))
+        made = with_operands(matmul, inputs, [start], maps, ir.ArrayAttr.get(kinds))
+        of_made, of_all = (build.projection(len(out), places) for places in (dims, range(len(out))))
+        (total,) = build.generic(
+            [made.result], [build.empty(sizes, element)], [of_made, of_all], [PARALLEL] * len(out), lambda x, _: x
         )
     matmul.results[0].replace_all_uses_with(total)
     matmul.erase()

@@ -32,6 +32,9 @@ class WidenOperands(Pass):
     They do on Hopper, in kernels all of whose operands the copy engine brings (`native`): two operands of 8 bits, those
     of keys with the head dimension side by side, and up to 128 columns of values: of more, registers do not hold what a
     tile adds besides what there is (`contraction.py`). f16 holds all numbers of e4m3 and e5m2.
+
+    So do operands of two wider types, as of queries and of a cache that a program converts: they become the one that
+    holds both, of f16 and bf16 f32.
     """
 
     native: bool = option("whether tensor cores take operands of 8 bits that the copy engine brings", False)
@@ -39,6 +42,9 @@ class WidenOperands(Pass):
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
             matmuls = list(filter(is_contraction, ops_in(kernel)))
+            for matmul in matmuls:
+                if not any(map(_has_eight_bits, list(matmul.operands)[:2])):
+                    _widen(matmul)
             narrow = [m for m in matmuls if any(map(_has_eight_bits, list(m.operands)[:2]))]
             if not narrow:
                 continue
@@ -80,11 +86,12 @@ def _reason(kernel: ir.Operation, matmuls: list[ir.Operation]) -> str | None:
 
 
 def _widen(matmul: ir.Operation) -> None:
+    """Makes the operands of one type."""
     operands = list(matmul.operands)[:2]
-    others = [v.type.element_type for v in operands if not _has_eight_bits(v)]
-    wide = others[0] if others else ir.F16Type.get()
+    others = {v.type.element_type for v in operands if not _has_eight_bits(v)}
+    wide = ir.F32Type.get() if len(others) > 1 else next(iter(others), ir.F16Type.get())
     for number, operand in enumerate(operands):
-        if not _has_eight_bits(operand):
+        if operand.type.element_type == wide:
             continue
         with ir.InsertionPoint(matmul), matmul.location:
             matmul.operands[number] = build.convert_elements(operand, wide)

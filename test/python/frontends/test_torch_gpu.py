@@ -33,6 +33,16 @@ def test_tiles_of_equal_sizes_for_the_gpu(gpu):
     assert kernel(*args).shape == (2, 64, 128) and len(gpu.launches) == 1
 
 
+@pytest.mark.parametrize("batch, queries", [(0, 20), (2, 0)])
+def test_no_elements_for_the_gpu(batch, queries, gpu):
+    args = tensors((batch, 3, queries, 16), (batch, 3, 20, 16), (batch, 3, 20, 16))
+    out = compile(sdpa(), args, target="nvidia")(*args)
+    assert out.shape == args[0].shape and out.dtype == torch.float32 and not gpu.launches
+    sums = lambda q, k, v: (sdpa()(q, k, v), k.sum(0))  # noqa: E731
+    out, total = compile(sums, args, target="nvidia")(*args)
+    assert out.shape == args[0].shape and total.shape == args[1].shape[1:] and len(gpu.launches) == 1
+
+
 def test_a_traced_graph_knows_no_devices():
     with FakeTensorMode():
         args = tuple(torch.empty(2, 4, 128, 64, device="cuda", dtype=torch.float16) for _ in range(3))

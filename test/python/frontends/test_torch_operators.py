@@ -1,6 +1,7 @@
 """Operators of torch that are written out before the importer, which has no lowering for them, a wrong one, or ends the
 process on them."""
 
+import functools
 import math
 
 import pytest
@@ -97,6 +98,17 @@ ELEMENTS = {
     "a vector times matrices": (lambda x, y: y[:, 0] @ torch.stack((x, y)), X, Y),
     "block_diag": (torch.block_diag, X, Y),
 }
+SIZES = {"b": 2, "h": 3, "n": 4, "m": 5, "l": 2, "s": 4, "d": 6}
+EINSUMS = {
+    equation: (functools.partial(torch.einsum, equation), *(torch.randn([SIZES[c] for c in term]) for term in terms))
+    for equation in (
+        *("nm->n", "nm->", "nmd->nd", "nn", "bnn->b", "nnn->n", "nmn->m", "nm,nd->n", "nmm,md", "n,m->", "nm,nm->"),
+        *("nm,nm,nm->n", "bhnm,bhn,bhnd->bhmd", "bln,bsn,bhls,bshd->blhd", "hn,nm,md->hd", "nm,bd,hd->"),
+    )
+    for terms in [equation.partition("->")[0].split(",")]
+}
+EINSUMS["dots"] = (lambda x, y, z: torch.einsum("...n,...nm,m", x, y, z), X.T[:, None, :], torch.ones(3, 4, 6), Y[0])
+EINSUMS["a repeated sum"] = (lambda x, y: torch.einsum("nm,md->nd", x[:, :1], y), X, Y)
 EMPTY = {
     "group_norm": (lambda x: F.group_norm(x, 2), torch.empty(0, 4, 3)),
     "linear": (F.linear, torch.empty(0, 6), X),
@@ -109,7 +121,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("name", cases := {**SEARCHES, **BAGS, **WRITES, **ELEMENTS, **EMPTY})
+@pytest.mark.parametrize("name", cases := {**SEARCHES, **BAGS, **WRITES, **ELEMENTS, **EINSUMS, **EMPTY})
 def test_as_torch_has_it(name):
     function, *args = cases[name]
     torch.testing.assert_close(compile(function, tuple(args))(*args), function(*args), equal_nan=True)

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import CompileError, compile  # noqa: E402
+from attn_opt.compiler.frontends import torch_lowering  # noqa: E402
 from torch_harness import SHAPES, close, sdpa, tensors, wide  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -134,3 +135,16 @@ def test_what_is_not_compiled_says_what_to_do():
     ]:
         with pytest.raises(CompileError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize("is_decomposed", [False, True])
+def test_what_torch_func_differentiates_leaves_no_trace(is_decomposed, monkeypatch):
+    """Later functions are compiled as before."""
+    if is_decomposed:  # as of other transforms that torch cannot decompose
+        monkeypatch.setattr(torch_lowering, "refuse_tangents", lambda *_: None)
+    args = tensors((2, 9, 8), (2, 9, 8))
+    attention = lambda x: (x @ x.mT).softmax(-1) @ x  # noqa: E731
+    with pytest.raises(CompileError, match=r"torch\.compile\(…, backend='attn_opt'\)"):
+        compile(lambda x, tangent: torch.func.jvp(attention, (x,), (tangent,))[1], args)
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    close(compile(torch.mul, args)(*args), torch.mul(*map(wide, args)))

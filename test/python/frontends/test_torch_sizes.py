@@ -85,6 +85,18 @@ def test_einsums_of_open_sizes(scores, output, shape_of_q, shape_of_k, open_size
         close(kernel(*args), attention(*map(wide, args)))
 
 
+@pytest.mark.parametrize("equation", ["bnm,bn->bm", "bnm->m", "bnm,bnm->b", "bnm,md->nd"])
+def test_einsums_of_open_sizes_that_sum_more(equation):
+    terms = equation.partition("->")[0].split(",")
+    shapes = tuple({i: Dim.AUTO for i, c in enumerate(term) if c in "bn"} for term in terms)
+    sizes = {"b": 2, "n": 7, "m": 5, "d": 3}
+    function = lambda *args: torch.einsum(equation, *args)  # noqa: E731
+    kernel = compile(function, tensors(*([sizes[c] for c in term] for term in terms)), dynamic_shapes=(shapes,))
+    sizes |= {"b": 3, "n": 11}
+    args = tensors(*([sizes[c] for c in term] for term in terms))
+    close(kernel(*args), function(*map(wide, args)))
+
+
 def test_a_reshape_of_open_sizes_that_hides_softmax_is_told_of():
     def attention(q, k):  # queries in two dimensions, which the product merges
         return torch.einsum("bxyhm,bmhd->bxyhd", torch.einsum("bxyhd,bmhd->bxyhm", q, k).softmax(-1), k)
