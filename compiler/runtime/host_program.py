@@ -24,6 +24,8 @@ ARITHMETIC = {
     "arith.remui": "a % b",
     "arith.maxsi": "max(a, b)",
     "arith.minsi": "min(a, b)",
+    "arith.maxui": "max(a, b)",
+    "arith.minui": "min(a, b)",
     "arith.select": "b if a else c",
 }
 COMPARISONS = ("a == b", "a != b", "a < b", "a <= b", "a > b", "a >= b")  # by the signed predicates of arith.cmpi

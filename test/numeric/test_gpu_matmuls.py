@@ -425,3 +425,83 @@ def test_a_product_that_is_the_same_for_all_of_a_batch(rows, arch):
     (found,) = run_module(text, [left, right, c], arch=arch)
     np.testing.assert_allclose(found, left.astype(np.float64) @ right + c, atol=1e-4)
     assert f"<{rows}x48xf32" in compile(text, target="nvidia", arch=arch).ir("tiles")
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+@pytest.mark.parametrize("batch, rows", [("?", "?"), ("?", "20"), ("3", "?")])
+def test_layers_of_open_sizes(batch, rows, is_computed):
+    """Rows of all of a batch are one loop, of a product of sizes; also where another kernel makes them."""
+    x, y = (f"tensor<{batch}x{rows}x{n}xf32>" for n in (32, 48))
+    sizes = ", ".join(f"%s{d}" for d, size in enumerate((batch, rows)) if size == "?")
+    three, sums = '["parallel", "parallel", "parallel"]', '["parallel", "parallel", "parallel", "reduction"]'
+    same = "affine_map<(b, m, n) -> (b, m, n)>"
+    text = f"""func.func @main(%x: {x}, %w: tensor<48x32xf32>) -> {y} {{
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %s0 = tensor.dim %x, %c0 : {x}
+  %s1 = tensor.dim %x, %c1 : {x}
+  %ex = tensor.empty({sizes}) : {x}
+  %l = tensor.empty({sizes}) : tensor<{batch}x{rows}xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%l : tensor<{batch}x{rows}xf32>) -> tensor<{batch}x{rows}xf32>
+  %t = linalg.reduce {{ arith.addf }} ins(%x : {x}) outs(%z : tensor<{batch}x{rows}xf32>) dimensions = [2]
+  %c = linalg.generic {{indexing_maps = [{same}, affine_map<(b, m, n) -> (b, m)>, {same}], iterator_types = {three}}}
+      ins(%x, %t : {x}, tensor<{batch}x{rows}xf32>) outs(%ex : {x}) {{
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.subf %a, %b : f32
+    linalg.yield %r : f32
+  }} -> {x}
+  %e = tensor.empty({sizes}) : {y}
+  %i = linalg.fill ins(%zero : f32) outs(%e : {y}) -> {y}
+  %y = linalg.generic {{indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (n, k)>,
+      affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = {sums}}}
+      ins({"%c" if is_computed else "%x"}, %w : {x}, tensor<48x32xf32>) outs(%i : {y}) {{
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %r = arith.addf %o, %p : f32
+    linalg.yield %r : f32
+  }} -> {y}
+  return %y : {y}
+}}"""
+    rng = np.random.default_rng(0)
+    a, w = rng.normal(size=(3, 20 if rows == "20" else 75, 32)), rng.normal(size=(48, 32))
+    exact = (a - a.sum(-1, keepdims=True) if is_computed else a) @ w.T
+    for arch in ("sm_90a", "sm_80"):
+        (found,) = run_module(text, [a, w], arch=arch)
+        np.testing.assert_allclose(found, exact, atol=1e-5 * np.abs(exact).max())
+        assert "tiled by" in compile(text, target="nvidia", arch=arch).explain()
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("tokens", [1, 2, 50])
+def test_pooling_by_scores_of_one_query(tokens, arch):
+    """Of one token the scores of a tile are in its only row."""
+    x, s, v = f"tensor<2x{tokens}x64xf32>", f"tensor<2x{tokens}xf32>", "tensor<2x64xf32>"
+    text = f"""func.func @main(%x: {x}, %q: tensor<64xf32>) -> {v} {{
+  %zero = arith.constant 0.0 : f32
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : {x} into tensor<{2 * tokens}x64xf32>
+  %es = tensor.empty() : tensor<{2 * tokens}xf32>
+  %zs = linalg.fill ins(%zero : f32) outs(%es : tensor<{2 * tokens}xf32>) -> tensor<{2 * tokens}xf32>
+  %m = linalg.matvec ins(%flat, %q : tensor<{2 * tokens}x64xf32>, tensor<64xf32>) outs(%zs : tensor<{2 * tokens}xf32>)
+    -> tensor<{2 * tokens}xf32>
+  %s = tensor.expand_shape %m [[0, 1]] output_shape [2, {tokens}] : tensor<{2 * tokens}xf32> into {s}
+  %ep = tensor.empty() : {s}
+  %p = linalg.softmax dimension(1) ins(%s : {s}) outs(%ep : {s}) -> {s}
+  %ev = tensor.empty() : {v}
+  %zv = linalg.fill ins(%zero : f32) outs(%ev : {v}) -> {v}
+  %o = linalg.generic {{indexing_maps = [affine_map<(b, n, d) -> (b, n)>, affine_map<(b, n, d) -> (b, n, d)>,
+      affine_map<(b, n, d) -> (b, d)>], iterator_types = ["parallel", "reduction", "parallel"]}}
+      ins(%p, %x : {s}, {x}) outs(%zv : {v}) {{
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %t = arith.mulf %a, %b : f32
+    %u = arith.addf %c, %t : f32
+    linalg.yield %u : f32
+  }} -> {v}
+  return %o : {v}
+}}"""
+    rng = np.random.default_rng(0)
+    a, q = rng.normal(size=(2, tokens, 64)), rng.normal(size=64) / 8
+    e = np.exp(a @ q)
+    (found,) = run_module(text, [a, q], arch=arch)
+    np.testing.assert_allclose(found, np.einsum("bn,bnd->bd", e / e.sum(-1, keepdims=True), a), atol=1e-5)
+    assert compile(text, target="nvidia", arch=arch).ir("ptx")

@@ -9,11 +9,13 @@ from typing import TypeAlias
 
 from ...dialects import build
 from ...dialects.mlir import gpu, ir
+from ...dialects.tiling.tensor_ops import reassociation
 from ..copying import copy_needed
 from ..passes import Pass, PassError, option, remark
+from ..products import is_product, product
 from ..reshapes import RESHAPES, only_units
 from ..rewriting import Values, defining_op, erase_dead, functions_of, is_constant, is_inside, only_if, ops_in, ops_of
-from ..slices import forall_bounds, mixed, slice_offsets, slice_sizes
+from ..slices import Size, forall_bounds, mixed, slice_offsets, slice_sizes
 from ..splats import filled_with
 from .constants import constant_memory, own_constants
 from .launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
@@ -171,9 +173,9 @@ class _Outliner:
             for d, extent in enumerate(_sizes(init)):
                 loop = self.inductions.index(offsets[d]) if offsets[d] in self.inductions else None
                 if loop is None:
-                    covered = offsets[d] == 0 and _equal(sizes[d], extent)
+                    covered = offsets[d] == 0 and is_product(sizes[d], extent)
                 else:
-                    covered = lower[loop] == 0 and _equal(upper[loop], extent)
+                    covered = lower[loop] == 0 and is_product(upper[loop], extent)
                 if not covered:
                     raise PassError("the tiles of a result do not cover all of it, which kernels rely on", store)
         if len(self.stores) != len(self.outputs):
@@ -302,10 +304,11 @@ class _Outliner:
         owned: list[tuple[ir.Value, ir.Operation | None]] = []
         for init, kind in zip(shared, (v.type for v in self.outputs), strict=True):
             reshape = only_collapse(self.forall.results[len(owned)])
-            new = allocated(_sizes(init), kind, reshape)
+            sizes = [product(of) for of in _sizes(init)]
+            new = allocated(sizes, kind, reshape)
             owned.append((new, reshape))
             if reshape is not None:
-                new = expanded(new, kind, _sizes(init), reshape)
+                new = expanded(new, kind, sizes, reshape)
             buffers.append(strided(new, self.last_stride))
         values = [[v if isinstance(v, ir.Value) else build.index(v) for v in part] for part in (lower, upper, step)]
         blocks = build.index(self.tile_body.blocks if isinstance(self.tile_body, PointBody) else 1)
@@ -337,31 +340,16 @@ def _block_count(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
     return _arith("divui", rounded, step)
 
 
-def _sizes(value: ir.Value) -> list[ir.Value | int]:
-    """The sizes of a tensor that is made outside of the loop."""
+def _sizes(value: ir.Value) -> list[list[Size]]:
+    """Of each dimension of a tensor that is made outside of the loop, numbers whose product is its size."""
     op = defining_op(value)
     while op is not None and op.name.startswith("linalg.") and op.results:
         value = op.operands[len(op.operands) - len(op.results) + list(op.results).index(value)]
         op = defining_op(value)
+    if op is not None and op.name == "tensor.collapse_shape":  # as of a matmul's loops that became one
+        sizes = _sizes(op.operands[0])
+        return [[size for d in group for size in sizes[d]] for group in reassociation(op)]
     dynamic = iter(op.operands) if op is not None and op.name == "tensor.empty" else None
-    if dynamic is None:
-        if not value.type.has_static_shape:
-            raise PassError(
-                "a result with dynamic sizes must start from a tensor.empty, maybe filled", defining_op(value)
-            )
-        return list(value.type.shape)
-    return mixed(dynamic, value.type.shape)
-
-
-def _equal(a: ir.Value | int, b: ir.Value | int) -> bool:
-    if isinstance(a, ir.Value) and isinstance(b, ir.Value):
-        return a == b or _dim_of(a) == _dim_of(b) is not None
-    constants = [v if isinstance(v, int) else build.constant_value(v) for v in (a, b)]
-    return constants[0] == constants[1] and constants[0] is not None
-
-
-def _dim_of(value: ir.Value) -> tuple[ir.Value, int | float | None] | None:
-    op = defining_op(value)
-    return (
-        (op.operands[0], build.constant_value(op.operands[1])) if op is not None and op.name == "tensor.dim" else None
-    )
+    if dynamic is None and not value.type.has_static_shape:
+        raise PassError("a result with dynamic sizes must start from a tensor.empty, maybe filled", op)
+    return [[size] for size in (value.type.shape if dynamic is None else mixed(dynamic, value.type.shape))]

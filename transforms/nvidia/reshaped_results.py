@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...dialects import build
-from ...dialects.mlir import arith, ir, memref
+from ...dialects.mlir import ir, memref
 from ...dialects.tiling.tensor_ops import reassociation
+from ..products import product
 from ..slices import Size, split
 from .launching import allocate
 
@@ -18,19 +18,9 @@ def only_collapse(result: ir.Value) -> ir.Operation | None:
 def allocated(sizes: list[Size], kind: ir.Type, reshape: ir.Operation | None) -> ir.Value:
     """Memory for a result of those sizes, or for what `reshape` makes of it."""
     if reshape is not None:
-        kind, wide, sizes = reshape.results[0].type, sizes, []
-        for group in reassociation(reshape):
-            total = wide[group[0]]
-            for d in group[1:]:
-                total = _product(total, wide[d])
-            sizes.append(total)
+        kind = reshape.results[0].type
+        sizes = [product([sizes[d] for d in group]) for group in reassociation(reshape)]
     return allocate(kind, sizes)
-
-
-def _product(a: Size, b: Size) -> Size:
-    if isinstance(a, int) and isinstance(b, int):
-        return a * b
-    return arith.muli(build.as_index(a), build.as_index(b))
 
 
 def expanded(memory: ir.Value, kind: ir.Type, sizes: list[Size], reshape: ir.Operation) -> ir.Value:

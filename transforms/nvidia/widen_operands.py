@@ -15,6 +15,7 @@ from .registers import adds
 from .thread import EIGHT_BITS
 
 MOST_COLUMNS = 128
+WIDE = (ir.F16Type, ir.BF16Type, ir.F32Type)  # f32 holds what the others do
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class WidenOperands(Pass):
         for kernel in ops_in(op, "gpu.func"):
             matmuls = list(filter(is_contraction, ops_in(kernel)))
             for matmul in matmuls:
-                if not any(map(_has_eight_bits, list(matmul.operands)[:2])):
+                if all(isinstance(v.type.element_type, WIDE) for v in matmul.operands) and _extends(matmul):
                     _widen(matmul)
             narrow = [m for m in matmuls if any(map(_has_eight_bits, list(m.operands)[:2]))]
             if not narrow:
@@ -83,6 +84,12 @@ def _reason(kernel: ir.Operation, matmuls: list[ir.Operation]) -> str | None:
                 if dim_position(m.results[copy.inner]) not in loops.k:
                     return "what is summed over does not stand side by side"
     return None
+
+
+def _extends(matmul: ir.Operation) -> bool:
+    """Whether factors are multiplied in f32, whatever operands have."""
+    products = [op for op in ops_in(matmul) if op.name == "arith.mulf"]
+    return all(isinstance(op.results[0].type, ir.F32Type) for op in products)
 
 
 def _widen(matmul: ir.Operation) -> None:
