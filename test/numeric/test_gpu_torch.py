@@ -275,7 +275,7 @@ def test_one_tile_beside_loops(name, dtype):
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("tokens", [1, 4, 8, 20, 33, 64])
 def test_few_queries_that_are_projected(tokens, dtype):
-    args = tensors((2, tokens, 256), (256, 256), (256, 128), dtype=dtype)
+    args = tuple(x / 4 for x in tensors((2, tokens, 256), (256, 256), (256, 128), dtype=dtype))  # scores of a few
     out = compile(grouped_block, args, target="nvidia")(*args)
     assert close(out, grouped_block(*(a.double() for a in args)), dtype)
 
