@@ -35,11 +35,11 @@ from .graph import ancestor_in, backward_slice, can_move_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
-from .reshapes import RESHAPES
+from .reshapes import VIEWS
 from .tiled_results import erase_dead, fold_whole_slices, replace_by_results
 
-# Whoever else uses them goes on using the ones before the loops: fills are cheap, reshapes are views.
-MADE_AGAIN = ("tensor.empty", "linalg.fill", *RESHAPES)
+# Whoever else uses them goes on using the ones before the loops: fills are cheap, the others are views.
+MADE_AGAIN = ("tensor.empty", "linalg.fill", *VIEWS)
 
 
 @dataclass

@@ -136,6 +136,7 @@ AROUND = {
     "padded": lambda q, k, v: F.pad(sdpa(q, k, v), (0, 0, 2, 5)),
     "a part": lambda q, k, v: sdpa(q, k, v)[:, :, 3:10],
     "a gate": lambda q, k, v: sdpa(q, k, v) * k.sigmoid(),
+    "parts, twice": lambda q, k, v: sdpa(*(x := torch.cat([q, k, v], -1)[:, 0].chunk(3, -1))) + sdpa(*x) + x[2],
 }
 
 

@@ -100,3 +100,23 @@ def test_one_vector_along_queries_and_keys(name, arch):
 
     args = (*tensors(*[(2, 4, 64, 64)] * 3, dtype=torch.float16), torch.arange(64) % 5)
     assert "mma" in compile(masked, args, target="nvidia", arch=arch).ir("ptx")
+
+
+TWICE = {
+    "two attentions": lambda q, k, v: (
+        F.scaled_dot_product_attention(q, k, v) + F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    ),
+    "two values": lambda q, k, v: (p := (q @ k.mT / 8).softmax(-1)) @ v + p @ q,
+    "a residual": lambda q, k, v: v + F.scaled_dot_product_attention(q, k, v),
+}
+
+
+@pytest.mark.parametrize("tokens", [20, 64, 200])
+@pytest.mark.parametrize("name", TWICE)
+def test_parts_of_a_projection_that_are_read_twice(name, tokens):
+    """They stay views of it, whatever loops read them as well."""
+    args = x, w = tensors((2, tokens, 64), (64, 192))
+    function = lambda x, w: TWICE[name](*(x @ w / 8).chunk(3, -1))  # noqa: E731
+    assert "mma" in compile(function, args, target="nvidia", arch="sm_90a").ir("ptx")
+    right = function(x.double(), w.double())
+    torch.testing.assert_close(compile(function, args)(x, w).double(), right, rtol=1e-4, atol=1e-4)
