@@ -66,7 +66,8 @@ class TileBody:
         """The new value of a scalar; constants are copied to where they are used."""
         if value not in self.values:
             op = defining_op(value)
-            assert op is not None and op.name == "arith.constant", f"{value} was not captured"
+            if op is None or op.name != "arith.constant":
+                raise PassError("a tensor is read as a whole here, and by tiles in a loop: not lowered for GPUs", op)
             return op.clone().results[0]
         return self.values[value]
 
