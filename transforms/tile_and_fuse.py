@@ -35,11 +35,12 @@ from .graph import ancestor_in, backward_slice, can_move_after
 from .loop_nest import Carried, LoopNest
 from .online_accumulation import OnlineAccumulation
 from .passes import PassError, remark, warn
-from .reshapes import VIEWS
+from .reshapes import RESHAPES, VIEWS
+from .rewriting import defining_op, through
 from .tiled_results import erase_dead, fold_whole_slices, replace_by_results
 
-# Whoever else uses them goes on using the ones before the loops: fills are cheap, the others are views.
-MADE_AGAIN = ("tensor.empty", "linalg.fill", *VIEWS)
+# Whoever else uses them goes on using the ones before the loops: fills are cheap, reshapes are views.
+MADE_AGAIN = ("tensor.empty", "linalg.fill", *RESHAPES)
 
 
 @dataclass
@@ -269,7 +270,8 @@ class _Fusion:
             raise Untileable("it has no tiled form")
         if _reads_nothing(op):
             raise Untileable("one of its tensors has no elements")
-        external = {} if op.name in MADE_AGAIN else self._external_results(op)
+        made_again = op.name in MADE_AGAIN or self._is_of_what_stays(op)
+        external = {} if made_again else self._external_results(op)
         requests = [r for r in self.requests if r.value.owner == op]
         groups: dict[Tile, list[Request]] = {}
         for request in requests:
@@ -279,6 +281,13 @@ class _Fusion:
         kept = self._kept_results(tiling, groups, external, online)
         for tile, group in groups.items():
             self._fuse_group(op, tiling, tile, group, kept if tile == next(iter(groups)) else {}, online)
+
+    def _is_of_what_stays(self, op: ir.Operation) -> bool:
+        """Whether an op is a slice of what is there as a whole before the loops: a view for whoever reads it."""
+        if op.name != "tensor.extract_slice":
+            return False
+        source = defining_op(through(op.operands[0], *VIEWS))
+        return source is None or source in self.stops or not is_structured(source)
 
     def _external_results(self, op: ir.Operation) -> dict[int, list[ir.Operation]]:
         """Results with uses that do not lead to the root, and their users; Untileable if one that does is not fused."""

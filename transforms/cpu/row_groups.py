@@ -18,7 +18,7 @@ from ...dialects.tiling.structured import (
 )
 from ..extents import MIDDLING, static_extents
 from ..graph import operands_with_captures, users_of
-from ..reshapes import RESHAPES, VIEWS, source_dims
+from ..reshapes import RESHAPES, source_dims
 from ..rewriting import defining_op
 from ..tile_and_fuse import MADE_AGAIN
 
@@ -43,7 +43,7 @@ class RowGroup:
     def stops(self) -> list[ir.Operation]:
         """What stays before the loop over rows."""
         producers = {p for op in self.rows for v in op.operands if (p := defining_op(v)) is not None}
-        return [p for p in producers if p not in self.rows and (p.name in VIEWS or p.name not in MADE_AGAIN)]
+        return [p for p in producers if p not in self.rows and (p.name in RESHAPES or p.name not in MADE_AGAIN)]
 
     def sizes(self) -> list[int | None]:
         """How many rows there are, along each of their dimensions; None where that is dynamic."""
