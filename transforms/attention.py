@@ -147,9 +147,8 @@ def turned(attention: Attention) -> list[ir.Operation]:
     found: list[ir.Operation] = []
 
     def is_passable(op: ir.Operation, number: int) -> bool:
-        if attention.softmax is not None and op == attention.softmax:
-            return op not in found and not number
-        return is_elementwise(op) and op not in found
+        own = op == attention.softmax or is_elementwise(op)
+        return own and op not in found and not (op == attention.softmax and number)
 
     for op, names in _backwards(p, dims, is_passable):
         if KEY in names and QUERY in names and names.index(KEY) < names.index(QUERY):

@@ -32,7 +32,8 @@ def is_surely_launched(launch: ir.Operation) -> bool:
 def given_before(kernel: ir.Operation) -> set[ir.Value]:
     """Arguments of a kernel whose memory is there before the launches that come before its own in the same function:
     parts of the function's arguments. None where its own may be the first one."""
-    found = set(kernel.regions[0].blocks[0].arguments)
+    arguments = list(kernel.regions[0].blocks[0].arguments)
+    found = set(arguments)
     for launch in launches_of(kernel):
         function = next(o for o in ancestors(launch) if o.name == "func.func")
         launches = ops_in(function, "gpu.launch_func")
@@ -40,11 +41,7 @@ def given_before(kernel: ir.Operation) -> set[ir.Value]:
             return set()
         of_function = set(_read_only(function))
         operands = list(launch.operands)[FIRST_ARGUMENT:]
-        found &= {
-            a
-            for a, value in zip(kernel.regions[0].blocks[0].arguments, operands, strict=True)
-            if root(value) in of_function
-        }
+        found &= {a for a, value in zip(arguments, operands, strict=True) if root(value) in of_function}
     return found
 
 
