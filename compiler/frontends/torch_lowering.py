@@ -18,6 +18,7 @@ from ...dialects.mlir import ir
 from ..diagnostics import user_error
 from . import torch_complex, torch_experts, torch_nans, torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
+from .open_reshapes import to_views
 from .sequential import to_loops
 from .sorting import by_rank
 from .torch_decompositions import decompositions
@@ -78,6 +79,7 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, TO_BACKEND, WAY_OUT)
     run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
+    to_views(module)
     torch_nans.keep(module)
     to_loops(module)
     by_rank(module)

@@ -1,5 +1,7 @@
 """Functions of torch whose sizes are open (torch.export's dynamic_shapes)."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -129,6 +131,31 @@ def test_expanded_by_open_sizes_and_kept_ones():
     for b, m, n in ((2, 9, 13), (4, 70, 5)):
         args = tensors((b, 3, m, 8), (b, 3, n, 8), (3,))
         close(kernel(*args), attention(*map(wide, args)))
+
+
+@pytest.mark.parametrize("target", ["cpu", "nvidia"])
+def test_layers_of_open_batches_and_lengths(target):
+    """torch merges both around a layer's product with its bias, and takes them apart again."""
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.qkv, self.out = torch.nn.LayerNorm(32), torch.nn.Linear(32, 96), torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            q, k, v = self.qkv(self.norm(x)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
+            return x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+    block = Block().eval().requires_grad_(False)
+    options = {"target": target, "dynamic_shapes": ({0: Dim("batch"), 1: Dim("tokens")},)}
+    kernel = compile(block, tensors((2, 9, 32)), **options)
+    assert "1 attention found and fused" in kernel.explain()
+    if target == "cpu":
+        for shape in ((2, 9, 32), (1, 70, 32), (5, 17, 32)):
+            (x,) = tensors(shape)
+            close(kernel(x), copy.deepcopy(block).double()(wide(x)))
+    else:
+        assert "tiled by" in kernel.explain() and "mma" in kernel.ir("ptx")
 
 
 def test_numbers_that_sizes_tell_are_results():
