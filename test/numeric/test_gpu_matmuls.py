@@ -472,6 +472,44 @@ def test_layers_of_open_sizes(batch, rows, is_computed):
         assert "tiled by" in compile(text, target="nvidia", arch=arch).explain()
 
 
+@pytest.mark.parametrize("batch, rows", [("?", "?"), ("?", "20"), ("3", "?")])
+def test_two_small_layers_of_open_sizes(batch, rows):
+    """Columns fit one tile, rows need not: each product has tiles; the second one's rows are those of the first one."""
+    x, y = (f"tensor<{batch}x{rows}x{n}xf32>" for n in (32, 48))
+    sizes = ", ".join(f"%s{d}" for d, size in enumerate((batch, rows)) if size == "?")
+    of_rows, of_all = (f"affine_map<(b, m, n, k) -> (b, m, {d})>" for d in "kn")
+    sums = '["parallel", "parallel", "parallel", "reduction"]'
+
+    def layer(result, value, weights, source, kind, map_of_weights):
+        return f"""
+  %e{result} = tensor.empty({sizes}) : {kind}
+  %i{result} = linalg.fill ins(%zero : f32) outs(%e{result} : {kind}) -> {kind}
+  %{result} = linalg.generic {{indexing_maps = [{of_rows}, affine_map<(b, m, n, k) -> {map_of_weights}>, {of_all}],
+      iterator_types = {sums}}} ins({value}, %w : {source}, {weights}) outs(%i{result} : {kind}) {{
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %r = arith.addf %o, %p : f32
+    linalg.yield %r : f32
+  }} -> {kind}"""
+
+    w = "tensor<48x32xf32>"
+    text = f"""func.func @main(%x: {x}, %w: {w}) -> {x} {{
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %s0 = tensor.dim %x, %c0 : {x}
+  %s1 = tensor.dim %x, %c1 : {x}{layer("y", "%x", w, x, y, "(n, k)")}{layer("z", "%y", w, y, x, "(k, n)")}
+  return %z : {x}
+}}"""
+    rng = np.random.default_rng(0)
+    a, weights = rng.normal(size=(3, 20 if rows == "20" else 75, 32)), rng.normal(size=(48, 32))
+    exact = a @ weights.T @ weights
+    for arch in ("sm_90a", "sm_80"):
+        (found,) = run_module(text, [a, weights], arch=arch)
+        np.testing.assert_allclose(found, exact, atol=1e-5 * np.abs(exact).max())
+        assert compile(text, target="nvidia", arch=arch).explain().count("tiled by") == 2
+
+
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("tokens", [1, 2, 50])
 def test_pooling_by_scores_of_one_query(tokens, arch):

@@ -10,6 +10,7 @@ from ...dialects.tiling.structured import iterator_types, operand_loops
 from ..attention import contraction_loops
 from ..copying import with_operands
 from ..extents import static_extents
+from ..products import product
 from ..reshapes import reshape
 from ..splats import filled_with
 
@@ -73,19 +74,20 @@ def _rebuilt(
     kinds = iterator_types(matmul)
     with ir.InsertionPoint(matmul), matmul.location:
         *operands, init = matmul.operands
-        sizes = build.mixed_sizes(init)
-        number = filled_with(init)
-        if number is not None:
-            init = build.empty(sizes, init.type.element_type)
-        values = [_joined(v, groups) for v, groups in zip([*operands, init], grouped, strict=True)]
-        if number is not None:
-            values[-1] = build.fill(build.constant(init.type.element_type, number.value), values[-1])
+        sizes, number, element = build.mixed_sizes(init), filled_with(init), init.type.element_type
+        left_over = iter(sizes)
+        of_result = [[next(left_over) for _ in group] for group in grouped[-1]]
+        values = [_joined(v, groups) for v, groups in zip(operands, grouped, strict=False)]
+        if number is None:
+            values.append(_joined(init, grouped[-1]))
+        else:  # of no tensor that is made for its sizes alone
+            init = build.empty([product(group) for group in of_result], element)
+            values.append(build.fill(build.constant(element, number.value), init))
         maps = [build.projection(len(left), [left.index(_owner(g, first)) for g in groups]) for groups in grouped]
         made = with_operands(matmul, values[:-1], values[-1:], maps, build.iterator_array([kinds[d] for d in left]))
-        result, of_result = made.result, [list(group) for group in grouped[-1]]
+        result = made.result
         if len(of_result) < len(sizes):
-            left_over = iter(sizes)
-            result = reshape(result, [[next(left_over) for _ in group] for group in of_result], expand=True)
+            result = reshape(result, of_result, expand=True)
     matmul.results[0].replace_all_uses_with(result)
     matmul.erase()
     return made

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...dialects import build
-from ...dialects.mlir import ir
+from ...dialects.mlir import func, ir
 from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_structured
 from ..attention import contraction_loops, is_contraction
 from ..graph import ancestor_in, operands_with_captures
+from ..linear import DYNAMIC
 from ..passes import PassError
 from ..reshapes import RESHAPES, only_units
 from ..rewriting import defining_op, ops_in, ops_of, through
@@ -73,15 +74,19 @@ def _is_of_one_tile(op: ir.Operation) -> bool:
 
 
 def _is_small(matmul: ir.Operation) -> bool:
+    """Whether rows and columns are those of a tile. In a loop an open size, which is below 0, is that of a tile that
+    may be cut; elsewhere it may be any."""
+    is_tile = not isinstance(matmul.parent.opview, func.FuncOp)
     sizes = {
-        dim_position(e): value.type.shape[d]  # of a tile that may be cut it is below 0
+        dim_position(e): value.type.shape[d]
         for value, m in zip(matmul.operands, indexing_maps(matmul), strict=True)
         for d, e in enumerate(m.results)
     }
     loops = contraction_loops(matmul)
     assert loops is not None, "a contraction has loops"
     most = {**dict.fromkeys((*loops.batch, *loops.m), ROWS), **dict.fromkeys(loops.n, COLUMNS)}
-    return all(sizes[d] <= limit for d, limit in most.items()) and 0 not in sizes.values()
+    known = 0 not in sizes.values() and (is_tile or all(sizes[d] != DYNAMIC for d in most))
+    return known and all(sizes[d] <= limit for d, limit in most.items())
 
 
 # What to move into loops of one iteration, each a list of ops in their order; [] where there is nothing.

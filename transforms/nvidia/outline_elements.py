@@ -31,6 +31,7 @@ from .launching import (
 from .row_lanes import row_lanes
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
+OPEN = 1024  # what an open size is taken to be, to tell that
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,10 @@ class _Part(ElementBody):
     def prepare(self) -> None:
         self.constants: dict[ir.Value, None] = {}  # tensors
         self.sizes = [self._size(d) for d in range(len(self.kinds))]
-        known = all(isinstance(s, int) for s in self.sizes)
-        if known and math.prod(self.sizes) > SLOW_STEPS and self.lanes is None:
-            steps = math.prod(self.sizes)
-            warn(self.op, f"{steps} steps outside of attention run with a thread for each element: slow")
+        steps = math.prod(s if isinstance(s, int) else OPEN for s in self.sizes)
+        if steps > SLOW_STEPS and self.lanes is None:
+            if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""
+            warn(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")
         self.memory = [self._allocated(number) for number in range(len(self.op.results))]
         captured = self._captured()
         self.tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
