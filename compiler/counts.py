@@ -36,6 +36,11 @@ def count_left(reason: str) -> None:
 def count_cached(tally: dict[str, Any]) -> None:
     """Counts for a kernel that was there already what was counted when it was compiled."""
     count("cache_hits")
+    count_compiled(tally)
+
+
+def count_compiled(tally: dict[str, Any]) -> None:
+    """Counts what a compilation did."""
     count("found", tally["found"])
     count("compiled", tally["compiled"])
     for reason in tally["reasons"]:

@@ -25,7 +25,7 @@ IN_VAIN = "no result is made in the memory of donated argument "  # as `return-a
 def anchored(record: Record, places: Sequence[Place]) -> Record:
     """The record with which ops of the graph its places are those of; `places`: of all ops, in their order."""
     first = {place: number for number, place in reversed(list(enumerate(places)))}
-    used = dict.fromkeys(place for entry in record["entries"] for place in _places_in(entry))
+    used = dict.fromkeys(place for entry in record["entries"] for place in places_in(entry))
     found = [[first[place], list(place)] for place in used if place in first and place != NOWHERE]
     return {**record, "anchors": found}
 
@@ -54,7 +54,8 @@ def relocated(record: Record, places: Sequence[Place]) -> Record:
     return record
 
 
-def _places_in(entry: dict[str, Any]) -> list[Place]:
+def places_in(entry: dict[str, Any]) -> list[Place]:
+    """Where what an entry tells of stands; of an attention, its softmax too."""
     return [tuple(place) for place in (entry["place"], entry["details"].get("softmax")) if place]
 
 
@@ -108,7 +109,8 @@ def others(record: Record) -> list[dict[str, Any]]:
 
 
 def warnings(record: Record) -> list[dict[str, Any]]:
-    return [entry for entry in record["entries"] if entry["severity"] == "warning"]
+    """But for those on what was left alone."""
+    return [e for e in record["entries"] if e["severity"] == "warning" and reason_left(e["message"]) is None]
 
 
 def _is_plain_remark(entry: dict[str, Any]) -> bool:

@@ -62,12 +62,14 @@ def _general(texts: Mapping[str, str], options: Options) -> Any:
 
     general = dataclasses.replace(options, any_strides=True, listener=None)
     try:
-        return compile_text(texts["graph"], "<graph>", "nvidia", general)._runtime
+        kernel = compile_text(texts["graph"], "<graph>", "nvidia", general)
     except ModuleNotFoundError as missing:  # a kernel that was saved elsewhere
         raise user_error(
             f"an array has strides that this kernel does not take, and compiling one that does needs {missing.name}",
             "make the array contiguous",
         ) from None
+    kernel.warn_of_left(stacklevel=2)
+    return kernel._runtime
 
 
 class Kernel:

@@ -2,19 +2,21 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..dialects.assembly import print_module
-from ..dialects.diagnostic import DiagnosedError, Diagnostic, places_of
+from ..dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place, place_of, places_of
 from ..dialects.mlir import ir
+from ..transforms.attention import LEFT, find_attention
 from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS
 from ..transforms.nvidia.version_functions import versions_of
 from ..transforms.passes import PassError
 from ..transforms.rewriting import functions_of
 from ..transforms.symbols import symbol_of
-from . import pass_manager, pipelines
+from . import explain, pass_manager, pipelines
+from .counts import count_compiled
 from .diagnostics import user_error
 from .explain import anchored, reason_left
 from .kernel_file import Compiled, Texts
@@ -26,23 +28,70 @@ from .sources import find_entry, has_script
 CODE = "machine code"  # the name of the time that making it takes
 
 
+@dataclasses.dataclass(frozen=True)
+class Forgone:
+    """What a module is compiled without, as no kernel could be made with it, each with the reason."""
+
+    versions: Diagnostic | None = None  # functions for few queries
+    fused: Mapping[Place, str] = dataclasses.field(default_factory=dict)  # attentions, by where root or softmax stands
+    all_fused: str = ""
+
+
+@dataclasses.dataclass
+class _Attempt:
+    """At compiling a module, in place."""
+
+    module: ir.Module
+    recorder: Recorder = dataclasses.field(default_factory=Recorder)
+    said: list[Diagnostic] = dataclasses.field(default_factory=list)
+
+
 def lower(module: ir.Module, target: str, options: Options) -> tuple[Compiled, list[Diagnostic]]:
-    """Takes a module through all levels, in place; what was said meanwhile comes with the result.
+    """Takes a module through all levels, maybe in place; what was said meanwhile comes with the result.
 
-    Where a function's versions (``version-functions``) do not suit the target, it goes without, and a warning says why.
+    Where there is no kernel for a GPU that does it all, a graph goes without a function's versions
+    (``version-functions``), then without the fusion of the attention that the error names, then of any; where that
+    suits the target, a warning says why, else the error of the fused graph is raised.
     """
-    spare = _copied(module) if target == "nvidia" and _is_open(find_entry(module, options.entry)) else None
-    try:
-        return _lowered(module, target, options)
-    except DiagnosedError as error:
-        if spare is None or not any(versions_of(function) for function in functions_of(module.operation)):
-            raise
-        (reason, *_) = error.diagnostics
-    return _lowered(spare, target, options, reason)
+    tiled = options.tile_sizes or options.tile_interchange or has_script(module)
+    may_leave = options.fuse and not options.must_fuse and not tiled
+    forgone, failed = Forgone(), None
+    while True:
+        last = target != "nvidia" or bool(forgone.all_fused)
+        attempt = _Attempt(module if last else _copied(module))
+        try:
+            compiled = _lowered(attempt, target, options, forgone)
+        except DiagnosedError as error:
+            if failed is None or not (forgone.fused or forgone.all_fused):
+                failed = error, attempt.said
+            less = None if last else _less(forgone, error, attempt, may_leave)
+            if less is None:
+                error, said = failed
+                _tell(said, options)
+                raise error from None
+            forgone = less
+        else:
+            _tell(attempt.said, options)
+            return compiled, attempt.said
 
 
-def _is_open(function: ir.OpView) -> bool:
-    return any(isinstance(k, ir.ShapedType) and k.has_rank and not k.has_static_shape for k in function.type.inputs)
+def _tell(said: Sequence[Diagnostic], options: Options) -> None:
+    if options.listener is not None:
+        for one in said:
+            options.listener(one)
+
+
+def _less(forgone: Forgone, error: DiagnosedError, attempt: _Attempt, may_leave: bool) -> Forgone | None:
+    """What to compile it without after an error; None if nothing is left that could help."""
+    reason = error.diagnostics[0]
+    if any(versions_of(function) for function in functions_of(attempt.module.operation)):
+        return dataclasses.replace(forgone, versions=reason)
+    found = [one for one in explain.fused(attempt.recorder.record) if one["details"]["attention"] and may_leave]
+    place = (reason.file, reason.line, reason.col)
+    named = [p for one in found if place in (places := explain.places_in(one)) for p in places]
+    if place != NOWHERE and named and not forgone.fused.keys() & named:
+        return dataclasses.replace(forgone, fused={**forgone.fused, **dict.fromkeys(named, reason.message)})
+    return dataclasses.replace(forgone, all_fused=reason.message) if found else None
 
 
 def _copied(module: ir.Module) -> ir.Module:
@@ -55,34 +104,28 @@ def _copied(module: ir.Module) -> ir.Module:
     return copy
 
 
-def _lowered(
-    module: ir.Module, target: str, options: Options, unsuited: Diagnostic | None = None
-) -> tuple[Compiled, list[Diagnostic]]:
-    """`unsuited`: why there are to be no versions."""
+def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone) -> Compiled:
+    module, recorder, said = attempt.module, attempt.recorder, attempt.said
     function = find_entry(module, options.entry)
     if "sym_visibility" in function.operation.attributes:
         del function.operation.attributes["sym_visibility"]  # it is called from outside
     _donate(function, options.donate)
     signature, places = Signature.of(function), places_of(module)
     texts = {"graph": print_module(module)}
-    said: list[Diagnostic] = []
 
     def tell(found: Diagnostic) -> None:
         if found.message.startswith(NO_ATTENTION):  # what came next to one tells why
             why = [dataclasses.replace(d, severity="note") for d in said if reason_left(d.message) is not None]
             found = dataclasses.replace(found, notes=(*found.notes, *why))
         said.append(found)
-        if options.listener is not None:
-            options.listener(found)
 
-    recorder = Recorder()
     listener = recorder.listener(tell)
     with module.context, module.operation.location, counting() as counter, recorder:
-        hooks: list[pass_manager.Hook] = [recorder, Snapshots(pipelines.STAGE_AFTER, texts), counter]
-        fusion = _fusion(module, target, options, versions=unsuited is None)
-        if unsuited is not None:
-            why = f"few queries have no kernels of their own, and take the time of many: {unsuited.message}"
-            listener(dataclasses.replace(unsuited, severity="warning", message=why))
+        hooks = [_Leaving(forgone), recorder, Snapshots(pipelines.STAGE_AFTER, texts), counter]
+        fusion = _fusion(module, target, options, versions=not (forgone.versions or forgone.all_fused))
+        if forgone.versions and not forgone.all_fused:
+            why = f"few queries have no kernels of their own, and take the time of many: {forgone.versions.message}"
+            listener(dataclasses.replace(forgone.versions, severity="warning", message=why))
         levels = pipelines.STAGE_AFTER  # to verify after each pass takes a third of the time
         runtime: Any
         if target == "nvidia":
@@ -113,7 +156,26 @@ def _lowered(
             runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
     record = anchored(recorder.record, places)
-    return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), record, target), said
+    count_compiled(counter.tally)
+    return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), record, target)
+
+
+class _Leaving(pass_manager.Hook):
+    """Marks attentions, once they are raised, for ``fuse-attention`` to leave them."""
+
+    def __init__(self, forgone: Forgone):
+        self._forgone = forgone
+
+    def after(self, stage: pass_manager.Stage, module: ir.Operation, failed: bool) -> None:
+        if stage.name != "raise-attention" or failed:
+            return
+        for attention in find_attention(module):
+            ends = [op for op in (attention.root, attention.softmax) if op is not None]
+            of_places = (self._forgone.fused.get(place_of(op.location) or NOWHERE, "") for op in ends)
+            reason = self._forgone.all_fused or next(filter(None, of_places), "")
+            if reason:
+                why = f"no kernel can be made of it, so that its scores are kept in memory: {reason}"
+                attention.root.attributes[LEFT] = ir.StringAttr.get(why)
 
 
 def _donate(function: ir.OpView, numbers: Sequence[Any]) -> None:

@@ -41,6 +41,8 @@ class Options:
       (optimistic); False: the running maximum of online softmax.
     stages: with these, how many tiles of keys, and of values, shared memory holds; 0 = by rule, two or three.
     any_strides: rows need not be dense and aligned; such a kernel is made by itself where a call needs it.
+    must_fuse: an error where no kernel can be made of an attention; by default that one is left, its scores in memory,
+      with a warning that says why.
     """
 
     entry: str | None = None
@@ -56,6 +58,7 @@ class Options:
     copy_engine: bool = True
     keep_maximum: bool = True
     stages: int = 0
+    must_fuse: bool = False
     autotune: bool = False
     listener: Listener | None = None
 
@@ -74,7 +77,7 @@ class Options:
             raise user_error(f"split_keys must be {kinds}, but is {self.split_keys!r}")
         if not _is_count(self.stages):
             raise user_error(f"stages must be 0 (by rule) or how many, but is {self.stages!r}")
-        for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "autotune"):
+        for name in ("fuse", "any_strides", "copy_engine", "keep_maximum", "must_fuse", "autotune"):
             if getattr(self, name) not in (True, False):
                 raise user_error(f"{name} must be True or False, but is {getattr(self, name)!r}")
         if self.arch is not None and not isinstance(self.arch, str):

@@ -15,7 +15,7 @@ from ..dialects.assembly import print_module
 from ..dialects.diagnostic import NOWHERE, Diagnostic, place_of
 from ..dialects.mlir import ir
 from ..transforms import passes
-from .counts import NOTHING, count, count_left
+from .counts import NOTHING
 from .diagnostics import Listener
 from .explain import Record, reason_left
 from .pass_manager import Hook, Stage, Timing
@@ -77,24 +77,23 @@ class Recorder(Timing):
 
 
 class Counting(Hook):
-    """Counts attentions as the pipeline finds and fuses them, and what it leaves alone."""
+    """Keeps a tally of the attentions that the pipeline finds and fuses, and of what it leaves alone."""
 
     def __init__(self) -> None:
-        self.found = 0
+        self.fusable = 0
         self.tally = copy.deepcopy(NOTHING)
 
     def after(self, stage: Stage, module: ir.Operation, failed: bool) -> None:
         if failed:
             return
         if stage.name == "raise-attention":
-            from ..transforms.attention import find_attention
+            from ..transforms.attention import LEFT, find_attention
 
-            self.found = len(find_attention(module))
-            self.tally["found"] += self.found
-            count("found", self.found)
+            found = find_attention(module)
+            self.fusable = sum(LEFT not in attention.root.attributes for attention in found)
+            self.tally["found"] += len(found)
         elif stage.name == "fuse-attention":
-            self.tally["compiled"] += self.found
-            count("compiled", self.found)
+            self.tally["compiled"] += self.fusable
 
 
 @contextlib.contextmanager
@@ -106,7 +105,6 @@ def counting() -> Iterator[Counting]:
         reason = reason_left(report.message)
         if reason is not None:
             hook.tally["reasons"].append(reason)
-            count_left(reason)
 
     with passes.listening(listen):
         yield hook

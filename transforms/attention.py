@@ -32,6 +32,7 @@ from .reshapes import RESHAPES, VIEWS
 from .rewriting import ancestors, defining_op, ops_in
 
 ROOT = "__root__"  # on an op: it is to be tiled as it stands
+LEFT = "__left__"  # on the second matmul of an attention: why it is not to be fused
 PARALLEL = "__byteir_parallel__"  # on a loop over tiles
 LOOPS = ("scf.for", "scf.forall", "scf.parallel")
 SOFTMAXES = ("linalg_ext.softmax", "linalg_ext.unnorm_softmax")

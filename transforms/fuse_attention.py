@@ -10,7 +10,17 @@ from typing import TypeAlias
 
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import all_parallel
-from .attention import PARALLEL, ROOT, Attention, attention_at, find_attention, fused_loops, has_scores_by_keys, is_in
+from .attention import (
+    LEFT,
+    PARALLEL,
+    ROOT,
+    Attention,
+    attention_at,
+    find_attention,
+    fused_loops,
+    has_scores_by_keys,
+    is_in,
+)
 from .cpu.tile_sizes import choose_tile_sizes
 from .extents import lift_sizes, read_sizes
 from .graph import ancestor_in, backward_slice
@@ -45,12 +55,12 @@ class FuseAttention(Pass):
             %o1   = linalg.matmul ins(%d, %o[%i]) …
             %o2   = linalg.matmul {__root__} ins(%p1#0, %v[%k]) outs(%o1)
 
-    Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found. Loops that
-    are fused already stay as they are, but where sizes are given for marked roots in them. Producers from ops marked
-    ``__stop__`` on stay outside; of a mark that no root depends on a warning tells. Where sizes or roots are chosen
-    here, so do matmuls and reductions that feed queries, keys and values, which would be computed again in every tile,
-    and what others use as well; for GPUs other producers too, where that pays (``nvidia/producers.py``). Outer parallel
-    loops are marked ``__byteir_parallel__``.
+    Roots are the ops marked ``__root__``; without any, the second matmul of every attention that is found, unless it is
+    marked ``__left__``, with the reason. Loops that are fused already stay as they are, but where sizes are given for
+    marked roots in them. Producers from ops marked ``__stop__`` on stay outside; of a mark that no root depends on a
+    warning tells. Where sizes or roots are chosen here, so do matmuls and reductions that feed queries, keys and
+    values, which would be computed again in every tile, and what others use as well; for GPUs other producers too,
+    where that pays (``nvidia/producers.py``). Outer parallel loops are marked ``__byteir_parallel__``.
     """
 
     tile_sizes: tuple[int, ...] = option("one size per loop of the root, 0 = not tiled (default: by cache size)")
@@ -70,6 +80,13 @@ class FuseAttention(Pass):
         everywhere = find_attention(op)
         if machine != "cpu":
             everywhere = list(filterfalse(_is_turned, everywhere))
+        left = [] if marked else [attention for attention in everywhere if LEFT in attention.root.attributes]
+        for attention in left:
+            warn(attention.root, f"attention is left as it is: {ir.StringAttr(attention.root.attributes[LEFT]).value}")
+            del attention.root.attributes[LEFT]
+            everywhere.remove(attention)
+        if left and not everywhere:
+            return
         roots = marked or [attention.root for attention in everywhere if not _is_empty(attention)]
         if not roots and everywhere:
             remark(everywhere[0].root, "attention is left as it is: it has no elements")

@@ -33,7 +33,7 @@ def attn_opt(
     from ..api import compile
     from ..kernel import load
 
-    kernel = compile(graph.text(), target="nvidia", **options) if file is None else load(file)
+    kernel = compile(graph.text(), target="nvidia", must_fuse=True, **options) if file is None else load(file)
     tensors = [on_gpu(array) for array in arrays]
     order = [graph.output_layout.index(c) for c in "bhsd"]
 

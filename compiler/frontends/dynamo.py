@@ -45,7 +45,7 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywor
     if not isinstance(least, int | float) or least < 0:
         raise _compile_error(f"min_flops must be how many operations, but is {least!r}")
     try:
-        options = make_options(settings)
+        options = make_options({**settings, "must_fuse": True})  # what is not fused stays with torch
         options.check()
         if options.donate:
             raise user_error("donate is for kernels that are called; torch.compile's graphs say what they write to")

@@ -1,4 +1,4 @@
-"""What is no kernel for a GPU is an error that says what to do."""
+"""Types that tensor cores do not multiply: an error that says what to do, or elements computed one by one."""
 
 from pathlib import Path
 
@@ -12,4 +12,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "attention.mlir"
 def test_matmuls_of_f64(arch):
     text = EXAMPLE.read_text().replace("f32", "f64")
     with pytest.raises(CompileError, match=r"to f32.*, or compile for the CPU"):
-        compile(text, target="nvidia", arch=arch)
+        compile(text, target="nvidia", arch=arch, must_fuse=True)
+    with pytest.warns(match="attention is not fused at .*: tiles of f64 go to the tensor cores"):
+        assert "fma.rn.f64" in compile(text, target="nvidia", arch=arch).ir("ptx")
