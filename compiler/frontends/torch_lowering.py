@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_complex, torch_experts, torch_nans, torch_shapes, torch_sinks, torch_unsigned
+from . import torch_complex, torch_experts, torch_nans, torch_numbers, torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .open_reshapes import to_views
 from .sequential import to_loops
@@ -68,6 +68,7 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
+    torch_numbers.as_tensors(graph)
     torch_shapes.make_empty_anew(graph)
     torch_unsigned.widen(graph)
     torch_shapes.multiply_matrices(graph)

@@ -88,15 +88,15 @@ def _regrouped(graph: torch.fx.Graph, node: torch.fx.Node, found: list[tuple[int
         made_sizes = sizes[at : at + made]
         if merged == 0:
             for d in range(made):
-                x = _emitted(graph, torch.ops.aten.unsqueeze.default, x, at + d)
+                x = emitted(graph, torch.ops.aten.unsqueeze.default, x, at + d)
         elif made == 0:
             for _ in range(merged):
-                x = _emitted(graph, torch.ops.aten.squeeze.dim, x, at)
+                x = emitted(graph, torch.ops.aten.squeeze.dim, x, at)
         else:
             if merged > 1:
-                x = _emitted(graph, torch.ops.aten.flatten.using_ints, x, at, at + merged - 1)
+                x = emitted(graph, torch.ops.aten.flatten.using_ints, x, at, at + merged - 1)
             if made > 1:
-                x = _emitted(graph, torch.ops.aten.unflatten.int, x, at, made_sizes)
+                x = emitted(graph, torch.ops.aten.unflatten.int, x, at, made_sizes)
         at += made
     return x
 
@@ -106,10 +106,11 @@ def _size_nodes(node: torch.fx.Node) -> list[Any]:
     return list(node.args[1])
 
 
-def _emitted(graph: torch.fx.Graph, target: Any, *args: Any) -> torch.fx.Node:
-    new = graph.call_function(target, args)
+def emitted(graph: torch.fx.Graph, target: Any, *args: Any, **keywords: Any) -> torch.fx.Node:
+    """A new node at the graph's insertion point, with its value as torch.export has it."""
+    new = graph.call_function(target, args, keywords)
     values = torch.fx.map_arg(args, lambda n: n.meta["val"])
-    new.meta["val"] = target(*values)
+    new.meta["val"] = target(*values, **keywords)
     return new
 
 
@@ -190,9 +191,9 @@ def multiply_matrices(graph: torch.fx.Graph) -> None:
         with graph.inserting_before(node):
             operands = list(node.args)
             vector = 0 if is_row else 1
-            operands[vector] = _emitted(graph, torch.ops.aten.unsqueeze.default, operands[vector], 0 if is_row else 1)
-            product = _emitted(graph, torch.ops.aten.matmul.default, *operands)
-            node.replace_all_uses_with(_emitted(graph, torch.ops.aten.squeeze.dim, product, -2 if is_row else -1))
+            operands[vector] = emitted(graph, torch.ops.aten.unsqueeze.default, operands[vector], 0 if is_row else 1)
+            product = emitted(graph, torch.ops.aten.matmul.default, *operands)
+            node.replace_all_uses_with(emitted(graph, torch.ops.aten.squeeze.dim, product, -2 if is_row else -1))
         graph.erase_node(node)
 
 

@@ -58,7 +58,7 @@ def test_columns_that_begin_anywhere_are_for_threads(first, engine, width):
     part = f"[0, 0, 0, {first}] [2, 2, 300, 64] [1, 1, 1, 1] : tensor<2x2x300x80xf16> to tensor<2x2x300x64xf16>"
     text = case.text().replace("%k: tensor<2x2x300x64xf16>", "%kw: tensor<2x2x300x80xf16>")
     text = text.replace("{\n", f"{{\n%k = tensor.extract_slice %kw{part}\n", 1)
-    code = compile(text, target="nvidia", arch="sm_90a", split_keys=1).ir("ptx")
+    code = compile(text, target="nvidia", arch="sm_90a", split_keys=1, must_fuse=True).ir("ptx")
     assert ("cp.async.bulk" in code) == engine
     copies = set(re.findall(r"cp\.async\.c[ag]\.shared\.global \[%r\d+\], \[%rd\d+\], (\d+)", code))
     assert engine or (str(width) in copies if width > 2 else copies == {"16"})  # two bytes are loaded, and stored
@@ -165,7 +165,7 @@ def test_tiles_that_ptxas_has_no_machine_code_for_are_refused(tile, message):
 def test_heads_that_are_too_large_are_refused(heads, message):
     text = Attention(heads=heads, head_size=260, keys=300, element="f16").text()
     with pytest.raises(CompileError, match=message):
-        compile(text, target="nvidia", arch="sm_90a", split_keys=1)
+        compile(text, target="nvidia", arch="sm_90a", split_keys=1, must_fuse=True)
 
 
 @needs_ptxas

@@ -1,6 +1,7 @@
 """Functions of torch whose sizes are open (torch.export's dynamic_shapes)."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -156,6 +157,34 @@ def test_layers_of_open_batches_and_lengths(target):
             close(kernel(x), copy.deepcopy(block).double()(wide(x)))
     else:
         assert "tiled by" in kernel.explain() and "mma" in kernel.ir("ptx")
+
+
+NUMBERS = {
+    "a quotient": lambda x: x * (1.0 / x.shape[1]),
+    "powers": lambda x: x.abs() ** (1.0 / x.shape[1]) / x.shape[1] ** 0.5,
+    "a difference": lambda x: x.shape[1] ** 0.5 - x,
+    "the larger one": lambda x: x * max(x.shape[1] // 2, 9) - min(x.shape[0] * x.shape[1], 100),
+    "roundings": lambda x: x * math.ceil(x.shape[1] / 3) + round(x.shape[1] / 7) - math.floor(x.shape[1] / 2.5),
+    "remainders": lambda x: x * (torch.arange(x.shape[1]) % (x.shape[1] % 7 + 1))[:, None],
+    "a root": lambda x: x * torch.sym_sqrt(x.shape[1] * x.shape[2]),
+    "comparisons": lambda x: x * (torch.arange(x.shape[1]) < x.shape[1] ** 0.5)[:, None],
+    "a bound": lambda x: x.clamp(max=x.shape[1] ** -0.5),
+    "a choice": lambda x: torch.where(x > 0, x, x.shape[1] ** -0.5).masked_fill(x < -1, -(x.shape[1] ** 0.5)),
+    "filled": lambda x: (torch.full((x.shape[1],), 1.0 / x.shape[1]) @ x)[:, None] + torch.full_like(x, 2 / x.shape[1]),
+    "a scale of scores": lambda x: (x @ x.mT * x.shape[1] ** -0.5).softmax(-1) @ x,
+    "sigmoids": lambda x: torch.sigmoid(x @ x.mT - x.shape[1] ** 0.5) @ x,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_sizes_tell_are_combined_with_tensors(name):
+    kernel = compile(NUMBERS[name], tensors((2, 20, 8)), dynamic_shapes=({1: Dim.AUTO},))
+    for rows in (20, 33, 7):
+        (x,) = tensors((2, rows, 8))
+        found, right = kernel(x), NUMBERS[name](x)
+        assert found.dtype == right.dtype
+        torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-6)
+    assert "tensor<f64>" in kernel.ir("graph") or name == "remainders"
 
 
 def test_numbers_that_sizes_tell_are_results():
