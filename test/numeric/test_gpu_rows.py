@@ -5,6 +5,7 @@ import pytest
 from attn_opt.compiler import pass_manager
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
+from attn_opt.transforms.nvidia import row_body
 from attn_opt.transforms.rewriting import ops_in
 from gpu_modules import Launches, run_module
 from hypothesis import given, settings
@@ -166,6 +167,25 @@ def test_softmaxes(shape, element):
     close(found, weights / weights.sum(-1, keepdims=True), element)
     close(log, x.max(-1) + np.log(weights.sum(-1)), "f32")
     assert Launches.kernels == ["main_rows_0"]
+
+
+@pytest.mark.parametrize("element", ["f16", "f32"])
+@pytest.mark.parametrize("threads", [32, 64])
+@pytest.mark.parametrize("columns", [512, 1024, 1030, 1600, 2047])
+def test_longer_rows_than_threads_keep(columns, threads, element, monkeypatch):
+    """Pieces come in loops, by two, and what is left behind them: of as many as there are, of fewer, of none."""
+    monkeypatch.setattr(row_body, "MOST_THREADS", threads)
+    monkeypatch.setattr(row_body, "MOST_PIECES", 2)
+    for make in (norm, softmax):
+        graph = Graph((3, columns), element)
+        make(graph)
+        inputs, found = graph.run("t: whole'", "o: whole'") if make is norm else graph.run("o: whole'", "l: rows")
+        weights = np.exp(inputs[0] - inputs[0].max(-1, keepdims=True))
+        sums = weights.sum(-1)
+        right = [weights / sums[:, None], np.log(sums) + inputs[0].max(-1)]
+        for one, expected in zip(found, normed(*inputs, element) if make is norm else right, strict=True):
+            close(one, expected, element)
+        assert Launches.kernels == ["main_rows_0"]
 
 
 @pytest.mark.slow

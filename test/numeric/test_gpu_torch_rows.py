@@ -61,6 +61,7 @@ def two_norms(x, w):
 
 FUNCTIONS = [rms, rms_in_f32, layer_norm, softmax, standardised, between_extremes, two_norms]
 SHAPES = [(1, 4096), (8, 128), (3, 77), (7, 8), (33, 24), (2, 3, 1024), (300, 640), (5, 4095), (2, 32768), (513, 64)]
+SHAPES += [(3, 50257), (2, 131072), (200, 40960)]  # more than threads keep
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

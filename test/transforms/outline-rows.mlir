@@ -131,6 +131,43 @@ func.func @softmax(%x: tensor<2x2400xf32>) -> (tensor<2x2400xf32>, tensor<2xf32>
 
 // -----
 
+// Rows longer than threads keep: 8 pieces of 4 elements come in a loop for the maximum, and those of the last 8 that
+// there are behind it; they are read again for the quotients.
+
+// CHECK-LABEL: gpu.func @long_rows_0
+// CHECK:         scf.for %{{.*}} = %c0 to %c16 step %c8 iter_args(%{{.*}} = %{{.*}}) -> (f32) {
+// CHECK-COUNT-8:   vector.load
+// CHECK:           scf.yield
+// CHECK:         vector.load
+// CHECK:         gpu.all_reduce maximumf
+// CHECK:         scf.for
+// CHECK-COUNT-8:   vector.load
+// CHECK-COUNT-8:   vector.store
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func @long(%x: tensor<2x80000xf32>) -> tensor<2x80000xf32> {
+  %lowest = arith.constant 0xFF800000 : f32
+  %wide = tensor.empty() : tensor<2x80000xf32>
+  %e = tensor.empty() : tensor<2xf32>
+  %least = linalg.fill ins(%lowest : f32) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  %m = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<2x80000xf32>) outs(%least : tensor<2xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %r = arith.maximumf %old, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<2xf32>
+  %o = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m : tensor<2x80000xf32>, tensor<2xf32>) outs(%wide : tensor<2x80000xf32>) {
+  ^bb0(%a: f32, %b: f32, %old: f32):
+    %r = arith.divf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<2x80000xf32>
+  return %o : tensor<2x80000xf32>
+}
+
+// -----
+
 // No groups: a sum alone, and one that only what is computed by element reads (a producer, that of a loop, say, takes
 // it along). Sums of a matmul are no rows: it reads them again for each column.
 

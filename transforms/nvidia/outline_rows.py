@@ -41,8 +41,8 @@ class OutlineRows(Pass):
           vector.store %y0, %m[%row, 8·%thread]
         }
 
-    Rows of up to 32 pieces are shared by threads of a warp (`gpu.subgroup_reduce`), longer ones by a block; those of
-    more than 32 elements for each of 1024 threads are left to ``outline-elements``, which reads them once for each op.
+    Rows of up to 32 pieces are shared by threads of a warp (`gpu.subgroup_reduce`), longer ones by a block. Of those of
+    more than 32 elements for each of 1024 threads none is kept: they are read in a loop for each sum, and the result.
     """
 
     any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
@@ -91,9 +91,7 @@ class OutlineRows(Pass):
         lanes = CHUNK // max(2, min(widths, default=2))
         while lanes:
             if math.gcd(lanes, *group.extents) == lanes:
-                sharing = Sharing.choose(group.extents, count, lanes, self.multiprocessors)
-                if sharing is not None:
-                    yield sharing
+                yield Sharing.choose(group.extents, count, lanes, self.multiprocessors)
             lanes //= 2
 
 

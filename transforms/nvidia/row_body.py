@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir
+from ...dialects.mlir import arith, ir, scf
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ..rewriting import only_if
 from ..splats import filled_with
@@ -22,6 +23,8 @@ MOST_THREADS = 1024
 MOST_ELEMENTS, MOST_PIECES = 32, 16  # of a row that a thread keeps in registers
 RESIDENT = 2048  # threads that a multiprocessor holds
 
+Pieces: TypeAlias = Sequence[int | ir.Value]  # a thread's, by their numbers
+
 
 @dataclass(frozen=True)
 class Sharing:
@@ -31,8 +34,8 @@ class Sharing:
     threads: int
 
     @staticmethod
-    def choose(extents: Sequence[int], rows: int | None, lanes: int, multiprocessors: int) -> Sharing | None:
-        """For rows of so many elements, where there are `rows` of them, if that is known; None: they are too long.
+    def choose(extents: Sequence[int], rows: int | None, lanes: int, multiprocessors: int) -> Sharing:
+        """For rows of so many elements, where there are `rows` of them, if that is known.
 
         Several pieces for each thread: its loads are under way together, and less is put together. Of few rows each
         thread has one, since what counts is how long that takes.
@@ -40,9 +43,12 @@ class Sharing:
         pieces = max(extents) // lanes
         few = rows is not None and rows * pieces <= multiprocessors * RESIDENT
         each = 1 if few or pieces <= WARP else 2 if pieces <= 4 * WARP else 4
-        threads = min(1 << (-(-pieces // each) - 1).bit_length(), MOST_THREADS)
-        each = -(-pieces // threads)
-        return Sharing(lanes, threads) if each <= MOST_PIECES and each * lanes <= MOST_ELEMENTS else None
+        return Sharing(lanes, min(1 << (-(-pieces // each) - 1).bit_length(), MOST_THREADS))
+
+    @property
+    def held(self) -> int:
+        """Pieces that a thread keeps at once; of a longer row it reads so many after the other, for each op again."""
+        return min(MOST_PIECES, MOST_ELEMENTS // self.lanes)
 
     @property
     def block(self) -> int:
@@ -80,9 +86,12 @@ class RowBody(ProducerBody):
         for value, memory in targets.items():
             self._result(value, memory, inside)
 
-    def _column(self, number: int, extent: int) -> tuple[Lanes, ir.Value | None]:
+    def _column(self, number: int | ir.Value, extent: int) -> tuple[Lanes, ir.Value | None]:
         """The indices of the thread's piece of that number, in rows of so many elements, and whether the row has it;
-        None: it has. Where it does not, the indices are those of the last piece."""
+        None: it has. Where it does not, the indices are those of the last piece. All have what a loop counts."""
+        if isinstance(number, ir.Value):
+            piece = arith.addi(self.lane, arith.muli(number, build.index(self.sharing.threads)))
+            return self.columns(Lanes(((Atom(piece, extent // self.lanes), 1),))), None
         key = number, extent
         if key not in self.columns_of:
             pieces, threads = extent // self.lanes, self.sharing.threads
@@ -94,8 +103,24 @@ class RowBody(ProducerBody):
             self.columns_of[key] = self.columns(atom), inside
         return self.columns_of[key]
 
-    def _pieces(self, extent: int) -> range:
-        return range(-(-extent // (self.lanes * self.sharing.threads)))
+    def _in_pieces(
+        self, extent: int, step: Callable[[Pieces, list[ir.Value]], list[ir.Value]], *first: ir.Value
+    ) -> list[ir.Value]:
+        """What `step` makes of the numbers of the thread's pieces: of all of them, or in a loop of as many as it keeps
+        at once, and of what it made of those before, `first` at first."""
+        held, threads = self.sharing.held, self.sharing.threads
+        pieces = extent // self.lanes
+        each, whole = -(-pieces // threads), pieces // (held * threads)
+        if each <= held:
+            return step(range(each), [])
+        known = dict(self.known)
+        loop = scf.ForOp(build.index(0), build.index(whole * held), build.index(held), list(first))
+        with ir.InsertionPoint(loop.body):
+            numbers = [arith.addi(loop.induction_variable, build.index(number)) for number in range(held)]
+            scf.YieldOp(step(numbers, list(loop.inner_iter_args)))
+        self.known = known
+        rest = range(whole * held, each)
+        return step(rest, list(loop.results)) if rest else list(loop.results)
 
     def _add_up(self, op: ir.Operation) -> None:
         """Sums of a row, of which each thread has a part first."""
@@ -109,14 +134,19 @@ class RowBody(ProducerBody):
             (term,) = (v for v in combiner.operands if v != running)
             combined = functools.partial(_combined, combiner.name)
             neutral = build.constant(result.type.element_type, NEUTRAL[combiner.name])
-            parts = []
-            for piece in self._pieces(summed(op)):
+
+            def part(piece: int | ir.Value, term=term, combined=combined, neutral=neutral) -> ir.Value:
                 self.steps = 0
                 column, inside = self._column(piece, summed(op))
                 of_piece = self.in_body(op, {**loops, kinds.index("reduction"): column})(term)
                 part = _halved(spread(of_piece, self.lanes), combined)
-                parts.append(part if inside is None else arith.select(inside, part, neutral))
-            whole = put_together(functools.reduce(combined, parts), combiner.name, self.sharing.threads)
+                return part if inside is None else arith.select(inside, part, neutral)
+
+            def step(pieces: Pieces, before: list[ir.Value], part=part, combined=combined) -> list[ir.Value]:
+                return [functools.reduce(combined, [*before, *map(part, pieces)])]
+
+            (mine,) = self._in_pieces(summed(op), step, neutral)
+            whole = put_together(mine, combiner.name, self.sharing.threads)
             start = filled_with(op.operands[first + number])
             self.sums[result] = combined(arith.ConstantOp(whole.type, start).result, whole)
 
@@ -139,15 +169,21 @@ class RowBody(ProducerBody):
             with only_if(_both(first, inside)):
                 self.store([number], memory, self._place(value))
             return
-        pieces = []
-        for piece in self._pieces(value.type.shape[-1]):
-            self.steps = 0
-            column, there = self._column(piece, value.type.shape[-1])
-            at = tuple(column if axis == COLUMN else i for axis, i in zip(axes, self._place(value), strict=True))
-            pieces.append((spread(self.element(value, at), self.lanes), at, _both(there, inside)))
-        for found, at, condition in pieces:
-            with only_if(condition):
-                self.store(found, memory, at)
+        extent = value.type.shape[-1]
+
+        def step(pieces: Pieces, _: list[ir.Value]) -> list[ir.Value]:
+            made = []
+            for piece in pieces:
+                self.steps = 0
+                column, there = self._column(piece, extent)
+                at = tuple(column if axis == COLUMN else i for axis, i in zip(axes, self._place(value), strict=True))
+                made.append((spread(self.element(value, at), self.lanes), at, _both(there, inside)))
+            for found, at, condition in made:
+                with only_if(condition):
+                    self.store(found, memory, at)
+            return []
+
+        self._in_pieces(extent, step)
 
 
 def _combined(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
