@@ -162,6 +162,17 @@ def split_with_sizes(x: torch.Tensor, sizes: Sequence[Any], dim: int = 0) -> Any
     return [torch.ops.aten.slice(x, dim, end - size, end) for size, end in parts]
 
 
+def roll(x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> torch.Tensor:
+    """aten.roll as what goes round put before the rest. The importer takes a shift beyond the size for none."""
+    if not dims:  # through all elements, in their order
+        return roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.size(dim)
+        start = -shift - (-shift // torch.sym_max(size, 1)) * size  # remainders of open sizes have no lowering
+        x = torch.cat((torch.ops.aten.slice(x, dim, start), torch.ops.aten.slice(x, dim, 0, start)), dim)
+    return x
+
+
 def resize(x: torch.Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:
     """aten.resize of what lies in memory as its dimensions are told: elements in their order, then zeros, where torch
     leaves what memory happens to hold."""

@@ -59,6 +59,14 @@ def test_parts_of_open_sizes(split):
         close(kernel(x), attention(wide(x)))
 
 
+@pytest.mark.parametrize("shift", [3, -9])
+def test_rolled_by_more_than_an_open_size(shift):
+    kernel = compile(lambda x: x.roll(shift, 0), tensors((8, 4)), dynamic_shapes=({0: Dim.DYNAMIC},))
+    for rows in (0, 2, 8, 20):
+        (x,) = tensors((rows, 4))
+        torch.testing.assert_close(kernel(x), x.roll(shift, 0))
+
+
 @pytest.mark.parametrize(
     ("scores", "output", "shape_of_q", "shape_of_k", "open_sizes"),
     [
