@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_complex, torch_experts, torch_nans, torch_shapes, torch_sinks, torch_unsigned
+from . import torch_complex, torch_experts, torch_nans, torch_numbers, torch_shapes, torch_sinks, torch_unsigned
 from .lowering import check_lowered, first_line, ops, run
 from .sequential import to_loops
 from .sorting import by_rank
@@ -73,6 +73,7 @@ def lower(program: ExportedProgram) -> Lowered:
     torch_shapes.count_from_the_start(graph)
     torch_shapes.split_and_merge(graph)
     torch_sinks.write_out(graph)
+    torch_numbers.write_out(graph)
     results = _tensor_outputs(graph)
     module = _imported(graph)
     run(module, TO_BACKEND, WAY_OUT)
@@ -195,7 +196,7 @@ def _imported(graph: torch.fx.Graph) -> ir.Module:
     try:
         importer.import_stateless_graph(graph, func_name="main")
     except Exception as error:
-        raise user_error(f"the graph of torch.export cannot be imported: {first_line(error)}") from error
+        raise user_error(f"the graph of torch.export cannot be imported: {first_line(error)}", WAY_OUT) from error
     return importer.module
 
 

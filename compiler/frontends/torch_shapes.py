@@ -167,8 +167,7 @@ def roll(x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> to
     if not dims:  # through all elements, in their order
         return roll(x.reshape(-1), shifts, [0]).view(x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
-        size = x.size(dim)
-        start = -shift - (-shift // torch.sym_max(size, 1)) * size  # remainders of open sizes have no lowering
+        start = -shift % torch.sym_max(x.size(dim), 1)
         x = torch.cat((torch.ops.aten.slice(x, dim, start), torch.ops.aten.slice(x, dim, 0, start)), dim)
     return x
 

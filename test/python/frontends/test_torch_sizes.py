@@ -1,5 +1,7 @@
 """Functions of torch whose sizes are open (torch.export's dynamic_shapes)."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,22 @@ def test_parts_of_open_sizes(split):
     for rows in (18, 130):
         (x,) = tensors((rows, 8))
         close(kernel(x), attention(wide(x)))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda n: n**-0.5 + n**0.5 + float(n) + math.sqrt(n),
+        lambda n: n**3 + (n / 2) ** 2,
+        lambda n: n % 3 + (-n) % 4,
+        lambda n: max(n, 8) - min(n, 8) + math.ceil(n / 3),
+    ],
+)
+def test_numbers_that_sizes_tell(number):
+    kernel = compile(lambda x: x * number(x.shape[0]), tensors((9, 4)), dynamic_shapes=({0: Dim.DYNAMIC},))
+    for rows in (1, 5, 8, 13):
+        (x,) = tensors((rows, 4))
+        close(kernel(x), x.double() * number(rows))
 
 
 @pytest.mark.parametrize("shift", [3, -9])
