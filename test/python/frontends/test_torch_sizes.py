@@ -85,6 +85,19 @@ def test_rolled_by_more_than_an_open_size(shift):
         torch.testing.assert_close(kernel(x), x.roll(shift, 0))
 
 
+def test_values_of_an_open_length_that_are_read_backwards():
+    """In bf16 they are packed in pairs, by a body that is no vector's."""
+
+    def attention(q, k, v):
+        return (q @ k.mT).softmax(-1) @ v.flip(1)
+
+    traced = tensors(*[(2, 7, 16)] * 3, dtype=torch.bfloat16)
+    kernel = compile(attention, traced, dynamic_shapes=({1: Dim.AUTO},) * 3)
+    for length in (7, 64, 33):
+        args = tensors(*[(2, length, 16)] * 3, dtype=torch.bfloat16)
+        close(kernel(*args), attention(*map(wide, args)), torch.bfloat16)
+
+
 @pytest.mark.parametrize(
     ("scores", "output", "shape_of_q", "shape_of_k", "open_sizes"),
     [
