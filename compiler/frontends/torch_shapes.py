@@ -172,6 +172,17 @@ def roll(x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> to
     return x
 
 
+def constant_pad_nd(x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> Any:
+    """aten.constant_pad_nd by less than nothing as a slice, which a buffer's view cannot begin before."""
+    cut = [i for i, p in enumerate(pad) if isinstance(p, int) and p < 0]
+    if not cut:
+        return NotImplemented
+    for i in cut:
+        dim = x.dim() - 1 - i // 2
+        x = torch.ops.aten.slice(x, dim, 0, x.size(dim) + pad[i]) if i % 2 else torch.ops.aten.slice(x, dim, -pad[i])
+    return torch.ops.aten.constant_pad_nd(x, [0 if i in cut else p for i, p in enumerate(pad)], value)
+
+
 def resize(x: torch.Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:
     """aten.resize of what lies in memory as its dimensions are told: elements in their order, then zeros, where torch
     leaves what memory happens to hold."""

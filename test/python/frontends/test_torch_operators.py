@@ -97,6 +97,7 @@ ELEMENTS = {
     "matrices times a vector": (lambda x, y: torch.stack((x, y)) @ y[0], X, Y),
     "a vector times matrices": (lambda x, y: y[:, 0] @ torch.stack((x, y)), X, Y),
     "block_diag": (torch.block_diag, X, Y),
+    "padded by less than nothing": (lambda x: (F.pad(x, (-1, 2)), F.pad(x, (-2, -3, 1, -1), value=3)), X),
     "roll by more than there are": (lambda x: (x.roll(9, 0), x.roll(-7, 1), x.roll(30)), X),
     "roll of several dimensions": (lambda x: x.roll((5, -1, 3), (0, -1, 0)), X),
 }
