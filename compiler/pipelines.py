@@ -195,6 +195,7 @@ def cpu(
         f"stream-rows{{vector-bytes={vector_bytes}}}",  # after it, which looks for whole tiles
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
+        "expand-pairs",
         "canonicalize",
         "cse",
         "guard-divisions",  # after all that makes vectors, whose lanes over the end of a row hold zeros

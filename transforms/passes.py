@@ -83,6 +83,7 @@ PASSES = (
     "cpu/roll-loops",
     "cpu/stream-rows",
     "cpu/vectorize-linalg",
+    "cpu/expand-pairs",
     "cpu/guard-divisions",
     "cpu/expand-float8",
     "cpu/expand-math",

@@ -255,6 +255,8 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.as_strided.default] = torch_shapes.as_strided
     table[torch.ops.aten.as_strided_scatter.default] = torch_shapes.as_strided_scatter
     table[torch.ops.aten.resize.default] = torch_shapes.resize
+    table[torch.ops.aten.constant_pad_nd.default] = torch_shapes.constant_pad_nd
+    table[torch.ops.aten.roll.default] = torch_shapes.roll
     table[torch.ops.aten.split_with_sizes.default] = torch_shapes.split_with_sizes
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **kind: torch.empty(size, **kind)
     table[torch.ops.aten.put.default] = put

@@ -38,10 +38,10 @@ class Term(NamedTuple):
 
 
 def einsum(equation: str, operands: Sequence[torch.Tensor], path: Sequence[int] | None = None) -> Any:
-    """Written out, but for products of two operands of known sizes in which no letter is repeated, or summed in one
-    operand alone."""
+    """Written out, but for products of two operands of known sizes, none of them 0, by which the importer divides, in
+    which no letter is repeated, or summed in one operand alone."""
     terms, out = _read(equation, operands)
-    is_known = all(isinstance(size, int) for x in operands for size in x.shape)
+    is_known = all(isinstance(size, int) and size for x in operands for size in x.shape)
     left = [_diagonal(term) for term in terms]
     left = [_without_ones(term, left) for term in left]
     left = [_summed(term, left, out) for term in left]

@@ -16,7 +16,16 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
-from . import torch_complex, torch_experts, torch_nans, torch_numbers, torch_shapes, torch_sinks, torch_unsigned
+from . import (
+    torch_complex,
+    torch_experts,
+    torch_nans,
+    torch_numbers,
+    torch_scalars,
+    torch_shapes,
+    torch_sinks,
+    torch_unsigned,
+)
 from .lowering import check_lowered, first_line, ops, run
 from .open_reshapes import to_views
 from .sequential import to_loops
@@ -68,13 +77,14 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
-    torch_numbers.as_tensors(graph)
     torch_shapes.make_empty_anew(graph)
     torch_unsigned.widen(graph)
     torch_shapes.multiply_matrices(graph)
     torch_shapes.count_from_the_start(graph)
     torch_shapes.split_and_merge(graph)
     torch_sinks.write_out(graph)
+    torch_numbers.write_out(graph)
+    torch_scalars.as_tensors(graph)
     results = _tensor_outputs(graph)
     module = _imported(graph)
     run(module, TO_BACKEND, WAY_OUT)
@@ -198,7 +208,7 @@ def _imported(graph: torch.fx.Graph) -> ir.Module:
     try:
         importer.import_stateless_graph(graph, func_name="main")
     except Exception as error:
-        raise user_error(f"the graph of torch.export cannot be imported: {first_line(error)}") from error
+        raise user_error(f"the graph of torch.export cannot be imported: {first_line(error)}", WAY_OUT) from error
     return importer.module
 
 

@@ -1,11 +1,7 @@
-"""Numbers that are computed from open sizes, as tensors of no dimension where tensors are combined with them::
+"""Numbers that open sizes tell, computed by what has a lowering: of torch's symbols the importer knows sums, products,
+quotients and comparisons of whole numbers.
 
-    %n = aten.sym_size.int(%x, 1)                      %n = aten.scalar_tensor(aten.sym_size.int(%x, 1), dtype=float64)
-    %r = %n ** -0.5                              to    %r = aten.pow.Tensor_Tensor(%n, %c), %c of −0.5
-    %y = aten.mul.Tensor(%x, %r)                       %y = aten.mul.Tensor(%x, %r)
-
-The importer knows sums, differences, products and quotients of sizes; of the rest, such as powers, remainders and the
-larger one of two, it knows none. Numbers that are sizes of tensors stay numbers.
+    s / k.shape[-2] ** 0.5, s * max(n, 8), x[: n - n % 16]
 """
 
 import math
@@ -13,114 +9,65 @@ import operator
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
-
-from .torch_shapes import emitted
 
 aten = torch.ops.aten
-UNARY: dict[Any, Any] = {
-    operator.neg: aten.neg.default,
-    math.ceil: aten.ceil.default,
-    math.floor: aten.floor.default,
-    math.trunc: aten.trunc.default,
-    round: aten.round.default,
-    torch.sym_int: aten.trunc.default,
-    torch.sym_sqrt: aten.sqrt.default,
-    **{
-        getattr(torch, f"_sym_{name}"): getattr(aten, name).default
-        for name in ("sqrt", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")
-        if hasattr(torch, f"_sym_{name}")
-    },
+EQUIVALENTS = {
+    torch.sym_float: aten.Float.Scalar,
+    torch.sym_max: torch.ops.prim.max.int,
+    torch.sym_min: torch.ops.prim.min.int,
+    math.ceil: aten.ceil.float,
 }
-BINARY: dict[Any, Any] = {
-    operator.add: aten.add.Tensor,
-    operator.sub: aten.sub.Tensor,
-    operator.mul: aten.mul.Tensor,
-    operator.truediv: aten.div.Tensor,
-    operator.mod: aten.remainder.Tensor,
-    operator.pow: aten.pow.Tensor_Tensor,
-    torch.sym_max: aten.maximum.default,
-    torch.sym_min: aten.minimum.default,
-}
-IMPORTED = (operator.add, operator.sub, operator.mul, operator.floordiv)  # of integers
-# What takes a number, and the same for a tensor in its place.
-OF_TENSORS = {
-    **{(op := getattr(aten, name)).Tensor: op.Tensor for name in ("add", "sub", "mul", "div", "remainder")},
-    **{(op := getattr(aten, name)).Scalar: op.Tensor for name in ("add", "sub", "mul", "div", "remainder", "rsub")},
-    **{(op := getattr(aten, name)).Scalar: op.Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    aten.pow.Tensor_Scalar: aten.pow.Tensor_Tensor,
-    aten.clamp.default: aten.clamp.Tensor,
-}
-FILLED = (aten.full.default, aten.full_like.default)
+POWERS = (pow, operator.pow)
+ROOTS = (0.5, -0.5)
 
 
-def as_tensors(graph: torch.fx.Graph) -> None:
-    """Replaces each such number that an op computes a tensor of."""
-    known: dict[torch.fx.Node, torch.fx.Node] = {}
-    mode = detect_fake_mode([node.meta.get("val") for node in graph.find_nodes(op="placeholder")])
-    for node in list(graph.nodes) if mode is not None else ():
-        foreign = [i for i, one in enumerate(node.args) if isinstance(one, torch.fx.Node) and _is_foreign(one)]
-        if not foreign or node.target not in (*OF_TENSORS, *FILLED, aten.scalar_tensor.default):
+def write_out(graph: torch.fx.Graph) -> None:
+    """See the module. What there is nothing to write for is left to the importer, which names it."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat)):
             continue
-        with graph.inserting_before(node), mode:
-            made = {i: _as_tensor(graph, node.args[i], known) for i in foreign}
-            if node.target in OF_TENSORS:
-                for i, one in made.items():
-                    node.update_arg(i, one)
-                node.target = OF_TENSORS[node.target]
-                continue
-            (one,) = made.values()
-            result = emitted(graph, aten._to_copy.default, one, dtype=node.meta["val"].dtype)
-            if node.target in FILLED:
-                zeros = emitted(graph, node.target, node.args[0], 0, dtype=node.meta["val"].dtype)
-                result = emitted(graph, aten.add.Tensor, zeros, result)
-            node.replace_all_uses_with(result)
-    graph.eliminate_dead_code()
+        written = None
+        with graph.inserting_before(node):
+            if node.target in EQUIVALENTS and (len(node.args) == 1 or all(map(_is_whole, node.args))):
+                node.target = EQUIVALENTS[node.target]
+            elif node.target is operator.mod and all(map(_is_whole, node.args)):  # what there is has the sign of x
+                x, y = node.args
+                written = _made(
+                    node, operator.sub, x, _made(node, operator.mul, _made(node, operator.floordiv, x, y), y)
+                )
+            elif node.target is torch._sym_sqrt and _is_whole(x := _unconverted(node.args[0])):
+                written = _made(node, aten.sqrt.int, x)
+            elif node.target in POWERS:
+                written = _power(node, *node.args)
+        if written is not None:
+            node.replace_all_uses_with(written)
+            graph.erase_node(node)
 
 
-def _is_foreign(number: torch.fx.Node) -> bool:
-    """Whether the importer does not know how it is computed, but we do."""
-    if not isinstance(number.meta.get("val"), torch.SymInt | torch.SymFloat):
-        return False
-    return _knows(number) and not _is_imported(number)
+def _power(node: torch.fx.Node, x: Any, exponent: Any) -> Any:
+    """A small power as products, or a root of a whole number; None if it is neither."""
+    if exponent in (1, 2, 3, 4):
+        power = x
+        for _ in range(int(exponent) - 1):
+            power = _made(node, operator.mul, power, x)
+        return power
+    if exponent in ROOTS and _is_whole(whole := _unconverted(x)):
+        root = _made(node, aten.sqrt.int, whole)
+        return root if exponent > 0 else _made(node, operator.truediv, 1.0, root)
+    return None
 
 
-def _knows(number: torch.fx.Node) -> bool:
-    if number.target is aten.sym_size.int:
-        return True
-    if number.target is round and any(digits is not None for digits in number.args[1:]):
-        return False
-    known = number.target in (torch.sym_float, operator.floordiv, *UNARY, *BINARY)
-    return known and all(map(_knows, number.all_input_nodes))
+def _made(like: torch.fx.Node, target: Any, *args: Any) -> torch.fx.Node:
+    made = like.graph.call_function(target, args)
+    made.meta = dict(like.meta)
+    return made
 
 
-def _is_imported(number: torch.fx.Node) -> bool:
-    if number.target is aten.sym_size.int:
-        return True
-    return number.target in IMPORTED and all(map(_is_imported, number.all_input_nodes))
+def _unconverted(number: Any) -> Any:
+    """The whole number that one of float64 is made from."""
+    is_made = isinstance(number, torch.fx.Node) and number.target is EQUIVALENTS[torch.sym_float]
+    return number.args[0] if is_made else number
 
 
-def _as_tensor(
-    graph: torch.fx.Graph, number: torch.fx.Node, known: dict[torch.fx.Node, torch.fx.Node]
-) -> torch.fx.Node:
-    """In float64, which sizes are exact in; of an integer in int64."""
-    found = _computed(graph, number, known)
-    if isinstance(number.meta["val"], torch.SymInt):
-        return emitted(graph, aten._to_copy.default, found, dtype=torch.int64)
-    return found
-
-
-def _computed(graph: torch.fx.Graph, number: Any, known: dict[torch.fx.Node, torch.fx.Node]) -> torch.fx.Node:
-    if not isinstance(number, torch.fx.Node) or _is_imported(number):
-        return emitted(graph, aten.scalar_tensor.default, number, dtype=torch.float64)
-    if number not in known:
-        operands = [_computed(graph, one, known) for one in number.args if one is not None]
-        if number.target is torch.sym_float:
-            (known[number],) = operands
-        elif number.target is operator.floordiv:
-            quotient = emitted(graph, aten.div.Tensor, *operands)
-            known[number] = emitted(graph, aten.floor.default, quotient)
-        else:
-            target = UNARY.get(number.target) or BINARY[number.target]
-            known[number] = emitted(graph, target, *operands)
-    return known[number]
+def _is_whole(number: Any) -> bool:
+    return isinstance(number.meta.get("val") if isinstance(number, torch.fx.Node) else number, (int, torch.SymInt))

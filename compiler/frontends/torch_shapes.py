@@ -163,6 +163,27 @@ def split_with_sizes(x: torch.Tensor, sizes: Sequence[Any], dim: int = 0) -> Any
     return [torch.ops.aten.slice(x, dim, end - size, end) for size, end in parts]
 
 
+def roll(x: torch.Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> torch.Tensor:
+    """aten.roll as what goes round put before the rest. The importer takes a shift beyond the size for none."""
+    if not dims:  # through all elements, in their order
+        return roll(x.reshape(-1), shifts, [0]).view(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        start = -shift % torch.sym_max(x.size(dim), 1)
+        x = torch.cat((torch.ops.aten.slice(x, dim, start), torch.ops.aten.slice(x, dim, 0, start)), dim)
+    return x
+
+
+def constant_pad_nd(x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> Any:
+    """aten.constant_pad_nd by less than nothing as a slice, which a buffer's view cannot begin before."""
+    cut = [i for i, p in enumerate(pad) if isinstance(p, int) and p < 0]
+    if not cut:
+        return NotImplemented
+    for i in cut:
+        dim = x.dim() - 1 - i // 2
+        x = torch.ops.aten.slice(x, dim, 0, x.size(dim) + pad[i]) if i % 2 else torch.ops.aten.slice(x, dim, -pad[i])
+    return torch.ops.aten.constant_pad_nd(x, [0 if i in cut else p for i, p in enumerate(pad)], value)
+
+
 def resize(x: torch.Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:
     """aten.resize of what lies in memory as its dimensions are told: elements in their order, then zeros, where torch
     leaves what memory happens to hold."""

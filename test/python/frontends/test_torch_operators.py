@@ -97,6 +97,9 @@ ELEMENTS = {
     "matrices times a vector": (lambda x, y: torch.stack((x, y)) @ y[0], X, Y),
     "a vector times matrices": (lambda x, y: y[:, 0] @ torch.stack((x, y)), X, Y),
     "block_diag": (torch.block_diag, X, Y),
+    "padded by less than nothing": (lambda x: (F.pad(x, (-1, 2)), F.pad(x, (-2, -3, 1, -1), value=3)), X),
+    "roll by more than there are": (lambda x: (x.roll(9, 0), x.roll(-7, 1), x.roll(30)), X),
+    "roll of several dimensions": (lambda x: x.roll((5, -1, 3), (0, -1, 0)), X),
 }
 SIZES = {"b": 2, "h": 3, "n": 4, "m": 5, "l": 2, "s": 4, "d": 6}
 EINSUMS = {
@@ -118,6 +121,8 @@ EMPTY = {
         torch.empty(0, 5, 6),
     ),
     "a sum": (lambda x: x.sum(0), torch.empty(0, 6)),
+    "einsum": (lambda p, v: torch.einsum("bnm,bmd->bnd", p, v), torch.empty(2, 5, 0), torch.empty(2, 0, 6)),
+    "roll": (lambda x: (x.roll(2, 0), x.roll(-1, 1)), torch.empty(0, 6)),
 }
 
 
