@@ -222,6 +222,24 @@ def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None
     return var_mean(x, dim, correction=correction, keepdim=keepdim)[0] if x.dtype.is_floating_point else NotImplemented
 
 
+def native_group_norm(
+    x: torch.Tensor, weight: Any, bias: Any, batch: int, channels: int, inner: int, groups: int, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten.native_group_norm by sums over groups as rows, and a number of each channel for its elements: torch's own
+    form for CPUs sums over two dimensions, and gathers factors that it makes of all channels before."""
+    split = (batch, groups, channels // groups, inner)
+    rows = _not_narrow(x.reshape(batch, groups, split[2] * inner))
+    var, mean = torch.ops.aten.var_mean.correction(rows, [2], correction=0, keepdim=True)
+    rstd = torch.rsqrt(var + eps)
+    result = (_not_narrow(x.reshape(split)) - mean.unsqueeze(3)) * rstd.unsqueeze(3)
+    if weight is not None:
+        result = result * weight.reshape(1, *split[1:3], 1)
+    if bias is not None:
+        result = result + bias.reshape(1, *split[1:3], 1)
+    result = result.to(x.dtype).reshape(x.shape)
+    return result, mean.squeeze(2).to(x.dtype), rstd.squeeze(2).to(x.dtype)
+
+
 def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """aten.hypot, without squares that are too large or too small."""
     wide, other = _not_narrow(x).abs(), _not_narrow(y).abs()
@@ -267,6 +285,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.addmv.default] = addmv
     table[torch.ops.aten.gelu.default] = gelu
     table[torch.ops.aten.elu.default] = elu
+    table[torch.ops.aten.native_group_norm.default] = native_group_norm
     table[torch.ops.aten.hypot.default] = hypot
     table[torch.ops.aten.var_mean.correction] = var_mean
     table[torch.ops.aten.var.correction] = var

@@ -120,3 +120,20 @@ def test_parts_of_a_projection_that_are_read_twice(name, tokens):
     assert "mma" in compile(function, args, target="nvidia", arch="sm_90a").ir("ptx")
     right = function(x.double(), w.double())
     torch.testing.assert_close(compile(function, args)(x, w).double(), right, rtol=1e-4, atol=1e-4)
+
+
+def test_norms_of_groups_of_channels():
+    """Statistics of groups are one kernel, which reads a group once; what follows is computed by element with it."""
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.convolution = torch.nn.GroupNorm(4, 16), torch.nn.Conv2d(16, 16, 3, padding=1)
+
+        def forward(self, x):
+            return self.convolution(F.silu(self.norm(x)))
+
+    (x,) = tensors((2, 16, 8, 8), dtype=torch.float16)
+    ptx = compile(Block().half().eval(), (x,), target="nvidia", arch="sm_90a").ir("ptx")
+    assert ptx.count(".entry main_rows") == 1
+    assert ptx.count(".entry main_elements") == 2  # the norm, and the windows of the convolution
