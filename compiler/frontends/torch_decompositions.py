@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import torch_experts, torch_searches, torch_shapes
 from .torch_einsums import einsum
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
+FEW = 16  # elements that are written to a row: of more, a loop over them takes less time on CPUs
 
 
 def scaled_dot_product_attention(
@@ -147,6 +149,26 @@ def _put_where(x: torch.Tensor, dim: int, mask: torch.Tensor, values: torch.Tens
     return torch.where(mask.reshape(*mask.shape, *[1] * after), x + values if accumulate else values, x)
 
 
+def scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any) -> Any:
+    """aten.scatter of few elements for each row, such as a mask of experts that are chosen, as a choice per element for
+    each of them in turn. Others are loops over all that is written, of which GPUs have no kernels."""
+    if not x.dim() or index.dim() != x.dim():
+        return NotImplemented
+    dim, shape = dim % x.dim(), list(index.shape)
+    others = (s == index.size(d) for d, s in enumerate(x.shape) if d != dim)
+    if not isinstance(shape[dim], int) or shape[dim] > FEW or not all(map(statically_known_true, others)):
+        return NotImplemented
+    if isinstance(source, torch.Tensor):
+        for d, size in enumerate(shape):
+            source = source.narrow(d, 0, size)
+    else:
+        source = torch.full((), source, dtype=x.dtype, device=x.device).expand(shape)
+    place = torch.arange(x.size(dim), device=x.device).view([-1 if d == dim else 1 for d in range(x.dim())])
+    for i in range(shape[dim]):
+        x = torch.where(place == index.narrow(dim, i, 1), source.narrow(dim, i, 1), x)
+    return x
+
+
 def put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
     """aten.put, which counts through all elements, as a write along one dimension."""
     flat = torch.ops.aten.index_put(x.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
@@ -276,6 +298,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.split_with_sizes.default] = torch_shapes.split_with_sizes
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **kind: torch.empty(size, **kind)
     table[torch.ops.aten.put.default] = put
+    table[torch.ops.aten.scatter.src] = table[torch.ops.aten.scatter.value] = scatter
     table[torch.ops.aten.fmod.Scalar] = table[torch.ops.aten.fmod.Tensor] = remainder_of_sign
     table[torch.ops.aten.signbit.default] = signbit
     table[torch.ops.aten.copysign.Tensor] = copysign

@@ -137,3 +137,14 @@ def test_norms_of_groups_of_channels():
     ptx = compile(Block().half().eval(), (x,), target="nvidia", arch="sm_90a").ir("ptx")
     assert ptx.count(".entry main_rows") == 1
     assert ptx.count(".entry main_elements") == 2  # the norm, and the windows of the convolution
+
+
+def test_a_mask_of_the_experts_that_are_chosen():
+    """A scatter of few elements for each row is a choice for each element, no loop."""
+
+    def masked(scores):
+        chosen = torch.zeros_like(scores).scatter_(1, scores.topk(2).indices, 1)
+        return scores.masked_fill(chosen == 0, -torch.inf).softmax(-1)
+
+    kernel = compile(masked, tensors((16, 8)), target="nvidia", arch="sm_90a")
+    assert "scf.for" not in kernel.ir("graph") and ".entry" in kernel.ir("ptx")
