@@ -148,3 +148,17 @@ def test_a_mask_of_the_experts_that_are_chosen():
 
     kernel = compile(masked, tensors((16, 8)), target="nvidia", arch="sm_90a")
     assert "scf.for" not in kernel.ir("graph") and ".entry" in kernel.ir("ptx")
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_open_sizes_of_what_is_put_together(dim):
+    """Of a part of queries and keys that positions turn: how many rows there are, slices and concatenations hand on."""
+
+    def block(x, w):
+        t = (x @ w).unflatten(-1, (4, 16)).transpose(1, 2)
+        turned = torch.cat((-t[..., :4], t[..., 4:]), -1)
+        return F.scaled_dot_product_attention(turned, turned, t).transpose(1, 2).flatten(2) @ w
+
+    args = tensors((3, 32, 64), (64, 64), dtype=torch.float16)
+    sizes = ({dim: torch.export.Dim("n", max=32)}, None)
+    assert "wgmma" in compile(block, args, dynamic_shapes=sizes, target="nvidia", arch="sm_90a").ir("ptx")
