@@ -102,6 +102,15 @@ def index(x: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
     return torch.ops.aten.index.Tensor(x, wide)
 
 
+def power_of_tensors(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """aten.pow of tensors of two types, such as ALiBi's slopes of whole exponents, in the type of its result: the
+    importer takes float64, for which GPUs have no function."""
+    kind = torch.result_type(x, y)
+    if x.dtype == y.dtype or kind not in (torch.float32, torch.float16, torch.bfloat16):
+        return NotImplemented
+    return torch.pow(x.to(kind), y.to(kind))
+
+
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter is a loop.
 
@@ -286,6 +295,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
     table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default] = flash_attention_for_cpu
     table[torch.ops.aten.pow.Tensor_Scalar] = power
+    table[torch.ops.aten.pow.Tensor_Tensor] = power_of_tensors
     table[torch.ops.aten.isfinite.default] = lambda x: x.abs() < float("inf")
     table[torch.ops.aten.index.Tensor] = index
     table[torch.ops.aten.index_copy.default] = index_copy

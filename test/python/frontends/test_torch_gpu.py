@@ -162,3 +162,14 @@ def test_open_sizes_of_what_is_put_together(dim):
     args = tensors((3, 32, 64), (64, 64), dtype=torch.float16)
     sizes = ({dim: torch.export.Dim("n", max=32)}, None)
     assert "wgmma" in compile(block, args, dynamic_shapes=sizes, target="nvidia", arch="sm_90a").ir("ptx")
+
+
+def test_powers_of_two_types():
+    """Of slopes, as BLOOM makes them: they are of the type that torch gives them, of which GPUs have the function."""
+
+    def slopes(base, exponents):
+        return torch.pow(base, exponents)
+
+    args = torch.tensor(0.7), torch.arange(1, 5, dtype=torch.int32)
+    torch.testing.assert_close(compile(slopes, args)(*args), slopes(*args))
+    assert ".entry" in compile(slopes, args, target="nvidia", arch="sm_90a").ir("ptx")
