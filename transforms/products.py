@@ -11,7 +11,7 @@ from ..dialects import build
 from ..dialects.mlir import arith, ir
 from ..dialects.tiling.tensor_ops import reassociation
 from .rewriting import defining_op
-from .slices import Size
+from .slices import Size, slice_sizes
 
 Part: TypeAlias = Size | tuple[ir.Value, int]  # a number, a value, or a dimension of a tensor
 
@@ -79,8 +79,13 @@ def _of_tensor(tensor: ir.Value, dim: int) -> list[Part] | None:
     if not tensor.type.is_dynamic_dim(dim):
         return [tensor.type.shape[dim]]
     op = defining_op(tensor)
+    while op is not None and op.name == "linalg.generic":  # which gives what it starts from other elements
+        tensor = op.operands[len(op.operands) - len(op.results) + ir.OpResult(tensor).result_number]
+        op = defining_op(tensor)
     if op is not None and op.name == "bufferization.to_tensor":  # what a kernel has made
         op = defining_op(op.operands[0])
+    if op is not None and op.name == "tensor.extract_slice" and op.operands[0].type.rank == tensor.type.rank:
+        return [slice_sizes(op)[dim]]
     if op is not None and op.name in ("tensor.empty", "memref.alloc"):
         return [list(op.operands)[sum(map(tensor.type.is_dynamic_dim, range(dim)))]]
     is_collapse = op is not None and op.name == "tensor.collapse_shape"

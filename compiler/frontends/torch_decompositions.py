@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import torch_experts, torch_searches, torch_shapes
 from .torch_einsums import einsum
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
+FEW = 16  # elements that are written to a row: of more, a loop over them takes less time on CPUs
 
 
 def scaled_dot_product_attention(
@@ -100,6 +102,15 @@ def index(x: torch.Tensor, indices: list[torch.Tensor | None]) -> Any:
     return torch.ops.aten.index.Tensor(x, wide)
 
 
+def power_of_tensors(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """aten.pow of tensors of two types, such as ALiBi's slopes of whole exponents, in the type of its result: the
+    importer takes float64, for which GPUs have no function."""
+    kind = torch.result_type(x, y)
+    if x.dtype == y.dtype or kind not in (torch.float32, torch.float16, torch.bfloat16):
+        return NotImplemented
+    return torch.pow(x.to(kind), y.to(kind))
+
+
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter is a loop.
 
@@ -145,6 +156,26 @@ def _put_where(x: torch.Tensor, dim: int, mask: torch.Tensor, values: torch.Tens
         kept = mask.shape if values.size(place) != 1 else [1] * mask.dim()
         values = values.reshape(*values.shape[:place], *kept, *values.shape[place + 1 :])
     return torch.where(mask.reshape(*mask.shape, *[1] * after), x + values if accumulate else values, x)
+
+
+def scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any) -> Any:
+    """aten.scatter of few elements for each row, such as a mask of experts that are chosen, as a choice per element for
+    each of them in turn. Others are loops over all that is written, of which GPUs have no kernels."""
+    if not x.dim() or index.dim() != x.dim():
+        return NotImplemented
+    dim, shape = dim % x.dim(), list(index.shape)
+    others = (s == index.size(d) for d, s in enumerate(x.shape) if d != dim)
+    if not isinstance(shape[dim], int) or shape[dim] > FEW or not all(map(statically_known_true, others)):
+        return NotImplemented
+    if isinstance(source, torch.Tensor):
+        for d, size in enumerate(shape):
+            source = source.narrow(d, 0, size)
+    else:
+        source = torch.full((), source, dtype=x.dtype, device=x.device).expand(shape)
+    place = torch.arange(x.size(dim), device=x.device).view([-1 if d == dim else 1 for d in range(x.dim())])
+    for i in range(shape[dim]):
+        x = torch.where(place == index.narrow(dim, i, 1), source.narrow(dim, i, 1), x)
+    return x
 
 
 def put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
@@ -222,6 +253,24 @@ def var(x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None
     return var_mean(x, dim, correction=correction, keepdim=keepdim)[0] if x.dtype.is_floating_point else NotImplemented
 
 
+def native_group_norm(
+    x: torch.Tensor, weight: Any, bias: Any, batch: int, channels: int, inner: int, groups: int, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten.native_group_norm by sums over groups as rows, and a number of each channel for its elements: torch's own
+    form for CPUs sums over two dimensions, and gathers factors that it makes of all channels before."""
+    split = (batch, groups, channels // groups, inner)
+    rows = _not_narrow(x.reshape(batch, groups, split[2] * inner))
+    var, mean = torch.ops.aten.var_mean.correction(rows, [2], correction=0, keepdim=True)
+    rstd = torch.rsqrt(var + eps)
+    result = (_not_narrow(x.reshape(split)) - mean.unsqueeze(3)) * rstd.unsqueeze(3)
+    if weight is not None:
+        result = result * weight.reshape(1, *split[1:3], 1)
+    if bias is not None:
+        result = result + bias.reshape(1, *split[1:3], 1)
+    result = result.to(x.dtype).reshape(x.shape)
+    return result, mean.squeeze(2).to(x.dtype), rstd.squeeze(2).to(x.dtype)
+
+
 def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """aten.hypot, without squares that are too large or too small."""
     wide, other = _not_narrow(x).abs(), _not_narrow(y).abs()
@@ -246,6 +295,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.scaled_dot_product_attention.default] = scaled_dot_product_attention
     table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default] = flash_attention_for_cpu
     table[torch.ops.aten.pow.Tensor_Scalar] = power
+    table[torch.ops.aten.pow.Tensor_Tensor] = power_of_tensors
     table[torch.ops.aten.isfinite.default] = lambda x: x.abs() < float("inf")
     table[torch.ops.aten.index.Tensor] = index
     table[torch.ops.aten.index_copy.default] = index_copy
@@ -260,6 +310,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.split_with_sizes.default] = torch_shapes.split_with_sizes
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **kind: torch.empty(size, **kind)
     table[torch.ops.aten.put.default] = put
+    table[torch.ops.aten.scatter.src] = table[torch.ops.aten.scatter.value] = scatter
     table[torch.ops.aten.fmod.Scalar] = table[torch.ops.aten.fmod.Tensor] = remainder_of_sign
     table[torch.ops.aten.signbit.default] = signbit
     table[torch.ops.aten.copysign.Tensor] = copysign
@@ -269,6 +320,7 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.addmv.default] = addmv
     table[torch.ops.aten.gelu.default] = gelu
     table[torch.ops.aten.elu.default] = elu
+    table[torch.ops.aten.native_group_norm.default] = native_group_norm
     table[torch.ops.aten.hypot.default] = hypot
     table[torch.ops.aten.var_mean.correction] = var_mean
     table[torch.ops.aten.var.correction] = var

@@ -94,7 +94,8 @@ def lower(program: ExportedProgram) -> Lowered:
     torch_nans.keep(module)
     to_loops(module)
     by_rank(module)
-    run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
+    # Sizes are not negative: that the importer asks whether they are, where it broadcasts, would make others of them.
+    run(module, "builtin.module(func.func(int-range-optimizations),canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT, HINTS)
     return Lowered(module, arguments, program, results)
 

@@ -29,6 +29,7 @@ ARITHMETIC = {
     "arith.select": "b if a else c",
 }
 COMPARISONS = ("a == b", "a != b", "a < b", "a <= b", "a > b", "a >= b")  # by the signed predicates of arith.cmpi
+ALLOCATIONS = ("memref.alloc", "tensor.empty")  # the latter: what kernels read before all of it is written
 ALIASES = ("bufferization.to_buffer", "bufferization.to_tensor", "memref.cast", "arith.index_cast")  # the same here
 
 
@@ -48,8 +49,10 @@ def host_program(function: ir.OpView) -> Program:
     returned: tuple[int, ...] = ()
     for view in block.operations:
         op = view.operation
-        if op.name in ("arith.constant", "tensor.empty") and _is_empty(op.results[0].type):
-            emit(op, "alloc", [], (str(op.results[0].type.element_type), tuple(op.results[0].type.shape)))
+        if op.name in ALLOCATIONS or (op.name == "arith.constant" and _is_empty(op.results[0].type)):
+            kind = op.results[0].type
+            shape = tuple(None if s == DYNAMIC else s for s in kind.shape)
+            emit(op, "alloc", list(op.operands), (str(kind.element_type), shape))
         elif op.name == "arith.constant":
             attribute = op.attributes["value"]
             emit(op, "constant", [], attribute.value if hasattr(attribute, "value") else None)
@@ -68,10 +71,6 @@ def host_program(function: ir.OpView) -> Program:
             else:
                 sizes = tuple(None if s == DYNAMIC else s for s in op.results[0].type.shape)
                 emit(op, "expand", list(op.operands), (groups, sizes))
-        elif op.name == "memref.alloc":
-            kind = ir.MemRefType(op.results[0].type)
-            shape = tuple(None if s == DYNAMIC else s for s in kind.shape)
-            emit(op, "alloc", list(op.operands), (str(kind.element_type), shape))
         elif op.name == "tile.tensor_map":
             box = tuple(ir.IntegerAttr(size).value for size in op.attributes["box"])
             emit(op, "tensor_map", list(op.operands), (str(op.operands[0].type.element_type), box))

@@ -13,6 +13,7 @@ DEFAULT_HANDLE = "!transform.any_op"
 _STATEMENT = re.compile(
     r'\n\s*(?:"|\^|[#!][\w$]+\s*=|[A-Za-z_][\w$]*\.[\w$.]+|\bcleanup\b)|%[\w$.\-]+[^=%(){}\n]*=(?!=)'
 )
+_NAME_GOES_ON = re.compile(r"[\w$.\-]")
 _LAST_TYPES = re.compile(r"->|:(?!:)|\b(?:to|into)\b|[(\[{<]|>=|<=|==")
 _MORE_TYPES = re.compile(r"\s*(?:->|to\b|into\b)")
 
@@ -30,11 +31,15 @@ class ValueTypes:
     def type_of(self, value: str, before: int) -> str:
         """The type of the value ``%name`` or ``%name#2`` that is used at offset `before`."""
         name, _, number = value.partition("#")
-        mention = re.compile(re.escape(name) + r"(?![\w$.\-])")
-        for match in reversed(list(mention.finditer(self.source.mask, 0, before))):
-            if types := self._of_definition(match.start(), int(number or 0)):
+        mask, at = self.source.mask, before
+        # From there backwards: most values are used near their definition, and texts are long.
+        while (at := mask.rfind(name, 0, at)) >= 0:
+            end = at + len(name)
+            if end < before and _NAME_GOES_ON.match(mask, end):
+                continue
+            if types := self._of_definition(at, int(number or 0)):
                 return types
-            if shown := self._of_annotation(match.end()):
+            if shown := self._of_annotation(end):
                 return shown
         return DEFAULT_HANDLE
 

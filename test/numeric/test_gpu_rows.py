@@ -222,6 +222,38 @@ def test_sums_of_f64_are_left_to_threads_of_their_own():
     assert "main_rows_0" not in Launches.kernels
 
 
+STEPS = """
+func.func @main(%x: tensor<16x1024xf32>) -> tensor<{n}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %part = tensor.extract_slice %x[{offsets}] [{n}, {m}] [{steps}] : tensor<16x1024xf32> to tensor<{n}x{m}xf32>
+  %e = tensor.empty() : tensor<{n}xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<{n}xf32>) -> tensor<{n}xf32>
+  %s = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]}} ins(%part : tensor<{n}x{m}xf32>) outs(%zeros : tensor<{n}xf32>) {{
+  ^bb0(%a: f32, %old: f32):
+    %r = arith.addf %old, %a : f32
+    linalg.yield %r : f32
+  }} -> tensor<{n}xf32>
+  return %s : tensor<{n}xf32>
+}}"""
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(slice(0, 16, 1), slice(1, 1024, 2)), (slice(2, 14, 3), slice(4, 516, 1))]
+)
+def test_sums_of_every_second_element(rows, columns, arch):
+    """Of slices with steps, as gates and values that take turns: they are read where they stand, one by one; with steps
+    between rows alone, 16 bytes at once."""
+    x = np.random.default_rng(0).standard_normal((16, 1024))
+    right = x[rows, columns].sum(1)
+    offsets, steps = (f"{a}, {b}" for a, b in ((rows.start, columns.start), (rows.step, columns.step)))
+    text = STEPS.format(n=len(right), m=x[rows, columns].shape[1], offsets=offsets, steps=steps)
+    (found,) = run_module(text, [x], arch=arch)
+    close(found, right, "f32")
+    assert Launches.kernels == ["main_elements_0"]
+
+
 ALL = """
 module attributes {{gpu.container_module}} {{
   gpu.module @f_kernels {{

@@ -211,3 +211,25 @@ def test_tile_sizes_that_make_registers_spill_are_told_of_once(gpu, library):
         kernel(*[tensor((1, 2, 300, 64)) for _ in range(3)])
         gpu.spilled = 64
         compile(text, target="nvidia", arch="sm_80", split_keys=1, tile_sizes=[1, 1, 64, 0, 32])(*arguments)
+
+
+UNWRITTEN = """func.func @f(%mask: tensor<?xi1>, %a: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %o = tensor.empty(%n) : tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>,
+                                        affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%mask, %a, %e : tensor<?xi1>, tensor<?xf32>, tensor<?xf32>) outs(%o : tensor<?xf32>) {
+  ^bb0(%m: i1, %x: f32, %y: f32, %_: f32):
+    %z = arith.select %m, %x, %y : f32
+    linalg.yield %z : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}"""
+
+
+def test_what_is_read_before_it_is_written():
+    """As by torch's ``empty_like(x).index_put([i], y)``, where experts take their rows: it is memory like any other."""
+    kernel = compile(UNWRITTEN, target="nvidia", arch="sm_80")
+    with fake_driver(capability=(8, 0)) as fake:
+        out = kernel(np.ones(7, bool), np.zeros(7, np.float32), 7)
+        assert out.shape == (7,) and len(fake.launches) == 1

@@ -216,3 +216,91 @@ func.func @matmul(%x: tensor<8x64xf32>, %y: tensor<8x64xf32>, %z: tensor<16xf32>
   } -> tensor<8x8x16xf32>
   return %o : tensor<8x8x16xf32>
 }
+
+// -----
+
+// Two sums of rows, whose elements others compute with in another shape: rows are read once for both.
+
+// CHECK-LABEL: gpu.func @group_rows_0
+// CHECK-COUNT-2: vector.load
+// CHECK-NOT:     vector.load
+// CHECK:         gpu.subgroup_reduce add
+// CHECK-NOT:     vector.load
+// CHECK:         gpu.subgroup_reduce add
+// CHECK:         gpu.return
+// CHECK-LABEL: func.func @group
+// CHECK:         gpu.launch_func @group_kernels::@group_rows_0
+// CHECK:         linalg.generic
+// CHECK-NOT:     linalg.generic
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+
+func.func @group(%x: tensor<8x64xf32>) -> tensor<8x4x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<8x64xf32>) outs(%zeros : tensor<8xf32>) {
+  ^bb0(%a: f32, %old: f32):
+    %r = arith.addf %old, %a : f32
+    linalg.yield %r : f32
+  } -> tensor<8xf32>
+  %v = linalg.generic {indexing_maps = [#id, #row, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x, %s : tensor<8x64xf32>, tensor<8xf32>) outs(%zeros : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %old: f32):
+    %d = arith.subf %a, %b : f32
+    %q = arith.mulf %d, %d : f32
+    %r = arith.addf %old, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<8xf32>
+  %y = tensor.expand_shape %x [[0], [1, 2]] output_shape [8, 4, 16] : tensor<8x64xf32> into tensor<8x4x16xf32>
+  %wide = tensor.empty() : tensor<8x4x16xf32>
+  %o = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i)>,
+      affine_map<(i, j, k) -> (i)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%y, %s, %v : tensor<8x4x16xf32>, tensor<8xf32>, tensor<8xf32>) outs(%wide : tensor<8x4x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %old: f32):
+    %d = arith.subf %a, %b : f32
+    %r = arith.mulf %d, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<8x4x16xf32>
+  return %o : tensor<8x4x16xf32>
+}
+
+// -----
+
+// As many rows as a multiple of an open size: that is computed, and no one asks a member for its size, which is gone.
+
+// CHECK-LABEL: func.func @open
+// CHECK:         %[[ROWS:.*]] = affine.apply #{{.*}}()[%{{.*}}]
+// CHECK-NOT:     tensor.dim %{{[0-9]}}
+// CHECK:         memref.alloc(%{{.*}}) : memref<?x64xf32>
+// CHECK:         gpu.launch_func @open_kernels::@open_rows_0
+// CHECK-NOT:     linalg.generic
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+
+func.func @open(%a: tensor<?x8x64xf32>) -> tensor<?x64xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %a, %c0 : tensor<?x8x64xf32>
+  %m = affine.apply affine_map<()[s0] -> (s0 * 8)>()[%n]
+  %x = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x8x64xf32> into tensor<?x64xf32>
+  %e = tensor.empty(%m) : tensor<?xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x64xf32>) outs(%zeros : tensor<?xf32>) {
+  ^bb0(%b: f32, %old: f32):
+    %r = arith.addf %old, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<?xf32>
+  %wide = tensor.empty(%m) : tensor<?x64xf32>
+  %o = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<?x64xf32>, tensor<?xf32>) outs(%wide : tensor<?x64xf32>) {
+  ^bb0(%b: f32, %c: f32, %old: f32):
+    %r = arith.divf %b, %c : f32
+    linalg.yield %r : f32
+  } -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}

@@ -121,7 +121,7 @@ class ElementBody:
         """Elements of a row, side by side."""
         op = defining_op(value)
         while op is not None and op.name == "tensor.extract_slice":
-            indices = source_indices(op, value.type, indices, self._of)
+            indices = source_indices(op, value.type, indices, self._of, steps=True)
             value = op.operands[0]
             op = defining_op(value)
         place = self.values[value]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir
-from ..extents import known_sizes
+from ..extents import size_value
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, erase_dead, erase_if_unused, functions_of, ops_of
 from .architecture import MULTIPROCESSORS
@@ -63,9 +63,9 @@ class OutlineRows(Pass):
         if any(str(v.type.element_type) not in COPIED for v in group.results):
             return False
         with ir.InsertionPoint(group.reader):
-            sizes = known_sizes(group.first.results[0])
+            sizes = _sizes(group.first.results[0])
             rows = [sizes[d] for d in group.row_dims]
-            memory = {v: allocate(v.type, known_sizes(v)) for v in group.results}
+            memory = {v: allocate(v.type, _sizes(v)) for v in group.results}
             targets = {v: strided(m, 1) for v, m in memory.items()}
         for sharing in self._ways(group, rows):
             kernel = KernelArguments(group.reader, module, name, sharing.block, self.any_strides)
@@ -93,6 +93,12 @@ class OutlineRows(Pass):
             if math.gcd(lanes, *group.extents) == lanes:
                 yield Sharing.choose(group.extents, count, lanes, self.multiprocessors)
             lanes //= 2
+
+
+def _sizes(value: ir.Value) -> list[ir.Value | int]:
+    """The sizes of what a member makes, without a use of it: it will be gone."""
+    shape = enumerate(value.type.shape)
+    return [size_value(value, d) if value.type.is_dynamic_dim(d) else size for d, size in shape]
 
 
 def _is_emitted(

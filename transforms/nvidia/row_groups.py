@@ -320,8 +320,10 @@ def _sources(
 
 
 def _is_worth_it(group: RowGroup) -> bool:
-    """Whether it computes more of rows than one sum, for others than those who compute by element, too."""
+    """Whether it computes more of rows than one sum, for others than those who compute by element, too; or has several
+    sums, for each of which the rows would be read again."""
     generics = [op for op in group.loops if op != group.first]
     of_elements = [op for op in generics if is_row_sum(op) or any(COLUMN in group.axes[v] for v in op.results)]
     readers = (op for value in group.results for op in group.readers(value))
-    return bool(of_elements) and any(not is_elementwise(op) and op.name not in MOVES for op in readers)
+    for_others = len(group.sums) > 1 or any(not is_elementwise(op) and op.name not in MOVES for op in readers)
+    return bool(of_elements) and for_others

@@ -113,8 +113,9 @@ def _aligned(value: ir.Value, any_strides: bool) -> int:
     width = CHUNK // byte_width(value.type.element_type)
     op = defining_op(value)
     while op is not None and op.name == "tensor.extract_slice":
-        offset = slice_offsets(op)[-1]
-        if isinstance(offset, ir.Value) or kept_dims(op, value.type)[-1] != op.operands[0].type.rank - 1:
+        offset, step = slice_offsets(op)[-1], op.opview.static_strides[-1]
+        kept = kept_dims(op, value.type, steps=True)
+        if isinstance(offset, ir.Value) or step != 1 or kept[-1] != op.operands[0].type.rank - 1:
             return 1
         width, value = math.gcd(width, offset), op.operands[0]
         op = defining_op(value)

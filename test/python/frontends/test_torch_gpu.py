@@ -120,3 +120,56 @@ def test_parts_of_a_projection_that_are_read_twice(name, tokens):
     assert "mma" in compile(function, args, target="nvidia", arch="sm_90a").ir("ptx")
     right = function(x.double(), w.double())
     torch.testing.assert_close(compile(function, args)(x, w).double(), right, rtol=1e-4, atol=1e-4)
+
+
+def test_norms_of_groups_of_channels():
+    """Statistics of groups are one kernel, which reads a group once; what follows is computed by element with it."""
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.convolution = torch.nn.GroupNorm(4, 16), torch.nn.Conv2d(16, 16, 3, padding=1)
+
+        def forward(self, x):
+            return self.convolution(F.silu(self.norm(x)))
+
+    (x,) = tensors((2, 16, 8, 8), dtype=torch.float16)
+    ptx = compile(Block().half().eval(), (x,), target="nvidia", arch="sm_90a").ir("ptx")
+    assert ptx.count(".entry main_rows") == 1
+    assert ptx.count(".entry main_elements") == 2  # the norm, and the windows of the convolution
+
+
+def test_a_mask_of_the_experts_that_are_chosen():
+    """A scatter of few elements for each row is a choice for each element, no loop."""
+
+    def masked(scores):
+        chosen = torch.zeros_like(scores).scatter_(1, scores.topk(2).indices, 1)
+        return scores.masked_fill(chosen == 0, -torch.inf).softmax(-1)
+
+    kernel = compile(masked, tensors((16, 8)), target="nvidia", arch="sm_90a")
+    assert "scf.for" not in kernel.ir("graph") and ".entry" in kernel.ir("ptx")
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_open_sizes_of_what_is_put_together(dim):
+    """Of a part of queries and keys that positions turn: how many rows there are, slices and concatenations hand on."""
+
+    def block(x, w):
+        t = (x @ w).unflatten(-1, (4, 16)).transpose(1, 2)
+        turned = torch.cat((-t[..., :4], t[..., 4:]), -1)
+        return F.scaled_dot_product_attention(turned, turned, t).transpose(1, 2).flatten(2) @ w
+
+    args = tensors((3, 32, 64), (64, 64), dtype=torch.float16)
+    sizes = ({dim: torch.export.Dim("n", max=32)}, None)
+    assert "wgmma" in compile(block, args, dynamic_shapes=sizes, target="nvidia", arch="sm_90a").ir("ptx")
+
+
+def test_powers_of_two_types():
+    """Of slopes, as BLOOM makes them: they are of the type that torch gives them, of which GPUs have the function."""
+
+    def slopes(base, exponents):
+        return torch.pow(base, exponents)
+
+    args = torch.tensor(0.7), torch.arange(1, 5, dtype=torch.int32)
+    torch.testing.assert_close(compile(slopes, args)(*args), slopes(*args))
+    assert ".entry" in compile(slopes, args, target="nvidia", arch="sm_90a").ir("ptx")

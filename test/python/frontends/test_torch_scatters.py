@@ -22,6 +22,12 @@ FORMS = {
     "index_copy": lambda x, v: x.index_copy(0, TWICE[:4], v[:4]),
     "index_add": lambda x, v: x.index_add(0, TWICE[:4], v[:4]),
     "scatter": lambda x, v: x.scatter(0, ONCE, v),
+    "scatter along the last": lambda x, v: x.scatter(
+        -1, GRID[:, :2].clamp(max=3).repeat(2, 1), v.mT[:2, :2].repeat(3, 1)
+    ),
+    "scatter a number": lambda x, v: x.long().scatter(0, GRID, 7),
+    "scatter to a part": lambda x, v: x.scatter(0, ONCE[:, :3], v),
+    "scatter many": lambda x, v: x.repeat(1, 9).scatter(1, torch.arange(20).expand(6, 20), 3.0),
     "scatter_add": lambda x, v: x.scatter_add(0, GRID, v),
     "scatter_reduce": lambda x, v: x.scatter_reduce(0, GRID, v, "amax"),
     "cumsum": lambda x, v: (x.cumsum(0), x.cumsum(-1), (x > 0).cumsum(-1)),

@@ -241,3 +241,15 @@ def test_open_lengths_leave_no_scores_in_memory(target):
     args = tensors((2, 4, 50, 64), (2, 4, 60, 64), (2, 4, 60, 64), dtype=torch.float16)
     kernel = compile(sdpa(is_causal=True), args, target=target, dynamic_shapes=[{2: Dim.AUTO}] * 3)
     assert "stays outside" not in kernel.explain()
+
+
+def test_sizes_are_not_negative():
+    """The importer asks whether they are, where it broadcasts: other sizes would not be known to be the same."""
+
+    def embedded(x, ids, w):
+        return x + torch.nn.functional.embedding(ids.expand(x.size(0), 8), w)
+
+    args = torch.randn(3, 8, 4), torch.arange(8)[None], torch.randn(8, 4)
+    kernel = compile(embedded, args, dynamic_shapes=({0: torch.export.Dim("batch")}, None, None))
+    assert "arith.select" not in kernel.ir("graph")
+    torch.testing.assert_close(kernel(*args), embedded(*args))
