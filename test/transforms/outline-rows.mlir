@@ -144,6 +144,9 @@ func.func @softmax(%x: tensor<2x2400xf32>) -> (tensor<2x2400xf32>, tensor<2xf32>
 // CHECK-COUNT-8:   vector.load
 // CHECK-COUNT-8:   vector.store
 
+// CHECK-LABEL: func.func @long
+// CHECK:         gpu.launch_func @long_kernels::@long_rows_0 blocks in (%c2,
+
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 func.func @long(%x: tensor<2x80000xf32>) -> tensor<2x80000xf32> {
