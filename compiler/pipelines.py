@@ -145,6 +145,7 @@ def cpu(
         "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
         "linalg-generalize-named-ops",
+        "widen-sums",
         "gather-windows",
         "fold-copies",
         "drop-results",
@@ -269,6 +270,7 @@ def nvidia(
         # Its parallel loops become the grid. Loop bounds from data would have to be the same for a whole block.
         *online(parts, multiprocessors, from_data=False, busy_rows=BUSY_ROWS, together=PARTS_TOGETHER),
         "linalg-generalize-named-ops",
+        "widen-sums",
         "gather-windows{tiles=1}",
         "scans-to-linalg",
         "fold-copies",

@@ -47,6 +47,7 @@ PASSES = (
     "decompose-linalg-ext",
     "cpu/peel-tails",
     "fuse-consumers",
+    "widen-sums",
     "fold-copies",
     "expand-before-slices",
     "drop-units",

@@ -17,6 +17,7 @@ from . import torch_experts, torch_searches, torch_shapes
 from .torch_einsums import einsum
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
+HALVES = (torch.float16, torch.bfloat16)
 FEW = 16  # elements that are written to a row: of more, a loop over them takes less time on CPUs
 
 
@@ -271,6 +272,27 @@ def native_group_norm(
     return result, mean.squeeze(2).to(x.dtype), rstd.squeeze(2).to(x.dtype)
 
 
+def rms_norm(x: torch.Tensor, shape: list[int], weight: Any = None, eps: float | None = None) -> torch.Tensor:
+    """aten.rms_norm: squares of halves are beyond their type from 256 on."""
+    wide = _not_narrow(x)
+    squares = (wide * wide).mean(list(range(-len(shape), 0)), keepdim=True)
+    result = wide * torch.rsqrt(squares + (torch.finfo(wide.dtype).eps if eps is None else eps))
+    return (result if weight is None else result * weight).to(x.dtype)
+
+
+def in_float32(op: Any) -> Callable:
+    """Sums and products of halves in float32, and rounded once, as torch does: the importer adds up halves, which are
+    too few digits for many, and a mean's sum may be infinite where the mean is not."""
+
+    def computed(x: torch.Tensor, *arguments: Any, **keywords: Any) -> Any:
+        kind = keywords.pop("dtype", None) or x.dtype
+        if x.dtype not in HALVES or kind not in HALVES:
+            return NotImplemented
+        return op(x.to(torch.float32), *arguments, **keywords).to(kind)
+
+    return computed
+
+
 def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """aten.hypot, without squares that are too large or too small."""
     wide, other = _not_narrow(x).abs(), _not_narrow(y).abs()
@@ -283,7 +305,14 @@ def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def _not_narrow(x: torch.Tensor) -> torch.Tensor:
     """Halves in float32, as which torch computes what is one op of its own."""
-    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.to(torch.float32) if x.dtype in HALVES else x
+
+
+aten = torch.ops.aten
+SUMS = (
+    *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.prod.default, aten.prod.dim_int),
+    *(aten.cumsum.default, aten.cumprod.default, aten.linalg_vector_norm.default),
+)
 
 
 @functools.cache
@@ -321,6 +350,8 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.gelu.default] = gelu
     table[torch.ops.aten.elu.default] = elu
     table[torch.ops.aten.native_group_norm.default] = native_group_norm
+    table[torch.ops.aten.rms_norm.default] = rms_norm
+    table.update({op: in_float32(op) for op in SUMS})
     table[torch.ops.aten.hypot.default] = hypot
     table[torch.ops.aten.var_mean.correction] = var_mean
     table[torch.ops.aten.var.correction] = var

@@ -36,3 +36,28 @@ def test_norms(kind, sizes):
         error = (found.double() - expected).nan_to_num().norm()
         assert found.shape == expected.shape and error <= TOLERANCE[kind] * expected.nan_to_num().norm()
         assert torch.equal(found.isnan(), expected.isnan()) and torch.equal(found.isinf(), expected.isinf())
+
+
+SUMS = {
+    "mean of squares": lambda x: (x * x).mean(-1),
+    "mean of all": lambda x: (x * x).mean(),
+    "mean of columns": lambda x: x.abs().mean(0),
+    "count": lambda x: (x * 0 + 1).sum(-1),
+    "running sum": lambda x: (x * x).cumsum(-1) / 4096,
+    "product": lambda x: (1 + x / 1024).prod(-1),
+    "root mean square": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True)),
+    "rms_norm": lambda x: F.rms_norm(x * 8, (4096,), torch.ones(4096, dtype=x.dtype) / 2),
+    "norm": lambda x: x.norm(dim=-1),
+    "normalized": lambda x: F.normalize(x, dim=-1),
+    "pooled": lambda x: F.adaptive_avg_pool1d(x.abs()[None], 1),
+}
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_halves_have_the_digits_of_float32(name, kind):
+    """Squares of 64 on average, 4096 of them: in float16 their sum is infinite, in bfloat16 it stops at 256 times."""
+    x = (8 * torch.randn(6, 4096, generator=torch.Generator().manual_seed(0))).to(kind)
+    found, expected = compile(SUMS[name], (x,))(x), SUMS[name](x.double())
+    assert found.dtype == kind and found.isfinite().all()
+    assert (found.double() - expected).abs().max() <= 6 * torch.finfo(kind).eps * expected.abs().max()

@@ -1,0 +1,82 @@
+"""The pass ``widen-sums``."""
+
+from dataclasses import dataclass
+
+from ..dialects import build
+from ..dialects.build import element_of
+from ..dialects.mlir import ir
+from ..dialects.tiling.structured import indexing_maps, iterator_types, reduces
+from .attention import is_contraction
+from .passes import Pass
+from .rewriting import Values, copy_op, defining_op, ops_in, ops_of
+from .splats import filled_with
+
+COMBINERS = ("arith.addf", "arith.mulf")
+
+
+@dataclass(frozen=True)
+class WidenSums(Pass):
+    """Adds up, and multiplies, elements of f16 and bf16 in f32, and rounds once::
+
+        %s = linalg.generic {iterator_types = ["parallel", "reduction"]}
+            ins(%x : tensor<64x4096xbf16>) outs(%zeros : tensor<64xbf16>) {
+          ^bb0(%a: bf16, %sum: bf16):
+            %r = arith.addf %sum, %a : bf16
+        }
+      becomes
+        %w = linalg.generic {iterator_types = ["parallel", "reduction"]}
+            ins(%x : tensor<64x4096xbf16>) outs(%wide_zeros : tensor<64xf32>) {
+          ^bb0(%a: bf16, %sum: f32):
+            %b = arith.extf %a : bf16 to f32
+            %r = arith.addf %sum, %b : f32
+        }
+        %s = linalg.generic { arith.truncf } ins(%w) -> tensor<64xbf16>
+
+    In their own type no more than 256 ones could be counted in bf16, 2048 in f16. Sums of products have accumulators in
+    f32 anyway.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for generic in ops_in(op, "linalg.generic"):
+            if reduces(generic) and len(generic.results) == 1 and not is_contraction(generic):
+                combiner = _combiner(generic)
+                if combiner is not None:
+                    _widen(generic, combiner)
+
+
+def _combiner(op: ir.Operation) -> ir.Operation | None:
+    """What adds halves to the result, where that is all that the result is for."""
+    block = op.regions[0].blocks[0]
+    combiner = defining_op(ops_of(block)[-1].operands[0])
+    if combiner is None or combiner.name not in COMBINERS or combiner.block != block:
+        return None
+    if not isinstance(combiner.results[0].type, ir.F16Type | ir.BF16Type):
+        return None
+    total = list(block.arguments)[-1]
+    alone = [use.owner.operation for use in total.uses] == [combiner]
+    return combiner if alone and list(combiner.operands).count(total) == 1 else None
+
+
+def _widen(op: ir.Operation, combiner: ir.Operation) -> None:
+    *inputs, init = op.operands
+    block, wide, narrow = op.regions[0].blocks[0], ir.F32Type.get(), element_of(init.type)
+    total = list(block.arguments)[-1]
+
+    def body(*arguments: ir.Value) -> ir.Value:
+        known: Values = dict(zip(block.arguments, arguments, strict=True))
+        for inner in ops_of(block)[:-1]:
+            if inner == combiner:
+                break
+            copy_op(inner, known)
+        operands = [known.get(v, v) if v == total else build.convert(known.get(v, v), wide) for v in combiner.operands]
+        return ir.Operation.create(combiner.name, [wide], operands).result
+
+    with ir.InsertionPoint(op), op.location:
+        number = filled_with(init)
+        if number is None:
+            start = build.convert_elements(init, wide)
+        else:
+            start = build.fill(build.constant(wide, number.value), build.empty(build.mixed_sizes(init), wide))
+        (result,) = build.generic([*inputs], [start], indexing_maps(op), iterator_types(op), body)
+        op.results[0].replace_all_uses_with(build.convert_elements(result, narrow))
+    op.erase()
