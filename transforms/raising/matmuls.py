@@ -10,7 +10,7 @@ from ..graph import ops_on_way
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, ROUND, Expr
-from .quotients import Keys, Quotient, quotient, varies
+from .quotients import Keys, Quotient, quotient, varies, without
 from .rounding import Rounding
 from .softmax import Softmax
 from .tracing import Tracer
@@ -64,9 +64,9 @@ def second_matmul(tracer: Tracer, element: Expr, parts: Sequence[int]) -> Second
         whole = quotient(tracer, expanded.args[0] if expanded.name == ROUND else expanded)
         for factor in whole.num:
             product = product or (contraction_at(tracer, factor, parts) if factor.kind == "element" else None)
-        if product is None:
+        if product is None or [*whole.num, *whole.den].count(product.element) != 1:  # a square, say
             return None
-        around = Quotient([f for f in whole.num if f is not product.element], whole.den, whole.tested)
+        around = Quotient(without(whole.num, [product.element]), whole.den, whole.tested)
     k = product.loops
     several = len(k) != 1 and (not k or any(v.extent is None for v in k))
     if several or (around.den and tracer.expand(product.init).number != 0):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .expressions import Expr
-from .quotients import Keys, Quotient, along_k, quotient, varies
+from .quotients import Keys, Quotient, along_k, quotient, varies, without
 from .signs import is_not_negative
 from .tracing import Tracer
 
@@ -31,7 +31,7 @@ def own_sums(
 ) -> Iterator[tuple[Quotient, OwnSum]]:
     """The quotient without a divisor that is made of the sum along `k` of the rest of it, and that."""
     for divisor in q.den:
-        rest = Quotient(q.num, [d for d in q.den if d is not divisor])
+        rest = Quotient(q.num, without(q.den, [divisor]))
         for node in () if varies(divisor, k) else divisor.nodes():
             reduction = tracer.reduction(node) if node.kind == "element" else None
             if reduction is None or reduction.kind != "sum" or tracer.expand(reduction.init).number != 0:

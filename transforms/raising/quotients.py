@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
@@ -28,6 +29,15 @@ Keys = tuple[Var, ...]  # what is summed over: the keys, which may be counted th
 def varies(expr: Expr, k: Keys) -> bool:
     """Whether `expr` is not the same for all keys."""
     return any(v in expr.vars for v in k)
+
+
+def without(factors: Sequence[Expr], some: Sequence[Expr]) -> list[Expr]:
+    """The factors but for `some`: of what is there twice, once for each time that it is among them."""
+    rest = list(factors)
+    for e in some:
+        if e in rest:
+            rest.remove(e)
+    return rest
 
 
 def is_mask(expr: Expr) -> bool:

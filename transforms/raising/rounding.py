@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from .expressions import ROUND, Expr
-from .quotients import Keys, NearMiss, Quotient, extremum, quotient, varies
+from .quotients import Keys, NearMiss, Quotient, extremum, quotient, varies, without
 from .softmax import Softmax
 from .tracing import Tracer
 
@@ -53,7 +53,7 @@ def split_rounding(tracer: Tracer, q: Quotient, k: Keys) -> tuple[Quotient, Roun
     num, den = ([f for f in part if not _is_given(f)] for part in (inner.num, inner.den))
     rest = tuple(f for f in (*num, *den) if not varies(f, k))
     rounding = Rounding(found.attribute("type").value, tuple(factors), rest, limits)
-    num = [*(f for f in q.num if f is not found), *num]
+    num = [*without(q.num, [found]), *num]
     return Quotient(num, [*q.den, *den], q.tested or inner.tested), rounding
 
 

@@ -37,6 +37,7 @@ from .quotients import (
     summed,
     unguarded,
     varies,
+    without,
 )
 from .relative import EXPONENTIALS, Relative, relative
 from .signs import is_not_negative
@@ -97,7 +98,7 @@ def _undivided(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr
 
     along = [f for f in q.num if varies(f, k)]
     own = [f for f in along if f.name in EXPONENTIALS]
-    num, weights = _without(q.num, along), _without(along, own)
+    num, weights = without(q.num, along), without(along, own)
     if not own:
         return None
     _require_given([*weights, *num, *q.den], is_computed)
@@ -130,11 +131,10 @@ def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], b
 
     def finished(scores: Expr, own: list[Expr], num: list[Expr], den: list[Expr]) -> Softmax:
         """Of the factors `own`, and the others as weights."""
-        weights = _without(along, own)
+        weights = without(along, own)
         _require_given(weights, is_computed)
         _require_free(den, k)
-        both = [f for f in num if f in den]
-        num, den = _without(num, both), _without(den, both)
+        num, den = without(num, den), without(den, num)
         return replace(_finished(tracer, scores, num, den, k, is_statistic), weights=tuple(weights))
 
     missed: NearMiss | None = None
@@ -154,7 +154,7 @@ def _match(tracer: Tracer, q: Quotient, k: Keys, is_computed: Callable[[Expr], b
                 continue
             try:
                 scores = logarithm(tracer, own, k, is_statistic, ready)
-                den = [*(d for d in q.den if d is not divisor), *more]
+                den = [*without(q.den, [divisor]), *more]
                 found = finished(scores, own, [*num, *inner.den], den)
                 to = relative(tracer, own, scores, k)
                 others = sinks(tracer, own, beside, is_statistic, to)
@@ -271,15 +271,7 @@ def _unbounded(divisor: Expr) -> tuple[Expr, Expr | None]:
 
 def _includes(all_: list[Expr], some: list[Expr]) -> bool:
     """Whether `some` are among them, each as often."""
-    return len(_without(all_, some)) == len(all_) - len(some)
-
-
-def _without(all_: list[Expr], some: list[Expr]) -> list[Expr]:
-    rest = list(all_)
-    for e in some:
-        if e in rest:
-            rest.remove(e)
-    return rest
+    return len(without(all_, some)) == len(all_) - len(some)
 
 
 def logarithm(

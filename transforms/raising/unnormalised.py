@@ -17,7 +17,7 @@ from .expressions import ROUND, Expr
 from .indices import Var
 from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls
 from .own_sums import OwnSum, own_sums
-from .quotients import Keys, Quotient, quotient, varies
+from .quotients import Keys, Quotient, quotient, varies, without
 from .softmax import Softmax
 from .tracing import Tracer
 
@@ -56,7 +56,7 @@ def _own_sum(
     flat = Quotient([f for p in parts for f in p.num], [*q.den, *(f for p in parts for f in p.den)])
     for _, own in own_sums(tracer, flat, k, is_computed):
         if own.divisor in q.den:
-            return own, [d for d in q.den if d is not own.divisor]
+            return own, without(q.den, [own.divisor])
     return None, q.den
 
 
