@@ -94,7 +94,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%masked, %none : tensor<64x64xf32, "fragment">, tensor<64xf32, "row">) {
       ^bb0(%x: f32, %z: f32, %sum: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         %v = arith.addf %sum, %u : f32
         linalg.yield %u, %v : f32, f32
       } -> (tensor<64x64xf32, "fragment">, tensor<64xf32, "row">)
@@ -166,7 +166,7 @@ gpu.module @kernels {
           ins(%top : tensor<64xf32, "row">) outs(%masked, %none : tensor<64x64xf32, "fragment">, tensor<64xf32, "row">) {
       ^bb0(%x: f32, %z: f32, %sum: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         %v = arith.addf %sum, %u : f32
         linalg.yield %u, %v : f32, f32
       } -> (tensor<64x64xf32, "fragment">, tensor<64xf32, "row">)
@@ -232,7 +232,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%masked, %none : tensor<64x64xf32, "fragment">, tensor<64xf32, "row">) {
       ^bb0(%x: f32, %z: f32, %sum: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         %v = arith.addf %sum, %u : f32
         linalg.yield %u, %v : f32, f32
       } -> (tensor<64x64xf32, "fragment">, tensor<64xf32, "row">)

@@ -1,4 +1,5 @@
 // RUN: attn-opt %s --tabulate-exponentials | FileCheck %s
+// RUN: sed 's/ {linalg_ext.not_positive}//' %s | attn-opt --tabulate-exponentials | FileCheck %s --check-prefix=ANY
 // RUN: sed 's/f32/f64/g' %s | attn-opt --tabulate-exponentials | FileCheck %s --check-prefix=WIDE
 
 // The table is for numbers of f32: others are left.
@@ -6,6 +7,17 @@
 // WIDE-NOT: tile.exp2
 // WIDE:     math.exp2 {{.*}} : f64
 // WIDE-NOT: tile.exp2
+
+// So are those that may be infinite, as a sigmoid's.
+
+// ANY-LABEL: gpu.func @d32
+// ANY-NOT:     tile.exp2
+// ANY:         math.exp2
+// ANY-LABEL: gpu.func @softcap
+// ANY:         tile.exp2 ({{.*}}) {bound = 44 : i64, share = 8 : i64}
+// ANY-LABEL: gpu.func @wide_softcap
+// ANY-NOT:     tile.exp2
+// ANY-LABEL: gpu.func @limited_softcap
 
 // At head dimension 32 exponentials take twice as long as the matmuls: three of eight come from a table.
 
@@ -23,8 +35,8 @@
 // CHECK-NOT:     tile.fill_exp2
 // CHECK:         math.exp2
 
-// With a function of the special unit besides, all of them, where what is behind it is bounded; else six. A cap that leaves the rows less than it
-// takes is a bound where their numbers are known to be kept within that.
+// With a function of the special unit besides, all of them, where what is behind it is bounded; else six. A cap that leaves the
+// rows less than it takes is a bound where their numbers are known to be kept within that.
 
 // CHECK-LABEL: gpu.func @softcap
 // CHECK:         math.tanh
@@ -84,7 +96,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%capped : tensor<64x64xf32, "fragment">) {
       ^bb0(%x: f32, %z: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         linalg.yield %u : f32
       } -> tensor<64x64xf32, "fragment">
       %half = arith.truncf %p : tensor<64x64xf32, "fragment"> to tensor<64x64xf16, "fragment">
@@ -134,7 +146,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%capped : tensor<64x64xf32, "fragment">) {
       ^bb0(%x: f32, %z: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         linalg.yield %u : f32
       } -> tensor<64x64xf32, "fragment">
       %half = arith.truncf %p : tensor<64x64xf32, "fragment"> to tensor<64x64xf16, "fragment">
@@ -185,7 +197,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%capped : tensor<64x64xf32, "fragment">) {
       ^bb0(%x: f32, %z: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         linalg.yield %u : f32
       } -> tensor<64x64xf32, "fragment">
       %half = arith.truncf %p : tensor<64x64xf32, "fragment"> to tensor<64x64xf16, "fragment">
@@ -236,7 +248,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%capped : tensor<64x64xf32, "fragment">) {
       ^bb0(%x: f32, %z: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         linalg.yield %u : f32
       } -> tensor<64x64xf32, "fragment">
       %half = arith.truncf %p : tensor<64x64xf32, "fragment"> to tensor<64x64xf16, "fragment">
@@ -296,7 +308,7 @@ gpu.module @kernels {
           ins(%kept : tensor<64xf32, "row">) outs(%capped : tensor<64x64xf32, "fragment">) {
       ^bb0(%x: f32, %z: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         linalg.yield %u : f32
       } -> tensor<64x64xf32, "fragment">
       %half = arith.truncf %p : tensor<64x64xf32, "fragment"> to tensor<64x64xf16, "fragment">
@@ -349,7 +361,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%capped : tensor<64x64xf32, "fragment">) {
       ^bb0(%x: f32, %z: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         linalg.yield %u : f32
       } -> tensor<64x64xf32, "fragment">
       %half = arith.truncf %p : tensor<64x64xf32, "fragment"> to tensor<64x64xf16, "fragment">
@@ -402,7 +414,7 @@ gpu.module @kernels {
           ins(%m : tensor<64xf32, "row">) outs(%capped : tensor<64x64xf32, "fragment">) {
       ^bb0(%x: f32, %z: f32):
         %t = arith.subf %z, %x : f32
-        %u = math.exp2 %t : f32
+        %u = math.exp2 %t {linalg_ext.not_positive} : f32
         linalg.yield %u : f32
       } -> tensor<64x64xf32, "fragment">
       %half = arith.truncf %p : tensor<64x64xf32, "fragment"> to tensor<64x64xf16, "fragment">

@@ -113,7 +113,7 @@ def _aligned(value: ir.Value, any_strides: bool) -> int:
     width = CHUNK // byte_width(value.type.element_type)
     op = defining_op(value)
     while op is not None and op.name == "tensor.extract_slice":
-        offset, step = slice_offsets(op)[-1], op.opview.static_strides[-1]
+        offset, step = slice_offsets(op)[-1], list(op.opview.static_strides)[-1]
         kept = kept_dims(op, value.type, steps=True)
         if isinstance(offset, ir.Value) or step != 1 or kept[-1] != op.operands[0].type.rank - 1:
             return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...dialects import build
+from ...dialects.linalg_ext.softmax import NOT_POSITIVE
 from ...dialects.mlir import ir
 from ...dialects.tile import EXP2_WORDS, SHARES, Exp2Op, FillExp2Op, shared_buffer
 from ..passes import Pass, remark
@@ -33,8 +34,8 @@ class TabulateExponentials(Pass):
     compute. An exponential by the table takes three instructions more (``exponentials``), two where scores are known to
     be bounded, as behind a softcap; how many of eight was measured on an H200 (docs/nvidia-log.md).
 
-    For kernels whose loads the copy engine does, exponentials of f32, and matmuls of 16 bits, to which these are
-    rounded. (Those of 8 bits have no registers for it.)
+    For kernels whose loads the copy engine does, exponentials of f32, in a softmax or of what is bounded, and matmuls
+    of 16 bits, to which these are rounded. (Those of 8 bits have no registers for it.)
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -74,8 +75,11 @@ def table_shares(kernel: ir.Operation) -> Shares | None:
 
 
 def is_exponential(op: ir.Operation) -> bool:
-    """Whether a table can give what an op computes: its numbers are f32."""
-    return op.name == "math.exp2" and isinstance(op.results[0].type, ir.F32Type)
+    """Whether a table can give what an op computes: f32, and not beyond its range, of which the table makes NaN. A
+    sigmoid's, whose quotient is 0 where it is infinite, may be."""
+    if op.name != "math.exp2" or not isinstance(op.results[0].type, ir.F32Type):
+        return False
+    return NOT_POSITIVE in op.attributes or exponent_bound(op) is not None
 
 
 def _width(matmul: ir.Operation) -> int:
