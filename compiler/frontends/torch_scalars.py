@@ -13,7 +13,7 @@ import operator
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
 
 from .torch_shapes import emitted
 
@@ -65,7 +65,8 @@ FILLED = (aten.full.default, aten.full_like.default)
 def as_tensors(graph: torch.fx.Graph) -> None:
     """Replaces each such number that an op computes a tensor of."""
     known: dict[torch.fx.Node, torch.fx.Node] = {}
-    mode = detect_fake_mode([node.meta.get("val") for node in graph.find_nodes(op="placeholder")])
+    given = (node.meta.get("val") for node in graph.find_nodes(op="placeholder"))
+    mode = next((value.fake_mode for value in given if isinstance(value, FakeTensor)), None)
     for node in list(graph.nodes) if mode is not None else ():
         if node.target not in (*OF_TENSORS, *FILLED, aten.scalar_tensor.default):
             continue
