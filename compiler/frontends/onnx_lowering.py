@@ -29,6 +29,7 @@ from .onnx_functions import has_function
 from .onnx_graph import prepared
 from .onnx_loops import HOLDS
 from .onnx_quantization import lower_casts
+from .open_broadcasts import read_by_loops
 from .open_reshapes import to_views
 from .sequential import to_loops
 from .sorting import by_rank
@@ -105,6 +106,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     run(module, TO_LINALG, WAY_OUT)
     checks = Checks(module)
     to_views(module)
+    read_by_loops(module)
     clamp_gathers(module)
     to_loops(module)
     by_rank(module)
