@@ -11,13 +11,13 @@ Sizes that are one value are seen to be equal, and none is read off an array, wh
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ...dialects import build
 from ...dialects.build import constant_value
-from ...dialects.mlir import arith, ir
+from ...dialects.mlir import arith, ir, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...transforms.copying import copy_elements
 from ...transforms.linear import DYNAMIC
@@ -28,18 +28,32 @@ from .lowering import ops, run
 
 TIDY = "builtin.module(canonicalize,cse)"
 LONGEST = 16  # of lists of sizes
+READS = ("linalg.index", "tensor.extract")
 OF_SIZES = ("index_cast", "extsi", "muli", "addi", "divsi", "maxsi", "maxui", "minsi", "minui", "select")
+
+
+def name(module: ir.Module, names: Mapping[tuple[int, int], str]) -> None:
+    """Makes sizes of arguments one value that have one name; `names`: of dimensions, by number of their argument."""
+    first: dict[str, tuple[int, int]] = {}
+    for place, called in sorted(names.items()):
+        first.setdefault(called, place)
+    for op in ops(module):
+        if op.name != "tensor.dim" or not isinstance(op.operands[0].owner, ir.Block):
+            continue
+        block, d = op.operands[0].owner, constant_value(op.operands[1])
+        own = (ir.BlockArgument(op.operands[0]).arg_number, d)
+        known = first.get(names.get(own, ""), own) if block.owner.operation.name == "func.func" else own
+        if known != own:
+            with ir.InsertionPoint(op), op.location:
+                _replace(op, tensor.dim(block.arguments[known[0]], build.index(known[1])))
 
 
 def settle(module: ir.Module) -> None:
     """Replaces what is computed of sizes by what is known of it, in place."""
     if not any(op.name == "tensor.dim" for op in ops(module)):
         return
-    for op in ops(module):
-        if op.name == "tensor.extract" and op.parent.operation.name == "func.func":
-            with ir.InsertionPoint(op), op.location:
-                _replace(op, _listed(op))
-    run(module, TIDY, "")
+    while sum(_look_up(op) for op in ops(module) if op.name == "tensor.extract"):
+        run(module, TIDY, "")  # at places that are numbers then, others can be looked up
     for op in ops(module):  # in their order: the later ones are told of what the earlier ones became
         if op.name in ("arith.cmpi", "arith.select", "arith.divsi", "arith.maxsi", "arith.maxui"):
             with ir.InsertionPoint(op), op.location:
@@ -47,10 +61,19 @@ def settle(module: ir.Module) -> None:
     run(module, TIDY, "")
 
 
-def _replace(op: ir.Operation, value: ir.Value | None) -> None:
+def _look_up(extract: ir.Operation) -> bool:
+    """Replaces an element of a list outside of all bodies, and says whether that was done."""
+    if extract.parent.operation.name != "func.func":
+        return False
+    with ir.InsertionPoint(extract), extract.location:
+        return _replace(extract, _listed(extract))
+
+
+def _replace(op: ir.Operation, value: ir.Value | None) -> bool:
     if value is not None:
         op.results[0].replace_all_uses_with(value)
         op.erase()
+    return value is not None
 
 
 def _settled(op: ir.Operation) -> ir.Value | None:
@@ -59,8 +82,13 @@ def _settled(op: ir.Operation) -> ir.Value | None:
     if op.name == "arith.cmpi":
         return build.constant(kind, 0) if _is_negative_size(op) else None
     if op.name == "arith.select":
-        chosen = constant_value(op.operands[0])
+        condition, _, otherwise = op.operands
+        if _is_copied_if_zero(condition, otherwise):
+            return otherwise
+        chosen = constant_value(condition)
         return None if chosen is None else op.operands[1 if chosen else 2]
+    if op.name == "arith.maxui" and constant_value(op.operands[1]) == 1:  # a size that the importer broadcasts to
+        return op.operands[0] if _is_size(op.operands[0]) else None
     if op.name != "arith.divsi":
         return op.operands[0] if is_product(op.operands[0], [op.operands[1]]) else None
     number, others = factors([op.results[0]])
@@ -73,6 +101,21 @@ def _settled(op: ir.Operation) -> ir.Value | None:
         size = size if size.type == kind else arith.index_cast(kind, size)
         result = size if i == 0 and number == 1 else arith.muli(result, size)
     return result
+
+
+def _is_copied_if_zero(condition: ir.Value, size: ir.Value) -> bool:
+    """Whether a reshape asks if a size in its list is 0, for which it takes one of its operand: there are no elements
+    either way."""
+    asked = defining_op(condition)
+    if (
+        asked is None
+        or asked.name != "arith.cmpi"
+        or asked.operands[0] != size
+        or constant_value(asked.operands[1]) != 0
+    ):
+        return False
+    is_equal = ir.IntegerAttr(asked.attributes["predicate"]).value == arith.CmpIPredicate.eq
+    return is_equal and _is_size(size)
 
 
 def _is_negative_size(op: ir.Operation) -> bool:
@@ -160,6 +203,6 @@ def _computed(op: ir.Operation, at: Sequence[int]) -> ir.Value | None:
                 return None
             known[argument] = element
     steps = ops_of(body)[:-1]
-    if any(not step.name.startswith(("arith.", "math.")) and step.name != "linalg.index" for step in steps):
+    if any(not step.name.startswith(("arith.", "math.")) and step.name not in READS for step in steps):
         return None
     return copy_elements(op, known, lambda loop: build.index(loops[loop]))[0]

@@ -29,6 +29,25 @@ SIZES = {
         "%q",
         "%s",
     ),
+    "gathered": (
+        """%l = tensor.from_elements %b64, %s64 : tensor<2xi64> %o = tensor.empty() : tensor<1xi64>
+        %ones = arith.constant dense<1> : tensor<1xi64>
+        %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+          iterator_types = ["parallel"]} ins(%ones : tensor<1xi64>) outs(%o : tensor<1xi64>) {
+        ^bb0(%in: i64, %out: i64):
+          %i = arith.index_cast %in : i64 to index
+          %d = tensor.extract %l[%i] : tensor<2xi64>
+          linalg.yield %d : i64
+        } -> tensor<1xi64> %q = tensor.extract %g[%c0] : tensor<1xi64>""",
+        "%q",
+        "%s",
+    ),
+    "zero for that of the operand": (
+        "%is = arith.cmpi eq, %b64, %zero : i64 %q = arith.select %is, %s64, %b64 : i64",
+        "%q",
+        "%b",
+    ),
+    "broadcast with one": ("%one = arith.constant 1 : i64 %q = arith.maxui %b64, %one : i64", "%q", "%b"),
     "computed in a list": (
         """%l = tensor.from_elements %s64 : tensor<1xi64> %o = tensor.empty() : tensor<1xi64>
         %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
@@ -117,3 +136,55 @@ def test_a_block_of_open_sizes_has_kernels():
     onnx_harness.assert_close(compile(model)(x), onnx_harness.reference(model, [x]))
     told = compile(model, target="nvidia", arch="sm_90a", multiprocessors=132).explain()
     assert "1 attention found and fused" in told and "computed with its sums, in kernel main_rows_0" in told
+
+
+FOUR = "float[b, 4, s, 16]"
+GRAPHS = {  # whose batches are equal, as they have one name
+    "Attention": (23, f"g ({FOUR} q, {FOUR} k, {FOUR} v) => ({FOUR} y) {{ y = Attention(q, k, v) }}"),
+    "causal": (23, f"g ({FOUR} q, {FOUR} k, {FOUR} v) => ({FOUR} y) {{ y = Attention<is_causal = 1>(q, k, v) }}"),
+    "heads in a row": (
+        23,
+        """g (float[b, s, 32] q, float[b, s, 32] k, float[b, s, 32] v) => (float[b, s, 32] y) {
+          y = Attention<q_num_heads = 4, kv_num_heads = 4>(q, k, v)
+        }""",
+    ),
+    "Einsum": (
+        17,
+        f"""g ({FOUR} q, {FOUR} k) => (float[b, 4, s, s] y) {{ y = Einsum<equation = "bhqd,bhkd->bhqk">(q, k) }}""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_sizes_of_one_name_are_one(name):
+    onnx_harness = pytest.importorskip("onnx_harness", reason="the extra 'onnx' is not installed")
+    opset, text = GRAPHS[name]
+    kernel = compile(onnx_harness.model(text, opset), target="nvidia", arch="sm_90a", multiprocessors=132)
+    assert ("1 attention found and fused" in kernel.explain()) == (name != "Einsum")
+
+
+@pytest.mark.parametrize("element", ["float", "float16"])
+def test_masks_of_positions_need_no_kernel_of_their_own(element, recwarn):
+    """Sizes that are told by lists are known in half precision, too: positions are compared as [b, 1, 1, s] and
+    [b, 1, s, 1]."""
+    onnx_harness = pytest.importorskip("onnx_harness", reason="the extra 'onnx' is not installed")
+    kind = f"{element}[b, h, s, 16]"
+    text = f"""g ({kind} q, {kind} k, {kind} v) => ({kind} y) {{
+      shape = Shape(q)   first = Constant<value = int64[1] {{0}}> ()   third = Constant<value = int64[1] {{2}}> ()
+      b0 = Gather(shape, first)   s0 = Gather(shape, third)   one = Constant<value = int64[1] {{1}}> ()
+      zero = Constant<value = int64 {{0}}> ()   step = Constant<value = int64 {{1}}> ()   n = Squeeze(s0, first)
+      range = Range(zero, n, step)   last = Constant<value = int64[3] {{0, 1, 3}}> ()
+      front = Constant<value = int64[3] {{0, 1, 2}}> ()   r0 = Unsqueeze(range, last)   c0 = Unsqueeze(range, front)
+      tall = Concat<axis = 0> (b0, one, s0, one)   wide = Concat<axis = 0> (b0, one, one, s0)
+      rows = Expand(r0, tall)   columns = Expand(c0, wide)   is = LessOrEqual(columns, rows)
+      t = Transpose<perm = [0, 1, 3, 2]> (k)   scores = MatMul(q, t)   low = Constant<value = float {{-1e4}}> ()
+      none = CastLike(low, scores)   masked = Where(is, scores, none)   p = Softmax<axis = -1> (masked)
+      y = MatMul(p, v)
+    }}"""
+    inputs = [onnx_harness.random(2, 3, 9, 16, seed=i) for i in range(3)]
+    inputs = [x.astype(np.float16 if element == "float16" else np.float32) for x in inputs]
+    model = onnx_harness.model(text)
+    kernel = compile(model)
+    found, expected = kernel(*inputs), onnx_harness.reference(model, inputs)
+    onnx_harness.assert_close(found, expected, 5e-3 if element == "float16" else 1e-5)
+    assert not recwarn.list and "1 attention found and fused" in kernel.explain()
