@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from attn_opt.compiler import compile
+from attn_opt.compiler import CompileError, compile
 from attn_opt.compiler.frontends.open_broadcasts import read_by_loops
 from attn_opt.compiler.frontends.open_sizes import settle
 from attn_opt.dialects import make_context
@@ -188,3 +188,13 @@ def test_masks_of_positions_need_no_kernel_of_their_own(element, recwarn):
     found, expected = kernel(*inputs), onnx_harness.reference(model, inputs)
     onnx_harness.assert_close(found, expected, 5e-3 if element == "float16" else 1e-5)
     assert not recwarn.list and "1 attention found and fused" in kernel.explain()
+
+
+def test_a_refusal_of_open_sizes_says_what_fixes_them():
+    onnx_harness = pytest.importorskip("onnx_harness", reason="the extra 'onnx' is not installed")
+    text = """g (float[b, 4, 16, 16] x) => (float[b, 8, 32, 32] y) {
+      y = ConvTranspose<kernel_shape = [2, 2], strides = [2, 2]>(x, weights)
+    }"""
+    model = onnx_harness.model(text, weights=onnx_harness.random(4, 8, 2, 2))
+    with pytest.raises(CompileError, match="example_args would fix"):
+        compile(model, target="nvidia", arch="sm_90a")
