@@ -44,10 +44,10 @@ def _times(a: Size, b: Size) -> Size:
 
 def is_product(size: Size, of: Sequence[Size]) -> bool:
     """Whether a size is the product of these."""
-    return _factors([size]) == _factors(of)
+    return factors([size]) == factors(of)
 
 
-def _factors(sizes: Sequence[Size]) -> tuple[int, Counter[Part]]:
+def factors(sizes: Sequence[Size]) -> tuple[int, Counter[Part]]:
     """A product as a number times what is not known, each size of a tensor by where it is read."""
     number, others = 1, Counter[Part]()
     pending: list[Part] = list(sizes)
@@ -99,9 +99,11 @@ def _multiplied(op: ir.Operation | None) -> list[Part] | None:
     if op.name == "arith.muli":
         return list(op.operands)
     if op.name in ("arith.divsi", "arith.divui"):
-        (number, others), divisor = _factors([op.operands[0]]), build.constant_value(op.operands[1])
-        is_exact = isinstance(divisor, int) and divisor > 0 and number % divisor == 0
-        return [number // int(divisor or 1), *others.elements()] if is_exact else None
+        (number, others), (divisor, of) = factors([op.operands[0]]), factors([op.operands[1]])
+        is_exact = divisor > 0 and number % divisor == 0 and of <= others
+        return [number // divisor, *(others - of).elements()] if is_exact else None
+    if op.name == "arith.index_cast":
+        return list(op.operands)
     if op.name in ("arith.maxsi", "arith.maxui"):
         return [op.operands[0]] if is_product(op.operands[0], [op.operands[1]]) else None
     if op.name != "affine.apply":

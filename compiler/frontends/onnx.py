@@ -59,14 +59,14 @@ def compile_onnx(source: Any, example_args: Sequence[Any] | None, target: str, o
     options.check()
     try:
         lowered = lower(model, shapes)
+        inputs = [value.name for value in lowered.inputs]
+        options = dataclasses.replace(options, donate=options.donated(inputs, len(inputs)))
+        kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered, (model, options))
     except DiagnosedError as error:
         if shapes is None and any(is_open(value.type.tensor_type) for value in model.graph.input):
             note = Diagnostic("note", "", 0, 0, "the model leaves sizes open, which example_args would fix")
             raise DiagnosedError([*error.diagnostics, note]) from None
         raise
-    inputs = [value.name for value in lowered.inputs]
-    options = dataclasses.replace(options, donate=options.donated(inputs, len(inputs)))
-    kernel = OnnxKernel(compile_module(lowered.module, target, options), lowered, (model, options))
     if example_args is not None:
         kernel.bind([*example_args])
     return kernel

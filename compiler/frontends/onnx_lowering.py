@@ -21,7 +21,7 @@ from ...dialects import make_context
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
-from . import onnx_contrib, onnx_limits, onnx_shapes
+from . import onnx_contrib, onnx_limits, onnx_shapes, open_sizes
 from .constants import compute_constants, pattern
 from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
@@ -29,6 +29,7 @@ from .onnx_functions import has_function
 from .onnx_graph import prepared
 from .onnx_loops import HOLDS
 from .onnx_quantization import lower_casts
+from .open_broadcasts import read_by_loops
 from .open_reshapes import to_views
 from .sequential import to_loops
 from .sorting import by_rank
@@ -104,7 +105,9 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
             functions.add(error.operator)
     run(module, TO_LINALG, WAY_OUT)
     checks = Checks(module)
+    open_sizes.name(module, _names(inputs))
     to_views(module)
+    read_by_loops(module)
     clamp_gathers(module)
     to_loops(module)
     by_rank(module)
@@ -112,6 +115,14 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     run(module, "builtin.module(canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("torch", "torch_c", "tm_tensor", "ml_program"), WAY_OUT)
     return Lowered(module, inputs, outputs, weights, checks)
+
+
+def _names(inputs: Sequence[onnx.ValueInfoProto]) -> dict[tuple[int, int], str]:
+    """What the model calls its inputs' sizes; those of one name are equal, or the kernel is for others (`onnx.py`)."""
+    shapes = ((number, value.type.tensor_type.shape) for number, value in enumerate(inputs))
+    return {
+        (number, d): size.dim_param for number, shape in shapes for d, size in enumerate(shape.dim) if size.dim_param
+    }
 
 
 def _hoisted(graph: onnx.GraphProto) -> list[np.ndarray]:

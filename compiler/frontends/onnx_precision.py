@@ -62,7 +62,9 @@ def _promote(graph: GraphProto) -> bool:
             t.CopyFrom(_promoted(t))
             if t.name in renamed:
                 t.name = _single(t.name)
-    del graph.value_info[:]
+    for value in graph.value_info:  # their sizes are known
+        if _is_half(value):
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
     return True
 
 

@@ -5,34 +5,25 @@ becomes
   %y = tensor.expand_shape %x [[0, 1], [2]] output_shape [%b, %s, 64] : tensor<?x64xf32> into tensor<?x?x64xf32>
 
 which attention is traced through, and which moves nothing. Sizes at both ends that are equal are kept as dimensions;
-what lies between is merged, split, or both. Sizes are not negative: tests of that, where one is inferred, are decided.
+what lies between is merged, split, or both.
 """
 
 import math
 from collections.abc import Sequence
 
-from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...transforms.extents import extent, size_form
 from ...transforms.linear import DYNAMIC
 from ...transforms.reshapes import reshape
 from ...transforms.rewriting import defining_op
-from .lowering import ops, run
-
-TIDY = "builtin.module(canonicalize,cse)"
+from .lowering import ops
+from .open_sizes import settle
 
 
 def to_views(module: ir.Module) -> None:
     """Replaces all tensor.reshape of `module` whose sizes are listed."""
-    if not any(op.name == "tensor.reshape" for op in ops(module)):
-        return
-    for op in ops(module):
-        if op.name == "arith.cmpi" and _is_negative_size(op):
-            with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(build.constant(op.results[0].type, 0))
-            op.erase()
-    run(module, TIDY, "")
+    settle(module)
     for op in ops(module):
         if op.name == "tensor.reshape":
             with ir.InsertionPoint(op), op.location:
@@ -40,23 +31,6 @@ def to_views(module: ir.Module) -> None:
             if view is not None:
                 op.results[0].replace_all_uses_with(view)
                 op.erase()
-
-
-def _is_negative_size(op: ir.Operation) -> bool:
-    is_less = ir.IntegerAttr(op.attributes["predicate"]).value == arith.CmpIPredicate.slt
-    return bool(is_less and constant_value(op.operands[1]) == 0 and _is_size(op.operands[0]))
-
-
-def _is_size(value: ir.Value) -> bool:
-    """Whether an integer is a size, or a product of sizes."""
-    number, op = constant_value(value), defining_op(value)
-    if number is not None:
-        return number >= 0
-    if op is None:
-        return False
-    if op.name in ("arith.index_cast", "arith.extsi", "arith.muli", "arith.select", "arith.divsi"):
-        return all(_is_size(v) for v in op.operands if str(v.type) != "i1")
-    return op.name == "tensor.dim"
 
 
 def _view(op: ir.Operation) -> ir.Value | None:

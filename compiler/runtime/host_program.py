@@ -79,12 +79,15 @@ def host_program(function: ir.OpView) -> Program:
         elif op.name == "func.return":
             returned = tuple(numbers[v] for v in op.operands)
         else:
-            loop = next((o.operation for o in block.operations if o.operation.name == "scf.for"), None)
-            op = op if loop is None else loop  # rather than what it starts from
+            control = {o.operation.name: o.operation for o in reversed(list(block.operations)) if o.operation.regions}
+            loop = control.get("scf.for")
+            op = loop or control.get("scf.while") or control.get("scf.if") or op  # rather than what it starts from
             message = (
                 f"'{op.name}' stands outside of the fused loops; on GPUs only linalg ops, slices, reshapes and "
                 "tensors that are put together run there"
             )
+            if op.name in ("scf.while", "scf.if"):
+                message += "; the host would have to wait for what decides it: call a kernel of each part instead"
             if loop is not None:
                 message += (
                     "; a loop over keys must be inside of those over queries (tile_interchange), and a single tile has "

@@ -329,3 +329,27 @@ def test_keys_that_are_computed_from_what_is_computed(page, arch):
     (found,), (expected,) = run_module(text, inputs, arch=arch, parts=1), evaluate(module, inputs)
     assert np.abs(found - expected).max() <= 3e-3 * np.abs(expected).max()
     assert len(Launches.kernels) == 1, "it is computed on the tiles"
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_sums_of_what_is_filled(rows):
+    """Nothing is filled for a kernel that is not a loop over tiles: a mask of zeros, as ONNX's Attention has it."""
+    text = """func.func @main(%x: tensor<?x3xf32>) -> tensor<?xf32> {
+      %c0 = arith.constant 0 : index
+      %number = arith.constant 1.5 : f32
+      %zero = arith.constant 0.0 : f32
+      %n = tensor.dim %x, %c0 : tensor<?x3xf32>
+      %e = tensor.empty(%n, %n) : tensor<?x?xf32>
+      %f = linalg.fill ins(%number : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+      %re = tensor.empty(%n) : tensor<?xf32>
+      %r0 = linalg.fill ins(%zero : f32) outs(%re : tensor<?xf32>) -> tensor<?xf32>
+      %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+        iterator_types = ["parallel", "reduction"]} ins(%f : tensor<?x?xf32>) outs(%r0 : tensor<?xf32>) {
+      ^bb0(%a: f32, %z: f32):
+        %s = arith.addf %a, %z : f32
+        linalg.yield %s : f32
+      } -> tensor<?xf32>
+      return %r : tensor<?xf32>
+    }"""
+    compile(text, target="nvidia", arch="sm_90a", multiprocessors=132)
+    assert np.array_equal(run_module(text, [np.zeros((rows, 3))])[0], np.full(rows, 1.5 * rows))

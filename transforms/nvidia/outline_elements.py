@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position
+from ..extents import size_value
 from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn
 from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of, through
 from ..slices import slice_offsets
-from ..splats import filled_with, is_constant_tensor, splat_constant
+from ..splats import filled_with, is_constant_tensor, repeated_number
 from .axes import DYNAMIC, is_first
 from .constants import constant_memory
 from .element_body import ElementBody
@@ -138,8 +139,10 @@ def _emit(
     places = dict(zip(values, block.arguments, strict=True))
     with ir.InsertionPoint(block):
         for i, value in enumerate(dict.fromkeys(v for part in parts for v in part.constants)):
-            same = splat_constant(value)
-            places[value] = same or constant_memory(value, module, f"{name}_constant_{i}")
+            if (same := repeated_number(value)) is not None:
+                places[value] = arith.ConstantOp(value.type.element_type, same).result
+            else:
+                places[value] = constant_memory(value, module, f"{name}_constant_{i}")
         first = block_number()
         for part in parts:
             part.values, part.outputs = places, [places[v] for v in part.memory]
@@ -206,7 +209,8 @@ class _Part(ElementBody):
                     self._capture(offset, found)
             value = op.operands[0]
             op = defining_op(value)
-        (self.constants if is_constant_tensor(value) else found)[value] = None
+        is_known = is_constant_tensor(value) or filled_with(value) is not None
+        (self.constants if is_known else found)[value] = None
 
     def read_by_pieces(self) -> set[ir.Value]:
         """Tensors whose rows have to be dense, and aligned as dense ones are."""
@@ -219,4 +223,6 @@ class _Part(ElementBody):
 def _dim(value: ir.Value, d: int) -> ir.Value | int:
     if value.type.shape[d] != DYNAMIC:
         return value.type.shape[d]
+    if filled_with(value) is not None:
+        return size_value(value, d)  # no one fills it for its size
     return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [value, build.index(d)]).result

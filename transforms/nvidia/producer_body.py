@@ -13,7 +13,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ...dialects.tiling.tensor_ops import reassociation
 from ..passes import PassError
 from ..reshapes import RESHAPES, VIEWS
-from ..rewriting import defining_op, either, is_constant, only_if, ops_in, terminator
+from ..rewriting import defining_op, either, is_constant, only_if, ops_in, terminator, through
 from ..slices import mixed, slice_offsets
 from ..splats import is_constant_tensor, repeated_number
 from .axes import DYNAMIC, kept_dims
@@ -22,6 +22,7 @@ from .lanes import Atom, Lanes, NotInLanes, linearised, spread
 from .launching import STRIDED, new_kernel, read_buffer, thread_number
 from .memory import CHUNK, byte_width
 
+STORED = ("scf.forall", "bufferization.to_tensor")  # what kernels write
 MOST_STEPS = 512  # of the ops for an element, beyond which chains go through memory instead
 
 Elements = list[ir.Value]  # one, which is the same for all, or one for each
@@ -129,6 +130,8 @@ class ProducerBody:
         if op.name == "tensor.cast":
             return self.element(op.operands[0], at)
         if op.name in RESHAPES:
+            if not _is_known_by_lanes(op) and self._is_stored(through(value, *RESHAPES)):
+                return self._loaded(value, at)
             return self.element(op.operands[0], _before_reshape(op, at))
         if op.name == "tensor.extract_slice":
             return self._sliced(op, at)
@@ -141,6 +144,11 @@ class ProducerBody:
         if op.name in ("tensor.pad", "tensor.insert_slice"):
             raise NotInLanes  # ``pieces-to-elements`` can
         return self._loaded(value, at)
+
+    def _is_stored(self, value: ir.Value) -> bool:
+        """Whether a tensor is in memory, of which a reshape is a view then."""
+        op = defining_op(value)
+        return op is None or op.block != self.kernel.reader.block or op.name in STORED
 
     def _sliced(self, op: ir.Operation, at: tuple[Lanes, ...]) -> Elements:
         strides = mixed(op.opview.strides, op.opview.static_strides)
@@ -379,12 +387,19 @@ def _kept(op: ir.Operation) -> list[int]:
         raise NotInLanes from None
 
 
+def _is_known_by_lanes(op: ir.Operation) -> bool:
+    """Whether the indices of what is reshaped follow from those of the result by numbers alone."""
+    wide = (op.results[0] if op.name == "tensor.expand_shape" else op.operands[0]).type.shape
+    several = [group for group in reassociation(op) if len([d for d in group if wide[d] != 1]) > 1]
+    return all(wide[d] != DYNAMIC for group in several for d in group[1:])
+
+
 def _before_reshape(op: ir.Operation, at: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
     """The indices of what is reshaped."""
     expands = op.name == "tensor.expand_shape"
     wide = (op.results[0] if expands else op.operands[0]).type.shape
     groups = reassociation(op)
-    if any(wide[d] == DYNAMIC for group in groups for d in group[1:] if len([e for e in group if wide[e] != 1]) > 1):
+    if not _is_known_by_lanes(op):
         raise NotInLanes
     if expands:
         return tuple(linearised([at[d] for d in group], [wide[d] for d in group]) for group in groups)
