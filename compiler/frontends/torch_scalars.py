@@ -67,7 +67,9 @@ def as_tensors(graph: torch.fx.Graph) -> None:
     known: dict[torch.fx.Node, torch.fx.Node] = {}
     given = (node.meta.get("val") for node in graph.find_nodes(op="placeholder"))
     mode = next((value.fake_mode for value in given if isinstance(value, FakeTensor)), None)
-    for node in list(graph.nodes) if mode is not None else ():
+    if mode is None:
+        return
+    for node in list(graph.nodes):
         if node.target not in (*OF_TENSORS, *FILLED, aten.scalar_tensor.default):
             continue
         is_first = node.target in OF_TENSORS  # of operands, it must be a tensor in any case
