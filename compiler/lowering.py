@@ -18,7 +18,6 @@ from ..transforms.symbols import symbol_of
 from . import explain, pass_manager, pipelines
 from .counts import count_compiled
 from .diagnostics import user_error
-from .explain import anchored, reason_left
 from .kernel_file import Compiled, Texts
 from .options import Options
 from .recording import Recorder, Snapshots, counting
@@ -86,7 +85,9 @@ def _less(forgone: Forgone, error: DiagnosedError, attempt: _Attempt, may_leave:
     reason = error.diagnostics[0]
     if any(versions_of(function) for function in functions_of(attempt.module.operation)):
         return dataclasses.replace(forgone, versions=reason)
-    found = [one for one in explain.fused(attempt.recorder.record) if one["details"]["attention"] and may_leave]
+    if not may_leave:
+        return None
+    found = [one for one in explain.fused(attempt.recorder.record) if one["details"]["attention"]]
     place = (reason.file, reason.line, reason.col)
     named = [p for one in found if place in (places := explain.places_in(one)) for p in places]
     if place != NOWHERE and named and not forgone.fused.keys() & named:
@@ -115,7 +116,7 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
 
     def tell(found: Diagnostic) -> None:
         if found.message.startswith(NO_ATTENTION):  # what came next to one tells why
-            why = [dataclasses.replace(d, severity="note") for d in said if reason_left(d.message) is not None]
+            why = [dataclasses.replace(d, severity="note") for d in said if explain.reason_left(d.message) is not None]
             found = dataclasses.replace(found, notes=(*found.notes, *why))
         said.append(found)
 
@@ -155,7 +156,7 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
             start = time.perf_counter()
             runtime = cpu.CpuKernel(module, signature)
             recorder.timed(CODE, time.perf_counter() - start)
-    record = anchored(recorder.record, places)
+    record = explain.anchored(recorder.record, places)
     count_compiled(counter.tally)
     return Compiled(signature, Texts.of(texts), runtime, counter.tally, bool(said), record, target)
 

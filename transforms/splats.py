@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..dialects.mlir import arith, ir
+from ..dialects.mlir import ir
 from .rewriting import defining_op, is_constant, ops_of
 
 
@@ -14,12 +14,6 @@ def splat_of(value: ir.Value) -> ir.Attribute | None:
     """The number that all elements of a constant tensor are; None if they differ."""
     elements = defining_op(value).attributes["value"]
     return elements.get_splat_value() if isinstance(elements, ir.DenseElementsAttr) and elements.is_splat else None
-
-
-def splat_constant(value: ir.Value) -> ir.Value | None:
-    """The same as a new constant."""
-    splat = splat_of(value)
-    return None if splat is None else arith.ConstantOp(value.type.element_type, splat).result
 
 
 def filled_with(value: ir.Value) -> ir.Attribute | None:

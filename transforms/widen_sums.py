@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from ..dialects import build
 from ..dialects.build import element_of
 from ..dialects.mlir import ir
-from ..dialects.tiling.structured import indexing_maps, iterator_types, reduces
+from ..dialects.tiling.structured import indexing_maps, reduces, sole_combiner
 from .attention import is_contraction
+from .copying import with_operands
 from .passes import Pass
-from .rewriting import Values, copy_op, defining_op, ops_in, ops_of
+from .rewriting import ops_in
 from .splats import filled_with
 
 COMBINERS = ("arith.addf", "arith.mulf")
@@ -46,37 +47,27 @@ class WidenSums(Pass):
 
 def _combiner(op: ir.Operation) -> ir.Operation | None:
     """What adds halves to the result, where that is all that the result is for."""
-    block = op.regions[0].blocks[0]
-    combiner = defining_op(ops_of(block)[-1].operands[0])
-    if combiner is None or combiner.name not in COMBINERS or combiner.block != block:
+    combiner = sole_combiner(op, 0)
+    if combiner is None or combiner.name not in COMBINERS:
         return None
-    if not isinstance(combiner.results[0].type, ir.F16Type | ir.BF16Type):
-        return None
-    total = list(block.arguments)[-1]
-    alone = [use.owner.operation for use in total.uses] == [combiner]
-    return combiner if alone and list(combiner.operands).count(total) == 1 else None
+    return combiner if isinstance(combiner.results[0].type, ir.F16Type | ir.BF16Type) else None
 
 
 def _widen(op: ir.Operation, combiner: ir.Operation) -> None:
     *inputs, init = op.operands
-    block, wide, narrow = op.regions[0].blocks[0], ir.F32Type.get(), element_of(init.type)
-    total = list(block.arguments)[-1]
-
-    def body(*arguments: ir.Value) -> ir.Value:
-        known: Values = dict(zip(block.arguments, arguments, strict=True))
-        for inner in ops_of(block)[:-1]:
-            if inner == combiner:
-                break
-            copy_op(inner, known)
-        operands = [known.get(v, v) if v == total else build.convert(known.get(v, v), wide) for v in combiner.operands]
-        return ir.Operation.create(combiner.name, [wide], operands).result
-
+    wide = ir.F32Type.get()
     with ir.InsertionPoint(op), op.location:
         number = filled_with(init)
         if number is None:
             start = build.convert_elements(init, wide)
         else:
             start = build.fill(build.constant(wide, number.value), build.empty(build.mixed_sizes(init), wide))
-        (result,) = build.generic([*inputs], [start], indexing_maps(op), iterator_types(op), body)
-        op.results[0].replace_all_uses_with(build.convert_elements(result, narrow))
+        made = with_operands(op, inputs, [start], indexing_maps(op), op.attributes["iterator_types"])
+        op.results[0].replace_all_uses_with(build.convert_elements(made.result, element_of(init.type)))
     op.erase()
+    list(made.regions[0].blocks[0].arguments)[-1].set_type(wide)
+    with ir.InsertionPoint(combiner), combiner.location:
+        terms = [build.convert(v, wide) for v in combiner.operands]
+        total = ir.Operation.create(combiner.name, [wide], terms).result
+    combiner.results[0].replace_all_uses_with(total)
+    combiner.erase()

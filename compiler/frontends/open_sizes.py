@@ -107,12 +107,9 @@ def _is_copied_if_zero(condition: ir.Value, size: ir.Value) -> bool:
     """Whether a reshape asks if a size in its list is 0, for which it takes one of its operand: there are no elements
     either way."""
     asked = defining_op(condition)
-    if (
-        asked is None
-        or asked.name != "arith.cmpi"
-        or asked.operands[0] != size
-        or constant_value(asked.operands[1]) != 0
-    ):
+    if asked is None or asked.name != "arith.cmpi":
+        return False
+    if asked.operands[0] != size or constant_value(asked.operands[1]) != 0:
         return False
     is_equal = ir.IntegerAttr(asked.attributes["predicate"]).value == arith.CmpIPredicate.eq
     return is_equal and _is_size(size)
@@ -152,9 +149,7 @@ def _element(value: ir.Value, at: Sequence[int]) -> ir.Value | None:
     offset = int(np.ravel_multi_index(at, shape)) if shape else 0
     if op.name == "arith.constant":
         elements = op.attributes["value"]
-        number = (
-            elements.get_splat_value().value if elements.is_splat else list(elements)[np.ravel_multi_index(at, shape)]
-        )
+        number = elements.get_splat_value().value if elements.is_splat else list(elements)[offset]
         return build.constant(value.type.element_type, number)
     if op.name == "tensor.from_elements":
         return op.operands[offset]

@@ -107,7 +107,7 @@ def power_of_tensors(x: torch.Tensor, y: torch.Tensor) -> Any:
     """aten.pow of tensors of two types, such as ALiBi's slopes of whole exponents, in the type of its result: the
     importer takes float64, for which GPUs have no function."""
     kind = torch.result_type(x, y)
-    if x.dtype == y.dtype or kind not in (torch.float32, torch.float16, torch.bfloat16):
+    if x.dtype == y.dtype or kind not in (torch.float32, *HALVES):
         return NotImplemented
     return torch.pow(x.to(kind), y.to(kind))
 

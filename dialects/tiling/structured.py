@@ -94,6 +94,18 @@ def reduces(op: ir.Operation) -> bool:
     return is_structured(op) and "reduction" in iterator_types(op)
 
 
+def sole_combiner(op: ir.Operation, number: int) -> ir.Operation | None:
+    """What puts an element together with result `number`, where that is all that the result is for."""
+    block = op.regions[0].blocks[0]
+    value = list(block.operations)[-1].operation.operands[number]
+    if isinstance(value.owner, ir.Block):
+        return None
+    combiner = value.owner.operation
+    result = block.arguments[len(op.operands) - len(op.results) + number]
+    alone = [use.owner.operation for use in result.uses] == [combiner]
+    return combiner if alone and len(list(value.uses)) == 1 else None
+
+
 def all_parallel(op: ir.Operation) -> bool:
     """Whether an op is structured, and has no reduction loops."""
     return is_structured(op) and "reduction" not in iterator_types(op)

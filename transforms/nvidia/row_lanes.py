@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types
-from ..rewriting import defining_op, ops_of
+from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_types, sole_combiner
+from ..rewriting import defining_op
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor
 from .axes import DYNAMIC, is_first, kept_dims
@@ -98,14 +98,11 @@ def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
 
 
 def combiner_of(op: ir.Operation, number: int) -> ir.Operation | None:
-    """What adds an element to a result, where that is all that the result is for."""
-    body = op.regions[0].blocks[0]
-    combiner = defining_op(ops_of(body)[-1].operands[number])
+    """What adds an element to a result, where that is all that the result is for, and threads can put it together."""
+    combiner = sole_combiner(op, number)
     if combiner is None or combiner.name not in NEUTRAL or isinstance(combiner.results[0].type, ir.F64Type):
         return None
-    uses = list(body.arguments[len(op.operands) - len(op.results) + number].uses)
-    alone = len(uses) == 1 and uses[0].owner.operation == combiner and len(list(combiner.results[0].uses)) == 1
-    return combiner if alone else None
+    return combiner
 
 
 def _aligned(value: ir.Value, any_strides: bool) -> int:
