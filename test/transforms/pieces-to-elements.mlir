@@ -49,6 +49,22 @@ func.func @written(%cache: tensor<16x8xf32>, %new: tensor<2x8xf32>, %at: index) 
   return %r : tensor<16x8xf32>
 }
 
+// Every third row from the second on: what is between them is of the target.
+// CHECK-LABEL: func.func @in_steps
+// CHECK-SAME:    %[[ALL:.*]]: tensor<16x8xf32>, %[[NEW:.*]]: tensor<5x8xf32>
+// CHECK:           %[[I:.*]] = linalg.index 0
+// CHECK:           %[[PLACE:.*]] = arith.subi %[[I]], %c1
+// CHECK:           %[[BETWEEN:.*]] = arith.remui %[[PLACE]], %c3
+// CHECK:           arith.cmpi eq, %[[BETWEEN]], %c0
+// CHECK:           %[[ROW:.*]] = arith.divui %[[PLACE]], %c3
+// CHECK:           arith.cmpi ult, %[[ROW]], %c5
+// CHECK:             tensor.extract %[[NEW]][%[[ROW]]
+// CHECK:             tensor.extract %[[ALL]][%[[I]]
+func.func @in_steps(%all: tensor<16x8xf32>, %new: tensor<5x8xf32>) -> tensor<16x8xf32> {
+  %r = tensor.insert_slice %new into %all[1, 0] [5, 8] [3, 1] : tensor<5x8xf32> into tensor<16x8xf32>
+  return %r : tensor<16x8xf32>
+}
+
 // A slice that is a result; one that is read stays.
 // CHECK-LABEL: func.func @parts
 // CHECK-SAME:    %[[A:.*]]: tensor<16x8xf32>

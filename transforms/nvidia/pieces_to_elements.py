@@ -14,7 +14,7 @@ from ..graph import operands_with_captures
 from ..passes import Pass
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, either, ops_in, ops_of, through
-from ..slices import mixed, plus, slice_offsets, slice_sizes
+from ..slices import mixed, plus, slice_parts, slice_sizes
 from .axes import kept_dims, source_indices
 
 Size: TypeAlias = "ir.Value | int"
@@ -127,21 +127,19 @@ def _padded(op: ir.Operation) -> ir.Value | None:
     kind = op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
-        inside, here = _within(at, low, inner)
+        inside, here = _within(at, low, inner, [1] * len(at))
         return _either(inside, kind, lambda: _extracted(source, here), lambda: padding)
 
     return _generic(sizes, kind, element)
 
 
-def _inserted(op: ir.Operation) -> ir.Value | None:
+def _inserted(op: ir.Operation) -> ir.Value:
     source, target = op.operands[:2]
-    if any(s != 1 for s in op.opview.static_strides):
-        return None
-    offsets, sizes, kept = slice_offsets(op), slice_sizes(op), kept_dims(op, source.type)
-    kind = op.results[0].type.element_type
+    offsets, sizes, steps = slice_parts(op)
+    kept, kind = kept_dims(op, source.type, steps=True), op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
-        inside, here = _within(at, offsets, sizes)
+        inside, here = _within(at, offsets, sizes, steps)
         of_source = [here[d] for d in kept]
         return _either(inside, kind, lambda: _extracted(source, of_source), lambda: _extracted(target, list(at)))
 
@@ -220,13 +218,20 @@ def _either(inside: ir.Value, kind: ir.Type, then: Callable[[], ir.Value], other
     return chosen
 
 
-def _within(at: Indices, offsets: Sequence[Size], sizes: Sequence[Size]) -> tuple[ir.Value, list[ir.Value]]:
+def _within(
+    at: Indices, offsets: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]
+) -> tuple[ir.Value, list[ir.Value]]:
     """Whether an element is in the piece at these offsets, and which of the piece it is then."""
     inside = build.constant(ir.IntegerType.get_signless(1), 1)
     here = []
-    for i, offset, size in zip(at, offsets, sizes, strict=True):
+    for i, offset, size, step in zip(at, offsets, sizes, steps, strict=True):
         place = arith.subi(i, build.as_index(offset))
-        # A place before the piece is beyond its end as an unsigned number.
+        if step != 1:
+            by = build.as_index(step)
+            between = arith.remui(place, by)
+            inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.eq, between, build.index(0)))
+            place = arith.divui(place, by)
+        # A place before the piece is beyond its end as an unsigned number, and divided by the step still is.
         inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, place, build.as_index(size)))
         here.append(place)
     return inside, here

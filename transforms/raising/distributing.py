@@ -100,7 +100,8 @@ class _Terms:
         if not self.holds_one(e):
             return Sum({}, expanded if len(expanded.vars) < len(e.vars) else e)
         if e.kind == "element":
-            stepped = self.tracer.step(self.tracer.origin(e))
+            e = self.tracer.origin(e)  # of what is stored in several layouts, or in parts
+            stepped = self.tracer.step(e)
             inner = self.of(stepped) if stepped is not None else Sum({e: self.one}, None)
             return Sum({e: self.one}, None) if list(inner.terms.values()) == [self.one] and not inner.is_sum else inner
         found: Sum | None = None

@@ -9,7 +9,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ..linear import DYNAMIC
 from .expressions import Expr, Expressions
-from .indices import Index
+from .indices import Index, Opaque, Var
 from .loops import extents
 
 if TYPE_CHECKING:
@@ -55,37 +55,112 @@ def concatenated_element(make: Expressions, op: ir.Operation, indices: tuple[Ind
     return None
 
 
+def chosen_element(tracer: Tracer, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
+    """A choice by index between the operands of a concatenation, each of which is the same along all of the dimension,
+    as parts of one tensor are: nothing is read where it has no elements::
+
+        %c = tensor.concat dim(1) %x, %y                           // select(j < 4, x[i, j], y[i, j − 4])
+    """
+    dimension, end, parts = ir.IntegerAttr(op.attributes["dim"]).value, 0, []
+    index = indices[dimension]
+    for operand in op.operands:
+        size = extents(operand)[dimension]
+        if size is None:
+            return None
+        moved = (*indices[:dimension], index.plus(Index((), -end)), *indices[dimension + 1 :])
+        end += size
+        part = tracer.make.element(operand, moved)
+        if not _is_within(tracer.expand(part)):
+            return None
+        parts.append((part, end))
+    chosen = parts.pop()[0]
+    for part, end in reversed(parts):
+        inside = _compared(tracer.make, arith.CmpIPredicate.slt, tracer.make.index(index), end)
+        chosen = tracer.make.op("arith.select", (inside, part, chosen), chosen.type)
+    return chosen
+
+
 def inserted_element(tracer: Tracer, op: ir.Operation, indices: tuple[Index, ...]) -> Expr | None:
     """A choice by index between the source and what it is inserted into, where the source is a slice of that, or
     the same along the dimensions of which it is a part: nothing is read where it has no elements::
 
-        %s1 = tensor.insert_slice %x into %s[0, 3] [5, 4] [1, 1]  // select(j ≥ 3 and j < 7, x[i, j − 3], s[i, j])
+        %s1 = tensor.insert_slice %x into %s[0, 3] [5, 4] [1, 1]   // select(j ≥ 3 and j < 7, x[i, j − 3], s[i, j])
+        %s1 = tensor.insert_slice %x into %s[0, 0] [5, 4] [1, 2]   // select(j rem 2 = 0, x[i, j / 2], s[i, j])
     """
     source, target = op.operands[0], op.operands[1]
     sizes, offsets, steps = (list(op.attributes[f"static_{name}"]) for name in ("sizes", "offsets", "strides"))
-    if len(extents(source)) != len(sizes) or DYNAMIC in (*offsets, *sizes) or any(s != 1 for s in steps):
+    if len(extents(source)) != len(sizes) or DYNAMIC in (*offsets, *sizes, *steps) or any(s < 1 for s in steps):
         return None
-    make, flag, kind = tracer.make, ir.IntegerType.get_signless(1), ir.IndexType.get()
+    make, flag = tracer.make, ir.IntegerType.get_signless(1)
     conditions: list[Expr] = []
-
-    def require(predicate: arith.CmpIPredicate, index: Index, bound: int) -> None:
-        compared = (make.index(index), make.const(bound, kind))
-        number = build.i64_attribute(int(predicate))
-        conditions.append(make.op("arith.cmpi", compared, flag, (("predicate", number),)))
-
-    for index, offset, size, whole in zip(indices, offsets, sizes, extents(target), strict=True):
+    moved: list[Index] = []
+    in_steps: dict[Var, tuple[Index, int]] = {}  # what a variable stands for, times the step
+    for index, offset, size, step, whole in zip(indices, offsets, sizes, steps, extents(target), strict=True):
         if offset > 0:
-            require(arith.CmpIPredicate.sge, index, offset)
-        if offset + size != whole:
-            require(arith.CmpIPredicate.slt, index, offset + size)
-    moved = [index.plus(Index((), -offset)) for index, offset in zip(indices, offsets, strict=True)]
-    inserted = make.element(source, tuple(moved))
-    if not all(_is_inside(n) for n in tracer.expand(inserted).nodes() if n.kind == "element"):
+            conditions.append(_compared(make, arith.CmpIPredicate.sge, make.index(index), offset))
+        if whole is None or offset + size * step < whole:
+            conditions.append(_compared(make, arith.CmpIPredicate.slt, make.index(index), offset + size * step))
+        place = index.plus(Index((), -offset))
+        if step > 1:
+            counted = make.index(place.plus(Index((), -(-offset // step) * step)))  # from 0 on, too
+            kind = ir.IndexType.get()
+            rest = make.op("arith.remui", (counted, make.const(step, kind)), kind)
+            conditions.append(_compared(make, arith.CmpIPredicate.eq, rest, 0))
+            number = Var(size)
+            in_steps[number] = place, step
+            place = Index.of(number)
+        moved.append(place)
+    try:
+        inserted = _without_steps(tracer, make.element(source, tuple(moved)), in_steps)
+    except Opaque:
+        return None
+    if not _is_within(tracer.expand(inserted)):
         return None
     if not conditions:
         return inserted
     both = functools.reduce(lambda a, b: make.op("arith.andi", (a, b), flag), conditions)
     return make.op("arith.select", (both, inserted, make.element(target, indices)), inserted.type)
+
+
+def _compared(make: Expressions, predicate: arith.CmpIPredicate, index: Expr, bound: int) -> Expr:
+    number = build.i64_attribute(int(predicate))
+    compared = (index, make.const(bound, ir.IndexType.get()))
+    return make.op("arith.cmpi", compared, ir.IntegerType.get_signless(1), (("predicate", number),))
+
+
+def _without_steps(tracer: Tracer, expr: Expr, in_steps: dict[Var, tuple[Index, int]]) -> Expr:
+    """The expression with place / step for each of the variables, its elements looked into until no quotient is left;
+    Opaque where one stays."""
+
+    def replaced(index: Index) -> Index:
+        for var, coefficient in index.terms:
+            if var in in_steps:
+                place, step = in_steps[var]
+                if coefficient % step:
+                    raise Opaque("what is read is read at a quotient")
+                index = index.plus(Index.of(var), -coefficient).plus(place, coefficient // step)
+        return index
+
+    def visit(node: Expr) -> Expr | None:
+        if node.kind == "index":
+            return tracer.make.index(replaced(node.payload))
+        if node.kind != "element":
+            return None
+        tensor, indices = node.payload
+        try:
+            return tracer.make.element(tensor, tuple(map(replaced, indices)))
+        except Opaque:
+            inner = tracer.source(node) or tracer.step(node)
+            if inner is None:
+                raise
+            return tracer.make.rewritten(inner, visit)
+
+    return tracer.make.rewritten(expr, visit)
+
+
+def _is_within(expr: Expr) -> bool:
+    """Whether all that an expression reads, whatever the variables are, is of the tensors that it is read of."""
+    return all(_is_inside(n) for n in expr.nodes() if n.kind == "element")
 
 
 def _is_inside(element: Expr) -> bool:

@@ -32,7 +32,7 @@ from .expressions import Expr, Expressions, scalar_type
 from .indices import Index, Opaque, SplitNeeded, Var, delinearize, linearize
 from .loops import extents, index_of, loops_at
 from .padding import is_padding, unpadded
-from .pieces import concatenated_element, inserted_element, sliced_element
+from .pieces import chosen_element, concatenated_element, inserted_element, sliced_element
 
 MAX_DEPTH = 200  # of element-wise ops in a row; beyond it a tensor is read, not looked into
 MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.generic")  # that one, where it yields an operand
@@ -115,6 +115,8 @@ class Tracer:
             return None
         if op.name == "tensor.insert_slice":
             return inserted_element(self, op, indices)
+        if op.name == "tensor.concat":
+            return chosen_element(self, op, indices)
         if op.name == "tensor.pad":
             return self.captured(terminator(op.regions[0].blocks[0]).operands[0]) if is_padding(op, indices) else None
         if not all_parallel(op) or not len(op.regions):

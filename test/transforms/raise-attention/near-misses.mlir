@@ -202,6 +202,23 @@ func.func @written(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf3
 
 // -----
 
+// Every second element of a row is one of another tensor, which has no elements in between.
+func.func @written_in_steps(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>, %b: tensor<6x5xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %x = tensor.insert_slice %b into %s[0, 0] [6, 5] [1, 2] : tensor<6x5xf32> into tensor<6x10xf32>
+  %p = linalg.softmax dimension(1) ins(%x : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  // expected-remark @+1 {{but 'tensor.insert_slice' hides what it is of; a select by index or mask would not}}
+  %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}
+
+// -----
+
 // A function that is called is not looked into.
 func.func private @halved(tensor<6x10xf32>) -> tensor<6x10xf32>
 
