@@ -113,6 +113,11 @@ def warnings(record: Record) -> list[dict[str, Any]]:
     return [e for e in record["entries"] if e["severity"] == "warning" and reason_left(e["message"]) is None]
 
 
+def slow(record: Record) -> list[dict[str, Any]]:
+    """Warnings of what takes much longer than it would have to."""
+    return [e for e in warnings(record) if e["details"].get("kind") == "slow"]
+
+
 def _is_plain_remark(entry: dict[str, Any]) -> bool:
     return entry["severity"] == "remark" and reason_left(entry["message"]) is None
 

@@ -234,13 +234,14 @@ class Kernel:
         return explain.explanation(self.record, self.name, self.target)
 
     def warn_of_left(self, stacklevel: int) -> None:
-        """Warns of each attention that was found and not fused, where something is lost by it, and of arguments that
-        are donated in vain, as of what the caller at that level did."""
+        """Warns of each attention that was found and not fused, where something is lost by it, of what is slow, and of
+        arguments that are donated in vain, as of what the caller at that level did."""
         texts = [
             f"attn_opt: attention is not fused at {explain.at(entry)}: {explain.reason_left(entry['message'])}"
             for entry in explain.left(self.record)
             if entry["details"].get("kind") != "trivial"
         ]
+        texts += [f"attn_opt: {explain.at(entry)}: {entry['message']}" for entry in explain.slow(self.record)]
         for text in dict.fromkeys(texts):  # a loop that was written out says the same once for each iteration
             warnings.warn(text, stacklevel=stacklevel)
         for message in explain.in_vain(self.record):

@@ -273,6 +273,8 @@ def nvidia(
         "widen-sums",
         "gather-windows{tiles=1}",
         "scans-to-linalg",
+        "scatters-to-linalg",
+        "branches-to-selects",  # after it: a write that is guarded is a choice already
         "fold-copies",
         "drop-results",
         f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",

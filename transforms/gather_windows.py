@@ -20,7 +20,7 @@ from ..dialects.tiling.structured import (
 )
 from .copying import with_operands
 from .extents import static_extents
-from .passes import Pass, option, warn
+from .passes import Pass, option, warn_slow
 from .reshapes import drop_units, join_dims
 from .rewriting import ops_in
 
@@ -61,7 +61,7 @@ class GatherWindows(Pass):
             extents, largest = static_extents(generic), LARGEST_FOR_TILES if self.tiles else LARGEST
             if math.prod(extents[d] or 1 for d in loops) > largest:
                 slower = "is done element by element, which is slow" if self.tiles else "takes up to twice as long"
-                warn(
+                warn_slow(
                     generic,
                     f"the windows of this convolution are read in place, which {slower}: side by side they would be "
                     f"more than {largest} elements; split its input",

@@ -104,6 +104,8 @@ PASSES = (
     "cpu/limit-features",
     "nvidia/round-probabilities",
     "nvidia/scans-to-linalg",
+    "nvidia/scatters-to-linalg",
+    "nvidia/branches-to-selects",
     "nvidia/tile-matmuls",
     "nvidia/outline-rows",
     "nvidia/outline-producers",
@@ -173,6 +175,11 @@ _listeners: list[Callable[[Report], None]] = []
 def warn(op: Any, message: str) -> None:
     """Tells whoever listens of a slow path or a surprise, at `op`'s location."""
     _tell(Report("warning", message, location_of(op)))
+
+
+def warn_slow(op: Any, message: str) -> None:
+    """Warns of what takes much longer than it would have to; users of the Python interface are told, too."""
+    _tell(Report("warning", message, location_of(op), {"kind": "slow"}))
 
 
 def remark(op: Any, message: str, **details: Any) -> None:

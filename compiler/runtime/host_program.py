@@ -81,18 +81,25 @@ def host_program(function: ir.OpView) -> Program:
         else:
             control = {o.operation.name: o.operation for o in reversed(list(block.operations)) if o.operation.regions}
             loop = control.get("scf.for")
-            op = loop or control.get("scf.while") or control.get("scf.if") or op  # rather than what it starts from
+            branch = control.get("scf.while") or control.get("scf.if") or control.get("scf.index_switch")
+            op = loop or branch or op  # rather than what it starts from
             message = (
                 f"'{op.name}' stands outside of the fused loops; on GPUs only linalg ops, slices, reshapes and "
                 "tensors that are put together run there"
             )
-            if op.name in ("scf.while", "scf.if"):
+            if op == branch:
                 message += "; the host would have to wait for what decides it: call a kernel of each part instead"
+                if op.name != "scf.while":
+                    message += (
+                        ". Both parts are computed, and one is chosen, where results have known sizes and neither part "
+                        "has loops that may not end or reads at a place that nothing bounds"
+                    )
             if loop is not None:
                 message += (
                     "; a loop over keys must be inside of those over queries (tile_interchange), and a single tile has "
                     f"at most {ROWS} queries and heads of {COLUMNS}; other loops become kernels where they make all "
-                    "slices of a tensor, an element from the same one of other tensors' slices and of the slice before"
+                    "slices of a tensor, an element from the same one of other tensors' slices and of the slice "
+                    "before, or write windows into one"
                 )
             raise DiagnosedError([diagnostic("error", message, op.location)])
     return Program(len(block.arguments), tuple(steps), returned)

@@ -178,3 +178,19 @@ func.func @written_at(%cache: tensor<16x8xf32>, %new: tensor<2x8xf32>, %at: tens
   %r = tensor.insert_slice %new into %cache[%from, 0] [2, 8] [1, 1] : tensor<2x8xf32> into tensor<16x8xf32>
   return %r : tensor<16x8xf32>
 }
+
+// A slice at a place that only the GPU knows: a kernel's element tells where it is from.
+// CHECK-LABEL: func.func @at_some_place
+// CHECK-SAME:    %[[A:.*]]: tensor<16x8xf32>, %[[AT:.*]]: tensor<index>
+// CHECK:         linalg.generic {{.*}} outs(%{{.*}} : tensor<2x8xf32>)
+// CHECK:           %[[PLACE:.*]] = tensor.extract %[[AT]][]
+// CHECK:           %[[ROW:.*]] = arith.addi %{{.*}}, %[[PLACE]]
+// CHECK:           tensor.extract %[[A]][%[[ROW]]
+// CHECK-NOT:     tensor.extract_slice
+func.func @at_some_place(%a: tensor<16x8xf32>, %at: tensor<index>) -> tensor<2x8xf32> {
+  %i = tensor.extract %at[] : tensor<index>
+  %s = tensor.extract_slice %a[%i, 0] [2, 8] [1, 1] : tensor<16x8xf32> to tensor<2x8xf32>
+  %e = tensor.empty() : tensor<2x8xf32>
+  %x = linalg.exp ins(%s : tensor<2x8xf32>) outs(%e : tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %x : tensor<2x8xf32>
+}

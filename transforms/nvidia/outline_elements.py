@@ -10,7 +10,7 @@ from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position
 from ..extents import size_value
 from ..graph import ancestor_in
-from ..passes import Pass, PassError, option, warn
+from ..passes import Pass, PassError, option, warn, warn_slow
 from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of, through
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor, repeated_number
@@ -164,7 +164,8 @@ class _Part(ElementBody):
         steps = math.prod(s if isinstance(s, int) else OPEN for s in self.sizes)
         if steps > SLOW_STEPS and self.lanes is None:
             if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""
-            warn(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")
+            tell = warn_slow if self.reduced else warn
+            tell(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")
         self.memory = [self._allocated(number) for number in range(len(self.op.results))]
         captured = self._captured()
         self.tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]

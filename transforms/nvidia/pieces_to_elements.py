@@ -15,6 +15,7 @@ from ..passes import Pass
 from ..reshapes import RESHAPES
 from ..rewriting import defining_op, either, ops_in, ops_of, through
 from ..slices import mixed, plus, slice_parts, slice_sizes
+from .align_rows import is_known
 from .axes import kept_dims, source_indices
 
 Size: TypeAlias = "ir.Value | int"
@@ -35,9 +36,9 @@ class PiecesToElements(Pass):
         } -> tensor<8x8xf16>
 
     tensor.pad and tensor.insert_slice alike: a cache with new keys behind the old ones, or written at some place. So is
-    tensor.extract_slice where a result is made of it, or where it has strides and loops over tiles read it, such as
-    every second key; other slices are read where they stand. What an element-wise op does not read at its own loops,
-    such as windows that overlap, is copied so first.
+    tensor.extract_slice where a result is made of it, where it has strides and loops over tiles read it, such as every
+    second key, or where it begins at a place that only the GPU knows; other slices are read where they stand. What an
+    element-wise op does not read at its own loops, such as windows that overlap, is copied so first.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -127,7 +128,7 @@ def _padded(op: ir.Operation) -> ir.Value | None:
     kind = op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
-        inside, here = _within(at, low, inner, [1] * len(at))
+        inside, here = within(at, low, inner, [1] * len(at))
         return _either(inside, kind, lambda: _extracted(source, here), lambda: padding)
 
     return _generic(sizes, kind, element)
@@ -139,7 +140,7 @@ def _inserted(op: ir.Operation) -> ir.Value:
     kept, kind = kept_dims(op, source.type, steps=True), op.results[0].type.element_type
 
     def element(at: Indices) -> ir.Value:
-        inside, here = _within(at, offsets, sizes, steps)
+        inside, here = within(at, offsets, sizes, steps)
         of_source = [here[d] for d in kept]
         return _either(inside, kind, lambda: _extracted(source, of_source), lambda: _extracted(target, list(at)))
 
@@ -149,7 +150,10 @@ def _inserted(op: ir.Operation) -> ir.Value:
 def _sliced(op: ir.Operation) -> ir.Value | None:
     users = [use.owner.operation for use in op.results[0].uses]
     steps = any(s != 1 for s in op.opview.static_strides)
-    if not any(user.name in ("func.return", *RESHAPES) or (steps and user.block != op.block) for user in users):
+    from_data = not all(map(is_known, op.opview.offsets))
+    if not from_data and not any(
+        user.name in ("func.return", *RESHAPES) or (steps and user.block != op.block) for user in users
+    ):
         return None  # whoever reads it reads where it stands
     source, kind = op.operands[0], op.results[0].type
 
@@ -218,7 +222,7 @@ def _either(inside: ir.Value, kind: ir.Type, then: Callable[[], ir.Value], other
     return chosen
 
 
-def _within(
+def within(
     at: Indices, offsets: Sequence[Size], sizes: Sequence[Size], steps: Sequence[Size]
 ) -> tuple[ir.Value, list[ir.Value]]:
     """Whether an element is in the piece at these offsets, and which of the piece it is then."""

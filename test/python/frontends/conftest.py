@@ -1,11 +1,12 @@
-"""Makes the modules beside the tests importable, and those of tests for GPUs, one folder up."""
+"""Makes the modules beside the tests importable, and those of tests for GPUs, one folder up and in `numeric`."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1]), str(HERE.parents[1] / "numeric")]
 pytest.register_assert_rewrite("torch_harness", "onnx_harness", "jax_harness")
 
 

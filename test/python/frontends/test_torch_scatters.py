@@ -44,6 +44,11 @@ def test_as_torch_has_it(form):
     torch.testing.assert_close(compile(FORMS[form], args)(*args), FORMS[form](*args))
 
 
+@pytest.mark.parametrize("form", ["accumulate elements", "index_add", "scatter to a part", "scatter_reduce"])
+def test_reach_machine_code_of_gpus(form):
+    assert compile(FORMS[form], (torch.randn(6, 4), torch.randn(5, 4)), target="nvidia").ir("ptx")
+
+
 def test_attention_beside_them():
     def attention(q, k, v, padding, slots):
         positions = padding.long().cumsum(-1)

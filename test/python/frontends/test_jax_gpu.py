@@ -1,0 +1,67 @@
+"""What only a GPU knows in functions of JAX: places that are written and read, and what decides on branches."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler import compile
+
+jax = pytest.importorskip("jax", reason="the extra 'jax' is not installed")
+
+import jax.numpy as jnp  # noqa: E402
+from gpu_modules import run_module  # noqa: E402
+from jax import lax  # noqa: E402
+
+X, Q, U = np.random.default_rng(0).standard_normal((3, 9, 16), np.float32)
+AT, TWICE = np.array(3, np.int32), np.array([1, -2, 1, 40], np.int32)
+
+
+def attention(q, k, v):
+    return jax.nn.softmax(q @ k.T) @ v
+
+
+def rows(x, at, count=2):
+    return lax.dynamic_slice(x, (at, 0), (count, x.shape[1]))
+
+
+WRITES = {
+    "set": lambda x, u, at, twice: x.at[twice].set(u[:4]),
+    "add": lambda x, u, at, twice: x.at[twice].add(u[:4]),
+    "max of columns": lambda x, u, at, twice: x.at[:, twice].max(u[:, :4]),
+    "elements": lambda x, u, at, twice: x.at[twice, twice].multiply(u[:4, 0]),
+    "windows": lambda x, u, at, twice: jax.vmap(lambda r, i: lax.dynamic_update_slice(r, u[0, :3], (i,)))(x[:4], twice),
+    "row": lambda x, u, at, twice: x.at[at].set(u[0]),
+    "sums of segments": lambda x, u, at, twice: jax.ops.segment_sum(u[:4], twice, 5),
+}
+READS = {
+    "rows": lambda x, u, at, twice: jnp.exp(rows(x, at)),
+    "queries": lambda x, u, at, twice: attention(rows(x, at), u, u),
+    "keys": lambda x, u, at, twice: attention(u, rows(x, at, 5), rows(x, at, 5)),
+    "product": lambda x, u, at, twice: rows(x, at) @ u.T,
+}
+BRANCHES = {
+    "either": lambda x, u, at, twice: lax.cond(at > 2, lambda: x + u, lambda: x - u),
+    "one of three": lambda x, u, at, twice: lax.switch(at, [lambda: x + 1, lambda: x * u, lambda: jnp.exp(x)]),
+    "inner": lambda x, u, at, twice: lax.cond(
+        at > 2, lambda: lax.cond(at > 3, lambda: x, lambda: u), lambda: rows(jnp.concatenate([x, u]), at, 9)
+    ),
+    "attention": lambda x, u, at, twice: lax.cond(at > 2, lambda: attention(x, u, u), lambda: attention(u, x, x)),
+}
+FORMS = WRITES | READS | BRANCHES
+
+
+@pytest.mark.filterwarnings("ignore:.*only the GPU knows what decides on a branch")
+@pytest.mark.parametrize("form", FORMS)
+def test_without_a_gpu(form):
+    fn = FORMS[form]
+    given = X, U, AT, TWICE
+    assert compile(fn, given, target="nvidia").ir("ptx")
+    graph = compile(fn, given).ir("graph")
+    names = ("x", "u", "at", "twice")
+    for at in (AT, np.array(0, np.int32), np.array(7, np.int32)) if form not in WRITES else (AT,):
+        arguments = dict(zip(names, (X, U, at, TWICE), strict=True))
+        (found,) = run_module(graph, list(arguments.values()))
+        np.testing.assert_allclose(found, fn(*map(jnp.asarray, arguments.values())), rtol=1e-5, atol=1e-5)
+
+
+def test_branches_that_are_both_computed_are_told_of():
+    with pytest.warns(match="only the GPU knows what decides on a branch"):
+        compile(BRANCHES["attention"], (X, U, AT, TWICE), target="nvidia")

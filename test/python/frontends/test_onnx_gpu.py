@@ -1,0 +1,40 @@
+"""What only a GPU knows in models of ONNX: places that are written, and what decides on branches."""
+
+import numpy as np
+import pytest
+from attn_opt.compiler.api import compile
+
+pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
+
+from gpu_modules import run_module
+from onnx_harness import model, random
+
+PLACES = np.array([[1], [-2], [1]])
+NODES = {
+    "rows": ('y = ScatterND<reduction = "add">(x, at, u)', (PLACES, random(3, 16))),
+    "elements": (
+        "y = ScatterElements<axis = 1>(x, at, u)",
+        (np.array([[0, 15, -3]] * 9), random(9, 3)),
+    ),
+    "branches": (
+        "s = ReduceMax<keepdims = 0>(x) c = Less(s, u) i = Identity(at)"
+        "y = If(c) <then_branch = a () => (float[9, 16] t) { t = Softmax(x) },"
+        " else_branch = b () => (float[9, 16] e) { e = Identity(x) }>",
+        (np.array([1]), np.array(9.0, np.float32)),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*only the GPU knows what decides on a branch")
+@pytest.mark.parametrize("name", NODES)
+def test_without_a_gpu(name):
+    nodes, (at, u) = NODES[name]
+    kinds = f"int64{list(at.shape)} at, float{list(u.shape)} u".replace("float[]", "float")
+    text = f"g (float[9, 16] x, {kinds}) => (float[9, 16] y) {{ {nodes} }}"
+    source = model(text, 18)
+    x = random(9, 16)
+    kernel = compile(source)
+    assert compile(source, target="nvidia").ir("ptx")
+    (found,) = run_module(kernel.ir("graph"), [x, at, u])
+    np.testing.assert_allclose(found, np.asarray(kernel(x, at, u)), rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(found, x)
