@@ -21,7 +21,7 @@ from ...dialects import make_context
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import PACKAGE, ir
 from ..diagnostics import user_error
-from . import onnx_contrib, onnx_limits, onnx_shapes, open_sizes
+from . import nans, onnx_contrib, onnx_limits, onnx_shapes, open_sizes
 from .constants import compute_constants, pattern
 from .lowering import check_lowered, clamp_gathers, first_line, run
 from .onnx_checks import Checks
@@ -107,6 +107,7 @@ def lower(model: ModelProto, shapes: Sequence[Sequence[int] | None] | None = Non
     checks = Checks(module)
     open_sizes.name(module, _names(inputs))
     to_views(module)
+    nans.keep(module)
     read_by_loops(module)
     clamp_gathers(module)
     to_loops(module)

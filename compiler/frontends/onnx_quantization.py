@@ -142,7 +142,7 @@ class _Steps:
         element = self._element(source)
         most = float(ml_dtypes.finfo(TYPES[to][0]).max)
         dtype = helper.tensor_dtype_to_np_dtype(element)
-        for operator, limit in (("Max", -most), ("Min", most)):  # in this order of inputs NaN is lowered to NaN
+        for operator, limit in (("Max", -most), ("Min", most)):  # NaN stays NaN
             source = self._step(node, operator, [self._constant(node, limit, dtype), source], element)
         self._step(node, "Cast", [source], to, node.output[0], to=to, saturate=0)
 

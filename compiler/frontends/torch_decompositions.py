@@ -18,6 +18,7 @@ from .torch_einsums import einsum
 
 KEPT_WHOLE = (torch.ops.aten.matmul,)
 HALVES = (torch.float16, torch.bfloat16)
+ROOTS = {0.5: torch.sqrt, -0.5: torch.rsqrt}
 FEW = 16  # elements that are written to a row: of more, a loop over them takes less time on CPUs
 
 
@@ -186,11 +187,52 @@ def put(x: torch.Tensor, index: torch.Tensor, source: torch.Tensor, accumulate: 
 
 
 def remainder_of_sign(x: torch.Tensor, y: Any) -> Any:
-    """aten.fmod, whose sign is that of x, of integers; that of floats, by a tensor."""
+    """aten.fmod, whose sign is that of x. The importer divides, and takes the whole part of what is rounded."""
     kind = torch.result_type(x, y)
-    if kind.is_floating_point:
-        return NotImplemented if isinstance(y, torch.Tensor) else torch.fmod(x.to(kind), torch.full((), y, dtype=kind))
-    return x - torch.div(x, y, rounding_mode="trunc") * y
+    if not kind.is_floating_point:
+        return x - torch.div(x, y, rounding_mode="trunc") * y
+    x, y = x.to(kind), y.to(kind) if isinstance(y, torch.Tensor) else torch.full((), y, dtype=kind)
+    return torch.remainder(x, torch.where(x < 0, -y.abs(), y.abs()))  # whose sign is that of what it divides by
+
+
+def floor_divide(x: torch.Tensor, y: Any) -> Any:
+    """aten.floor_divide as torch and Python have it, which is ⌊x/y⌋ of the exact quotient, and NaN of ∞; the importer
+    takes that of what is rounded."""
+    kind = torch.result_type(x, y)
+    if not kind.is_floating_point:
+        return NotImplemented
+    x = _not_narrow(x.to(kind))
+    if not isinstance(y, torch.Tensor):  # of comparisons of constants of float64 the importer crashes
+        rest = torch.fmod(x, y)
+        is_below = rest > 0 if y < 0 else rest < 0
+    else:
+        y = _not_narrow(y.to(kind))
+        rest = torch.fmod(x, y)
+        is_below = torch.where(y < 0, rest > 0, rest < 0)
+    plain = x / y
+    whole = torch.round((x - rest) / y - is_below.to(x.dtype))
+    whole = torch.where(whole == 0, plain * 0, whole)
+    if isinstance(y, torch.Tensor):
+        whole = torch.where(y == 0, plain, whole)
+    return (plain if not isinstance(y, torch.Tensor) and y == 0 else whole).to(kind)
+
+
+def divide(x: torch.Tensor, y: Any, *, rounding_mode: str | None) -> Any:
+    return floor_divide(x, y) if rounding_mode == "floor" else NotImplemented
+
+
+def equal(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """aten.eq of floats, which the importer takes for true of a tensor and itself, where it may be NaN."""
+    return torch.ne(x, y).logical_not() if torch.result_type(x, y).is_floating_point else NotImplemented
+
+
+def isclose(x: torch.Tensor, y: torch.Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """aten.isclose, of whose operands the importer has NaN and ∞ close to anything."""
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    difference = (x - y).abs()
+    found = (x == y) | ((difference < math.inf) & (difference <= atol + (rtol * y).abs()))
+    return found | (x.isnan() & y.isnan()) if equal_nan else found
 
 
 def signbit(x: torch.Tensor) -> torch.Tensor:
@@ -214,7 +256,10 @@ def addmv(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: 
 
 
 def power(x: torch.Tensor, exponent: float) -> Any:
-    """aten.pow with a small whole exponent as products; other exponents are left as they are."""
+    """aten.pow with a small whole exponent as products, and as a root where it is one to torch, of −0 and −∞, too;
+    other exponents are left as they are."""
+    if exponent in ROOTS and x.dtype in (torch.float32, torch.float64, torch.bfloat16):
+        return ROOTS[exponent](x)
     whole = isinstance(exponent, int) and x.dtype != torch.bool
     if not (x.dtype.is_floating_point or whole) or exponent not in (2, 3, 4):
         return NotImplemented
@@ -341,6 +386,10 @@ def decompositions() -> dict[Any, Callable]:
     table[torch.ops.aten.put.default] = put
     table[torch.ops.aten.scatter.src] = table[torch.ops.aten.scatter.value] = scatter
     table[torch.ops.aten.fmod.Scalar] = table[torch.ops.aten.fmod.Tensor] = remainder_of_sign
+    table[torch.ops.aten.floor_divide.default] = table[torch.ops.aten.floor_divide.Scalar] = floor_divide
+    table[torch.ops.aten.div.Tensor_mode] = table[torch.ops.aten.div.Scalar_mode] = divide
+    table[torch.ops.aten.eq.Tensor] = equal
+    table[torch.ops.aten.isclose.default] = isclose
     table[torch.ops.aten.signbit.default] = signbit
     table[torch.ops.aten.copysign.Tensor] = copysign
     table[torch.ops.aten.fmax.default] = lambda x, y: torch.where(y.isnan() | (x >= y), x, y)

@@ -17,9 +17,9 @@ from ...dialects import make_context
 from ...dialects.mlir import ir
 from ..diagnostics import user_error
 from . import (
+    nans,
     torch_complex,
     torch_experts,
-    torch_nans,
     torch_numbers,
     torch_scalars,
     torch_shapes,
@@ -91,7 +91,7 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, TO_LINALG, WAY_OUT)
     _erase_asserts(module)
     to_views(module)
-    torch_nans.keep(module)
+    nans.keep(module)
     to_loops(module)
     by_rank(module)
     # Sizes are not negative: that the importer asks whether they are, where it broadcasts, would make others of them.

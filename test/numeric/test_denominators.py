@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from attn_opt.compiler import compile
 from crossed import crossed
+from gpu_modules import run_module
 from probability_graphs import SIZES, Graph, check, check_on_gpu, softmax
 
 ADDED = 0.75  # large, so that it shows whether it is relative to the right maximum
@@ -322,3 +323,42 @@ def test_padded(low, high):
     text, inputs = graph.text("%p", graph.argument("v", "hkn")), graph.inputs()
     q, k, v = (x.astype(np.float64) for x in inputs)
     check(graph, text, exact(q, k, v, added=low + high, is_shifted=False), 1, inputs)
+
+
+NAN_AS_ZERO = ["%nan = arith.cmpf une, %in0, %in0 : f32", "%r = arith.select %nan, %zero, %in0 : f32"]
+
+
+@pytest.mark.parametrize("arch", ["", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("is_of_result", [False, True])
+def test_what_is_no_number_is_0(is_of_result, arch):
+    """Rows with a score that is +∞ or NaN, where NaN is replaced, as `nan_to_num` does: of the probabilities, whose
+    values may be NaN all the same, or of the result."""
+    graph = Graph("f32")
+    s = scores(graph)
+    s = graph.elementwise(
+        "biased", "hmk", [(s, "hmk"), (graph.argument("b", "hmk"), "hmk")], ["%r = arith.addf %in0, %in1 : f32"]
+    )
+    e = graph.exponentials("e", s)
+    total = graph.reduced("total", e, "hmk", "k", "addf")
+    body = ["%r = arith.divf %in0, %in1 : f32"] if is_of_result else IF_NUMBER
+    p = graph.elementwise("quotient", "hmk", [(e, "hmk"), (total, "hm")], body)
+    o = graph.product(p, graph.argument("v", "hkn"))
+    text = graph.function(graph.elementwise("tested", "hmn", [(o, "hmn")], NAN_AS_ZERO) if is_of_result else o)
+    q, k, b, v = graph.inputs()
+    b[0, 3, 5], b[1, 7, [0, -1]], b[2, 36, 64], b[2, 4, :100] = np.inf, np.inf, np.nan, -np.inf
+    v[1, 9, 2] = np.nan
+    bad = np.zeros(b.shape[:2], bool)
+    bad[[0, 1, 2], [3, 7, 36]] = True
+    with np.errstate(invalid="ignore"):
+        expected = softmax(of_scores(*(x.astype(np.float64) for x in (q, k))) + b) @ v
+    expected[bad] = 0
+    assert np.isnan(expected[1, :, 2]).sum() == len(expected[1]) - 1
+    if is_of_result:
+        expected = np.nan_to_num(expected)
+    if arch:
+        (found,) = run_module(text, [np.asarray(x, np.float64) for x in (q, k, b, v)], arch=arch)
+    else:
+        kernel = compile(text, threads=1)
+        found = kernel(q, k, b, v)
+        assert kernel.ir("raised").count("linalg_ext.softmax") == 1
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -305,5 +305,7 @@ def test_f64():
     x = np.linspace(-3, 3, 101)
     np.testing.assert_allclose(evaluated("math.tanh", x), np.tanh(x), rtol=1e-14)
     np.testing.assert_allclose(evaluated("arith.divf", x, 3.0), x / 3, rtol=1e-15)
+    y = np.append(np.tile([0.75, -0.625], 50), inf)
+    np.testing.assert_array_equal(evaluated("arith.remf", x * 1e9, y), np.fmod(x * 1e9, y))
     with pytest.raises(PassError, match=r"'math.sin' on f64 is not lowered for GPUs"):
         evaluated("math.sin", x)

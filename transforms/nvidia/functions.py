@@ -301,10 +301,13 @@ def powf(x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def remf(x: ir.Value, y: ir.Value) -> ir.Value:
-    """x − y·trunc(x/y), exact for quotients below 2^22: one that is rounded to the next integer is mended."""
-    n = OnGpu()
+    return remainder(OnGpu(), x, y)
+
+
+def remainder(n: Numbers, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x − y·trunc(x/y), exact for quotients below 2^22 (f64: 2^51): one rounded to the next integer is mended."""
     a, b, zero = mlir_math.absf(x), mlir_math.absf(y), n.number(0.0)
-    quotient = mlir_math.trunc(divide(a, b))
+    quotient = mlir_math.trunc(n.divide(a, b))
     r = mlir_math.fma(arith.negf(quotient), b, a)
     r = n.select("OLT", r, zero, arith.addf(r, b), r)
     r = n.select("OGE", r, b, arith.subf(r, b), r)

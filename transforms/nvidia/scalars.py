@@ -44,10 +44,10 @@ EMITTERS: dict[str, Callable[..., ir.Value]] = {
     "arith.remf": functions.remf,
 }
 # Of f64, besides what is kept.
-WIDE = {
+WIDE: dict[str, Callable[..., ir.Value]] = {
     f"math.{name}": getattr(polynomials, name)
     for name in ("exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "rsqrt")
-}
+} | {"arith.remf": functions.remainder}
 
 
 def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
@@ -80,8 +80,8 @@ def scalar_emitter(op: ir.Operation) -> Emit:
         if found is not None:
             return found
     elif name in WIDE:
-        return lambda operands: [WIDE[name](polynomials.Numbers(kinds[0]), operands[0])]
-    if not name.startswith(KEPT) or len(op.regions) or name == "arith.remf":
+        return lambda operands: [WIDE[name](polynomials.Numbers(kinds[0]), *operands)]
+    if not name.startswith(KEPT) or len(op.regions):
         of = "f64" if name in EMITTERS else "elements"
         raise PassError(f"'{name}' on {of} is not lowered for GPUs", op)
     attributes = {one: op.attributes[one] for one in op.attributes}

@@ -48,7 +48,7 @@ WAYS_OUT = {
 @dataclass(frozen=True)
 class Match:
     """What `result` is, at the indices `at`: softmax of an expression of `scores`, or, where it `is_plain`, the
-    expression itself, times `values`, summed over `k`."""
+    expression itself, times `values`, summed over `k`; `tested`: 0 where that is no number."""
 
     tracer: Tracer
     result: ir.Value
@@ -62,6 +62,7 @@ class Match:
     probabilities: Expr  # the element of the second matmul's operand, as it was
     values: Operand
     rounding: Rounding | None = None
+    tested: bool = False
 
 
 def match_attention(op: ir.Operation, normalised: bool = True) -> Match | None:
@@ -157,6 +158,7 @@ class _Attempt:
                     weights,
                     peel(tracer, values),
                     found.rounding,
+                    second.around.tested,
                 )
         if missed is not None:
             raise missed
@@ -205,7 +207,8 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
     tracer, k, around = second.tracer, second.k, second.around
     q, rounding = split_rounding(tracer, quotient(tracer, tracer.expand(probabilities), logs), k)
     factors = [tracer.expand(f) for f in second.product.factors]
-    q = Quotient([*q.num, *around.num, *factors], [*q.den, *around.den], q.tested or around.tested)
+    tested = q.tested
+    q = Quotient([*q.num, *around.num, *factors], [*q.den, *around.den], tested or around.tested)
     inside = [n for f in [*q.num, *q.den] for n in f.nodes()]
     softmaxes = [n for n in inside if softmax_of(n) is not None]
     if not softmaxes and not q.den and not any(n.name in EXPONENTIALS for n in inside):
@@ -223,7 +226,7 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
             _require_one_rounding(softmax, first.scores, is_computed)
             if rounding is not None:
                 rounding.check(softmax)
-            return Weights(softmax, first, rounding)
+            return Weights(replace(softmax, tested=tested), first, rounding)
     _require_factors(tracer, q, k)
     if softmaxes or any(is_sum_of_exponentials(tracer, d, k) for d in q.den):
         _require_visible(seen, k)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...dialects.mlir import ir
+from ..rewriting import defining_op
 from .expressions import REAL, Expr
 from .indices import Index, Var, combined
 from .tracing import Tracer
@@ -47,7 +48,7 @@ def is_mask(expr: Expr) -> bool:
 
 @dataclass
 class Quotient:
-    """Π num / Π den; `tested`: 0 where a part of it is no number."""
+    """Π num / Π den; `tested`: 0 where it is no number."""
 
     num: list[Expr] = field(default_factory=list)
     den: list[Expr] = field(default_factory=list)
@@ -79,6 +80,8 @@ def _collect(tracer: Tracer, expr: Expr, whole: Quotient, num: list[Expr], den: 
         condition, then, otherwise = expr.args
         if then.number == 0.0:
             if condition.name == "arith.cmpf" and _is_nan_test(condition, otherwise):
+                if _is_given(otherwise):
+                    return num.append(expr)
                 whole.tested = True
                 return _collect(tracer, otherwise, whole, num, den, k)
             condition, then = make.negation(condition), otherwise
@@ -100,6 +103,14 @@ def _collect(tracer: Tracer, expr: Expr, whole: Quotient, num: list[Expr], den: 
 
 def _is_nan_test(condition: Expr, value: Expr) -> bool:
     return predicate(condition) in (UNO, UNE) and condition.args[0] is value and condition.args[1] is value
+
+
+def _is_given(expr: Expr) -> bool:
+    """Whether it is made of arguments alone, element by element, with no exponential in it."""
+    return not any(
+        n.name in ("math.exp", "math.exp2") or (n.kind == "element" and defining_op(n.payload[0]) is not None)
+        for n in expr.nodes()
+    )
 
 
 def _is_test_of_infinity(condition: Expr) -> bool:

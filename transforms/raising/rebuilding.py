@@ -237,10 +237,15 @@ class _Rebuilder:
         share = self.emit.elementwise(make.op("arith.divf", (own, total)), self.rows, self.compute)
         self.share = (make.element(share, at),)
 
-    def _compared(self, how: arith.CmpFPredicate, expr: Expr, number: float) -> Expr:
+    def _compared(self, how: arith.CmpFPredicate, expr: Expr, other: Expr | float) -> Expr:
         predicate = build.i64_attribute(int(how))
         flag = ir.IntegerType.get_signless(1)
-        return self.make.op("arith.cmpf", (expr, self.make.const(number)), flag, (("predicate", predicate),))
+        other = other if isinstance(other, Expr) else self.make.const(other)
+        return self.make.op("arith.cmpf", (expr, other), flag, (("predicate", predicate),))
+
+    def _zero_unless_number(self, tested: Expr, expr: Expr) -> Expr:
+        is_number = self._compared(arith.CmpFPredicate.OEQ, tested, tested)
+        return self.make.op("arith.select", (is_number, expr, self.make.const(0.0)))
 
     def _softmax(self, x: ir.Value) -> SoftmaxOp:
         element, rows = x.type.element_type, self.rows
@@ -292,8 +297,13 @@ class _Rebuilder:
         result = self._quotient(stored, [*softmax.num, *self.share], softmax.den)
         if softmax.own_sum is not None:
             result = self.make.op("arith.divf", (result, self._divisor(output, softmax.own_sum)))
+        if softmax.tested:
+            total = self.make.element(self.sum, tuple(Index.of(v) for v in self.rows))
+            result = self._zero_unless_number(total, result)
         result = self._quotient(result, [self.tracer.expand(f) for f in value_factors], ())
         result = self.make.add(self.tracer.expand(self.match.product.init), result)
+        if self.match.tested:
+            result = self._zero_unless_number(result, result)
         if result is stored:
             return build.convert_elements(output, self.element)
         return self.emit.elementwise(result, self.out, self.element)

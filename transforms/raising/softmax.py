@@ -55,8 +55,8 @@ class Softmax:
     `weights` vary along it, and do not depend on what is computed from scores but element by element: a dropout's mask.
     `own_sum` divides by something that is made of the sum of all this. It is times the sum of exponentials, where these
     are not divided by it: relative to what `undivided` is, a 1 beside them. It is 0 where their sum is, though not all
-    scores are −∞, relative to what `guarded` is. `is_plain`: there is no softmax, and `scores` are what values are
-    multiplied by.
+    scores are −∞, relative to what `guarded` is, and `tested` where their sum is no number. `is_plain`: there is no
+    softmax, and `scores` are what values are multiplied by.
     """
 
     scores: Expr
@@ -68,6 +68,7 @@ class Softmax:
     own_sum: OwnSum | None = None
     undivided: Beside | None = None
     guarded: Beside | None = None
+    tested: bool = False
     is_plain: bool = False
 
 

@@ -27,6 +27,28 @@ def test_operators_by_loops_or_by_their_definition(name):
     assert_close(compile(source)(*inputs), reference(source, inputs))
 
 
+OF_NAN = {
+    "ArgMax": ("int64[5]", "ArgMax<axis = 1, keepdims = 0>(x)"),
+    "ArgMin": ("int64[1,9]", "ArgMin<axis = 0>(x)"),
+    "the last ArgMax": ("int64[5]", "ArgMax<axis = 1, keepdims = 0, select_last_index = 1>(x)"),
+    "Hardmax": ("float[5,9]", "Hardmax(x)"),
+    "Max": ("float[5,9]", "Max(x, z)"),
+    "Min": ("float[5,9]", "Min(z, x)"),
+    "Clip": ("float[5,9]", "Clip(x, low, high)"),
+}
+
+
+@pytest.mark.parametrize("name", OF_NAN)
+def test_nan(name):
+    kind, operator = OF_NAN[name]
+    limits = {"low": np.array(-0.1, np.float32), "high": np.array(0.1, np.float32)}
+    source = model(f"g (float[5,9] x, float[5,9] z) => ({kind} y) {{ y = {operator} }}", 18, **limits)
+    x, z = random(5, 9), random(5, 9, seed=1)
+    x[1, [3, 7]] = x[2, 8] = x[4, 0] = z[0, 0] = z[2, 3] = np.nan
+    x[3] = -np.inf
+    np.testing.assert_array_equal(compile(source)(x, z), reference(source, [x, z])[0])
+
+
 def test_indices_out_of_range_read_nothing_else():
     source = model("g (float[4,3] x, int64[2] i) => (float[2,3] y) { y = Gather(x, i) }")
     x = random(4, 3)

@@ -17,6 +17,11 @@ THREE = torch.tensor([True, False, True, True])
 FIVE = X.flatten().sort().values[-5] <= X  # as many elements are true
 SIGNS = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf])
 NANS = torch.tensor([math.nan, -3, 0.5, 3, math.nan, math.nan])
+FAR = torch.tensor([0.0, -0.0, 1, -1, 0.3, -7.5, 1e10, -1e-3, math.inf, -math.inf, math.nan])
+PLACED = torch.randn(3, 7, 19)
+PLACED[1, 4], PLACED[2, 3], PLACED[2, 6, 4] = -math.inf, math.inf, math.inf
+for place in ((0, 2, 5), (0, 2, 11), (1, slice(None), 18), (2, 0, 0), (2, 6, 3), (0, 0, 1), (0, 1, 0)):
+    PLACED[place] = math.nan
 ROWS, STARTS = torch.tensor([0, 1, 2, 1, 3]), torch.tensor([0, 2, 2])
 
 
@@ -84,6 +89,16 @@ ELEMENTS = {
     "maxima and minima of NaN": (lambda x, y: (x.maximum(y), x.minimum(y), y.max(x)), NANS, NANS.roll(1)),
     "clamps of NaN": (lambda x: (x.clamp(-1, 1), x.clamp_min(0), x.clamp_max(0), F.hardtanh(x), F.relu6(x)), NANS),
     "clamps by NaN": (lambda x, y: (x.clamp(min=y), x.clamp(max=y)), NANS, NANS.roll(1)),
+    "places of NaN": (lambda x: (x.max(-1), x.min(1, keepdim=True), x.argmax(0), x.argmin(), x.argmax(1)), PLACED),
+    "places of NaN of bfloat16": (lambda x: (x.max(1), x.argmin(-1)), PLACED.bfloat16()),
+    "places of NaN in windows": (lambda x: F.max_pool2d(x[None], 2, return_indices=True), PLACED),
+    "NaN equal to itself": (lambda x: (x == x, x != x, 2 * x == x * 2, x <= x), NANS),
+    "isclose": (lambda x, y: torch.isclose(x[:, None], y), FAR, FAR * (1 + 1e-6)),
+    "isclose with NaN": (lambda x: torch.isclose(x[:, None], x, atol=0.2, equal_nan=True), FAR),
+    "fmod of floats": (lambda x, y: torch.fmod(x[:, None], y), FAR, FAR),
+    "floor_divide": (lambda x, y: (x[:, None] // y, x // 1.5, torch.div(x, -2, rounding_mode="floor")), FAR, FAR),
+    "floor_divide of what is rounded": (lambda x: (x // 0.1, x // 1e-3), torch.arange(-3.0, 9, 0.5).double()),
+    "roots as powers": (lambda x: (x**0.5, x**-0.5), FAR),
     "hypot": (torch.hypot, X, Y[:1]),
     "hypot of extremes": (
         lambda x, y: torch.hypot(x[:, None], y),
