@@ -103,3 +103,39 @@ func.func @shifted(%a: tensor<8x16xf32>) -> tensor<8x16xf32> {
   }
   return %r : tensor<8x16xf32>
 }
+
+// -----
+
+// Many rows: the last write of each place is found first.
+// CHECK-DAG:   #[[UPDATES:.*]] = affine_map<(d0, d1) -> (d1)>
+// CHECK-DAG:   #[[PLACES:.*]] = affine_map<(d0, d1) -> (d0)>
+// CHECK-DAG:   #[[ALL:.*]] = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-LABEL: func.func @many
+// CHECK-SAME:    (%[[A:.*]]: tensor<4096x128xf16>, %[[AT:.*]]: tensor<512xindex>, %[[U:.*]]: tensor<512x128xf16>)
+// CHECK:         %[[NONE:.*]] = linalg.fill ins(%c-1_i64 : i64) {{.*}} -> tensor<4096xi64>
+// CHECK:         %[[LAST:.*]] = linalg.generic {indexing_maps = [#[[UPDATES]], #[[PLACES]]],
+// CHECK-SAME:        iterator_types = ["parallel", "reduction"]} ins({{.*}} : tensor<512xi1>) outs(%[[NONE]] : tensor<4096xi64>)
+// CHECK:           %[[N:.*]] = linalg.index 1
+// CHECK:           scf.if
+// CHECK:             %[[NUMBER:.*]] = arith.index_cast
+// CHECK:             scf.yield %[[NUMBER]] : i64
+// CHECK:         linalg.generic {indexing_maps = [#[[PLACES]], #[[ALL]], #[[ALL]]], iterator_types = ["parallel", "parallel"]}
+// CHECK-SAME:        ins(%[[LAST]], %[[A]] : tensor<4096xi64>, tensor<4096x128xf16>)
+// CHECK-NEXT:    ^bb0(%[[FOUND:.*]]: i64, %[[OLD:.*]]: f16, %{{.*}}: f16):
+// CHECK:           %[[WRITTEN:.*]] = arith.cmpi sge, %[[FOUND]]
+// CHECK:           scf.if %[[WRITTEN]] -> (f16) {
+// CHECK:             tensor.extract %[[U]]
+// CHECK:           } else {
+// CHECK:             scf.yield %[[OLD]]
+func.func @many(%a: tensor<4096x128xf16>, %at: tensor<512xindex>, %u: tensor<512x128xf16>) -> tensor<4096x128xf16> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c512 = arith.constant 512 : index
+  %r = scf.for %n = %c0 to %c512 step %c1 iter_args(%out = %a) -> (tensor<4096x128xf16>) {
+    %i = tensor.extract %at[%n] : tensor<512xindex>
+    %new = tensor.extract_slice %u[%n, 0] [1, 128] [1, 1] : tensor<512x128xf16> to tensor<128xf16>
+    %o = tensor.insert_slice %new into %out[%i, 0] [1, 128] [1, 1] : tensor<128xf16> into tensor<4096x128xf16>
+    scf.yield %o : tensor<4096x128xf16>
+  }
+  return %r : tensor<4096x128xf16>
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,6 +13,7 @@ from ...dialects.build import PARALLEL, REDUCTION
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps
 from ..copying import copy_scalar_body
+from ..linear import DYNAMIC
 from ..passes import Pass
 from ..rewriting import (
     defining_op,
@@ -31,6 +33,9 @@ from .axes import kept_dims
 from .pieces_to_elements import within
 
 Size: TypeAlias = "ir.Value | int"
+WORTH_A_LAUNCH = 1 << 23  # steps, of which 1.4 million take a microsecond
+OPEN = 1024  # what an open size is taken to be
+
 Emit: TypeAlias = "Callable[[], ir.Value]"  # at the insertion point
 
 
@@ -60,6 +65,15 @@ class ScattersToLinalg(Pass):
     ``outline-elements`` makes a kernel of it, with a thread for each element of the result, which goes through all
     updates in their order: as in the loop the last one counts, and sums are added up alike each time. What is written
     may be computed by element from what is there. A scf.if that does one such write is a loop of one iteration.
+
+    Of many updates that do not read what was there, the last one is found for each place, and then read::
+
+        %last = linalg.generic {iterator_types = ["parallel", "reduction"]} ins(%three) outs(%none) {
+          yield scf.if %fits { yield scf.if index 0 = %i { yield index 1 } else { yield %found } } else { yield %found }
+        } -> tensor<8xi64>
+        %r = linalg.generic {iterator_types = ["parallel", "parallel"]} ins(%last, %a) {
+          yield scf.if %n ≥ 0 { yield tensor.extract %updates[%n, index 1] } else { yield %old }
+        }
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -81,6 +95,15 @@ class _Place:
     offset: Size = 0
 
 
+@dataclass(frozen=True)
+class _Write:
+    """An insertion: its dimensions of which a window is a part, and the plan of its elements."""
+
+    dims: tuple[int, ...]
+    new: Emit
+    reads_old: bool
+
+
 class _Writes:
     """Loops, one in the other, or a branch, whose result is to become a linalg.generic.
 
@@ -95,9 +118,13 @@ class _Writes:
         self.counts: list[Size] = []  # of the iterations of each loop
         self.inductions: list[ir.Value] = []
         self.carried: list[ir.Value] = []  # what the loops have written, by loop
-        self.out: ir.Value | None = None  # its element, in the linalg.generic
-        self.indices: list[ir.Value] = []  # of the loops there
+        self.writes: list[_Write] = []
+        self.olds = 0  # plans of elements that were there
+        # While a linalg.generic is emitted:
+        self.out: ir.Value | None = None  # its element
+        self.indices: list[ir.Value | None] = []  # of its loops
         self.known: dict[ir.Value, ir.Value] = {}  # scalars there
+        self.is_search = False  # for the last write
 
     def replace(self) -> None:
         written, target = self._written(), self._target()
@@ -105,22 +132,91 @@ class _Writes:
         if plan is None:
             return
         with ir.InsertionPoint(self.writer), self.writer.location:
-            of_writes = [_shape(self.counts)] if self.counts else []
-            empty = build.empty(build.mixed_sizes(target), self.result.type.element_type)
-            init = target if self.counts else empty
-            loops = self.rank + len(self.counts)
-            maps = [build.projection(loops, range(self.rank, loops))] * len(of_writes)
-            maps.append(build.projection(loops, range(self.rank)))
-
-            def body(*scalars: ir.Value) -> ir.Value:
-                self.out = scalars[-1]
-                self.indices = [linalg.IndexOp(d).result for d in range(loops)]  # none may stand in a branch
-                return plan()
-
-            kinds = [PARALLEL] * self.rank + [REDUCTION] * len(self.counts)
-            (new,) = build.generic(of_writes, [init], maps, kinds, body)
+            if self._many_are_lost():
+                new = self._by_last_write(plan, target, self.writes[0])
+            else:
+                new = self._by_element(plan, target)
         self.result.replace_all_uses_with(new)
         self.writer.erase()
+
+    def _by_element(self, plan: Emit, target: ir.Value) -> ir.Value:
+        loops = self.rank + len(self.counts)
+        of_writes = [_shape(self.counts)] if self.counts else []
+        maps = [build.projection(loops, range(self.rank, loops))] * len(of_writes)
+        empty = build.empty(build.mixed_sizes(target), self.result.type.element_type)
+
+        def body(*scalars: ir.Value) -> ir.Value:
+            return self._emitted(plan, scalars[-1], _indices(loops))
+
+        (new,) = build.generic(
+            of_writes,
+            [target if self.counts else empty],
+            [*maps, build.projection(loops, range(self.rank))],
+            [PARALLEL] * self.rank + [REDUCTION] * len(self.counts),
+            body,
+        )
+        return new
+
+    def _many_are_lost(self) -> bool:
+        """Whether looking for the last write of each place is much less work than doing all of them."""
+        if len(self.writes) != 1 or self.writes[0].reads_old or not self.counts:
+            return False
+        sizes = [OPEN if s == DYNAMIC else s for s in self.result.type.shape]
+        places = math.prod(sizes[d] for d in self.writes[0].dims)
+        updates = math.prod(c if isinstance(c, int) else OPEN for c in self.counts)
+        return updates * math.prod(sizes) > updates * places + WORTH_A_LAUNCH
+
+    def _by_last_write(self, plan: Emit, target: ir.Value, write: _Write) -> ir.Value:
+        sizes, count, number_kind = build.mixed_sizes(target), len(write.dims), ir.IntegerType.get_signless(64)
+        loops = count + len(self.counts)
+        none = build.fill(build.constant(number_kind, -1), build.empty([sizes[d] for d in write.dims], number_kind))
+
+        def search(_: ir.Value, found: ir.Value) -> ir.Value:
+            inner = _indices(loops)
+            indices = [inner[write.dims.index(d)] if d in write.dims else None for d in range(self.rank)]
+            self.is_search = True
+            return self._emitted(plan, found, [*indices, *inner[count:]])
+
+        (last,) = build.generic(
+            [_shape(self.counts)],
+            [none],
+            [build.projection(loops, range(count, loops)), build.projection(loops, range(count))],
+            [PARALLEL] * count + [REDUCTION] * len(self.counts),
+            search,
+        )
+        self.is_search = False
+
+        def read(found: ir.Value, old: ir.Value, _: ir.Value) -> ir.Value:
+            is_one = arith.cmpi(arith.CmpIPredicate.sge, found, build.constant(number_kind, 0))
+            indices, number = _indices(self.rank), arith.index_cast(ir.IndexType.get(), found)
+            of_writes: list[ir.Value] = []
+            for size in map(build.as_index, reversed(self.counts)):
+                of_writes.insert(0, arith.remui(number, size))
+                number = arith.divui(number, size)
+            return self._emitted(lambda: self._either(is_one, write.new, self._old), old, [*indices, *of_writes])
+
+        identity = build.projection(self.rank, range(self.rank))
+        (new,) = build.generic(
+            [last, target],
+            [build.empty(sizes, target.type.element_type)],
+            [build.projection(self.rank, write.dims), identity, identity],
+            [PARALLEL] * self.rank,
+            read,
+        )
+        return new
+
+    def _emitted(self, plan: Emit, out: ir.Value, indices: Sequence[ir.Value | None]) -> ir.Value:
+        """What a plan makes in the body of a linalg.generic, of this element, and these indices of loops: those of the
+        result's dimensions, then of writes."""
+        self.out, self.indices, self.known = out, list(indices), {}
+        return plan()
+
+    def _number(self) -> ir.Value:
+        """Which write it is, of all."""
+        number = build.index(0)
+        for size, index in zip(self.counts, self.indices[self.rank :], strict=True):
+            number = arith.addi(arith.muli(number, build.as_index(size)), index)
+        return arith.index_cast(ir.IntegerType.get_signless(64), number)
 
     def _target(self) -> ir.Value | None:
         """What is written to: a tensor from outside, of the result's sizes."""
@@ -159,6 +255,7 @@ class _Writes:
     def _element(self, value: ir.Value, at: tuple[_Place, ...], window: Sequence[Size] = ()) -> Emit | None:
         """Of `value` there, in a window at these offsets."""
         if value in self.carried:
+            self.olds += 1
             return self._old if at == self.whole else None
         op = defining_op(value)
         if not self._is_inner(value) and value != self.result:
@@ -188,15 +285,18 @@ class _Writes:
         if at != self.whole or window or any(s != 1 for s in steps) or not self._are_known([*offsets, *sizes]):
             return None
         of_window = tuple(_Place(d, offsets[d]) for d in kept_dims(op, source.type))
-        new, old = self._element(source, of_window, offsets), self._element(target, at)
+        olds, new = self.olds, self._element(source, of_window, offsets)
+        reads_old, old = self.olds > olds, self._element(target, at)
         if new is None or old is None:
             return None
+        whole = zip(offsets, sizes, target.type.shape, strict=True)
+        dims = tuple(d for d, (offset, size, extent) in enumerate(whole) if offset != 0 or size != extent)
+        self.writes.append(_Write(dims, new, reads_old))
 
         def emit() -> ir.Value:
-            inside, _ = within(
-                self.indices[: self.rank], *(list(map(self._size, part)) for part in (offsets, sizes, steps))
-            )
-            return self._either(inside, new, old)
+            window_here = ([self._size(part[d]) for d in dims] for part in (offsets, sizes, steps))
+            inside, _ = within([self.indices[d] for d in dims], *window_here)
+            return self._either(inside, self._number if self.is_search else new, old)
 
         return emit
 
@@ -207,6 +307,7 @@ class _Writes:
             return None
         kept = kept_dims(op, op.results[0].type)
         if source in self.carried:  # what is there, in the window that is written
+            self.olds += 1
             same = list(offsets) == list(window) and at == tuple(_Place(d, window[d]) for d in kept)
             return self._old if same else None
         if self._is_inner(source):
@@ -254,7 +355,7 @@ class _Writes:
         return emit
 
     def _old(self) -> ir.Value:
-        assert self.out is not None, "plans are emitted in the linalg.generic"
+        assert self.out is not None, "plans are emitted in a linalg.generic"
         return self.out
 
     # Scalars.
@@ -313,7 +414,8 @@ class _Writes:
             self.known = dict(before)
             return [plan()]
 
-        (chosen,) = either(condition, [self.result.type.element_type], lambda: emit(then), lambda: emit(other))
+        assert self.out is not None, "plans are emitted in a linalg.generic"
+        (chosen,) = either(condition, [self.out.type], lambda: emit(then), lambda: emit(other))
         self.known = before
         return chosen
 
@@ -322,3 +424,8 @@ def _shape(sizes: Sequence[Size]) -> ir.Value:
     """A tensor of these sizes that no one reads: loops of a linalg.generic have the sizes of an operand."""
     flag = ir.IntegerType.get_signless(1)
     return build.fill(build.constant(flag, 0), build.empty(sizes, flag))
+
+
+def _indices(loops: int) -> list[ir.Value]:
+    """Of the loops of a linalg.generic; none may stand in a branch."""
+    return [linalg.IndexOp(d).result for d in range(loops)]
