@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from ...dialects import build
 from ...dialects.mlir import arith, ir, scf, tensor
 from .lowering import ops
+from .scatter_windows import windows
 
 Mixed: TypeAlias = int | Any  # a size or an offset; an SSA value of type index where it is no number
 
@@ -206,19 +207,25 @@ def _cloned(region: ir.Region) -> Callable[[ir.Value, ir.Value], ir.Value]:
 def _tm_scatter(op: ir.Operation) -> list[ir.Value] | None:
     updates, indices, result = op.operands
     mapped = list(op.attributes["dimension_map"])
+    rank, shape = result.type.rank, list(result.type.shape)
+    is_by_elements = updates.type.rank == 1 and updates.type.has_static_shape
+    whole = windows(updates, indices, mapped, shape) if is_by_elements else None
+    if whole is not None:
+        updates, mapped = whole.updates, mapped[: len(mapped) - len(whole.dims)]
     extents = build.mixed_sizes(updates)
-    windows, rank = iter(extents[1:]), result.type.rank
+    window, dropped = iter(extents[1:]), mapped
     # A window has all dimensions of the result, or only those in which it is not placed by indices.
-    dropped = [] if len(extents) == 1 + rank else mapped
+    if len(extents) == 1 + rank and whole is None:
+        dropped = []
     if len(extents) != 1 + rank - len(dropped):
         return None
-    sizes: list[Mixed] = [1 if d in dropped else next(windows) for d in range(rank)]
+    sizes: list[Mixed] = [1 if d in dropped else next(window) for d in range(rank)]
     combine = _cloned(op.regions[0])
 
     def body(at: list[ir.Value], value: ir.Value) -> ir.Value:
         offsets = [build.index(0)] * value.type.rank
         for j, d in enumerate(mapped):
-            position = _position(indices, [at[0], build.index(j)])
+            position = whole.place(j, at[0]) if whole is not None else _position(indices, [at[0], build.index(j)])
             from_end = arith.addi(position, build.as_index(build.mixed_sizes(result)[d]))
             is_negative = arith.cmpi(arith.CmpIPredicate.slt, position, build.index(0))
             offsets[d] = arith.select(is_negative, from_end, position)

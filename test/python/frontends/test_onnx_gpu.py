@@ -38,3 +38,17 @@ def test_without_a_gpu(name):
     (found,) = run_module(kernel.ir("graph"), [x, at, u])
     np.testing.assert_allclose(found, np.asarray(kernel(x, at, u)), rtol=1e-5, atol=1e-6)
     assert not np.array_equal(found, x)
+
+
+def test_rows_are_written_as_windows():
+    """The importer makes single elements of them."""
+    text = (
+        "g (float[2, 9, 16] x, int64[2, 3, 2] at, float[2, 3, 16] u) => (float[2, 9, 16] y) { y = ScatterND(x, at, u) }"
+    )
+    kernel = compile(model(text, 18))
+    assert "[1, 16] [1, 1] : tensor<16xf32> into tensor<18x16xf32>" in kernel.ir("graph")
+    x, u, at = random(2, 9, 16), random(2, 3, 16), np.array([[[0, 8], [1, -1], [0, 8]], [[1, 0], [-1, 5], [-2, 3]]])
+    expected = x.copy()
+    for place, row in zip(at.reshape(-1, 2), u.reshape(-1, 16), strict=True):
+        expected[tuple(place)] = row
+    np.testing.assert_array_equal(kernel(x, at, u), expected)
