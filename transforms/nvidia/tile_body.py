@@ -322,7 +322,8 @@ class TileBody:
 
         inner = dict(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            linalg.YieldOp(copy_scalar_body(old, inner, self.scalar, index, self._extracted))
+            # Loads read the nearest element where there is none, so that both sides of a branch can be computed.
+            linalg.YieldOp(copy_scalar_body(old, inner, self.scalar, index, self._extracted, branches=False))
 
     def _extracted(self, op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """An element of a tensor in memory."""

@@ -1,5 +1,6 @@
 """Random programs of torch around attention: compiled for the CPU against float64, and for GPUs to PTX."""
 
+import re
 import warnings
 
 import pytest
@@ -13,6 +14,7 @@ from random_programs import DTYPES, FLAVOURS, RandomProgram  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+F32 = torch.finfo(torch.float32).eps
 ON_GPUS = ("f16", "bf16", "f32")  # tensor cores have no f64 here
 OTHER_SIZES = ({}, {"b": 1, "m": 1, "n": 70}, {"b": 2, "m": 67, "n": 9}, {"b": 1, "m": 20, "n": 1})
 
@@ -30,7 +32,7 @@ def results_of(function, args) -> list[torch.Tensor]:
 
 def check_results(program: RandomProgram, found: list[torch.Tensor], args: tuple[torch.Tensor, ...]) -> None:
     """Against the program in float64. Allowed are a few times the error of eager torch in the same type, and of
-    arguments that are rounded once more to it, and the result's own roundings.
+    arguments that are rounded once more to it, and the result's own roundings; float64 has none of torch's to go by.
 
     Where there is no number in float64 (rows without a key), or none in torch's own type, none is asked for.
     """
@@ -42,7 +44,7 @@ def check_results(program: RandomProgram, found: list[torch.Tensor], args: tuple
     right, rounded, eager = (results_of(program.function, given) for given in (wide, moved, args))
     for one, a, b, c in zip(found, right, rounded, eager, strict=True):
         assert one.shape == a.shape and one.dtype == c.dtype, f"{one.shape}, {one.dtype}\n{program!r}"
-        own = 2 * torch.finfo(one.dtype).eps + 16 * min(epsilon, torch.finfo(torch.float32).eps)
+        own = 2 * torch.finfo(one.dtype).eps + (16 * F32 if program.dtype != "f64" else F32 / 4096)
         is_known = a.isfinite() & (one.isfinite() | c.isfinite())
         if not is_known.any():
             continue
@@ -65,7 +67,7 @@ def check_on_cpu(program: RandomProgram) -> None:
         try:
             found = results_of(kernel, args)
         except CompileError as error:
-            assert "was traced for sizes with" in str(error), program
+            assert re.search("was traced for sizes with|must be", str(error)), f"{error}\n{program!r}"
             continue
         check_results(program, found, args)
 
