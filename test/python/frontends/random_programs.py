@@ -113,7 +113,11 @@ class RandomProgram(RandomScores):
 
     def dynamic_shapes(self) -> tuple[dict[int, Any], ...]:
         return tuple(
-            {at: torch.export.Dim.AUTO for at, d in enumerate(argument.dims) if (self.keys if d == "t" else d) in self.open}
+            {
+                at: torch.export.Dim.AUTO
+                for at, d in enumerate(argument.dims)
+                if (self.keys if d == "t" else d) in self.open
+            }
             for argument in self.arguments.values()
         )
 

@@ -16,6 +16,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWa
 TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 F32 = torch.finfo(torch.float32).eps
 ON_GPUS = ("f16", "bf16", "f32")  # tensor cores have no f64 here
+# What no kernel for a GPU is made of yet, so that scores are kept in memory, or that is refused: others are failures.
+NOT_YET = re.compile(
+    "'(tensor.insert_slice|scf.for)' stands outside|a dimension of a tile (has no constant bound|is split)"
+    "|a dimension is rows of one matmul together with others"
+)
 OTHER_SIZES = ({}, {"b": 1, "m": 1, "n": 70}, {"b": 2, "m": 67, "n": 9}, {"b": 1, "m": 20, "n": 1})
 
 
@@ -75,10 +80,14 @@ def check_on_cpu(program: RandomProgram) -> None:
 def check_for_gpus(program: RandomProgram, arch: str) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        kernel = compile(program.function, program.inputs(), target="nvidia", arch=arch)
+        try:
+            kernel = compile(program.function, program.inputs(), target="nvidia", arch=arch)
+        except CompileError as error:
+            assert NOT_YET.search(str(error)), f"{error}\n{program!r}"
+            return
     assert ".entry" in kernel.ir("ptx")
-    left = [str(one.message) for one in said if "no kernel can be made of it" in str(one.message)]
-    assert not left, f"{left}\n{program!r}"
+    left = [text for one in said if "no kernel can be made of it" in (text := str(one.message))]
+    assert all(map(NOT_YET.search, left)), f"{left}\n{program!r}"
 
 
 ARCHITECTURES = st.sampled_from(["sm_90a", "sm_80"])
