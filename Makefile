@@ -2,7 +2,8 @@
 # make test    set up, then all checks: lint, types, lit, pytest
 # make bench   the table of the README, measured on this machine
 # make fuzz    tests of properties, slow ones too, with examples that no run has drawn before; once, or MINUTES=60
-# Other targets: setup, check (the same as test), lint, format, types, lit, pytest, test-slow, test-frontends, clean.
+# Other targets: setup, check (the same as test), lint, format, types, lit, pytest, test-slow, test-frontends,
+# fuzz-frontends, clean.
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +18,7 @@ MAKE_VENV := $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
 NO_VENV := attn-opt needs a virtual environment, which $(PYTHON) cannot create here; \
 	on Debian or Ubuntu: sudo apt install python3-venv
 
-.PHONY: setup demo bench test check lint format types lit pytest test-slow fuzz setup-frontends test-frontends clean
+.PHONY: setup demo bench test check lint format types lit pytest test-slow fuzz setup-frontends test-frontends fuzz-frontends clean
 
 setup: $(VENV)/.installed
 
@@ -68,11 +69,12 @@ test-slow: setup
 
 # Every failure prints what reproduces it, and ends it. Runs start as long as MINUTES have not passed.
 MINUTES := 0
+FUZZ = end=$$(($$(date +%s) + 60 * $(MINUTES))); while \
+		HYPOTHESIS_PROFILE=fuzz $(1)/pytest --quiet -m "slow or not slow" $(XDIST) $(shell grep -rl --include='test_*.py' '^from hypothesis' $(2)); \
+	do test $$(date +%s) -lt $$end || exit 0; done; exit 1
 
 fuzz: setup
-	@end=$$(($$(date +%s) + 60 * $(MINUTES))); while \
-		HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest --quiet -m "slow or not slow" $(XDIST) $(shell grep -rl --include='test_*.py' '^from hypothesis' test); \
-	do test $$(date +%s) -lt $$end || exit 0; done; exit 1
+	@$(call FUZZ,$(BIN),test/python/*.py test/numeric)
 
 # The frontends' tests need their frameworks, which are large: an environment of its own.
 FRAMEWORKS := torch==2.13.0 onnx==1.23.2 jax==0.10.2
@@ -88,6 +90,9 @@ $(VENV)-frontends/.installed: requirements.lock pyproject.toml Makefile
 
 test-frontends: setup-frontends
 	$(VENV)-frontends/bin/pytest --quiet test/python/frontends $(XDIST)
+
+fuzz-frontends: setup-frontends
+	@$(call FUZZ,$(VENV)-frontends/bin,test/python/frontends)
 
 clean:
 	rm -rf $(VENV) $(VENV)-frontends build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -228,6 +228,13 @@ def is_contraction(op: ir.Operation) -> bool:
     return op.name == "linalg_ext.batch_matmul" or body_names(op, *FLOAT_CASTS) == ["arith.mulf", "arith.addf"]
 
 
+def is_matmul(op: ir.Operation) -> bool:
+    """Whether `op` is a contraction in which a tensor has a dimension of its own, as rows and columns of tiles have.
+    Others are sums over each row, of squares or of products of elements."""
+    loops = contraction_loops(op) if is_contraction(op) else None
+    return loops is not None and bool(loops.m or loops.n)
+
+
 def contraction_loops(op: ir.Operation) -> ContractionLoops | None:
     """The loops of a structured op with two inputs and one output; None if a map is no projection of the loops."""
     used = operand_loops(op)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..dialects import build
 from ..dialects.build import PARALLEL
-from ..dialects.mlir import ir, linalg, tensor
+from ..dialects.mlir import arith, ir, linalg, tensor
 from ..dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from .rewriting import Values, copy_op, defining_op, erase_dead, ops_of
 
@@ -17,9 +17,11 @@ def copy_scalar_body(
     outer: Callable[[ir.Value], ir.Value],
     index: Callable[[int], ir.Value],
     extract: Callable[[ir.Operation, Callable[[ir.Value], ir.Value]], ir.Value],
+    branches: bool = True,
 ) -> list[ir.Value]:
     """What a linalg.generic's body yields, computed at the insertion point. `known`: its values, of arguments to begin
-    with; `outer`: of others; `index` of a loop; `extract` a tensor.extract, given what values are here."""
+    with; `outer`: of others; `index` of a loop; `extract` a tensor.extract, given what values are here. Without
+    `branches` both sides of a scf.if are computed, which must be harmless."""
 
     def copied(block: ir.Block, known: Values) -> list[ir.Value]:
         *ops, terminator = ops_of(block)
@@ -32,6 +34,10 @@ def copy_scalar_body(
                 known[op.results[0]] = index(ir.IntegerAttr(op.attributes["dim"]).value)
             elif op.name == "tensor.extract":
                 known[op.results[0]] = extract(op, here)
+            elif op.name == "scf.if" and not branches:
+                sides = [copied(region.blocks[0], dict(known)) for region in op.regions]
+                for result, yes, no in zip(op.results, *sides, strict=True):
+                    known[result] = arith.select(here(op.operands[0]), yes, no)
             else:
                 operands = [here(v) for v in op.operands]
                 copy = with_regions(op, operands, known) if len(op.regions) else op.clone().operation

@@ -77,6 +77,7 @@ def lower(program: ExportedProgram) -> Lowered:
     _refuse(graph)
     arguments = _arguments(program)
     _forget_devices(graph)
+    torch_shapes.fix_sizes(graph)
     torch_shapes.make_empty_anew(graph)
     torch_unsigned.widen(graph)
     torch_shapes.multiply_matrices(graph)

@@ -224,6 +224,22 @@ BY_DIMENSION = {
 }
 
 
+def fix_sizes(graph: torch.fx.Graph) -> None:
+    """Makes numbers of sizes that torch.export took to be open until something fixed them, as math.log(n) does: of
+    arguments they are symbols still, with a value, which the importer takes for open."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and _is_dynamic(value.shape):
+            sizes = [known if (known := _fixed(size)) is not None else size for size in value.shape]
+            if [*map(type, sizes)] != [*map(type, value.shape)]:
+                node.meta["val"] = value.new_empty_strided(sizes, value.stride())
+                node.meta.pop("tensor_meta", None)  # the same once more, which the importer would go by
+
+
+def _fixed(size: int | torch.SymInt) -> int | None:
+    return size.node.maybe_as_int() if isinstance(size, torch.SymInt) else size
+
+
 def count_from_the_start(graph: torch.fx.Graph) -> None:
     """Gives scatters and gathers dimensions that are not counted from the end: of others the importer's passes make
     indices out of range, and end the process."""

@@ -70,6 +70,28 @@ def test_heads_that_stand_side_by_side(queries, keys, arch):
     assert np.abs(found - expected).max() <= 3e-3 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_keys_behind_those_of_a_cache(queries, arch):
+    """Of one head, all in one tile, whose elements are read where they come from."""
+    graph = Attention(1, 1, 1, queries, 7, 16, element="f16", input_layout="bhsd")
+    head, body = graph.text().split("{\n", 1)
+    whole, past, new = (f"tensor<1x1x{n}x16xf16>" for n in (7, 5, 2))
+    joined = ""
+    for name in "kv":
+        assert f"%{name}: {whole}" in head
+        head = head.replace(f"%{name}: {whole}", f"%{name}0: {past}, %{name}1: {new}")
+        joined += f"  %{name} = tensor.concat dim(2) %{name}0, %{name}1 : ({past}, {new}) -> {whole}\n"
+    inputs = graph.inputs("normal", 0)
+    q, k, v = (x.astype(np.float64) for x in inputs)
+    parts = [part for x in (k, v) for part in np.split(x, [5], axis=2)]
+    text = f"{head}{{\n{joined}{body}"
+    (found,) = run_module(text, [q, *parts], arch=arch)
+    expected, _ = graph.reference(inputs)
+    assert np.abs(found - expected).max() <= 3e-3 * np.abs(expected).max()
+    assert ".entry" in compile(text, target="nvidia", arch=arch).ir("ptx")
+
+
 # Few queries of heads that share keys: rows of a tile are both.
 SHARED_KEYS = {
     "plain": {},

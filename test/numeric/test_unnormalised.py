@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
+from gpu_modules import run_module
 from harness import crossed, relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -219,3 +220,26 @@ def test_what_is_left():
         kernel = compile(text, threads=1)
         assert "scf.for" not in kernel.ir("fused")
         assert "nothing was fused" in kernel.explain()
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("share", ["of their sum", "of a constant"])
+def test_weights_beyond_the_range_of_f16(share, arch):
+    """What they are divided by keeps them below 65504, also where it is taken out of the loop."""
+    graph = Graph("bf16", SIZES)
+    q, k, v = (graph.argument(name, dims) for name, dims in (("q", "hmd"), ("k", "hkd"), ("v", "hkn")))
+    p = graph.elementwise("p", "hmk", [(graph.scores("s", q, k), "hmk")], FUNCTIONS["squared relu"][0])
+    if share == "of their sum":
+        ins, body = (
+            [(p, "hmk"), (graph.reduced("sums", p, "hmk", "k", "addf"), "hm")],
+            "%r = arith.divf %in0, %in1 : f32",
+        )
+    else:
+        ins, body = [(p, "hmk")], "%c = arith.constant 4096.0 : f32\n%r = arith.divf %in0, %c : f32"
+    text = graph.text(graph.elementwise("share", "hmk", ins, [body]), v).replace("bf16", "f16")
+    q, k, v = (x.astype(np.float16).astype(np.float64) for x in graph.inputs())
+    (found,) = run_module(text, [q * 256, k, v], arch=arch)
+    p = np.maximum(0.25 * 256 * q @ k.swapaxes(1, 2), 0) ** 2
+    wanted = p / (p.sum(-1, keepdims=True) if share == "of their sum" else 4096) @ v
+    assert p.max() > 65504 and relative_error(found, wanted) < 2e-3
+    assert "mma" in compile(text, target="nvidia", arch=arch).ir("ptx")

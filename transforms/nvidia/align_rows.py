@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir, tensor
 from ...dialects.tiling.structured import indexing_maps, iterator_types
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..linear import divisor
 from ..open_queries import FEW_QUERIES
 from ..passes import Pass, remark
@@ -139,7 +139,7 @@ def _align(forall: ir.Operation) -> None:
 def _operands(forall: ir.Operation) -> list[ir.Operation]:
     """The slices that are operands of matmuls, if those have many rows, of 16-bit values, and the copy engine can bring
     all right operands, or could after copies; else none."""
-    matmuls = [op for op in ops_in(forall, "linalg.", "linalg_ext.") if is_contraction(op)]
+    matmuls = [op for op in ops_in(forall, "linalg.", "linalg_ext.") if is_matmul(op)]
     narrow = all(v.type.element_type.width == 16 for op in matmuls for v in list(op.operands)[:2])
     tall = any(n == DYNAMIC or n > FEW_ROWS for op in matmuls for n in op.results[0].type.shape[-2:-1])
     if not narrow or not tall or any(FEW_QUERIES in op.attributes for op in matmuls):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, LoadOp, dims_of, layout_of, with_layout
 from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..passes import Pass, PassError, option
 from ..rewriting import defining_op, erase_if_unused, is_constant, ops_in, ops_of
 from .axes import COLUMN, ROW, Axes
@@ -56,12 +56,12 @@ def _is_crowded(kernel: ir.Operation) -> bool:
     """Whether scores go through functions that take registers, come together with positions as numbers (ALiBi), or with
     another tile from memory."""
     generics = ops_in(kernel, "linalg.generic")
-    last = max((i for i, op in enumerate(generics) if is_contraction(op)), default=0)
+    last = max((i for i, op in enumerate(generics) if is_matmul(op)), default=0)
     for op in generics[:last]:
         if any(o.name in CROWDING for o in ops_in(op)):
             return True
         loads = [defining_op(v) for v in op.operands]
-        if not is_contraction(op) and any(
+        if not is_matmul(op) and any(
             o is not None and o.name == "tile.load" and o.results[0].type.rank == 2 for o in loads
         ):
             return True
@@ -71,7 +71,7 @@ def _is_crowded(kernel: ir.Operation) -> bool:
 def _fits(matmul: ir.Operation) -> bool:
     """Whether a thread's registers hold what this matmul and others in its loop work on, their left operands too."""
     warpgroups = -(-matmul.results[0].type.shape[0] // 64)
-    taken = matmul_registers(filter(is_contraction, ops_of(matmul.block))) + OTHER_REGISTERS
+    taken = matmul_registers(filter(is_matmul, ops_of(matmul.block))) + OTHER_REGISTERS
     return taken <= consumer_registers(warpgroups)
 
 
@@ -108,7 +108,7 @@ class _Assigner:
         if (
             op.name in ("linalg.generic", "tensor.empty", "arith.constant")
             and roles == (COLUMN, COLUMN)
-            and not is_contraction(op)
+            and not is_matmul(op)
         ):
             return "spread"
         if not roles:
@@ -127,7 +127,7 @@ class _Assigner:
             op.attributes["value"] = ir.DenseElementsAttr.get_splat(kind, splat.get_splat_value())
 
     def _operands(self, op: ir.Operation) -> None:
-        wanted = dict(enumerate(self._matmul(op))) if is_contraction(op) else {}
+        wanted = dict(enumerate(self._matmul(op))) if is_matmul(op) else {}
         if layout_of(op.results[0].type) == "spread":
             wanted = dict.fromkeys(range(len(op.operands)), "spread")
         for number, operand in enumerate(op.operands):
@@ -196,7 +196,7 @@ class _Assigner:
     def _check_order(self, op: ir.Operation, number: int) -> None:
         """Element-wise, dimensions stand in the order rows, columns everywhere."""
         places = [dim_position(e) for e in indexing_maps(op)[number].results]
-        if not is_contraction(op) and places != sorted(places):
+        if not is_matmul(op) and places != sorted(places):
             raise PassError("a tile is transposed in registers: not lowered for GPUs", op)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, reduces
-from ..attention import contraction_loops, is_contraction
+from ..attention import contraction_loops, is_matmul
 from ..linear import DYNAMIC, upper_bound
 from ..passes import PassError
 from ..reshapes import RESHAPES, source_dims
@@ -236,7 +236,7 @@ class Axes:
                     self._union((op, "loop", loop), (operand, d))
                     if operand.type.shape[d] != DYNAMIC:
                         self._sizes.setdefault((operand, d), operand.type.shape[d])
-        if is_contraction(op):
+        if is_matmul(op):
             self._contractions.append(op)
         elif reduces(op):
             self._reductions.append(op)

@@ -8,7 +8,7 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import reduces
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..rewriting import defining_op, terminator
 from .exponentials import MOST
 from .masking import yielded
@@ -82,7 +82,7 @@ def _bound_of_tile(tile: ir.Value, masked: bool) -> float:
     if masked and made is not None and made.name == "scf.if":
         number = list(made.results).index(tile)
         return max(_bound_of_tile(terminator(region.blocks[0]).operands[number], masked) for region in made.regions)
-    if made is None or made.name != "linalg.generic" or is_contraction(made) or len(made.results) != 1:
+    if made is None or made.name != "linalg.generic" or is_matmul(made) or len(made.results) != 1:
         return math.inf
     return _bound_of(yielded(made), masked)
 

@@ -16,7 +16,7 @@ from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import Joined, dims_of, layout_of, parts_of
 from ...dialects.tiling import Index
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..linear import divisor, linear, minima
 from ..rewriting import defining_op, for_body, ops_in
 from .memory import CHUNK, are_aligned, byte_width
@@ -199,7 +199,7 @@ def is_streamed(load: ir.Operation) -> bool:
         return False
     variable, *carried = for_body(loop).arguments
     users = [u.owner.operation for u in load.results[0].uses if u.operand_number == 0]
-    if not any(is_contraction(u) and u.operands[-1] in carried for u in users):
+    if not any(is_matmul(u) and u.operands[-1] in carried for u in users):
         return False
     return isinstance(columns, int) and _depends_on(load.opview.indices[columns], variable)
 

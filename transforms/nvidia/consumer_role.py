@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import ArriveOp, PassTurnOp, SettleOp, TakeTurnOp, ViewOp, WaitBarrierOp, layout_of
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..rewriting import ancestors, copy_op, defining_op, for_body, is_inside, make_for, ops_in, ops_of
 from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
@@ -76,7 +76,7 @@ class Consumer(Role):
             return places, None
         loaded = reader.results[0]
         before = ops_of(reader.block)[: ops_of(reader.block).index(reader)]
-        few = self.few_registers and any(map(is_contraction, before))  # else those that scores will have are free
+        few = self.few_registers and any(map(is_matmul, before))  # else those that scores will have are free
         row = _row_of(loaded) if few and layout_of(loaded.type) == "fragment" else None
         if row is None:
             return places, loaded

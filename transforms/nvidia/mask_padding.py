@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tiling.structured import indexing_maps, iterator_types, reduces
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..passes import Pass
 from ..rewriting import defining_op, ops_in, ops_of, single_use
 from .bulk_copies import bulk_copies
@@ -38,7 +38,7 @@ class MaskPadding(Pass):
         for kernel in ops_in(op, "gpu.func"):
             if bulk_copies(kernel):
                 for inner in ops_in(kernel, "linalg.generic"):
-                    if reduces(inner) and not is_contraction(inner):
+                    if reduces(inner) and not is_matmul(inner):
                         _mask(inner)
 
 
@@ -96,7 +96,7 @@ def _mask(maximum: ir.Operation) -> None:
 
 def _zeroes(op: ir.Operation, number: int, found: _Inside) -> list[_Inside]:
     """The selects of a user of the tile that make 0 of what is 0 anyway once the tile is −inf."""
-    if op.name != "linalg.generic" or is_contraction(op):
+    if op.name != "linalg.generic" or is_matmul(op):
         return []
     block = op.regions[0].blocks[0]
     zeroes = []

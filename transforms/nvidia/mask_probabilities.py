@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.build import PARALLEL, REDUCTION, constant_value
 from ...dialects.mlir import arith, ir
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..copying import without_result
 from ..passes import Pass, remark
 from ..rewriting import Values, copy_op, defining_op, erase_if_unused, ops_in, ops_of, single_use
@@ -100,7 +100,7 @@ def _selects(op: ir.Operation) -> list[tuple[ir.Operation, int]]:
 
 def _rewrite(op: ir.Operation) -> bool:
     """Moves masks behind `op`, if it makes exponentials of what is bounded without them."""
-    if is_contraction(op):
+    if is_matmul(op):
         return False
     body = ops_of(op.regions[0].blocks[0])
     exponentials = [o for o in body if is_exponential(o)]

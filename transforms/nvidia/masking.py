@@ -7,7 +7,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps, iterator_types
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..rewriting import defining_op, erase_if_unused, ops_of
 
 LOWEST = float("-inf")
@@ -20,7 +20,7 @@ def modifies_first(op: ir.Operation) -> bool:
     """Whether `op` makes one tile, each element from that of its first operand at the same place and from others."""
     return (
         op.name == "linalg.generic"
-        and not is_contraction(op)
+        and not is_matmul(op)
         and len(op.results) == 1
         and set(iterator_types(op)) == {"parallel"}
         and op.operands[0].type == op.results[0].type

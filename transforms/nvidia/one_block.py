@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ...dialects import build
 from ...dialects.mlir import func, ir
 from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, is_structured
-from ..attention import contraction_loops, is_contraction
+from ..attention import contraction_loops, is_matmul
 from ..graph import ancestor_in, operands_with_captures
 from ..linear import DYNAMIC
 from ..passes import PassError
@@ -27,7 +27,7 @@ VIEWS = ("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.
 
 def is_one_tile(function: ir.Operation) -> bool:
     """Whether what matmuls compute outside of loops over tiles is as small as a tile."""
-    matmuls = [op for op in ops_in(function) if is_contraction(op)]
+    matmuls = [op for op in ops_in(function) if is_matmul(op)]
     return bool(matmuls) and all(map(_is_small, matmuls))
 
 
@@ -39,7 +39,7 @@ def is_of_tiles(value: ir.Value, block: ir.Block) -> bool:
         op = defining_op(pending.pop())
         if op is None or op in known or op.block != block or op.name == "scf.forall":
             continue
-        if is_contraction(op) or op.name.startswith("scf."):
+        if is_matmul(op) or op.name.startswith("scf."):
             return True
         known.add(op)
         pending += op.operands
@@ -69,7 +69,7 @@ def fits_one_block(function: ir.Operation) -> bool:
 
 def _is_of_one_tile(op: ir.Operation) -> bool:
     """Whether an op is a matmul as small as a tile, or a loop with such ones."""
-    matmuls = [inner for inner in (op, *ops_in(op)) if is_contraction(inner)]
+    matmuls = [inner for inner in (op, *ops_in(op)) if is_matmul(inner)]
     return op.name != "scf.forall" and bool(matmuls) and all(map(_is_small, matmuls))
 
 
@@ -143,7 +143,7 @@ def _body(function: ir.Operation) -> list[ir.Operation]:
 
 
 def _has_contraction(op: ir.Operation) -> bool:
-    return any(is_contraction(inner) for inner in (op, *ops_in(op)))
+    return any(is_matmul(inner) for inner in (op, *ops_in(op)))
 
 
 def _dependents(ops: Sequence[ir.Operation], values: Sequence[ir.Value]) -> set[ir.Operation]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import WaitMatmulsOp, layout_of
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..copying import copy_needed
 from ..passes import Pass, option, remark
 from ..rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, make_for, ops_in, ops_of
@@ -86,7 +86,7 @@ class _Plan:
     def of(loop: ir.Operation) -> _Plan | None:
         body = for_body(loop)
         ops = ops_of(body)
-        matmuls = [o for o in ops if is_contraction(o)]
+        matmuls = [o for o in ops if is_matmul(o)]
         if len(matmuls) != 2 or any(len(o.regions) and o.name not in ("linalg.generic", "scf.if") for o in ops):
             return None
         if any(o.operands[0].type.element_type.width > 16 for o in matmuls):  # wgmma's; others are not asynchronous
@@ -112,7 +112,7 @@ class _Plan:
                 user = use.owner.operation
                 if user not in rescale and (user != second or use.operand_number != 2):
                     return None
-        if any(is_contraction(o) or len(o.results) != 1 for o in rescale) or second.operands[2] not in reached:
+        if any(is_matmul(o) or len(o.results) != 1 for o in rescale) or second.operands[2] not in reached:
             return None
         return _Plan(loop, first, second, rescale, carried)
 

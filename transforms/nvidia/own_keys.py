@@ -19,7 +19,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import dims_of
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..copying import copy_needed
 from ..rewriting import Values, defining_op, for_body, is_made_inside, ops_in, ops_of, through
 from .thread import ROWS
@@ -88,7 +88,7 @@ class OwnKeys:
 
     @property
     def rows(self) -> int:
-        return next(filter(is_contraction, ops_of(for_body(self.loop)))).results[0].type.shape[0]
+        return next(filter(is_matmul, ops_of(for_body(self.loop)))).results[0].type.shape[0]
 
     @functools.cached_property
     def place(self) -> ir.Value | None:
@@ -161,7 +161,7 @@ def _bounds(condition: ir.Value) -> list[ir.Value] | None:
 
 def _first_row(loop: ir.Operation) -> ir.Value | None:
     """Where the rows begin of the left operand that matmuls of the loop have from memory."""
-    left = next((o.operands[0] for o in ops_of(for_body(loop)) if is_contraction(o)), None)
+    left = next((o.operands[0] for o in ops_of(for_body(loop)) if is_matmul(o)), None)
     op = defining_op(through(left, "tile.convert_layout", "tile.scale")) if left is not None else None
     dim = dims_of(op.opview)[0] if op is not None and op.name == "tile.load" else None
     return op.opview.indices[dim] if isinstance(dim, int) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import is_structured
-from ..attention import is_contraction, is_elementwise
+from ..attention import is_elementwise, is_matmul
 from ..reshapes import VIEWS
 from ..rewriting import defining_op, is_inside, is_made_inside, ops_in
 from .axes import Axes, TwoRoles
@@ -24,7 +24,7 @@ def own_rows(op: ir.Operation) -> None:
     by, for every element-wise op that reads them, and for each of its operands: sums up to the row and up to the
     column, as in c[i] − c[j], or the numbers of chunks that a row and a column are in.
     """
-    matmuls = list(filter(is_contraction, ops_in(op)))
+    matmuls = list(filter(is_matmul, ops_in(op)))
     columns: set[ir.Value] = set()
     for matmul in matmuls:
         _collect(matmul.operands[1], op, columns)

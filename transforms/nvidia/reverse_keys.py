@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import iterator_types
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..passes import Pass
 from ..rewriting import for_body, ops_in, ops_of
 from .bulk_copies import bulk_copies
@@ -37,7 +37,7 @@ class ReverseKeys(Pass):
         for kernel in ops_in(op, "gpu.func"):
             if bulk_copies(kernel):
                 for loop in ops_in(kernel, "scf.for"):
-                    matmuls = [o for o in ops_of(for_body(loop)) if is_contraction(o)]
+                    matmuls = [o for o in ops_of(for_body(loop)) if is_matmul(o)]
                     if len(matmuls) == 2 and any(map(_is_of_rows, ops_in(loop, "linalg.index"))):
                         with loop.location:
                             _reverse(loop)

@@ -8,7 +8,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import InitBarriersOp, layout_of, shared_buffer
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import contraction_loops, is_contraction
+from ..attention import contraction_loops, is_matmul
 from .bulk_copies import BulkCopy, Copy
 from .memory import byte_width
 from .thread import Shared, Skewed
@@ -97,7 +97,7 @@ def summed_dim(load: ir.Operation) -> int | None:
     """The dimension of a right operand that its matmul sums over; None for what is no right operand."""
     for use in load.results[0].uses:
         matmul = use.owner.operation
-        if use.operand_number == 1 and is_contraction(matmul):
+        if use.operand_number == 1 and is_matmul(matmul):
             loops = contraction_loops(matmul)
             assert loops is not None, "a matmul is a contraction"
             return [dim_position(e) for e in indexing_maps(matmul)[1].results].index(loops.k[0])

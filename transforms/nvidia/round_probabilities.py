@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import arith, ir
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..passes import Pass, remark
 from ..rewriting import defining_op, ops_in
 
@@ -28,7 +28,7 @@ class RoundProbabilities(Pass):
     """
 
     def run(self, op: ir.Operation) -> None:
-        for matmul in filter(is_contraction, ops_in(op, "linalg.generic")):
+        for matmul in filter(is_matmul, ops_in(op, "linalg.generic")):
             probabilities, values = list(matmul.operands)[:2]
             made, element = defining_op(probabilities), values.type.element_type
             if made is None or made.name not in SOFTMAXES or probabilities != made.results[0]:

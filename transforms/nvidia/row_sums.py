@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import iterator_types
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..rewriting import defining_op, ops_of
 from .values import is_zero
 
@@ -26,7 +26,7 @@ def combined(op: ir.Operation, result: int, name: str) -> tuple[ir.Value | None,
 
 def is_row_sum(op: ir.Operation, value: ir.Value) -> bool:
     """Whether `value`, a result of `op`, is the sum of the elements of each row, from 0 on."""
-    if op.name != "linalg.generic" or is_contraction(op) or iterator_types(op) != ["parallel", "reduction"]:
+    if op.name != "linalg.generic" or is_matmul(op) or iterator_types(op) != ["parallel", "reduction"]:
         return False
     number = list(op.results).index(value)
     combiner = defining_op(ops_of(op.regions[0].blocks[0])[-1].operands[number])

@@ -19,7 +19,7 @@ from ...dialects.tile import (
     with_sums,
 )
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import contraction_loops, is_contraction
+from ..attention import contraction_loops, is_matmul
 from ..copying import without_result
 from ..passes import Pass, remark
 from ..rewriting import defining_op, for_body, for_inits, ops_in, ops_of, single_use
@@ -105,7 +105,7 @@ class _Plan:
     def _with(loop: ir.Operation, number: int, sums: list[ir.Value]) -> _Plan | None:
         """`sums`: of the tiles in the loop and before it."""
         arguments, passed_on = list(for_body(loop).arguments)[1:], list(ops_of(for_body(loop))[-1].operands)
-        matmul = next((o for o in ops_of(for_body(loop)) if is_contraction(o) and o.operands[0] in arguments), None)
+        matmul = next((o for o in ops_of(for_body(loop)) if is_matmul(o) and o.operands[0] in arguments), None)
         if matmul is None or matmul.operands[2] not in arguments or not _takes_ones(matmul):
             return None
         carried, output = arguments.index(matmul.operands[0]), arguments.index(matmul.operands[2])
@@ -115,7 +115,7 @@ class _Plan:
         if defining_op(passed_on[output]) != _waited(matmul) or not is_zeros(for_inits(loop)[output]):
             return None
         last = _only_user(loop.results[carried])
-        if last is None or not is_contraction(last) or not _takes_ones(last) or ASYNC in last.attributes:
+        if last is None or not is_matmul(last) or not _takes_ones(last) or ASYNC in last.attributes:
             return None
         if last.operands[2] != loop.results[output] or not single_use(loop.results[output]):
             return None
@@ -190,7 +190,7 @@ def _rounded(operand: ir.Value) -> ir.Value | None:
     """The tile that a matmul's left operand is, but for being rounded and its layout; None if it is none."""
     convert = defining_op(operand)
     op = defining_op(convert.operands[0]) if convert is not None and convert.name == "tile.convert_layout" else None
-    if op is None or op.name != "linalg.generic" or is_contraction(op) or len(op.results) != 1:
+    if op is None or op.name != "linalg.generic" or is_matmul(op) or len(op.results) != 1:
         return None
     round_ = defining_op(yielded(op))
     argument = round_.operands[0] if round_ is not None and round_.name == "arith.truncf" else None

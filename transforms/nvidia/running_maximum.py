@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import with_layout
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..rewriting import defining_op, for_body, ops_of
 from .mask_padding import MAXIMA, scaled
 from .registers import adds
@@ -108,13 +108,13 @@ def is_lowest(value: ir.Value) -> bool:
 
 def probability_types(body: ir.Block) -> set[str]:
     """The element types of the left operands of matmuls in a loop's body that add to what it carries."""
-    return {str(op.operands[0].type.element_type) for op in ops_of(body) if is_contraction(op) and adds(op)}
+    return {str(op.operands[0].type.element_type) for op in ops_of(body) if is_matmul(op) and adds(op)}
 
 
 def has_weights(loop: ir.Operation) -> bool:
     """Whether a matmul in the loop's body multiplies exponentials with weights, as of a dropout: these products may be
     too large or too small for their type where the sum of the exponentials is not."""
-    lefts = [op.operands[0] for op in ops_of(for_body(loop)) if is_contraction(op)]
+    lefts = [op.operands[0] for op in ops_of(for_body(loop)) if is_matmul(op)]
     return any(_weighs(left, loop, False, set()) for left in lefts)
 
 
@@ -134,7 +134,7 @@ def _weighs(value: ir.Value, loop: ir.Operation, by_other: bool, seen: set[ir.Va
         return by_other
     if op.name == "linalg.generic":
         yielded = ops_of(op.regions[0].blocks[0])[-1].operands[list(op.results).index(value)]
-        return not is_contraction(op) and _weighs(yielded, loop, by_other, seen)
+        return not is_matmul(op) and _weighs(yielded, loop, by_other, seen)
     varying = [v for v in op.operands if constant_value(v) is None]
     is_factor = op.name in PASSING or (op.name == "arith.mulf" and len(varying) == 1)
     return any(_weighs(v, loop, by_other or not is_factor, seen) for v in varying)

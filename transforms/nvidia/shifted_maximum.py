@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import reduces
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..rewriting import ancestors, defining_op, is_constant, ops_in, ops_of
 from ..splats import is_constant_tensor, splat_of
 from .running_maximum import PASSING, Update
@@ -104,7 +104,7 @@ class _Changes:
         return self._of_scalar(op)
 
     def _of_generic(self, op: ir.Operation, number: int) -> Change | Test:
-        if is_contraction(op):
+        if is_matmul(op):
             left, right, init = (self._change(v) for v in op.operands)
             product = _product(left, right)
             return product if _is_zero(op.operands[2]) else _same([product, init])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..rewriting import ops_in, ops_of
 
 SPECIAL = ("math.exp", "math.tanh", "math.log", "math.rsqrt", "math.sqrt")  # and names that begin so
@@ -36,7 +36,7 @@ def load_of(loop: ir.Operation, special: int) -> float:
 
 def score_ops(op: ir.Operation) -> list[ir.Operation]:
     """What is computed within `op` for the elements of tiles that are like those of scores."""
-    generics = [o for o in ops_in(op, "linalg.generic") if not is_contraction(o)]
+    generics = [o for o in ops_in(op, "linalg.generic") if not is_matmul(o)]
     tiles = [o for o in generics if layout_of(o.results[0].type) == "fragment"]
     return [inner for tile in tiles for inner in ops_of(tile.regions[0].blocks[0])]
 
@@ -48,7 +48,7 @@ def quotients(op: ir.Operation) -> list[ir.Operation]:
 
 
 def matmuls(op: ir.Operation) -> list[ir.Operation]:
-    return [o for o in ops_in(op, "linalg.generic") if is_contraction(o)]
+    return [o for o in ops_in(op, "linalg.generic") if is_matmul(o)]
 
 
 def _inner(matmul: ir.Operation) -> int:

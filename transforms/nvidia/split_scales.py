@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import indexing_maps, iterator_types
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..copying import without_inputs
 from ..passes import Pass
 from ..rewriting import copy_op, erase_dead, ops_in, ops_of, single_use, terminator
@@ -45,7 +45,7 @@ class SplitScales(Pass):
 def _is_elementwise(op: ir.Operation) -> bool:
     """Whether `op` computes one tile of f32 element by element, and is no product alone already."""
     kinds = iterator_types(op)
-    if is_contraction(op) or len(op.results) != 1 or set(kinds) != {"parallel"} or len(kinds) != 2:
+    if is_matmul(op) or len(op.results) != 1 or set(kinds) != {"parallel"} or len(kinds) != 2:
         return False
     kind = op.results[0].type
     identity = ir.AffineMap.get_identity(2)

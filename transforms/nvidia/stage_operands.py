@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tile import ConvertLayoutOp, LoadOp, RowShiftsOp, dims_of, layout_of, with_layout
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..linear import divisor
 from ..passes import Pass, remark
 from ..rewriting import ops_in, ops_of
@@ -89,7 +89,7 @@ def _shifts(load: ir.Operation) -> ir.Value:
 def _hoist(load: ir.Operation) -> None:
     """Moves a load, and what its place is computed from, before the first matmul of its block."""
     ops = ops_of(load.block)
-    first = next((o for o in ops if is_contraction(o)), None)
+    first = next((o for o in ops if is_matmul(o)), None)
     if first is None or ops.index(load) < ops.index(first):
         return
     moved = [load]

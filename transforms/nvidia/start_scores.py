@@ -10,7 +10,7 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
 from ...dialects.tile import ScaleOp, layout_of
 from ...dialects.tiling.structured import indexing_maps
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..copying import without_inputs
 from ..passes import Pass, remark
 from ..rewriting import defining_op, ops_in, ops_of, single_use
@@ -85,7 +85,7 @@ class _Sum:
     @staticmethod
     def of(op: ir.Operation) -> _Sum | None:
         matmul = defining_op(op.operands[0]) if modifies_first(op) else None
-        if matmul is None or not is_contraction(matmul) or adds(matmul) or not single_use(op.operands[0]):
+        if matmul is None or not is_matmul(matmul) or adds(matmul) or not single_use(op.operands[0]):
             return None
         kind = matmul.operands[0].type
         if kind.element_type.width != 16 or kind.shape[0] <= MOST_ROWS or defining_op(matmul.operands[0]) is None:

@@ -13,7 +13,7 @@ from ...dialects import build
 from ...dialects.mlir import arith, ir, linalg
 from ...dialects.tile import Joined, LoadOp, StoreOp, dims_attribute
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, moves_first
-from ..attention import is_contraction
+from ..attention import is_matmul
 from ..copying import copy_scalar_body
 from ..passes import PassError
 from ..reshapes import RESHAPES
@@ -55,7 +55,7 @@ class TileBody:
         self.padding = Padding(self.rows, 2 * COLUMNS if eight_bits else COLUMNS, self.index)
 
     def _contractions(self) -> list[ir.Operation]:
-        return [op for op in ops_in(self.axes.forall) if is_contraction(op)]
+        return [op for op in ops_in(self.axes.forall) if is_matmul(op)]
 
     # Scalars.
 
@@ -259,7 +259,7 @@ class TileBody:
         if self._moved(op, maps):
             return
         operands = [self._operand(op, i) for i in range(len(op.operands))]
-        if is_contraction(op):
+        if is_matmul(op):
             operands[0] = self.padding.made_zero(op, operands[0], maps[0], axes)
         results = [self._tile_type(v) for v in op.results]
         new_maps = [self._map(m, axes, kept, v) for m, v in zip(maps, op.operands, strict=True)]
@@ -281,7 +281,7 @@ class TileBody:
         scalars = [a.type for a in old.arguments]
         block = new.regions[0].blocks.append(*scalars, arg_locs=[op.location] * len(scalars))
         self._scalar_body(old, block, axes, kept)
-        if not is_contraction(op):
+        if not is_matmul(op):
             self.padding.left_out(op, block, axes, kept, list(new.results))
             if len(kept) == 2 and all(axes[d].role == COLUMN for d in kept):
                 self.padding.zeroed(block, axes, kept)
@@ -322,7 +322,8 @@ class TileBody:
 
         inner = dict(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
-            linalg.YieldOp(copy_scalar_body(old, inner, self.scalar, index, self._extracted))
+            # Loads read the nearest element where there is none, so that both sides of a branch can be computed.
+            linalg.YieldOp(copy_scalar_body(old, inner, self.scalar, index, self._extracted, branches=False))
 
     def _extracted(self, op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """An element of a tensor in memory."""

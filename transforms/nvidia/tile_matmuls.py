@@ -10,7 +10,7 @@ from ...dialects import build
 from ...dialects.build import PARALLEL, element_of
 from ...dialects.mlir import arith, ir
 from ...dialects.tiling.structured import indexing_maps, operand_loops
-from ..attention import ContractionLoops, contraction_loops, is_contraction
+from ..attention import ContractionLoops, contraction_loops, is_matmul
 from ..copying import with_operands
 from ..extents import static_extents
 from ..passes import Pass, option, remark
@@ -82,7 +82,7 @@ class TileMatmuls(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
-            matmuls = [op for op in ops_in(function) if is_contraction(op)]
+            matmuls = [op for op in ops_in(function) if is_matmul(op)]
             if len(matmuls) > 1 and not ops_in(function, "scf.forall") and fits_one_block(function):
                 continue  # one block computes all of it, such as an attention of few queries and keys
             for block in function.regions[0].blocks:
@@ -187,7 +187,7 @@ def _once(matmul: ir.Operation) -> ir.Operation:
 
 def _is_of_tiles(op: ir.Operation) -> bool:
     """Whether an op is a matmul of floats of 16 bits or f32, which tiles can compute."""
-    if op.name != "linalg.generic" or not is_contraction(op):
+    if op.name != "linalg.generic" or not is_matmul(op):
         return False
     left, right, out = (element_of(v.type) for v in op.operands)
     return left == right and isinstance(left, ir.F16Type | ir.BF16Type | ir.F32Type) and isinstance(out, ir.F32Type)

@@ -10,7 +10,7 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import contraction_loops, is_contraction
+from ..attention import contraction_loops, is_matmul
 from ..passes import PassError
 from ..rewriting import defining_op, ops_in, ops_of
 from . import contraction, exponentials, spread, tables
@@ -140,7 +140,7 @@ class TileOps(CopyOps):
         raise PassError(f"no way from {op.operands[0].type} to {kind}", op)
 
     def _generic(self, op: ir.Operation) -> list[Value]:
-        if is_contraction(op):
+        if is_matmul(op):
             return [self._contraction(op)]
         if layout_of(op.results[0].type) == "spread":
             return [spread.computed(op, [v for _, v in self._found(op.operands)], self.values.__getitem__)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...dialects import build
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import contraction_loops, is_contraction
+from ..attention import contraction_loops, is_matmul
 from ..passes import Pass, option, remark
 from ..rewriting import defining_op, ops_in
 from .bulk_copies import bulk_copy
@@ -42,7 +42,7 @@ class WidenOperands(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            matmuls = list(filter(is_contraction, ops_in(kernel)))
+            matmuls = list(filter(is_matmul, ops_in(kernel)))
             for matmul in matmuls:
                 if all(isinstance(v.type.element_type, WIDE) for v in matmul.operands) and _extends(matmul):
                     _widen(matmul)

@@ -16,7 +16,7 @@ from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
 from .loops import extents
-from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls, second_matmul
+from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls, rounded_from, second_matmul
 from .normalised import is_normalised, is_sum_of_exponentials, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .relative import EXPONENTIALS
@@ -224,6 +224,7 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
         softmax = match_softmax(tracer, q, k, is_computed, logs)
         if softmax is not None and first.scores.element in set(softmax.scores.nodes()):
             _require_one_rounding(softmax, first.scores, is_computed)
+            _require_own_sums(softmax, first.scores)
             if rounding is not None:
                 rounding.check(softmax)
             return Weights(replace(softmax, tested=tested), first, rounding)
@@ -243,6 +244,15 @@ def _require_one_rounding(softmax: Softmax, scores: Contraction, is_computed: Ca
                 raise NearMiss(
                     "its scores are compared with what is computed from all of them, such as the k-th largest"
                 )
+
+
+def _require_own_sums(softmax: Softmax, scores: Contraction) -> None:
+    """NearMiss if scores are probabilities of the same scores, whose maximum and sum are those of halves. In the loop
+    they would be computed once more, unrounded, and an exponential of the difference be far from a part of that sum."""
+    is_rounded = rounded_from(scores)
+    for node in softmax.scores.nodes():
+        if node.kind == "op" and node.name in EXPONENTIALS and is_rounded(node) and scores.element in set(node.nodes()):
+            raise NearMiss("its scores are probabilities whose own scores were rounded before their maximum was taken")
 
 
 def _require_factors(tracer: Tracer, q: Quotient, k: Keys) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...dialects.build import element_of
+from ...dialects.mlir import ir
 from ..graph import ops_on_way
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
@@ -14,6 +16,8 @@ from .quotients import Keys, Quotient, quotient, varies, without
 from .rounding import Rounding
 from .softmax import Softmax
 from .tracing import Tracer
+
+HALVES = (ir.F16Type, ir.BF16Type)
 
 
 @dataclass(frozen=True)
@@ -95,11 +99,15 @@ def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstM
 
 def computed_from(scores: Contraction) -> Callable[[Expr], bool]:
     """Whether an expression has an element that is computed from the scores, and not by itself from one of them."""
-    op = scores.reduction.op
+    return lambda e: bool(_ways(scores, e))
 
-    def is_computed(e: Expr) -> bool:
-        elements = (n for n in e.nodes() if n.kind == "element" and n is not scores.element)
-        makers = {maker for n in elements if (maker := defining_op(n.payload[0])) is not None}
-        return bool(ops_on_way(op, makers))
 
-    return is_computed
+def rounded_from(scores: Contraction) -> Callable[[Expr], bool]:
+    """Whether an expression has an element that is computed from scores that are halves, or become ones on the way."""
+    return lambda e: any(isinstance(element_of(r.type), HALVES) for op in _ways(scores, e) for r in op.results)
+
+
+def _ways(scores: Contraction, e: Expr) -> set[ir.Operation]:
+    elements = (n for n in e.nodes() if n.kind == "element" and n is not scores.element)
+    makers = {maker for n in elements if (maker := defining_op(n.payload[0])) is not None}
+    return ops_on_way(scores.reduction.op, makers)

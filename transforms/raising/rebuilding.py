@@ -120,7 +120,10 @@ class _Rebuilder:
     def _weights(self, x: ir.Value, scores: Expr) -> ir.Value:
         """Emits what values are multiplied by: the softmax of `x`, with weights, or `x` itself."""
         if self.match.softmax.is_plain:
-            return build.convert_elements(x, self._element_of_probabilities())
+            element = self._element_of_probabilities()
+            if self.match.softmax.own_sum is not None and isinstance(element, ir.F16Type):
+                element = ir.F32Type.get()  # before they are divided by their sum, they may be beyond the range of f16
+            return build.convert_elements(x, element)
         softmax = self._softmax(x)
         self.maximum, self.sum = softmax.new_max, softmax.new_accum
         self._keep_share()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+from ...dialects.mlir import ir
 from ..attention import MOST_COLUMNS
 from .contraction import Operand, peel
 from .expressions import ROUND, Expr
@@ -28,9 +29,10 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
     matmuls = first_matmuls(tracer, tracer.expand(weights).nodes(), k)
     values = product.rhs if weights is product.lhs else product.lhs
     columns = values.vars - weights.vars
-    expr, num, den = _without_uniform(tracer.expand(weights), k)
-    num += [*around.num, *(tracer.expand(f) for f in product.factors)]
-    den += around.den
+    whole = tracer.expand(weights)
+    expr, *taken = _without_uniform(whole, k)
+    outside = [*around.num, *(tracer.expand(f) for f in product.factors)], around.den
+    num, den = ([*inside, *others] for inside, others in zip(taken, outside, strict=True))
     nodes = set(expr.nodes())
     if any(n.name == ROUND for n in nodes):
         return None
@@ -43,6 +45,8 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
             continue
         own_sum, divisors = _own_sum(tracer, Quotient([expr, *num], den), k, is_computed)
         if not any(map(is_computed, [expr, *num, *divisors])):
+            if own_sum is None and isinstance(weights.payload[0].type.element_type, ir.F16Type):
+                expr, (num, divisors) = whole, outside  # 65504 is not far: rounded are the weights as they are written
             softmax = Softmax(expr, tuple(num), tuple(divisors), own_sum=own_sum, is_plain=True)
             return Weights(softmax, first)
     return None

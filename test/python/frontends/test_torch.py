@@ -302,3 +302,16 @@ def test_rows_and_columns_are_written_by_index(places):
 
     args = (*tensors((5, 6)), torch.tensor(places), *tensors((2, 6), (1, 2)))
     torch.testing.assert_close(compile(written, args)(*args), written(*args))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_probabilities_as_scores(dtype):
+    """Of halves, large scores are far from what they are rounded to, of which torch takes the maximum and the sum."""
+
+    def attention(q, k, v):
+        return ((q @ k.mT).softmax(-1) * 3).softmax(-1) @ v
+
+    args = [x * 5 for x in tensors((3, 130, 2), (3, 33, 2), (3, 33, 5), dtype=dtype)]
+    right = attention(*map(wide, args))
+    found, eager = ((f(*args).double() - right).abs().max() for f in (compile(attention, args), attention))
+    assert found < 2 * eager + 1e-4

@@ -173,3 +173,16 @@ def test_powers_of_two_types():
     args = torch.tensor(0.7), torch.arange(1, 5, dtype=torch.int32)
     torch.testing.assert_close(compile(slopes, args)(*args), slopes(*args))
     assert ".entry" in compile(slopes, args, target="nvidia", arch="sm_90a").ir("ptx")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("after", ["norm", "product"])
+def test_sums_over_the_rows_of_one_tile(after, arch):
+    """Of squares, or of products of elements: no product of matrices, whose rows would meet columns."""
+
+    def attention(q, k, v):
+        o = F.scaled_dot_product_attention(q, k, v)
+        return F.rms_norm(o, o.shape[-1:]) if after == "norm" else o * (o * q).sum(-1, keepdim=True)
+
+    args = tensors((1, 7, 16), (1, 33, 16), (1, 33, 16), dtype=torch.float16)
+    assert compile(attention, args, target="nvidia", arch=arch).ir("ptx").count(".entry") == 1

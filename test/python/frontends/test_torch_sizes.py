@@ -253,3 +253,23 @@ def test_sizes_are_not_negative():
     kernel = compile(embedded, args, dynamic_shapes=({0: torch.export.Dim("batch")}, None, None))
     assert "arith.select" not in kernel.ir("graph")
     torch.testing.assert_close(kernel(*args), embedded(*args))
+
+
+@pytest.mark.parametrize(
+    "function", [lambda s, n: s - math.log(n), lambda s, n: s if n == 7 else -s], ids=["log", "if"]
+)
+def test_sizes_that_the_function_fixes(function):
+    """They are as fixed in what is made of an argument, and beside sizes that stay open."""
+
+    def attention(q, k, v):
+        v = v.unflatten(-1, (3, 2)).transpose(-3, -2)
+        return torch.sigmoid(function(q @ k.mT, k.shape[-2])) @ v
+
+    open_ = Dim.AUTO
+    args = tensors((3, 3, 9, 2), (3, 3, 7, 2), (3, 7, 6))
+    kernel = compile(attention, args, dynamic_shapes=({0: open_}, {0: open_, 2: open_}, {0: open_, 1: open_}))
+    for batch in (3, 5):
+        args = tensors((batch, 3, 9, 2), (batch, 3, 7, 2), (batch, 7, 6))
+        close(kernel(*args), attention(*map(wide, args)))
+    with pytest.raises(CompileError, match=r"must be 7|traced for sizes with"):
+        kernel(*tensors((3, 3, 9, 2), (3, 3, 8, 2), (3, 8, 6)))

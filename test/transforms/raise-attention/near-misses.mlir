@@ -344,3 +344,33 @@ func.func @other_keys(%q: tensor<6x8xf32>, %k: tensor<8x11xf32>, %v: tensor<10x4
   %o = linalg.matmul ins(%part, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
+
+// -----
+
+// Softmax of a softmax of halves: of scores that are not rounded, exponentials are no parts of that sum.
+func.func @softmax_of_rounded(%q: tensor<6x8xbf16>, %k: tensor<8x10xbf16>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant 0xFF800000 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_h = tensor.empty() : tensor<6x10xbf16>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %z_r = linalg.fill ins(%zero : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %lowest = linalg.fill ins(%least : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %wide = linalg.matmul ins(%q, %k : tensor<6x8xbf16>, tensor<8x10xbf16>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %half = linalg.map { arith.truncf } ins(%wide : tensor<6x10xf32>) outs(%e_h : tensor<6x10xbf16>)
+  %s = linalg.map { arith.extf } ins(%half : tensor<6x10xbf16>) outs(%e_s : tensor<6x10xf32>)
+  %m = linalg.reduce { arith.maximumf } ins(%s : tensor<6x10xf32>) outs(%lowest : tensor<6xf32>) dimensions = [1]
+  %ms = linalg.broadcast ins(%m : tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) dimensions = [1]
+  %d = linalg.sub ins(%s, %ms : tensor<6x10xf32>, tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e = linalg.exp ins(%d : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %l = linalg.reduce { arith.addf } ins(%e : tensor<6x10xf32>) outs(%z_r : tensor<6xf32>) dimensions = [1]
+  %ls = linalg.broadcast ins(%l : tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) dimensions = [1]
+  %p = linalg.div ins(%e, %ls : tensor<6x10xf32>, tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %p2 = linalg.softmax dimension(1) ins(%p : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  // expected-remark @+1 {{but its scores are probabilities whose own scores were rounded before their maximum was taken}}
+  %o = linalg.matmul ins(%p2, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}

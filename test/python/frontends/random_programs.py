@@ -1,0 +1,329 @@
+"""Random attention as programs of torch: readable source, its arguments, and values for these.
+
+    program = RandomProgram(choose)        # `choose(options)` picks one: of random.Random, or drawn by hypothesis
+    print(program.text)                    # def attention(q, k, v, keep): …
+    program.function(*program.inputs("large"))
+
+What a program may be: arguments in any layout (heads before or after tokens, packed, keys transposed, no batch), shared
+heads in each way of writing them, what comes before (projections, norms, rotations, caches, rolls), any number of
+changes of the scores (random_scores.py), softmax and what takes its place, probabilities that are used otherwise, what
+follows (projections, residuals, casts, a second layer), several results. Nothing in it is a jump of what is computed,
+as a comparison of scores would be, so that a rounding never makes another result.
+
+Sizes are letters, of which b, m and n (queries and keys) may be open; t are the keys with those of a cache. Sizes that
+the source needs are read from the tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from random_scores import RandomScores
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
+FLAVOURS = ("normal", "large", "masked")
+LENGTHS = (7, 1, 2, 17, 33, 65, 130)
+HEADS = ((1, 1), (2, 2), (3, 3), (4, 2), (6, 2), (4, 1))  # of queries, of keys
+
+
+def wider(x: torch.Tensor) -> torch.Tensor:
+    """As `x.float()`, for the same program in float64."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    dims: tuple[str | int, ...]  # letters of sizes, or numbers
+    kind: str  # see `values`
+
+    def values(self, sizes: Mapping[str, int], flavour: str, dtype: torch.dtype, seed: int) -> torch.Tensor:
+        shape = [sizes[d] if isinstance(d, str) else d for d in self.dims]
+        generator = torch.Generator().manual_seed(seed)
+        normal = torch.randn(shape, generator=generator, dtype=torch.float64)
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+        match self.kind:
+            case "data":
+                return (normal * (5 if flavour == "large" else 1)).to(dtype)
+            case "small":
+                return (normal / 2).to(dtype)
+            case "weight":
+                return (normal / math.sqrt(shape[0])).to(dtype)
+            case "positive":
+                return (uniform + 0.5).to(dtype)
+            case "keep":  # at least one of each row
+                keep = uniform > (0.9 if flavour == "masked" else 0.4)
+                keep[..., :1] = True
+                return keep
+            case "lengths":
+                return (
+                    torch.ones(shape, dtype=torch.int64) if flavour == "masked" else 1 + (uniform * sizes["t"]).long()
+                )
+            case "segments":
+                return (uniform * 3).long().sort(-1).values
+            case "order":
+                return uniform.argsort(-1)
+            case "place":  # of a cache
+                return (uniform * sizes["k"]).long()
+        raise ValueError(self.kind)
+
+
+class RandomProgram(RandomScores):
+    def __init__(self, choose: Callable[[Sequence], Any], dtypes: Sequence[str] = tuple(DTYPES), is_open: bool = False):
+        self.choose = choose
+        self.lines: list[str] = []
+        self.arguments: dict[str, Argument] = {}
+        self.results: list[str] = []
+        self.dtype = choose(dtypes)
+        self.open = frozenset(letter for letter in "bmn" if is_open and not self.maybe(3))
+        self.batch = choose(("b", "b", "b", "b", "") if not self.open else ("b",))
+        self.heads, self.of_keys = choose(HEADS)
+        self.width = choose((8, 16, 2, 7, 17, 32, 64))
+        self.columns = choose((self.width, self.width, self.width, 8, 5))
+        self.sizes = {"b": choose((1, 2, 3)), "m": choose(LENGTHS), "n": choose(LENGTHS)}
+        self.keys, self.past = "n", 0
+        if is_open:  # torch.export fixes sizes of 1
+            self.sizes = {"b": 3, "m": self.sizes["m"] + 3, "n": self.sizes["n"] + 5}
+        self.write()
+        body = "".join(f"    {line}\n" for line in [*self.lines, f"return {', '.join(self.results)}"])
+        self.text = f"def attention({', '.join(self.arguments)}):\n{body}"
+        self.name = f"<program {hash(self.text):x}>"
+        linecache.cache[self.name] = len(self.text), None, self.text.splitlines(True), self.name
+        names: dict[str, Any] = {"torch": torch, "F": F, "math": math, "wider": wider}
+        exec(compile(self.text, self.name, "exec"), names)
+        self.function = names["attention"]
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}: {list(a.dims)} {a.kind}" for name, a in self.arguments.items())
+        return f"# {self.dtype}, {self.sizes}, open: {''.join(sorted(self.open))}\n# {given}\n{self.text}"
+
+    def inputs(self, flavour: str = "normal", **sizes: int) -> tuple[torch.Tensor, ...]:
+        given = {**self.sizes, **sizes}
+        given["k"] = given[self.keys]
+        given["t"] = given["k"] + self.past
+        return tuple(
+            argument.values(given, flavour, DTYPES[self.dtype], seed)
+            for seed, argument in enumerate(self.arguments.values())
+        )
+
+    def dynamic_shapes(self) -> tuple[dict[int, Any], ...]:
+        return tuple(
+            {
+                at: torch.export.Dim.AUTO
+                for at, d in enumerate(argument.dims)
+                if (self.keys if d == "t" else d) in self.open
+            }
+            for argument in self.arguments.values()
+        )
+
+    def maybe(self, one_of: int) -> bool:
+        return self.choose((False,) * (one_of - 1) + (True,))
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def argument(self, name: str, dims: Sequence[str | int], kind: str) -> str:
+        """A new one, whose name may get a number."""
+        number = sum(other.rstrip("0123456789") == name for other in self.arguments)
+        name = f"{name}{number}" if number else name
+        self.arguments[name] = Argument(tuple(dims), kind)
+        return name
+
+    def write(self) -> None:
+        source = self.choose(("heads", "heads", "heads", "packed", "layer", "layers"))
+        if source.startswith("layer"):
+            self.batch, self.columns, self.keys = "b", self.width, "m"
+            self.model = self.heads * self.width
+            self.argument("x", ("b", "m", self.model), "data")
+            for _ in range(2 if source == "layers" else 1):
+                self.layer()
+            self.results[:0] = [f"x.to({self.choose(('torch.float32', 'torch.float16'))})" if self.maybe(8) else "x"]
+            return
+        (self.packed if source == "packed" else self.separate)()
+        self.attend()
+        self.finish()
+
+    # What queries, keys and values are made of: (b,) h, m, d and so on, whatever the layout of the arguments.
+
+    def separate(self) -> None:
+        for name, heads, length, width in (
+            ("q", self.heads, "m", self.width),
+            ("k", self.of_keys, "n", self.width),
+            ("v", self.of_keys, "n", self.columns),
+        ):
+            layout = self.choose(("heads first", "tokens first", "merged", "transposed"))
+            dims = {
+                "heads first": (heads, length, width),
+                "tokens first": (length, heads, width),
+                "merged": (length, heads * width),
+                "transposed": (heads, width, length),
+            }[layout]
+            self.argument(name, (*self.batch, *dims), "data")
+            if layout == "tokens first":
+                self.say(f"{name} = {name}.transpose(-3, -2)")
+            elif layout == "merged":
+                self.say(f"{name} = {name}.unflatten(-1, ({heads}, {width})).transpose(-3, -2)")
+            elif layout == "transposed":
+                self.say(f"{name} = {name}.mT")
+
+    def packed(self) -> None:
+        self.columns, self.keys = self.width, "m"
+        h, g, d = self.heads, self.of_keys, self.width
+        if h == g and self.maybe(2):
+            self.argument("qkv", (*self.batch, "m", 3, h, d), "data")
+            self.say("q, k, v = (x.transpose(-3, -2) for x in qkv.unbind(-3))")
+        else:
+            self.argument("qkv", (*self.batch, "m", (h + 2 * g) * d), "data")
+            self.say(f"q, k, v = qkv.split([{h * d}, {g * d}, {g * d}], -1)")
+            self.split_heads()
+
+    def split_heads(self) -> None:
+        for name, heads in (("q", self.heads), ("k", self.of_keys), ("v", self.of_keys)):
+            if self.maybe(2):
+                self.say(f"{name} = {name}.unflatten(-1, ({heads}, {self.width})).transpose(-3, -2)")
+            else:
+                shape = f"*{name}.shape[:-1], {heads}, {self.width}"
+                self.say(f"{name} = {name}.reshape({shape}).movedim(-2, -3)")
+
+    def layer(self) -> None:
+        h, g, d, c = self.heads, self.of_keys, self.width, self.model
+        is_before = self.maybe(2)
+        self.say(f"y = {self.norm('x', c)}" if is_before else "y = x")
+        if self.maybe(2):
+            w = self.argument("w", (c, (h + 2 * g) * d), "weight")
+            self.say(f"q, k, v = (y @ {w}).split([{h * d}, {g * d}, {g * d}], -1)")
+        else:
+            names = [self.argument("w", (c, heads * d), "weight") for heads in (h, g, g)]
+            self.say(f"q, k, v = {', '.join(f'y @ {name}' for name in names)}")
+        self.split_heads()
+        self.attend()
+        self.say("y = o.transpose(-3, -2).flatten(-2)")
+        w = self.argument("w", (c, c), "weight")
+        self.say(f"y = y @ {w}")
+        self.say("x = x + y" if self.maybe(2) else "x = y")
+        if not is_before:
+            self.say(f"x = {self.norm('x', c)}")
+        if self.maybe(3):
+            up, down = self.argument("w", (c, 24), "weight"), self.argument("w", (24, c), "weight")
+            activation = self.choose(("relu", "gelu", "silu", "tanh"))
+            self.say(f"x = x + F.{activation}(x @ {up}) @ {down}")
+
+    def norm(self, name: str, width: int) -> str:
+        """Of rows of that width."""
+        kind = self.choose(("rms", "layer", "F.rms", "group", "by hand"))
+        if kind == "rms":
+            weight = self.argument("g", (width,), "positive")
+            return f"({name} * torch.rsqrt({name}.square().mean(-1, keepdim=True) + 1e-3)) * {weight}"
+        if kind == "F.rms":
+            return f"F.rms_norm({name}, ({width},), eps=1e-3)"
+        if kind == "group" and name == "x":
+            return f"F.group_norm({name}.flatten(0, 1), {self.heads}, eps=1e-3).view({name}.shape)"
+        if kind == "by hand":
+            wide = f"wider({name})"
+            return f"({wide} / ({wide}.norm(dim=-1, keepdim=True) / {width**0.5:.3f} + 0.1)).to({name}.dtype)"
+        weight, bias = self.argument("g", (width,), "positive"), self.argument("u", (width,), "small")
+        return f"F.layer_norm({name}, ({width},), {weight}, {bias}, eps=1e-3)"
+
+    def attend(self) -> None:
+        """From q, k and v to o, all with heads before tokens."""
+        for _ in range(self.choose((0, 0, 1, 2))):
+            self.prepare()
+        self.cache()
+        self.share_heads()
+        self.scores()
+
+    def prepare(self) -> None:
+        what = self.choose(("scale", "norm", "rotate", "bias", "roll", "flip", "order", "cast"))
+        name = self.choose("qkv") if what in ("scale", "bias", "cast") else self.choose("qk")
+        if what == "scale":
+            self.say(f"{name} = {name} * {self.choose((0.5, 0.3, 1.5))}")
+        elif what == "norm":
+            self.say("q, k = " + ", ".join(self.norm(one, self.width) for one in "qk"))
+        elif what == "rotate" and self.width % 2 == 0:
+            half, is_paired = self.width // 2, self.maybe(3)
+            self.say(f"angles = torch.outer(torch.arange({{}}), 0.9 ** {self.real(f'torch.arange({half})')})")
+            angles, parts = self.lines.pop(), "stack" if is_paired else "cat"
+            for one in "qk":
+                self.say(angles.format(f"{one}.shape[-2]"))
+                self.say(f"cos, sin = angles.cos().to({one}.dtype), angles.sin().to({one}.dtype)")
+                self.say(f"a, c = {one}[..., ::2], {one}[..., 1::2]" if is_paired else f"a, c = {one}.chunk(2, -1)")
+                turned = f"torch.{parts}([a * cos - c * sin, a * sin + c * cos], -1)"
+                self.say(f"{one} = {turned}{'.flatten(-2)' if is_paired else ''}")
+        elif what == "bias":
+            width = self.columns if name == "v" else self.width
+            self.say(f"{name} = {name} + {self.argument('u', (width,), 'small')}")
+        elif what == "roll":
+            self.say(
+                f"q = q.roll({self.choose((1, 2, -1))}, -2)" if self.maybe(3) else "k, v = k.roll(1, -2), v.roll(1, -2)"
+            )
+        elif what == "flip":
+            self.say(f"{name} = {name}.flip(-2)")
+        elif what == "order":
+            length = "m" if name == "q" else self.keys
+            order = self.argument("order", (length,), "order")
+            self.say(
+                f"{name} = {name}[..., {order}, :]" if self.maybe(2) else f"{name} = {name}.index_select(-2, {order})"
+            )
+        elif what == "cast":
+            self.say(f"{name} = wider({name}).to({name}.dtype) * 0.75")
+
+    def cache(self) -> None:
+        """Keys and values of a past, or written into a buffer; `valid` is then how many keys there are."""
+        g, self.valid, self.all_keys = self.of_keys, "", self.keys
+        what = self.choose(("", "", "", "cat", "index_copy", "buffer"))
+        if what == "cat":
+            self.past, self.all_keys = self.past or self.choose((5, 1, 16)), "t"
+            for name, width in (("k", self.width), ("v", self.columns)):
+                old = self.argument(f"past_{name}", (*self.batch, g, self.past, width), "data")
+                self.say(f"{name} = torch.cat([{old}, {name}], -2)")
+        elif what == "index_copy":  # the keys are the new ones, of some more that are there
+            place = self.argument("place", (1,), "place")
+            for name in "kv":
+                self.say(f"{name} = {name}.index_copy(-2, {place}, {name}[..., :1, :] * 2)")
+        elif what == "buffer":
+            self.valid = self.argument("filled", (1,), "lengths")
+
+    def share_heads(self) -> None:
+        """To scores' dimensions; `enable_gqa` of F.scaled_dot_product_attention is one of the ways."""
+        self.dims, self.is_shared = "bhmt" if self.batch else "hmt", False
+        groups = self.heads // self.of_keys
+        if groups == 1:
+            return
+        way = self.choose(("repeat", "expand", "split", "enable"))
+        if way == "repeat":
+            self.say(f"k, v = k.repeat_interleave({groups}, -3), v.repeat_interleave({groups}, -3)")
+        elif way == "expand":
+            for name in "kv":
+                lead = "-1, " * len(self.batch)
+                expanded = f"{name}.unsqueeze(-3).expand({lead}-1, {groups}, -1, -1)"
+                self.say(f"{name} = {expanded}.flatten(-4, -3)")
+        elif way == "split":
+            self.say(f"q, k, v = q.unflatten(-3, ({self.of_keys}, {groups})), k.unsqueeze(-3), v.unsqueeze(-3)")
+            self.dims = self.dims.replace("h", "kg")
+        else:
+            self.is_shared = True
+
+    def finish(self) -> None:
+        """What is done with the result of the attention, and which others there are."""
+        what = self.choose(("", "", "merge", "project", "cast", "norm", "wide", "gate"))
+        if what == "project":
+            w = self.argument("w", (self.columns, 9), "weight")
+            self.say(f"o = o @ {w}")
+        elif what == "merge":
+            self.say("o = o.transpose(-3, -2).flatten(-2)")
+        elif what == "cast":
+            self.say(f"o = o.to({self.choose(('torch.float32', 'torch.float16', 'torch.bfloat16'))})")
+        elif what == "norm":
+            self.say("o = F.rms_norm(o, o.shape[-1:], eps=1e-3)")
+        elif what == "wide":
+            self.say("o = wider(o).square() + 1")
+        elif what == "gate":
+            self.say("o = o * torch.sigmoid(o)")
+        self.results.insert(0, "o")
+        if self.maybe(8):
+            self.results.append("k")
