@@ -9,6 +9,7 @@ from ..dialects.assembly import print_module
 from ..dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place, place_of, places_of
 from ..dialects.mlir import ir
 from ..transforms.attention import LEFT, find_attention
+from ..transforms.donated import WRITABLE
 from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS
 from ..transforms.nvidia.version_functions import versions_of
@@ -21,7 +22,7 @@ from .diagnostics import user_error
 from .kernel_file import Compiled, Texts
 from .options import Options
 from .recording import Recorder, Snapshots, counting
-from .runtime.signature import WRITABLE, Signature
+from .runtime.signature import Signature
 from .sources import find_entry, has_script
 
 CODE = "machine code"  # the name of the time that making it takes

@@ -165,8 +165,6 @@ def settled(target: str, options: Options) -> Options:
     )
     if target != "nvidia":
         return options
-    if options.donate:
-        raise user_error("donate is for the target cpu; on a GPU, out= of a call says where results are written")
     from .runtime.arch import choose_arch, choose_multiprocessors
 
     count = int(choose_multiprocessors(options.multiprocessors))

@@ -104,6 +104,7 @@ class CudaKernel:
         self.tile_sizes: Sequence[int] = ()  # if they were given
         slots = signature.arguments
         self._tensors = [i for i, slot in enumerate(slots) if slot.shape is not None]
+        self._donated = [i for i in self._tensors if slots[i].donated]
         self._scalars = [(i, slot) for i, slot in enumerate(slots) if slot.shape is None]
         self._versions = [(version, CudaKernel(version.image, signature)) for version in image.versions]
         for _, kernel in self._versions:
@@ -149,6 +150,8 @@ class CudaKernel:
         driver().enter(driver().current_device())
         tensors = set(self._tensors)
         entered = [library.enter(v) if i in tensors else v for i, v in enumerate(values)]
+        for i in self._donated:
+            entered[i] = library.own(entered[i], i)
         results = self._run(entered, (), library)
         return [library.leave(result, entered) for result in results]
 
@@ -216,7 +219,7 @@ class CudaKernel:
     def _planned(self, described: Sequence[Any], targets: Sequence[Array], library: Library, device: int) -> Plan:
         chosen = next((kernel for version, kernel in self._versions if version.suits(described)), self)
         functions = functools.partial(chosen._function, device)
-        return Plan(chosen.image.program, described, targets, functions, library, device)
+        return Plan(chosen.image.program, described, targets, functions, library, device, self._donated)
 
     def _transposed_plan(
         self, described: Sequence[Any], targets: Sequence[Array], library: Library, device: int

@@ -50,7 +50,8 @@ class Misfit(Exception):
 
 
 class Plan:
-    """`values`: the arguments, Arrays and scalars; `outs`: Arrays for results that the caller gave."""
+    """`values`: the arguments, Arrays and scalars; `outs`: Arrays for results that the caller gave; `donated`: the
+    numbers of arguments that are written to."""
 
     def __init__(
         self,
@@ -60,8 +61,9 @@ class Plan:
         functions: FUNCTION_OF,
         library: Library,
         device: int,
+        donated: Sequence[int] = (),
     ):
-        self.device, self.library = device, library
+        self.device, self.library, self.donated = device, library, donated
         self.words: list[int] = []
         self.launches: list[Any] = []
         # (number, mask of the address, the words that take it) of arguments; of others how to make them, too.
@@ -73,7 +75,8 @@ class Plan:
         self._roots = _roots(program)
         self._masks: dict[int, int] = {}
         self._lock = threading.Lock()  # the words are shared by calls
-        self._spans = {n: _span(array) for n, array in enumerate(values) if isinstance(array, Array)} if outs else {}
+        arrays = enumerate(values) if outs or donated else ()
+        self._spans = {n: _span(array) for n, array in arrays if isinstance(array, Array)}
         self._out_spans = [_span(array) for array in outs]
         settled = _settled(program, values, {}, device)
         if outs:
@@ -163,6 +166,8 @@ class Plan:
         arrays = {root: out for (root, _), out in zip(self.results, outs, strict=True)} if outs else {}
         if outs:
             self._check_overlap(values, outs)
+        for number in self.donated:
+            self._check_donated(values, number)
         for number, _, _, make in self.made:
             if number not in arrays:
                 arrays[number] = make()
@@ -202,6 +207,15 @@ class Plan:
         if elements:
             raise CudaError("an array has elements, but no memory: it is one of those that only tell types and shapes")
 
+    def _check_donated(self, values: Sequence[Any], number: int) -> None:
+        """An argument is written to while others are read: a CudaError where they surely hold its elements."""
+        pointer, (size, dense) = self.library.pointer, self._spans[number]
+        start = pointer(values[number])
+        for n, (others, is_dense) in self._spans.items():
+            other = start if n == number else pointer(values[n])
+            if n != number and _have_in_common(start, size, dense, other, others, is_dense):
+                raise CudaError(f"argument {number}, which is donated, and {n} have memory in common: copy one")
+
     def _check_overlap(self, values: Sequence[Any], outs: Sequence[Any]) -> None:
         """Results are written while arguments are read, and some are computed again: a CudaError where one surely holds
         another's elements. (Of arrays that stand between each other's elements that is not said.)"""
@@ -210,8 +224,7 @@ class Plan:
         for i, (out, (size, dense)) in enumerate(zip(outs, self._out_spans, strict=True)):
             start = pointer(out)
             for name, other, others, is_dense in known:
-                within = start < other + others and other < start + size
-                if size and others and within and (start == other or (dense and is_dense)):
+                if _have_in_common(start, size, dense, other, others, is_dense):
                     raise CudaError(f"out {i} and {name} have memory in common: give another array")
             known.append((f"out {i}", start, size, dense))
 
@@ -221,6 +234,12 @@ class Plan:
             driver().enter(self.device)
             status = self.launch(*fixed)
         driver().check("cuLaunchKernelEx", status)
+
+
+def _have_in_common(start: int, size: int, dense: bool, other: int, others: int, is_dense: bool) -> bool:
+    """Whether two arrays surely do, by their starts, their spans, and whether nothing else is among their elements."""
+    within = start < other + others and other < start + size
+    return bool(size and others and within and (start == other or (dense and is_dense)))
 
 
 def _check_counts(name: str, threads: int, parameters: Sequence[Any]) -> None:

@@ -14,12 +14,12 @@ import numpy as np
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.float8 import FORMATS
 from ...dialects.mlir import ir
+from ...transforms.donated import WRITABLE
 from ...transforms.formulas import evaluated, leaves
 from ..diagnostics import diagnostic, user_error
 from .transformed import refuse_transformed
 
 WORD = 8  # bytes; pointers, sizes and strides are words
-WRITABLE = "bufferization.writable"  # of an argument that may be written to
 BUFFER_LAYOUT = "bufferization.buffer_layout"  # of an argument that need not be contiguous
 LINE = 64  # bytes of a line of the cache
 HOST = 1  # DLPack's kDLCPU

@@ -94,7 +94,6 @@ def test_what_is_read_after_the_write_is_copied_first():
         ({"donate": ["cache"]}, "donate: there is no argument 'cache': a number says which"),
         ({"donate": 0}, "donate must be a sequence of numbers or names of arguments, but is 0"),
         ({"donate": "cache"}, "donate must be a sequence of numbers or names of arguments, but is 'cache'"),
-        ({"donate": [0], "target": "nvidia"}, "donate is for the target cpu"),
     ],
 )
 def test_errors_that_teach(options, message):

@@ -175,3 +175,23 @@ def part(whole, row):
     found = whole.reshape(-1, 64)[row : row + 70].reshape(1, 1, 70, 64)
     found.device = 0
     return found
+
+
+WRITTEN = """func.func @main(%cache: tensor<8x4xf32>, %row: tensor<1x4xf32>, %at: index) -> tensor<8x4xf32> {
+  %0 = tensor.insert_slice %row into %cache[%at, 0] [1, 4] [1, 1] : tensor<1x4xf32> into tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}"""
+
+
+def test_results_in_the_memory_of_donated_arguments(gpu, library):
+    kernel = compile(WRITTEN, target="nvidia", arch="sm_80", donate=[0])
+    cache, row = tensor((8, 4), np.float32), tensor((1, 4), np.float32)
+    assert kernel(cache, row, 3) is cache
+    (launch,) = gpu.launches
+    assert {row.ctypes.data, cache.ctypes.data} <= set(launch.parameters)
+    with pytest.raises(CompileError, match="argument 0, which is donated, and 1 have memory in common"):
+        kernel(cache, cache[2:3], 3)
+    with pytest.raises(CompileError, match="result 0 is no array of its own"):
+        kernel(cache, row, 3, out=tensor((8, 4), np.float32))
+    found = kernel(np.zeros((8, 4), np.float32), np.ones((1, 4), np.float32), 3)
+    assert found.shape == (8, 4)

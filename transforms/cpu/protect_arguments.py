@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
+from ..donated import WRITABLE
 from ..passes import Pass
 from ..rewriting import ops_in
 from .return_arguments import DONATED
-
-WRITABLE = "bufferization.writable"
 
 
 @dataclass(frozen=True)

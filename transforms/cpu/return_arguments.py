@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ..passes import Pass, remark
+from ..donated import tell_of_vain_ones
+from ..passes import Pass
 from ..rewriting import defining_op, erase_if_unused, functions_of, terminator
 
 DONATED = "linalg_ext.donated"  # of an argument: its memory may be written to, and returned
@@ -29,12 +30,11 @@ class ReturnArguments(Pass):
             view = function.opview
             if "arg_attrs" not in function.attributes or not function.regions[0].blocks:
                 continue
-            donated = {a for a, named in zip(view.arguments, view.arg_attrs, strict=True) if DONATED in named}
+            donated = [a for a, named in zip(view.arguments, view.arg_attrs, strict=True) if DONATED in named]
             end = terminator(function.regions[0].blocks[0])
             for i, value in enumerate(end.operands):
                 clone = defining_op(value)
                 if clone is not None and clone.name == "bufferization.clone" and clone.operands[0] in donated:
                     end.operands[i] = clone.operands[0]
                     erase_if_unused(clone)
-            for number in sorted(ir.BlockArgument(a).arg_number for a in donated - {*end.operands}):
-                remark(function, f"no result is made in the memory of donated argument {number}")
+            tell_of_vain_ones(function, donated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...dialects import build
 from ...dialects.mlir import ir
+from ..donated import donated_arguments
 from ..reshapes import RESHAPES
 from ..rewriting import ancestors, defining_op, ops_in, through
 from .launching import FIRST_ARGUMENT, launches_of
@@ -14,7 +15,6 @@ VIEWS = (
     *("bufferization.to_buffer", "bufferization.to_tensor", "tensor.cast", "tensor.extract_slice", *RESHAPES),
     "tile.tensor_map",
 )
-WRITABLE = "bufferization.writable"  # of a function's argument: donated
 
 
 def root(value: ir.Value) -> ir.Value | None:
@@ -39,15 +39,8 @@ def given_before(kernel: ir.Operation) -> set[ir.Value]:
         launches = ops_in(function, "gpu.launch_func")
         if launch == launches[0] or not is_surely_launched(launches[0]):
             return set()
-        of_function = set(_read_only(function))
+        written = donated_arguments(function)
+        of_function = {a for a in function.regions[0].blocks[0].arguments if a not in written}
         operands = list(launch.operands)[FIRST_ARGUMENT:]
         found &= {a for a, value in zip(arguments, operands, strict=True) if root(value) in of_function}
     return found
-
-
-def _read_only(function: ir.Operation) -> list[ir.Value]:
-    """The arguments of a function that it does not write to."""
-    arguments = list(function.regions[0].blocks[0].arguments)
-    if "arg_attrs" not in function.attributes:
-        return arguments
-    return [a for a, named in zip(arguments, function.attributes["arg_attrs"], strict=True) if WRITABLE not in named]

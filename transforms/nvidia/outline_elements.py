@@ -6,16 +6,19 @@ import math
 from dataclasses import dataclass
 
 from ...dialects import build
-from ...dialects.mlir import arith, ir
+from ...dialects.mlir import arith, ir, memref
 from ...dialects.tiling.structured import dim_position
+from ..donated import donated_arguments, tell_of_vain_ones
 from ..extents import size_value
 from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn, warn_slow
-from ..rewriting import defining_op, erase_dead, functions_of, is_inside, ops_in, ops_of, through
+from ..rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor, repeated_number
-from .axes import DYNAMIC, is_first
+from .align_rows import is_known
+from .axes import DYNAMIC, is_first, kept_dims
 from .constants import constant_memory
+from .donated_writes import donated_write
 from .element_body import ElementBody
 from .launching import (
     allocate,
@@ -23,13 +26,14 @@ from .launching import (
     ceil_div,
     kernel_module,
     launch,
+    memory_type,
     new_kernel,
     read_buffer,
     strided,
     thread_number,
     to_tensor,
 )
-from .row_lanes import row_lanes
+from .row_lanes import RowLanes, row_lanes
 
 SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
 OPEN = 1024  # what an open size is taken to be, to tell that
@@ -75,11 +79,14 @@ class OutlineElements(Pass):
         for function in functions_of(op):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
-            parts = [_Part(o, row_lanes(o, self.any_strides)) for o in left]
+            donated = donated_arguments(function) if len(function.regions[0].blocks) else []
+            parts = [_Part(o, row_lanes(o, self.any_strides), donated_write(o)) for o in left]
             for number, group in enumerate(_groups(parts)):
                 _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
             if left:
                 erase_dead(function.regions[0].blocks[0])
+            if donated:
+                tell_of_vain_ones(function, donated)
 
 
 def _is_left(op: ir.Operation) -> bool:
@@ -118,7 +125,8 @@ def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) 
         scalars = list(dict.fromkeys(v for part in parts for v in part.scalars))
         dense = {v for part in parts for v in part.read_by_pieces()}
         buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
-        arguments = [*buffers, *(strided(v) for part in parts for v in part.memory), *scalars]
+        written = [v if part.write is not None else strided(v) for part in parts for v in part.memory]
+        arguments = [*buffers, *written, *scalars]
         block = new_kernel(module, name, [v.type for v in arguments])
         _emit(parts, block, [*tensors, *(v for part in parts for v in part.memory), *scalars], module, name, threads)
         blocks = build.index(0)
@@ -127,8 +135,12 @@ def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) 
         launch(module, name, blocks, arguments)
         for part in parts:
             for result, memory in zip(part.op.results, part.memory, strict=True):
-                result.replace_all_uses_with(to_tensor(memory, result.type))
+                if part.write is None:
+                    result.replace_all_uses_with(to_tensor(memory, result.type))
     for part in parts:
+        if part.write is not None:
+            part.write.results[0].replace_all_uses_with(part.write.operands[1])
+            part.write.erase()
         part.op.erase()
 
 
@@ -156,7 +168,12 @@ def _emit(
 
 
 class _Part(ElementBody):
-    """An op, on the host: what the kernel is given."""
+    """An op, on the host: what the kernel is given. `write`: the insertion into a donated argument that its result is
+    for, which is made in that memory."""
+
+    def __init__(self, op: ir.Operation, lanes: RowLanes | None, write: ir.Operation | None):
+        super().__init__(op, lanes)
+        self.write = write
 
     def prepare(self) -> None:
         self.constants: dict[ir.Value, None] = {}  # tensors
@@ -166,7 +183,12 @@ class _Part(ElementBody):
             if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""
             tell = warn_slow if self.reduced else warn
             tell(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")
-        self.memory = [self._allocated(number) for number in range(len(self.op.results))]
+        if self.write is None:
+            self.memory = [self._allocated(number) for number in range(len(self.op.results))]
+        else:
+            target = self.write.operands[1]
+            kind = memory_type(target.type)
+            self.memory = [ir.Operation.create("bufferization.to_buffer", [kind], [target]).result]
         captured = self._captured()
         self.tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
         self.scalars = [v for v in captured if v not in self.tensors]
@@ -193,12 +215,56 @@ class _Part(ElementBody):
         for number, value in enumerate(self.op.operands):
             if number < self.first_init or self.is_read(number):
                 self._capture(value, found)
+        for value in self.write.opview.offsets if self.write is not None else ():
+            self._capture_scalar(value, found)
         for value in [v for o in ops_in(self.op) for v in o.operands]:
             owner = value.owner
             outer = owner.owner if isinstance(owner, ir.Block) else owner
             if outer.operation != self.op and not is_inside(outer, self.op):
                 self._capture(value, found)
         return list(found)
+
+    def _capture_scalar(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
+        """What the kernel computes it from where only the GPU knows it."""
+        if isinstance(value.type, ir.ShapedType) or is_known(value):
+            self._capture(value, found)
+        else:
+            for operand in value.owner.operands:
+                self._capture_scalar(operand, found)
+
+    def _store(self, result: int, value: ir.Value, at: dict[int, ir.Value]) -> None:
+        if self.write is None:
+            super()._store(result, value, at)
+            return
+        memory, inside = self.outputs[result], None
+        offsets, kept = slice_offsets(self.write), kept_dims(self.write, self.op.results[0].type)
+        own = dict(zip(kept, self._indices(self.first_init + result, at), strict=True))
+        places = []
+        for d, offset in enumerate(offsets):
+            place = own.get(d, build.index(0))
+            if isinstance(offset, ir.Value):
+                place = arith.addi(place, self._scalar(offset))
+                size = memref.DimOp(memory, build.index(d)).result
+                fits = arith.cmpi(arith.CmpIPredicate.ult, place, size)
+                inside = fits if inside is None else arith.andi(inside, fits)
+            elif offset:
+                place = arith.addi(place, build.index(offset))
+            places.append(place)
+        with only_if(inside):  # as elsewhere: what is beyond the argument is not written
+            ir.Operation.create("memref.store", [], [value, memory, *places])
+
+    def _scalar(self, value: ir.Value) -> ir.Value:
+        if is_known(value):
+            return self._of(value)
+        op = value.owner.operation
+        if op.name == "tensor.extract":
+            source, *indices = op.operands
+            return self._element(source, [self._scalar(v) for v in indices])
+        operands = [self._scalar(v) for v in op.operands]
+        copy = op.clone().operation
+        for i, operand in enumerate(operands):
+            copy.operands[i] = operand
+        return copy.results[0]
 
     def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
         if build.constant_value(value) is not None:
