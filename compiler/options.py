@@ -27,10 +27,11 @@ class Options:
     autotune: measure schedules here and take the fastest; kept on disk for the next time (docs/benchmarks.md).
     listener: is told errors, warnings and remarks as they come.
 
-    For the CPU:
-    threads: by default ATTN_OPT_THREADS, or all that this process may use.
     donate: which arguments may be written to, by their numbers, or by the names of a model's inputs: a result that is
       one of them but for a part, as a cache with another token, is made in its memory, and nothing is copied.
+
+    For the CPU:
+    threads: by default ATTN_OPT_THREADS, or all that this process may use.
 
     For the target nvidia (docs/nvidia.md):
     arch: sm_80, sm_90a, …; by default this machine's GPU, and where there is none sm_90a.

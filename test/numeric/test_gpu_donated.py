@@ -108,3 +108,11 @@ def test_no_cache_is_allocated():
         return compile(step(donated), target="nvidia").ir("layouts").count(f"memref.alloc() : memref<{H}x{S}x{D}xf32>")
 
     assert (allocated(True), allocated(False)) == (0, 2)
+
+
+def test_bounds_that_the_gpu_reads_are_known_to_warps_that_copy():
+    """The live keys end at what a number in memory says."""
+    text = step(True).replace("xf32>", "xf16>").replace(": f32", ": f16").replace("0xFF800000", "0xFC00")
+    text = text.replace(f"x{S}x", "x1000x").replace(f"x{S}xf16", "x1000xf16")
+    kernel = compile(text, target="nvidia", arch="sm_90a")
+    assert "cp.async.bulk.tensor" in kernel.ir("ptx")

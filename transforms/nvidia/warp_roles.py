@@ -179,8 +179,10 @@ class Producer(Role):
         CopyBulkOp(ring.map, ring.landing.buffer, ring.landing.ready, use, offsets, op.attributes["dims"])
 
     def plain(self, op: ir.Operation) -> None:
-        tiles = any(isinstance(v.type, ir.ShapedType) for v in (*op.results, *op.operands))
+        tiles = any(isinstance(v.type, ir.RankedTensorType) for v in (*op.results, *op.operands))
         if op.name in ("tile.meet", "tile.raised") or (not tiles and op.results):
+            for operand in op.operands:
+                self.value(operand)  # an error where it is left out
             copy_op(op, self.values)
         else:
             self.left_out.update(op.results)
