@@ -144,8 +144,23 @@ class Frame:
             arguments.clear()
             for s in unused:
                 values[s] = None
-            for step in steps:
-                self._execute(step)
+            try:
+                for step in steps:  # may be millions, of which each call of a function would be a good part
+                    operands = [values[s] for s in step.operands]
+                    for s in step.dying:
+                        values[s] = None
+                    results = step.meaning(operands)
+                    if step.rounded:
+                        results = list(results)
+                        for i, dtype in step.rounded:
+                            arrays.round_in_place(results, i, dtype)
+                    for i, s in enumerate(step.results):
+                        values[s] = results[i]
+                    for s in step.dead:
+                        values[s] = None
+                    del operands, results  # else their memory is not free for the next one
+            except (TypeError, ValueError, IndexError, ArithmeticError, MemoryError) as error:
+                raise EvaluationError(f"'{step.op.operation.name}' cannot be evaluated: {error}", step.op) from error
             results = [values[s] for s in outputs]
             for s in leaving:
                 values[s] = None
@@ -169,24 +184,6 @@ class Frame:
     def _rounded(self, op: ir.OpView) -> list[tuple[int, np.dtype]]:
         kinds = [result.type for result in op.operation.results] if self.round_values else []
         return [(i, arrays.storage_dtype(kind)) for i, kind in enumerate(kinds) if arrays.is_rounded(kind)]
-
-    def _execute(self, step: Step) -> None:
-        values = self.values
-        operands = [values[s] for s in step.operands]
-        for s in step.dying:
-            values[s] = None
-        try:
-            results = step.meaning(operands)
-        except (TypeError, ValueError, IndexError, ArithmeticError, MemoryError) as error:
-            raise EvaluationError(f"'{step.op.operation.name}' cannot be evaluated: {error}", step.op) from error
-        if step.rounded:
-            results = list(results)
-            for i, dtype in step.rounded:
-                arrays.round_in_place(results, i, dtype)
-        for i, s in enumerate(step.results):
-            values[s] = results[i]
-        for s in step.dead:
-            values[s] = None
 
 
 def _needed(ops: list[ir.OpView], wanted: Sequence[ir.Value]) -> list[ir.OpView]:

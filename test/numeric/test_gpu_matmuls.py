@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
+from crossed import pairwise
 from gpu import needs_gpu
 from gpu import poisoned as poisoned
 from gpu_modules import Launches, run_module
@@ -108,11 +109,17 @@ def test_a_matmul_is_one_kernel_with_what_follows(arch):
     assert Launches.kernels == ["main_0"]
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("element", DTYPES)
-@pytest.mark.parametrize("left, right", [("mk", "nk"), ("km", "kn")])
-@pytest.mark.parametrize("sizes", [(0, 1, 80, 1536), (0, 16, 64, 2048), (2, 5, 64, 1560), (0, 65, 130, 4096)])
-def test_long_sums_are_parts_that_are_added_up_with_what_follows(arch, element, sizes, left, right):
+@pytest.mark.parametrize(
+    ("sizes", "layouts", "element", "arch"),
+    pairwise(
+        [(0, 1, 80, 1536), (0, 16, 64, 2048), (2, 5, 64, 1560), (0, 65, 130, 4096)],
+        [("mk", "nk"), ("km", "kn")],
+        list(DTYPES),
+        ["sm_90a", "sm_80"],
+    ),
+)
+def test_long_sums_are_parts_that_are_added_up_with_what_follows(sizes, layouts, element, arch):
+    left, right = layouts
     text = graph(element, *sizes, left, right)
     inputs, exact = arguments(element, *sizes, left, right)
     check(run_module(text, inputs, arch=arch), exact, element)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from attn_opt.compiler import CompileError, compile
+from crossed import pairwise
 from gpu_modules import Launches, run_module
 
 D = 16
@@ -80,10 +81,16 @@ func.func @main(%q: {qkv}, %k: {qkv}, %v: {qkv}, %f: {rows}) -> ({qkv}, {rows}) 
 }}"""
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize(("n", "dynamic"), [(37, False), (150, False), (150, True), (1, True), (1, False)])
-@pytest.mark.parametrize(("d", "op", "inclusive"), [(1, "addf", True), (1, "maximumf", False), (0, "mulf", True)])
-def test_running_values_of_queries_and_keys(n, dynamic, d, op, inclusive, arch):
+@pytest.mark.parametrize(
+    ("queries", "scanned", "arch"),
+    pairwise(
+        [(37, False), (150, False), (150, True), (1, True), (1, False)],
+        [(1, "addf", True), (1, "maximumf", False), (0, "mulf", True)],
+        ["sm_90a", "sm_80"],
+    ),
+)
+def test_running_values_of_queries_and_keys(queries, scanned, arch):
+    (n, dynamic), (d, op, inclusive) = queries, scanned
     size, start = ("?" if dynamic else str(n)), {"addf": 0.0, "mulf": 1.0, "maximumf": -1.5}[op]
     text = graph(size, scan(size, d, op, inclusive), start)
     rng = np.random.default_rng(n)
