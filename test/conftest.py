@@ -3,7 +3,6 @@ processes: they see none of the user's, and leave none. Tests of properties draw
 a change passes or fails by what it changed; `make fuzz` draws others."""
 
 import contextlib
-import gc
 import os
 import pathlib
 import shutil
@@ -15,7 +14,6 @@ from hypothesis import settings
 # A process per processor runs tests: threads of numpy's matmuls would wait for each other, most of them while the
 # matmuls of a few thousand elements that tests have are done. Read when numpy is imported, by which it is not yet.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-gc.set_threshold(100_000, 20)  # of 700 new objects, of which a pass makes many, each collection finds little
 
 PREFIX = "attn-opt-test-"
 

@@ -153,7 +153,8 @@ def apply(function: np.ufunc, operands: list[Any]) -> Any:
     if large:
         shape = np.broadcast_shapes(*(np.shape(x) for x in operands))
         dtype = operands[large[0]].dtype
-        if all(getattr(x, "dtype", None) == dtype for x in operands):
+        alike = all(getattr(x, "dtype", None) == dtype for x in operands)
+        if alike and function.resolve_dtypes((*[dtype] * len(operands), None))[-1] == dtype:  # of isnan it is not
             for i in large:
                 free = take_if_free(operands, i) if operands[i].shape == shape else None
                 if free is not None:

@@ -435,3 +435,15 @@ def test_rounding_large_values_leaves_shared_memory_alone():
     np.testing.assert_array_equal(narrow, a.astype(np.float16).astype(np.float64))
     np.testing.assert_array_equal(wide, kept)
     np.testing.assert_array_equal(a, kept)
+
+
+def test_flags_of_large_floats_are_bits():
+    text = """func.func @f(%a: tensor<40000xf32>) -> tensor<40000xi1> {
+      %b = arith.addf %a, %a : tensor<40000xf32>
+      %r = math.isnan %b : tensor<40000xf32>
+      return %r : tensor<40000xi1>
+    }"""
+    values = np.zeros(40000)
+    values[3] = math.nan
+    found = run(text, values)
+    assert found.dtype == np.bool_ and np.flatnonzero(found).tolist() == [3]
