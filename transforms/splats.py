@@ -16,6 +16,18 @@ def splat_of(value: ir.Value) -> ir.Attribute | None:
     return elements.get_splat_value() if isinstance(elements, ir.DenseElementsAttr) and elements.is_splat else None
 
 
+def numbers_of(constant: ir.Operation) -> list[float]:
+    """The elements of a constant vector, of one dimension."""
+    elements = constant.attributes["value"]
+    if elements.is_splat:
+        return [elements.get_splat_value().value] * elements.type.shape[0]
+    if not isinstance(elements, ir.DenseFPElementsAttr) or str(elements.type.element_type) in ("f32", "f64"):
+        return list(elements)
+    of_element = str(elements.type.element_type)  # the bindings have no other floats
+    found = str(elements).partition("[")[2].partition("]")[0].split(",")
+    return [ir.FloatAttr(ir.Attribute.parse(f"{x.strip()} : {of_element}")).value for x in found]
+
+
 def filled_with(value: ir.Value) -> ir.Attribute | None:
     """The constant that a tensor is filled with; None if it is not filled with one."""
     op = defining_op(value)

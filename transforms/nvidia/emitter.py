@@ -11,6 +11,7 @@ from ...dialects.mlir import ir
 from ...dialects.tile import layout_of
 from ..passes import PassError
 from ..rewriting import copy_op, defining_op, for_body, make_for, only_if, ops_in, ops_of
+from ..splats import numbers_of
 from . import spread
 from .launching import CONTROL
 from .memory import GLOBAL, SHARED, Memory, store_element
@@ -70,11 +71,11 @@ class Emitter:
         kind = op.results[0].type
         if not isinstance(kind, ir.RankedTensorType | ir.VectorType):
             return emit_scalar(op, [])
+        if isinstance(kind, ir.VectorType):  # a piece of a row all of whose elements are known
+            return [tuple(constant(register_type(kind.element_type), n) for n in numbers_of(op))]
         splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
         number = ir.FloatAttr(splat).value if isinstance(splat, ir.FloatAttr) else ir.IntegerAttr(splat).value
         value = constant(register_type(kind.element_type), number)
-        if isinstance(kind, ir.VectorType):  # a piece of a row all of whose elements folded to one
-            return [(value,) * kind.shape[0]]
         if layout_of(kind) == "spread":
             return [spread.constant_tile(value)]
         return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
