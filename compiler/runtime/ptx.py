@@ -43,6 +43,14 @@ def _convergent(text: str) -> str:
     return "\n".join(marked)
 
 
+_SCALAR = re.compile(r"^(@\S+ = .*\bconstant) (half|bfloat) (\S+)", re.MULTILINE)
+
+
+def _in_arrays(text: str) -> str:
+    """Constants in memory that are one number of 16 bits, as arrays of one: LLVM ends the process on such a scalar."""
+    return _SCALAR.sub(r"\1 [1 x \2] [\2 \3]", text)
+
+
 def _parsed(text: str) -> Any:
     """A module of llvmlite's; LLVM IR that it does not read is a bug of ours."""
     import llvmlite.binding as llvm
@@ -66,7 +74,7 @@ def emit_ptx(text: str, arch: str) -> str:
     of = architecture(arch)
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module = _parsed(_convergent(readable_literals(text)))
+    module = _parsed(_convergent(_in_arrays(readable_literals(text))))
     module.triple = TRIPLE
     module.data_layout = LAYOUT
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(

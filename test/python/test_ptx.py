@@ -178,3 +178,11 @@ def test_stages_are_dumped_down_to_code(tmp_path, monkeypatch, capfd):
     for stage in ("decompose-linalg-ext", "outline-kernels", "assign-layouts", "stage-loads", "tiles-to-nvvm"):
         assert any(name.endswith(f"-{stage}.mlir") for name in names)
     assert ".target sm_90a" in (tmp_path / "stages" / names[-2]).read_text()
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat"])
+def test_a_number_of_16_bits_in_memory(kind):
+    """LLVM's backend has no text for it but as an element of an array, and ends the process."""
+    body = f"  %v = load volatile {kind}, ptr @c\n  store {kind} %v, ptr %o\n  ret void\n"
+    code = ptx.emit_ptx(f"@c = constant {kind} 1.5\ndefine ptx_kernel void @k(ptr %o) {{\n{body}}}", "sm_90a")
+    assert re.search(r"c\[2\] = \{", code) and ".visible .entry k" in code
