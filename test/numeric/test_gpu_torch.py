@@ -361,3 +361,32 @@ def test_tensors_that_are_not_what_their_memory_holds():
     dense = x.resolve_neg()
     with torch._subclasses.fake_tensor.FakeTensorMode() as mode, pytest.raises(CompileError, match="no memory"):
         kernel(*[mode.from_tensor(dense)] * 3)
+
+
+def added(q, k, v, mask):
+    return ((q @ k.transpose(-1, -2)) * 0.125 + mask).softmax(-1) @ v
+
+
+def chosen(q, k, v, mask):
+    scores = (q @ k.transpose(-1, -2)) * 0.125
+    return torch.where(mask == 0, scores, torch.finfo(scores.dtype).min).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("size", [(300, 64), (700, 128), (65, 17)])
+@pytest.mark.parametrize("form", [added, chosen, F.scaled_dot_product_attention])
+def test_masks_of_the_least_number(form, size, dtype):
+    """The first half of the keys is padding; later queries alone, some of which have no key."""
+    keys, head = size
+    low = torch.finfo(dtype).min
+    q, k, v = tensors(*[(2, 3, keys, head)] * 3, dtype=dtype)
+    mask = torch.zeros(2, 1, keys, keys, device="cuda", dtype=dtype)
+    mask[0, :, :, : keys // 2] = low
+    mask[1].masked_fill_(torch.ones(keys, keys, device="cuda").triu(1) > 0, low)
+    mask[1, :, 5:9] = low
+    given = q, k, v, mask
+    found = compile(form, given, target="nvidia")(*given).cpu()
+    wide, added_to = [x.double().cpu() for x in given[:3]], mask.double().cpu()
+    scores = wide[0] @ wide[1].mT * (head**-0.5 if form is F.scaled_dot_product_attention else 0.125)
+    masked = torch.where(added_to != 0, added_to, scores) if form is chosen else scores + added_to
+    assert close(found, masked.softmax(-1) @ wide[2], dtype)

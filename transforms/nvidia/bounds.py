@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...dialects.build import constant_value
-from ...dialects.mlir import ir
+from ...dialects.mlir import arith, ir
 from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import reduces
 from ..attention import is_matmul
@@ -13,6 +13,8 @@ from ..rewriting import defining_op, terminator
 from .exponentials import MOST
 from .masking import yielded
 
+LOW, LOW_FACTOR = -(2.0**126), 2.0**-114  # a number below LOW times log2 e may be infinite
+BOUNDED = ("math.tanh", "math.exp", "math.exp2", "tile.exp2")
 MOST_BOUND = 84  # of an operand but for its row's number: that of the row has half of it left
 
 
@@ -27,6 +29,48 @@ def exponent_bound(exponential: ir.Operation) -> int | None:
     most = math.ceil(most)
     of_row = min(most, factor * _bound_of_row(row)) if row is not None else 0.0
     return most if most + of_row <= MOST else None
+
+
+def may_be_low(value: ir.Value) -> bool:
+    """Whether what a body computes may be a finite number below LOW, by what masks are: floats from memory that reach
+    so far, and constants."""
+    number, op = constant_value(value), defining_op(value)
+    if number is not None:
+        return -math.inf < number < LOW
+    if op is not None:
+        if op.name == "arith.select" and _is_test_of_low(op.operands[0], op.operands[2]):
+            return may_be_low(op.operands[1])
+        return op.name not in BOUNDED and any(may_be_low(v) for v in op.operands if isinstance(v.type, ir.FloatType))
+    tile = _tile_of(value)
+    if tile is None or not isinstance(tile.type, ir.RankedTensorType):  # any number
+        return not isinstance(value.type, ir.F16Type)
+    return _tile_may_be_low(tile)
+
+
+def _is_test_of_low(condition: ir.Value, value: ir.Value) -> bool:
+    """Whether it holds where the value is LOW."""
+    op = defining_op(condition)
+    if op is None or op.name != "arith.cmpf" or op.operands[0] != value:
+        return False
+    number = constant_value(op.operands[1])
+    is_less = ir.IntegerAttr(op.attributes["predicate"]).value == int(arith.CmpFPredicate.OLT)
+    return is_less and number is not None and number >= LOW
+
+
+def _tile_may_be_low(tile: ir.Value) -> bool:
+    made = defining_op(tile)
+    if isinstance(tile.type.element_type, ir.F16Type):
+        return False
+    if made is not None and made.name == "scf.if":
+        number = list(made.results).index(tile)
+        return any(_tile_may_be_low(terminator(region.blocks[0]).operands[number]) for region in made.regions)
+    if made is not None and made.name in ("tile.wait_matmuls", "tile.settle"):
+        return _tile_may_be_low(made.operands[0])
+    if made is None or made.name != "linalg.generic" or is_matmul(made):
+        return made is not None and made.name.startswith("tile.")  # what comes from memory
+    if reduces(made):  # the maximum of a row
+        return any(_tile_may_be_low(v) for v in made.operands if isinstance(v.type, ir.RankedTensorType))
+    return may_be_low(terminator(made.regions[0].blocks[0]).operands[list(made.results).index(tile)])
 
 
 def row_limit(exponential: ir.Operation) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import ir
@@ -18,6 +19,8 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..passes import PassError
 from ..rewriting import defining_op, ops_of, single_use
 from . import exponentials
+from .bounds import LOW, LOW_FACTOR, may_be_low
+from .exponentials import Factor, of_elements
 from .functions import divide_by_normal, divide_by_products, exp2, times
 from .positions import COLUMNS, ROWS, Linear, Positions
 from .scalars import Emit, scalar_emitter
@@ -50,6 +53,8 @@ NEUTRAL = {
     "arith.mulf": 1.0,
 }
 
+Sum: TypeAlias = "tuple[ir.Value, Factor, ir.Value]"  # element · factor + what its row has
+
 QUAD = (1, 2)  # by which bits of their numbers the threads of a quad differ
 
 MAXIMA = ("arith.maxnumf", "arith.maximumf")
@@ -67,6 +72,7 @@ class Elementwise:
         self.axes = self._axes_of_loops()
         self._values: dict[tuple[ir.Value, tuple], ir.Value] = {}
         self._depends: dict[ir.Value, tuple[bool, bool]] = {}
+        self._low: dict[ir.Value, bool] = {}
         # Of an op, by its result, once for all elements.
         self._emitters: dict[ir.Value, Emit] = {}
         self._differences: dict[ir.Value, tuple[ir.Operation | None, float]] = {}
@@ -158,9 +164,9 @@ class Elementwise:
         if found is None:
             return None
         element, factor, of_row = found
-        return [create("math.fma", f32(), element, constant(f32(), factor), of_row)]
+        return [create("math.fma", f32(), element, of_elements(factor), of_row)]
 
-    def _linear(self, op: ir.Operation, row: int | None, column: int | None) -> tuple[ir.Value, float, ir.Value] | None:
+    def _linear(self, op: ir.Operation, row: int | None, column: int | None) -> Sum | None:
         """(c·s − m)·k as s, c·k, −m·k."""
         difference, factor = self._difference(op)
         if difference is None:
@@ -168,16 +174,16 @@ class Elementwise:
         linear = self._factors_of(difference.operands[0])
         if linear is not None and linear.lines is None:
             layout = layout_of(self.op.operands[difference.operands[0].arg_number].type)
-            minuend, factor_of = linear.values[at(layout, row, column)], linear.factor
+            minuend, of_element = linear.values[at(layout, row, column)], linear.factor * factor
         elif factor != 1.0:
-            minuend, factor_of = self.value(difference.operands[0], row, column), 1.0
+            minuend, of_element = self.value(difference.operands[0], row, column), factor
+            if factor > 1 and self._may_be_low(difference.operands[1]):
+                return minuend, *self._of_low_row(op, difference, factor, row)
         else:
             return None
-        return minuend, factor_of * factor, self._of_row(op, difference, factor, row)
+        return minuend, of_element, self._of_row(op, difference, factor, row)
 
-    def _linear_by_place(
-        self, op: ir.Operation, row: int | None, column: int | None
-    ) -> tuple[ir.Value, float, ir.Value] | None:
+    def _linear_by_place(self, op: ir.Operation, row: int | None, column: int | None) -> Sum | None:
         """(c·s + position − m)·k as s, c·k, position·k − m·k, where no one else reads c·s + position."""
         difference, factor = self._difference(op)
         linear = self._factors_of(difference.operands[0]) if difference is not None else None
@@ -212,6 +218,26 @@ class Elementwise:
             self._values[key] = times(subtrahend, -factor)
         return self._values[key]
 
+    def _of_low_row(
+        self, op: ir.Operation, difference: ir.Operation, factor: float, row: int | None
+    ) -> tuple[ir.Value, ir.Value]:
+        """k and −m·k, made once a row. Where m is so low that m·k may be infinite, as in a row of keys that are masked
+        by the least number of a type, k is 2^-114: s − m is 0 there, or for masks of other types so large that its
+        exponential is 0 as well; and −m·k is small enough for a table's sums."""
+        keys = [(op.results[0], (row, -1, part)) for part in range(2)]
+        if keys[0] not in self._values:
+            m = self.value(difference.operands[1], row, None)
+            is_low = create("arith.cmpf", i1(), m, constant(f32(), LOW), predicate=ir.IntegerAttr.get(i64(), OLT))
+            k = select(is_low, constant(f32(), LOW_FACTOR), constant(f32(), factor))
+            self._values[keys[0]] = k
+            self._values[keys[1]] = create("arith.negf", f32(), create("arith.mulf", f32(), m, k))
+        return self._values[keys[0]], self._values[keys[1]]
+
+    def _may_be_low(self, value: ir.Value) -> bool:
+        if value not in self._low:
+            self._low[value] = may_be_low(value)
+        return self._low[value]
+
     # Exponentials by a table.
 
     def _exponential(self, op: ir.Operation, row: int | None, column: int | None) -> list[ir.Value] | None:
@@ -237,7 +263,7 @@ class Elementwise:
         by_unit = row is None or column is None or at("fragment", row, column) * share % SHARES >= share
         return [divide_by_normal(*operands) if by_unit else divide_by_products(*operands)]
 
-    def _sum_with_row(self, value: ir.Value, row: int, column: int) -> tuple[ir.Value, float, ir.Value | None]:
+    def _sum_with_row(self, value: ir.Value, row: int, column: int) -> tuple[ir.Value, Factor, ir.Value | None]:
         """A value as s·c and what its row has, if it is such a sum."""
         op = defining_op(value)
         if op is not None and op.block == self.body:
@@ -245,6 +271,8 @@ class Elementwise:
             if found is not None:
                 return found
             if op.name == "arith.subf" and not self.depends(op.operands[1])[1]:
+                if self._may_be_low(op.operands[1]):
+                    return self.value(op.operands[0], row, column), *self._of_low_row(op, op, 1.0, row)
                 of_row = times(self.value(op.operands[1], row, None), -1.0)
                 return *_factors(self.value(op.operands[0], row, column)), of_row
         return *_factors(self.value(value, row, column)), None

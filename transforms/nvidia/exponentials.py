@@ -18,12 +18,15 @@ of bf16.
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 from ...dialects.mlir import arith, ir
 from ...dialects.mlir import math as mlir_math
 from ...dialects.tile import EXP2_WORDS
 from .tables import fill_words
 from .thread import Thread, add, asm, constant, create, div, f32, i32, mul
+
+Factor: TypeAlias = "float | ir.Value"  # a constant, or a row's
 
 LANES = 32
 ENTRIES = EXP2_WORDS // LANES
@@ -68,14 +71,21 @@ def row_part(row: ir.Value | None, bound: float | None) -> ir.Value:
     return arith.addf(kept, constant(f32(), MAGIC))
 
 
+def of_elements(factor: Factor, times: float = 1.0) -> ir.Value:
+    """A factor, times a number, as a value."""
+    if isinstance(factor, ir.Value):
+        return factor if times == 1 else arith.mulf(factor, constant(f32(), times))
+    return constant(f32(), factor * times)
+
+
 def look_up(
-    element: ir.Value, factor: float, row: ir.Value, bounded: bool, address: ir.Value, thread: Thread
+    element: ir.Value, factor: Factor, row: ir.Value, bounded: bool, address: ir.Value, thread: Thread
 ) -> ir.Value:
     """2^(factor · element + …); `row`: what `row_part` gives for the rest."""
     if bounded:
-        t = mlir_math.fma(element, constant(f32(), factor), row)
+        t = mlir_math.fma(element, of_elements(factor), row)
     else:
-        factors = [element, constant(f32(), -factor / SPAN), row]
+        factors = [element, of_elements(factor, -1 / SPAN), row]
         (y,) = asm("fma.rn.sat.f32 $0, $1, $2, $3;", "=f,f,f,f", factors, [f32()], effects=False)
         t = mlir_math.fma(y, constant(f32(), -SPAN / ENTRIES), constant(f32(), FIRST))
     # The lane's place, then the address: the first becomes one instruction with the mask, the other part of the load.
