@@ -4,8 +4,11 @@ Ops are decomposed first (`torch_decompositions.py`); flex_attention becomes two
 modifications inlined.
 """
 
+import contextlib
 import dataclasses
+import gc
 import warnings
+from collections.abc import Iterator
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -69,7 +72,8 @@ def lower(program: ExportedProgram) -> Lowered:
     try:
         with warnings.catch_warnings(), levels_kept(), torch_shapes.views_as_reshapes(program.graph_module):
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, about its own trees
-            program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
+            with _no_collections():
+                program = program.run_decompositions({**decompositions(), **torch_experts.of_libraries()})
     except Exception as error:
         raise user_error(f"torch cannot decompose the program: {first_line(error)}", WAY_OUT) from error
     graph = program.graph_module.graph
@@ -99,6 +103,21 @@ def lower(program: ExportedProgram) -> Lowered:
     run(module, "builtin.module(func.func(int-range-optimizations),canonicalize,cse)", WAY_OUT)
     check_lowered(module, ("tm_tensor", "torch", "torch_c", "ml_program"), WAY_OUT, HINTS)
     return Lowered(module, arguments, program, results)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Within the block, Python looks for no garbage. To decompose a program, torch gives each of 500 ops some 20 new
+    functions, and takes them back: so many objects have the collector go through all of torch's, which takes longer
+    than the rest of it."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _arguments(program: ExportedProgram) -> list[torch.Tensor | int]:

@@ -1,5 +1,6 @@
 """Makes the modules beside the tests importable, and those of tests for GPUs, one folder up and in `numeric`."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -8,6 +9,11 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1]), str(HERE.parents[1] / "numeric")]
 pytest.register_assert_rewrite("torch_harness", "onnx_harness", "jax_harness")
+
+
+def pytest_collection_finish() -> None:
+    """Frameworks are imported by then: what they consist of stays, and the collector need not go through it."""
+    gc.freeze()
 
 
 @pytest.fixture
