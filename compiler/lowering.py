@@ -8,8 +8,8 @@ from typing import Any
 from ..dialects.assembly import print_module
 from ..dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place, place_of, places_of
 from ..dialects.mlir import ir
+from ..transforms.argument_attributes import WRITABLE
 from ..transforms.attention import LEFT, find_attention
-from ..transforms.donated import WRITABLE
 from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS
 from ..transforms.nvidia.version_functions import versions_of

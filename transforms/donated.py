@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ..dialects.mlir import ir
+from .argument_attributes import WRITABLE
 from .passes import remark
 from .rewriting import terminator
-
-WRITABLE = "bufferization.writable"  # of an argument
 
 
 def donated_arguments(function: ir.Operation) -> list[ir.Value]:

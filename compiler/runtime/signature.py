@@ -14,7 +14,7 @@ import numpy as np
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.float8 import FORMATS
 from ...dialects.mlir import ir
-from ...transforms.donated import WRITABLE
+from ...transforms.argument_attributes import WRITABLE
 from ...transforms.formulas import evaluated, leaves
 from ..diagnostics import diagnostic, user_error
 from .transformed import refuse_transformed

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ...dialects.mlir import ir
-from ..donated import WRITABLE
+from ..argument_attributes import WRITABLE
 from ..passes import Pass
 from ..rewriting import ops_in
 from .return_arguments import DONATED
