@@ -26,7 +26,6 @@ class Options:
     split_keys: into how many parts, at most 1024; 1 = not; 0 = where too few blocks would leave threads idle.
     autotune: measure schedules here and take the fastest; kept on disk for the next time (docs/benchmarks.md).
     listener: is told errors, warnings and remarks as they come.
-
     donate: which arguments may be written to, by their numbers, or by the names of a model's inputs: a result that is
       one of them but for a part, as a cache with another token, is made in its memory, and nothing is copied.
 

@@ -16,6 +16,7 @@ from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, tensor
 from ...dialects.tiling.structured import dim_position, indexing_maps, moved_operand
+from ...transforms.rewriting import copy_op, defining_op, terminator
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def windows(updates: ir.Value, indices: ir.Value, mapped: list[int], shape: list
     sizes: list[int] = []  # the last one first
     while columns and len(sizes) < len(mapped):
         number = len(mapped) - 1 - len(sizes)
-        size, digit = shape[mapped[number]], _digit(columns[number])
-        if digit != (math.prod(sizes), size) and not (size == 1 and _number(columns[number]) == 0):
+        size = shape[mapped[number]]
+        if not _counts(columns[number], math.prod(sizes), size):
             break
         sizes.append(size)
     elements, others = math.prod(sizes), columns[: len(columns) - len(sizes)]
@@ -54,19 +55,15 @@ def windows(updates: ir.Value, indices: ir.Value, mapped: list[int], shape: list
 
 def _read(updates: ir.Value) -> ir.Value:
     """The tensor whose elements are the updates, one after the other."""
-    op = _maker(updates)
+    op = defining_op(updates)
     if op is None or op.name != "linalg.generic":
         return updates
-    *_, end = op.regions[0].blocks[0].operations
-    extract = _maker(end.operation.operands[ir.OpResult(updates).result_number])
+    extract = defining_op(terminator(op.regions[0].blocks[0]).operands[ir.OpResult(updates).result_number])
     if extract is None or extract.name != "tensor.extract":
         return updates
     source, *places = extract.operands
     shape = source.type.shape
-    counted = all(
-        _digit(place) == (math.prod(shape[d + 1 :]), shape[d]) or (shape[d] == 1 and _number(place) == 0)
-        for d, place in enumerate(places)
-    )
+    counted = all(_counts(place, math.prod(shape[d + 1 :]), shape[d]) for d, place in enumerate(places))
     return source if counted and math.prod(shape) == updates.type.shape[0] else updates
 
 
@@ -81,7 +78,7 @@ def _reshaped(value: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
 
 def _emitted(value: ir.Value, element: ir.Value) -> ir.Value:
     """What is computed in a body over elements, for that element, at the insertion point."""
-    op = _maker(value)
+    op = defining_op(value)
     if op is None or op.name == "linalg.index":
         return value if op is None else element
     if op.name == "tensor.extract":
@@ -90,16 +87,12 @@ def _emitted(value: ir.Value, element: ir.Value) -> ir.Value:
             source, kept = found
             places = [places[d] for d in kept]
         return tensor.extract(source, [_emitted(v, element) for v in places])
-    operands = [_emitted(v, element) for v in op.operands]
-    copy = op.clone().operation
-    for i, operand in enumerate(operands):
-        copy.operands[i] = operand
-    return copy.results[0]
+    return copy_op(op, {v: _emitted(v, element) for v in op.operands}).results[0]
 
 
 def _broadcast(value: ir.Value) -> tuple[ir.Value, list[int]] | None:
     """What is moved to `value`, and which of its dimensions the operand's are."""
-    op = _maker(value)
+    op = defining_op(value)
     moved = moved_operand(op) if op is not None and op.name == "linalg.generic" and len(op.results) == 1 else None
     if op is None or moved is None or not isinstance(op.operands[moved].type, ir.RankedTensorType):
         return None
@@ -114,21 +107,24 @@ def _broadcast(value: ir.Value) -> tuple[ir.Value, list[int]] | None:
 def _columns(indices: ir.Value, count: int) -> list[ir.Value]:
     """What an element-wise op over elements yields for each column that is inserted; [] if it is anything else."""
     found: dict[int, ir.Value] = {}
-    op = indices.owner
-    while isinstance(op, ir.OpView | ir.Operation) and op.name == "tensor.insert_slice":
-        part, (_, column) = op.operands[0], list(op.attributes["static_offsets"])
-        maker = part.owner
-        if isinstance(maker, ir.Block) or maker.name != "linalg.generic" or indexing_maps(maker)[0].n_dims != 1:
+    while (op := defining_op(indices)) is not None and op.name == "tensor.insert_slice":
+        (part, indices), (_, column) = op.operands, list(op.attributes["static_offsets"])
+        maker = defining_op(part)
+        if maker is None or maker.name != "linalg.generic" or indexing_maps(maker)[0].n_dims != 1:
             return []
-        *_, end = maker.regions[0].blocks[0].operations
-        found.setdefault(column, end.operation.operands[ir.OpResult(part).result_number])
-        op = op.operands[1].owner
+        end = terminator(maker.regions[0].blocks[0])
+        found.setdefault(column, end.operands[ir.OpResult(part).result_number])
     return [found[n] for n in range(count)] if sorted(found) == list(range(count)) else []
+
+
+def _counts(value: ir.Value, stride: int, size: int) -> bool:
+    """Whether a value is ⌊i/stride⌋ mod size of the index i of the element."""
+    return _digit(value) == (stride, size) or (size == 1 and _number(value) == 0)
 
 
 def _digit(value: ir.Value) -> tuple[int, int] | None:
     """(s, n) where a value is ⌊i/s⌋ mod n of the index i of the element."""
-    op = _maker(value)
+    op = defining_op(value)
     if op is not None and op.name == "arith.index_cast":
         return _digit(op.operands[0])
     if op is None or op.name not in ("arith.remsi", "arith.remui"):
@@ -139,7 +135,7 @@ def _digit(value: ir.Value) -> tuple[int, int] | None:
 
 def _divisor(value: ir.Value) -> int | None:
     """s where a value is ⌊i/s⌋."""
-    op = _maker(value)
+    op = defining_op(value)
     if op is None or op.name == "linalg.index":
         return None if op is None else 1
     if op.name not in ("arith.divsi", "arith.divui"):
@@ -154,7 +150,7 @@ def _is_same_within(elements: int, value: ir.Value) -> bool:
     digit = _digit(value)
     if digit is not None or _number(value) is not None:
         return digit is None or digit[0] % elements == 0
-    op = _maker(value)
+    op = defining_op(value)
     if op is None or op.name != "tensor.extract":
         return False
     source, *places = op.operands
@@ -163,9 +159,5 @@ def _is_same_within(elements: int, value: ir.Value) -> bool:
 
 
 def _number(value: ir.Value) -> int | None:
-    op = _maker(value)
+    op = defining_op(value)
     return constant_value(value) if op is None or op.name != "arith.index_cast" else _number(op.operands[0])
-
-
-def _maker(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation

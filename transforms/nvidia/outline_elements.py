@@ -12,7 +12,7 @@ from ..donated import donated_arguments, tell_of_vain_ones
 from ..extents import size_value
 from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn, warn_slow
-from ..rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
+from ..rewriting import copy_op, defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor, repeated_number
 from .align_rows import is_known
@@ -260,11 +260,7 @@ class _Part(ElementBody):
         if op.name == "tensor.extract":
             source, *indices = op.operands
             return self._element(source, [self._scalar(v) for v in indices])
-        operands = [self._scalar(v) for v in op.operands]
-        copy = op.clone().operation
-        for i, operand in enumerate(operands):
-            copy.operands[i] = operand
-        return copy.results[0]
+        return copy_op(op, {v: self._scalar(v) for v in op.operands}).results[0]
 
     def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
         if build.constant_value(value) is not None:

@@ -13,9 +13,11 @@ from ...dialects.build import PARALLEL, REDUCTION
 from ...dialects.mlir import arith, ir, linalg, tensor
 from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps
 from ..copying import copy_scalar_body
+from ..extents import MIDDLING
 from ..linear import DYNAMIC
 from ..passes import Pass
 from ..rewriting import (
+    copy_op,
     defining_op,
     either,
     erase_dead,
@@ -34,7 +36,6 @@ from .pieces_to_elements import within
 
 Size: TypeAlias = "ir.Value | int"
 WORTH_A_LAUNCH = 1 << 23  # steps, of which 1.4 million take a microsecond
-OPEN = 1024  # what an open size is taken to be
 
 Emit: TypeAlias = "Callable[[], ir.Value]"  # at the insertion point
 
@@ -161,9 +162,9 @@ class _Writes:
         """Whether looking for the last write of each place is much less work than doing all of them."""
         if len(self.writes) != 1 or self.writes[0].reads_old or not self.counts:
             return False
-        sizes = [OPEN if s == DYNAMIC else s for s in self.result.type.shape]
+        sizes = [MIDDLING if s == DYNAMIC else s for s in self.result.type.shape]
         places = math.prod(sizes[d] for d in self.writes[0].dims)
-        updates = math.prod(c if isinstance(c, int) else OPEN for c in self.counts)
+        updates = math.prod(c if isinstance(c, int) else MIDDLING for c in self.counts)
         return updates * math.prod(sizes) > updates * places + WORTH_A_LAUNCH
 
     def _by_last_write(self, plan: Emit, target: ir.Value, write: _Write) -> ir.Value:
@@ -379,11 +380,8 @@ class _Writes:
 
         def emit() -> ir.Value:
             if value not in self.known:
-                values = [plan() for plan in operands]
-                copy = op.clone().operation
-                for i, v in enumerate(values):
-                    copy.operands[i] = v
-                self.known[value] = copy.results[0]
+                values = {v: plan() for v, plan in zip(op.operands, operands, strict=True)}
+                self.known[value] = copy_op(op, values).results[0]
             return self.known[value]
 
         return emit
