@@ -16,7 +16,7 @@ from ..rewriting import copy_op, defining_op, erase_dead, functions_of, is_insid
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor, repeated_number
 from .align_rows import is_known
-from .axes import DYNAMIC, is_first, kept_dims
+from .axes import DYNAMIC, is_first, source_indices
 from .constants import constant_memory
 from .donated_writes import donated_write
 from .element_body import ElementBody
@@ -237,21 +237,18 @@ class _Part(ElementBody):
             super()._store(result, value, at)
             return
         memory, inside = self.outputs[result], None
-        offsets, kept = slice_offsets(self.write), kept_dims(self.write, self.op.results[0].type)
-        own = dict(zip(kept, self._indices(self.first_init + result, at), strict=True))
-        places = []
-        for d, offset in enumerate(offsets):
-            place = own.get(d, build.index(0))
+        indices = self._indices(self.first_init + result, at)
+        places = source_indices(self.write, self.op.results[0].type, indices, self._offset)
+        for d, (offset, place) in enumerate(zip(slice_offsets(self.write), places, strict=True)):
             if isinstance(offset, ir.Value):
-                place = arith.addi(place, self._scalar(offset))
                 size = memref.DimOp(memory, build.index(d)).result
                 fits = arith.cmpi(arith.CmpIPredicate.ult, place, size)
                 inside = fits if inside is None else arith.andi(inside, fits)
-            elif offset:
-                place = arith.addi(place, build.index(offset))
-            places.append(place)
         with only_if(inside):  # as elsewhere: what is beyond the argument is not written
             ir.Operation.create("memref.store", [], [value, memory, *places])
+
+    def _offset(self, offset: ir.Value | int) -> ir.Value:
+        return build.index(offset) if isinstance(offset, int) else self._scalar(offset)
 
     def _scalar(self, value: ir.Value) -> ir.Value:
         if is_known(value):
@@ -272,8 +269,8 @@ class _Part(ElementBody):
                     self._capture(offset, found)
             value = op.operands[0]
             op = defining_op(value)
-        is_known = is_constant_tensor(value) or filled_with(value) is not None
-        (self.constants if is_known else found)[value] = None
+        is_given = is_constant_tensor(value) or filled_with(value) is not None
+        (self.constants if is_given else found)[value] = None
 
     def read_by_pieces(self) -> set[ir.Value]:
         """Tensors whose rows have to be dense, and aligned as dense ones are."""
