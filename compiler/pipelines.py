@@ -273,6 +273,7 @@ def nvidia(
         "widen-sums",
         "gather-windows{tiles=1}",
         "scans-to-linalg",
+        "donated-writes",  # before it, which makes new tensors of such writes
         "scatters-to-linalg",
         "branches-to-selects",  # after it: a write that is guarded is a choice already
         "fold-copies",

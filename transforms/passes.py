@@ -104,6 +104,7 @@ PASSES = (
     "cpu/limit-features",
     "nvidia/round-probabilities",
     "nvidia/scans-to-linalg",
+    "nvidia/donated-writes",
     "nvidia/scatters-to-linalg",
     "nvidia/branches-to-selects",
     "nvidia/tile-matmuls",

@@ -3,7 +3,8 @@
 from .batch_matmul import BatchMatmulOp
 from .diag import DiagOp
 from .dialect import LinalgExt
+from .put import PutOp
 from .softmax import SoftmaxOp
 from .unnorm_softmax import UnnormSoftmaxOp
 
-__all__ = ["BatchMatmulOp", "DiagOp", "LinalgExt", "SoftmaxOp", "UnnormSoftmaxOp"]
+__all__ = ["BatchMatmulOp", "DiagOp", "LinalgExt", "PutOp", "SoftmaxOp", "UnnormSoftmaxOp"]

@@ -50,10 +50,13 @@ class ElementBody:
             return
         with only_if(inside):
             at = self._place(number)
-            sums = [i for i in range(len(self.outputs)) if i not in self.of_steps]
+            sums = [i for i in range(len(self.op.results)) if i not in self.of_steps]
             values = self._loops(self.reduced, at, [self._init(i, at) for i in sums])
-            for i, value in zip(sums, values, strict=True):
-                self._store(i, value, at)
+            self._finish(sums, values, at)
+
+    def _finish(self, results: list[int], values: list[ir.Value], at: dict[int, ir.Value]) -> None:
+        for i, value in zip(results, values, strict=True):
+            self._store(i, value, at)
 
     def _place(self, number: ir.Value) -> dict[int, ir.Value]:
         """Where the element of that number is."""

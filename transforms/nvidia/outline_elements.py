@@ -12,13 +12,12 @@ from ..donated import donated_arguments, tell_of_vain_ones
 from ..extents import size_value
 from ..graph import ancestor_in
 from ..passes import Pass, PassError, option, warn, warn_slow
-from ..rewriting import copy_op, defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
+from ..rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
 from ..slices import slice_offsets
 from ..splats import filled_with, is_constant_tensor, repeated_number
-from .align_rows import is_known
-from .axes import DYNAMIC, is_first, source_indices
+from .axes import DYNAMIC, is_first
 from .constants import constant_memory
-from .donated_writes import donated_write
+from .donated_writes import PUT
 from .element_body import ElementBody
 from .launching import (
     allocate,
@@ -69,7 +68,9 @@ class OutlineElements(Pass):
           %x = gpu.subgroup_reduce add %part cluster(size = 4)
           scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
 
-    Such sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one.
+    Such sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So
+    is what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that
+    is put writes that, to memory of the caller.
     """
 
     any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
@@ -80,7 +81,7 @@ class OutlineElements(Pass):
             name = ir.StringAttr(function.attributes["sym_name"]).value
             left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
             donated = donated_arguments(function) if len(function.regions[0].blocks) else []
-            parts = [_Part(o, row_lanes(o, self.any_strides), donated_write(o)) for o in left]
+            parts = [_Part(o, row_lanes(o, self.any_strides)) for o in left]
             for number, group in enumerate(_groups(parts)):
                 _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
             if left:
@@ -98,15 +99,24 @@ def _is_left(op: ir.Operation) -> bool:
 
 
 def _groups(parts: list[_Part]) -> list[list[_Part]]:
-    """What becomes a kernel: an op, or sums over rows no result of which is read before the last of them."""
+    """What becomes a kernel: an op, or sums over rows, or what is put into arguments, no result of which is read before
+    the last of them."""
     groups: list[list[_Part]] = []
     for part in parts:
         last = groups[-1] if groups else []
-        if last and all(p.lanes and part.lanes and _is_read_behind(p.op, part.op) for p in last):
+        if last and all(_go_together(p, part) for p in last):
             last.append(part)
         else:
             groups.append([part])
     return groups
+
+
+def _go_together(part: _Part, other: _Part) -> bool:
+    if part.put is not None and other.put is not None:
+        is_apart = part.put.results[0] != other.put.operands[2]  # not one after the other into the same argument
+        return is_apart and _is_read_behind(part.put, other.op)
+    is_sum = part.lanes is not None and other.lanes is not None and part.put is other.put is None
+    return is_sum and _is_read_behind(part.op, other.op)
 
 
 def _is_read_behind(op: ir.Operation, other: ir.Operation) -> bool:
@@ -125,7 +135,7 @@ def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) 
         scalars = list(dict.fromkeys(v for part in parts for v in part.scalars))
         dense = {v for part in parts for v in part.read_by_pieces()}
         buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
-        written = [v if part.write is not None else strided(v) for part in parts for v in part.memory]
+        written = [v if part.put is not None else strided(v) for part in parts for v in part.memory]
         arguments = [*buffers, *written, *scalars]
         block = new_kernel(module, name, [v.type for v in arguments])
         _emit(parts, block, [*tensors, *(v for part in parts for v in part.memory), *scalars], module, name, threads)
@@ -134,13 +144,13 @@ def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) 
             blocks = arith.addi(blocks, ceil_div(part.threads(build.as_index), threads))
         launch(module, name, blocks, arguments)
         for part in parts:
-            for result, memory in zip(part.op.results, part.memory, strict=True):
-                if part.write is None:
+            if part.put is not None:
+                part.put.results[0].replace_all_uses_with(part.put.operands[2])
+                part.put.erase()
+            else:
+                for result, memory in zip(part.op.results, part.memory, strict=True):
                     result.replace_all_uses_with(to_tensor(memory, result.type))
     for part in parts:
-        if part.write is not None:
-            part.write.results[0].replace_all_uses_with(part.write.operands[1])
-            part.write.erase()
         part.op.erase()
 
 
@@ -168,12 +178,15 @@ def _emit(
 
 
 class _Part(ElementBody):
-    """An op, on the host: what the kernel is given. `write`: the insertion into a donated argument that its result is
-    for, which is made in that memory."""
+    """An op, on the host: what the kernel is given. `put`: what puts its results into an argument, which the kernel
+    does in that memory."""
 
-    def __init__(self, op: ir.Operation, lanes: RowLanes | None, write: ir.Operation | None):
+    def __init__(self, op: ir.Operation, lanes: RowLanes | None):
         super().__init__(op, lanes)
-        self.write = write
+        users = [use.owner.operation for result in op.results for use in result.uses]
+        self.put = next((user for user in users if user.name == PUT), None)
+        if self.put is not None and (set(users) != {self.put} or list(op.results) != list(self.put.operands)[:2]):
+            raise PassError("elements that are put into an argument, and their places, have one op to themselves", op)
 
     def prepare(self) -> None:
         self.constants: dict[ir.Value, None] = {}  # tensors
@@ -183,10 +196,10 @@ class _Part(ElementBody):
             if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""
             tell = warn_slow if self.reduced else warn
             tell(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")
-        if self.write is None:
+        if self.put is None:
             self.memory = [self._allocated(number) for number in range(len(self.op.results))]
         else:
-            target = self.write.operands[1]
+            target = self.put.operands[2]
             kind = memory_type(target.type)
             self.memory = [ir.Operation.create("bufferization.to_buffer", [kind], [target]).result]
         captured = self._captured()
@@ -215,8 +228,6 @@ class _Part(ElementBody):
         for number, value in enumerate(self.op.operands):
             if number < self.first_init or self.is_read(number):
                 self._capture(value, found)
-        for value in self.write.opview.offsets if self.write is not None else ():
-            self._capture_scalar(value, found)
         for value in [v for o in ops_in(self.op) for v in o.operands]:
             owner = value.owner
             outer = owner.owner if isinstance(owner, ir.Block) else owner
@@ -224,40 +235,20 @@ class _Part(ElementBody):
                 self._capture(value, found)
         return list(found)
 
-    def _capture_scalar(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
-        """What the kernel computes it from where only the GPU knows it."""
-        if isinstance(value.type, ir.ShapedType) or is_known(value):
-            self._capture(value, found)
-        else:
-            for operand in value.owner.operands:
-                self._capture_scalar(operand, found)
-
-    def _store(self, result: int, value: ir.Value, at: dict[int, ir.Value]) -> None:
-        if self.write is None:
-            super()._store(result, value, at)
+    def _finish(self, results: list[int], values: list[ir.Value], at: dict[int, ir.Value]) -> None:
+        if self.put is None:
+            super()._finish(results, values, at)
             return
-        memory, inside = self.outputs[result], None
-        indices = self._indices(self.first_init + result, at)
-        places = source_indices(self.write, self.op.results[0].type, indices, self._offset)
-        for d, (offset, place) in enumerate(zip(slice_offsets(self.write), places, strict=True)):
-            if isinstance(offset, ir.Value):
+        (value, number), (memory,) = values, self.outputs
+        is_put = arith.cmpi(arith.CmpIPredicate.sge, number, build.constant(number.type, 0))
+        with only_if(is_put):
+            rest = arith.index_cast(ir.IndexType.get(), number)
+            places: list[ir.Value] = []
+            for d in reversed(range(1, memory.type.rank)):
                 size = memref.DimOp(memory, build.index(d)).result
-                fits = arith.cmpi(arith.CmpIPredicate.ult, place, size)
-                inside = fits if inside is None else arith.andi(inside, fits)
-        with only_if(inside):  # as elsewhere: what is beyond the argument is not written
-            ir.Operation.create("memref.store", [], [value, memory, *places])
-
-    def _offset(self, offset: ir.Value | int) -> ir.Value:
-        return build.index(offset) if isinstance(offset, int) else self._scalar(offset)
-
-    def _scalar(self, value: ir.Value) -> ir.Value:
-        if is_known(value):
-            return self._of(value)
-        op = value.owner.operation
-        if op.name == "tensor.extract":
-            source, *indices = op.operands
-            return self._element(source, [self._scalar(v) for v in indices])
-        return copy_op(op, {v: self._scalar(v) for v in op.operands}).results[0]
+                places.insert(0, arith.remui(rest, size))
+                rest = arith.divui(rest, size)
+            memref.store(value, memory, [rest, *places])
 
     def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
         if build.constant_value(value) is not None:

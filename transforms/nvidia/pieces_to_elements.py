@@ -17,7 +17,6 @@ from ..rewriting import defining_op, either, ops_in, ops_of, through
 from ..slices import mixed, plus, slice_parts, slice_sizes
 from .align_rows import is_known
 from .axes import kept_dims, source_indices
-from .donated_writes import donated_target
 
 Size: TypeAlias = "ir.Value | int"
 Indices: TypeAlias = Sequence[ir.Value]
@@ -39,8 +38,7 @@ class PiecesToElements(Pass):
     tensor.pad and tensor.insert_slice alike: a cache with new keys behind the old ones, or written at some place. So is
     tensor.extract_slice where a result is made of it, where it has strides and loops over tiles read it, such as every
     second key, or where it begins at a place that only the GPU knows; other slices are read where they stand. What an
-    element-wise op does not read at its own loops, such as windows that overlap, is copied so first. An insertion into
-    an argument that is donated stays, of what is computed right before it: ``outline-elements`` writes it in place.
+    element-wise op does not read at its own loops, such as windows that overlap, is copied so first.
     """
 
     def run(self, op: ir.Operation) -> None:
@@ -138,12 +136,6 @@ def _padded(op: ir.Operation) -> ir.Value | None:
 
 def _inserted(op: ir.Operation) -> ir.Value | None:
     source, target = op.operands[:2]
-    if donated_target(op) is not None:  # what is inserted is computed by an op of its own, in that place
-        identity = build.projection(source.type.rank, range(source.type.rank))
-        empty = build.empty(build.mixed_sizes(source), source.type.element_type)
-        kinds = [build.PARALLEL] * source.type.rank
-        (op.operands[0],) = build.generic([source], [empty], [identity] * 2, kinds, lambda x, _: x)
-        return None
     offsets, sizes, steps = slice_parts(op)
     kept, kind = kept_dims(op, source.type, steps=True), op.results[0].type.element_type
 

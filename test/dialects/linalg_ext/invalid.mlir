@@ -117,3 +117,27 @@ func.func @not_a_tensor(%x: memref<5xf32>, %o: tensor<5x5xf32>) {
   %0 = linalg_ext.diag ins(%x : memref<5xf32>) outs(%o : tensor<5x5xf32>)
   return
 }
+
+// -----
+
+func.func @places_shape(%v: tensor<3xf32>, %p: tensor<4xi64>, %t: tensor<8xf32>) {
+  // expected-error @+1 {{'linalg_ext.put' op expects dimension 0 of places to be 3 (the shape of values), but found 4}}
+  linalg_ext.put ins(%v, %p : tensor<3xf32>, tensor<4xi64>) outs(%t : tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @places_type(%v: tensor<3xf32>, %p: tensor<3xi32>, %t: tensor<8xf32>) {
+  // expected-error @+1 {{expects places to have element type i64, but found i32}}
+  linalg_ext.put ins(%v, %p : tensor<3xf32>, tensor<3xi32>) outs(%t : tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @values_type(%v: tensor<3xf16>, %p: tensor<3xi64>, %t: tensor<8xf32>) {
+  // expected-error @+1 {{expects values to have the target's element type f32, but found f16}}
+  linalg_ext.put ins(%v, %p : tensor<3xf16>, tensor<3xi64>) outs(%t : tensor<8xf32>)
+  return
+}

@@ -62,3 +62,10 @@ func.func @generic_form(%x: tensor<5xf32>, %o: tensor<5x5xf32>) -> tensor<5x5xf3
   %0 = "linalg_ext.diag"(%x, %o) {__root__} : (tensor<5xf32>, tensor<5x5xf32>) -> tensor<5x5xf32>
   return %0 : tensor<5x5xf32>
 }
+
+// CHECK-LABEL: func.func @put
+func.func @put(%v: tensor<3x?xi8>, %p: tensor<3x?xi64>, %t: tensor<?xi8>) -> tensor<?xi8> {
+  // CHECK-NEXT: linalg_ext.put ins(%{{.*}}, %{{.*}} : tensor<3x?xi8>, tensor<3x?xi64>) outs(%{{.*}} : tensor<?xi8>) : tensor<?xi8>
+  %r = linalg_ext.put ins(%v, %p : tensor<3x?xi8>, tensor<3x?xi64>) outs(%t : tensor<?xi8>)
+  return %r : tensor<?xi8>
+}
