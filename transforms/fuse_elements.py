@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 
 from ..dialects import build
@@ -12,8 +14,11 @@ from .extents import lift_sizes
 from .graph import ancestor_in
 from .passes import Pass, option
 from .reshapes import RESHAPES
-from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of, through
+from .rewriting import defining_op, erase_if_unused, functions_of, ops_in, ops_of, single_use, through
 from .splats import repeated_number
+
+FEW_ELEMENTS, FEW_OPS = 32, 8
+INTEGERS = re.compile(r"arith\.((add|sub|mul|cmp|trunc|(ext|max|min)[su])i|select|index_cast|constant)|linalg\.index")
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ class FuseElements(Pass):
     Each op that is left becomes a kernel, and its result goes through memory. Sums and maxima, too, take what they read
     along; not matmuls, nor who reads an element many times: it would be computed as often (upstream's
     linalg-fuse-elementwise-ops does so; what it may fuse can be told in C++ alone), but for floats that are only made
-    wider, such as those of a bias. Tensors that are filled with a constant become that constant.
+    wider, such as those of a bias, and a few integers, such as the places where a cache is written, which are computed
+    anew wherever they are read: a launch takes longer. Tensors that are filled with a constant become that constant.
     """
 
     all: bool = option("also what reads a result of the loops, which fuse-consumers may take into them", False)
@@ -50,7 +56,7 @@ class FuseElements(Pass):
         """Computes an element that the body of an op takes at some place."""
         source, *at = extract.operands
         producer = self._producer(source, consumer)
-        if producer is None or len(list(source.uses)) != 1:
+        if producer is None or not (single_use(source) or _is_of_few(producer)):
             return
         written = indexing_maps(producer)[-1]
         places = {dim_position(e): i for i, e in zip(at, written.results, strict=True)}
@@ -64,15 +70,15 @@ class FuseElements(Pass):
             (value,) = copy_elements(producer, known, places.__getitem__)
         extract.results[0].replace_all_uses_with(value)
         extract.erase()
-        producer.erase()
+        erase_if_unused(producer)
 
     def _producer(self, value: ir.Value, consumer: ir.Operation) -> ir.Operation | None:
-        """The element-wise op that `value` comes from, if no one else reads it, or it only makes floats wider."""
+        """The element-wise op that `value` comes from, if no one else reads it, or it is cheap."""
         producer = defining_op(value)
         if producer is None or producer.block != consumer.block or not _is_elementwise(producer):
             return None
         is_shared = any(ancestor_in(use.owner, consumer.block) != consumer for use in value.uses)
-        if (is_shared and not _widens(producer)) or not (self.all or not _reads_loops(producer)):
+        if (is_shared and not _is_cheap(producer)) or not (self.all or not _reads_loops(producer)):
             return None
         return producer
 
@@ -93,8 +99,8 @@ class FuseElements(Pass):
                 d in read or sizes.get(d) == 1 or (self.along_sums and kind == "reduction")
                 for d, kind in enumerate(kinds)
             )
-            is_cheap = producer is not None and (once or _widens(producer))
-            if producer is not None and is_cheap and _sizes_are_told(consumer, number, producer):
+            may_be = producer is not None and (once or _is_cheap(producer))
+            if producer is not None and may_be and _sizes_are_told(consumer, number, producer):
                 return number, producer
         return None
 
@@ -125,6 +131,17 @@ def _is_elementwise(op: ir.Operation) -> bool:
 def _widens(op: ir.Operation) -> bool:
     """Whether all that it does is to make floats wider."""
     return body_names(op) == ["arith.extf"]
+
+
+def _is_of_few(op: ir.Operation) -> bool:
+    """Whether it computes a few integers of a few others."""
+    kind, names = op.results[0].type, body_names(op)
+    is_small = kind.has_static_shape and math.prod(kind.shape) <= FEW_ELEMENTS and len(names) <= FEW_OPS
+    return is_small and isinstance(kind.element_type, ir.IntegerType) and all(map(INTEGERS.fullmatch, names))
+
+
+def _is_cheap(op: ir.Operation) -> bool:
+    return _widens(op) or _is_of_few(op)
 
 
 def _fused_maps(consumer: ir.Operation, number: int, source: ir.Operation | ir.Attribute) -> tuple:
