@@ -7,50 +7,107 @@
   scatter 72 elements at the columns [i, h, w] of tensor<8x4x6xf32>
 is
   scatter 3 windows of 4 × 6 at [i, 0, 0], row r of %updates at what the columns have at 24·r
+
+Windows may lie between what places differ in: of ScatterElements along the tokens of a cache [heads, tokens, 64] they
+are [heads, 1, 64], for each token one.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir, tensor
-from ...dialects.tiling.structured import dim_position, indexing_maps, moved_operand
-from ...transforms.rewriting import copy_op, defining_op, terminator
+from ...dialects.tiling.structured import all_parallel, dim_position, indexing_maps, moved_operand
+from ...transforms.rewriting import copy_op, defining_op, ops_in, terminator
+
+
+@dataclass(frozen=True)
+class Digit:
+    """⌊i/stride⌋ mod size of the number i of an element."""
+
+    stride: int
+    size: int
+
+    def is_apart(self, other: "Digit") -> bool:
+        """Whether neither changes with the other."""
+        return self.stride % (other.stride * other.size) == 0 or other.stride % (self.stride * self.size) == 0
 
 
 @dataclass(frozen=True)
 class Windows:
-    """`sizes`: of the last `dims` of the result, of which windows have all; `updates`: them, one after the other;
-    `columns`: of the other dimensions, in the body of the op over elements."""
+    """`updates`: them, of which all dimensions but `free` are those of windows; `dims`: these in the result, of which
+    windows have all; `columns`: of its other dimensions, in the body of the op over elements; `strides`: how many
+    elements the next one of each free dimension is apart."""
 
-    sizes: tuple[int, ...]
-    dims: tuple[int, ...]
     updates: ir.Value
+    free: tuple[int, ...]
+    strides: tuple[int, ...]
+    dims: tuple[int, ...]
     columns: tuple[ir.Value, ...]
 
-    def place(self, number: int, window: ir.Value) -> ir.Value:
-        """Where that window is in one of the other dimensions, at the insertion point."""
-        first = arith.muli(window, build.index(math.prod(self.sizes)))
-        return arith.index_cast(ir.IndexType.get(), _emitted(self.columns[number], first))
+    def place(self, number: int, at: Sequence[ir.Value]) -> ir.Value:
+        """Where the window `at` these places of the free dimensions is in one of the others, at the insertion point."""
+        element = build.index(0)
+        for index, stride in zip(at, self.strides, strict=True):
+            element = arith.addi(element, arith.muli(index, build.index(stride)))
+        return arith.index_cast(ir.IndexType.get(), _emitted(self.columns[number], element))
 
 
 def windows(updates: ir.Value, indices: ir.Value, mapped: list[int], shape: list[int]) -> Windows | None:
-    """The windows that consecutive elements of `updates` fill, each the next place of the last dimensions, at places
-    that `indices` have, by element and dimension in `mapped`; None where these differ within windows."""
+    """The windows that elements of `updates` fill, each in the order of the result's dimensions, at places that
+    `indices` have, by element and dimension in `mapped`; None where there are none."""
     columns = _columns(indices, len(mapped))
-    sizes: list[int] = []  # the last one first
-    while columns and len(sizes) < len(mapped):
-        number = len(mapped) - 1 - len(sizes)
+    count = updates.type.shape[0]
+    counting: dict[int, Digit] = {}  # which go through all of their dimension
+    for number, column in enumerate(columns):
         size = shape[mapped[number]]
-        if not _counts(columns[number], math.prod(sizes), size):
+        if (digit := _digit(column)) is not None and digit.size == size and count % (digit.stride * size) == 0:
+            counting[number] = digit
+    while True:
+        others = _all(_digits(column) for number, column in enumerate(columns) if number not in counting)
+        if others is None:
+            return None
+        of_all = [(None, digit) for digit in others] + list(counting.items())
+        clash = next((n for n, d in counting.items() if not all(d.is_apart(o) for m, o in of_all if m != n)), None)
+        if clash is None:
             break
-        sizes.append(size)
-    elements, others = math.prod(sizes), columns[: len(columns) - len(sizes)]
-    if not sizes or updates.type.shape[0] % elements or not all(_is_same_within(elements, c) for c in others):
+        del counting[clash]
+    along = sorted(counting, key=lambda number: -counting[number].stride)
+    if not along or [mapped[n] for n in along] != sorted(mapped[n] for n in along):
         return None
-    kind = ir.RankedTensorType.get([updates.type.shape[0] // elements, *reversed(sizes)], updates.type.element_type)
-    return Windows(tuple(reversed(sizes)), tuple(mapped[len(others) :]), _reshaped(_read(updates), kind), tuple(others))
+    sizes: list[int] = []
+    strides: list[int] = []
+    free: list[int] = []
+    left = count  # of elements that a dimension goes through, with all that follow
+    for digit in [*(counting[n] for n in along), Digit(0, 1)]:
+        inner = digit.stride * digit.size or 1
+        if left > inner:
+            free.append(len(sizes))
+            strides.append(inner)
+            sizes.append(left // inner)
+        if digit.stride:
+            sizes.append(digit.size)
+        left = digit.stride
+    kind = ir.RankedTensorType.get(sizes, updates.type.element_type)
+    return Windows(
+        _reshaped(_read(updates), kind),
+        tuple(free),
+        tuple(strides),
+        tuple(mapped[n] for n in along),
+        tuple(column for number, column in enumerate(columns) if number not in counting),
+    )
+
+
+def _all(parts: Iterable[list[Digit] | None]) -> list[Digit] | None:
+    """All of them together; None where there is None."""
+    found: list[Digit] = []
+    for part in parts:
+        if part is None:
+            return None
+        found += part
+    return found
 
 
 def _read(updates: ir.Value) -> ir.Value:
@@ -104,6 +161,26 @@ def _broadcast(value: ir.Value) -> tuple[ir.Value, list[int]] | None:
     return op.operands[moved], [written.index(d) for d in read]
 
 
+def _varying(value: ir.Value) -> list[int]:
+    """The dimensions along which the elements of a tensor may differ: of a broadcast, and of what is computed of one,
+    those of its operands."""
+    op, dims = defining_op(value), [d for d, size in enumerate(value.type.shape) if size != 1]
+    if (
+        op is None
+        or op.name != "linalg.generic"
+        or not all_parallel(op)
+        or ops_in(op, "linalg.index", "tensor.extract")
+    ):
+        return dims
+    maps, number = indexing_maps(op), ir.OpResult(value).result_number
+    loops: set[int | None] = set()
+    for operand, m in zip(list(op.operands)[: -len(op.results)], maps, strict=False):
+        if isinstance(operand.type, ir.RankedTensorType):
+            loops |= {dim_position(m.results[d]) for d in _varying(operand)}
+    written = maps[len(op.operands) - len(op.results) + number].results
+    return dims if None in loops else [d for d in dims if dim_position(written[d]) in (None, *loops)]
+
+
 def _columns(indices: ir.Value, count: int) -> list[ir.Value]:
     """What an element-wise op over elements yields for each column that is inserted; [] if it is anything else."""
     found: dict[int, ir.Value] = {}
@@ -118,19 +195,17 @@ def _columns(indices: ir.Value, count: int) -> list[ir.Value]:
 
 
 def _counts(value: ir.Value, stride: int, size: int) -> bool:
-    """Whether a value is ⌊i/stride⌋ mod size of the index i of the element."""
-    return _digit(value) == (stride, size) or (size == 1 and _number(value) == 0)
+    return _digit(value) == Digit(stride, size) or (size == 1 and _number(value) == 0)
 
 
-def _digit(value: ir.Value) -> tuple[int, int] | None:
-    """(s, n) where a value is ⌊i/s⌋ mod n of the index i of the element."""
+def _digit(value: ir.Value) -> Digit | None:
     op = defining_op(value)
     if op is not None and op.name == "arith.index_cast":
         return _digit(op.operands[0])
     if op is None or op.name not in ("arith.remsi", "arith.remui"):
         return None
     stride, size = _divisor(op.operands[0]), constant_value(op.operands[1])
-    return None if stride is None or size is None else (stride, size)
+    return None if stride is None or size is None else Digit(stride, size)
 
 
 def _divisor(value: ir.Value) -> int | None:
@@ -144,18 +219,17 @@ def _divisor(value: ir.Value) -> int | None:
     return None if inner is None or by is None else inner * by
 
 
-def _is_same_within(elements: int, value: ir.Value) -> bool:
-    """Whether so many consecutive elements have one value: a digit of their number that counts them, or what is read at
-    such, along the dimensions of a broadcast's operand."""
+def _digits(value: ir.Value) -> list[Digit] | None:
+    """What a value is computed from, of the number of an element: a digit, or those at which an element is read; None
+    where it cannot be told."""
     digit = _digit(value)
     if digit is not None or _number(value) is not None:
-        return digit is None or digit[0] % elements == 0
+        return [] if digit is None else [digit]
     op = defining_op(value)
     if op is None or op.name != "tensor.extract":
-        return False
+        return None
     source, *places = op.operands
-    found = _broadcast(source)
-    return all(_is_same_within(elements, places[d]) for d in (found[1] if found else range(len(places))))
+    return _all(_digits(places[d]) for d in _varying(source))
 
 
 def _number(value: ir.Value) -> int | None:

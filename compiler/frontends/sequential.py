@@ -204,6 +204,16 @@ def _cloned(region: ir.Region) -> Callable[[ir.Value, ir.Value], ir.Value]:
     return combine
 
 
+def _without(value: ir.Value, units: list[int]) -> ir.Value:
+    """The tensor without these dimensions of one element, none of which is the first."""
+    groups: list[list[int]] = []
+    for d in range(value.type.rank):
+        groups[-1].append(d) if d in units else groups.append([d])
+    shape = [size for d, size in enumerate(value.type.shape) if d not in units]
+    kind = ir.RankedTensorType.get(shape, value.type.element_type)
+    return tensor.collapse_shape(kind, value, groups) if units else value
+
+
 def _tm_scatter(op: ir.Operation) -> list[ir.Value] | None:
     updates, indices, result = op.operands
     mapped = list(op.attributes["dimension_map"])
@@ -211,28 +221,34 @@ def _tm_scatter(op: ir.Operation) -> list[ir.Value] | None:
     is_by_elements = updates.type.rank == 1 and updates.type.has_static_shape
     whole = windows(updates, indices, mapped, shape) if is_by_elements else None
     if whole is not None:
-        updates, mapped = whole.updates, mapped[: len(mapped) - len(whole.dims)]
+        updates, mapped = whole.updates, [d for d in mapped if d not in whole.dims]
+    free, dropped = [0] if whole is None else list(whole.free), mapped
+    # A window has all dimensions of the result, or only those in which it is not placed by indices; those of one
+    # element in which it is placed are left out in either case.
+    if whole is None and updates.type.rank == 1 + rank:
+        dropped = [d for d in mapped if updates.type.shape[1 + d] == 1]
+        updates = _without(updates, [1 + d for d in dropped])
     extents = build.mixed_sizes(updates)
-    window, dropped = iter(extents[1:]), mapped
-    # A window has all dimensions of the result, or only those in which it is not placed by indices.
-    if len(extents) == 1 + rank and whole is None:
-        dropped = []
-    if len(extents) != 1 + rank - len(dropped):
+    if len(extents) - len(free) != rank - len(dropped):
         return None
+    window = iter([size for d, size in enumerate(extents) if d not in free])
     sizes: list[Mixed] = [1 if d in dropped else next(window) for d in range(rank)]
     combine = _cloned(op.regions[0])
 
     def body(at: list[ir.Value], value: ir.Value) -> ir.Value:
         offsets = [build.index(0)] * value.type.rank
         for j, d in enumerate(mapped):
-            position = whole.place(j, at[0]) if whole is not None else _position(indices, [at[0], build.index(j)])
+            position = whole.place(j, at) if whole is not None else _position(indices, [at[0], build.index(j)])
             from_end = arith.addi(position, build.as_index(build.mixed_sizes(result)[d]))
             is_negative = arith.cmpi(arith.CmpIPredicate.slt, position, build.index(0))
             offsets[d] = arith.select(is_negative, from_end, position)
-        part = _extract(updates, [at[0], *[0] * (len(extents) - 1)], [1, *extents[1:]], [0])
+        starts: list[Mixed] = [0] * len(extents)
+        for d, i in zip(free, at, strict=True):
+            starts[d] = i
+        part = _extract(updates, starts, [1 if d in free else s for d, s in enumerate(extents)], free)
         return _write(value, part, offsets, sizes, dropped, lambda old, new: combine(new, old))
 
-    return [_nest(extents[:1], result, body)]
+    return [_nest([extents[d] for d in free], result, body)]
 
 
 def _tm_scan(op: ir.Operation) -> list[ir.Value]:
