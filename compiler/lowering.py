@@ -221,6 +221,7 @@ def _fusion(module: ir.Module, target: str, options: Options, versions: bool) ->
             f"inline-calls{{every={int(target == 'nvidia')}}}",
             pipelines.TO_SCF,
             pipelines.TO_LINALG,
+            "sink-transposes",
             "raise-attention",
             *([few] if versions and not tiling else []),
             FuseAttention(

@@ -26,6 +26,7 @@ from ..dialects.mlir import ir
 PASSES = (
     "transform-interpreter",
     "inline-calls",
+    "sink-transposes",
     "raise-attention",
     "cpu/version-queries",
     "nvidia/version-functions",

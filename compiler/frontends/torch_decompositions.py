@@ -114,11 +114,15 @@ def power_of_tensors(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 
 def index_copy(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """aten.index_copy as a choice per element: what a key-value cache is written with. A scatter is a loop.
+    """aten.index_copy, which a key-value cache is written with, as a write along the first dimension, which becomes a
+    loop over its windows (`sequential.py`). Of open sizes it is a choice per element.
 
     Of an index that is given more than once the last one counts, as where elements are written one after the other.
     """
     size = x.size(dim)
+    if all(isinstance(s, int) for s in (*x.shape, *index.shape)):
+        rows = torch.ops.aten.index_put(x.movedim(dim, 0), [index.reshape(-1)], source.movedim(dim, 0))
+        return rows.movedim(0, dim)
     hits = torch.arange(size, device=x.device).unsqueeze(1) == index.reshape(1, -1)
     last = torch.where(hits, torch.arange(index.numel(), device=x.device), -1).amax(1)
     from_source = source.index_select(dim, last.clamp(min=0))
@@ -139,11 +143,14 @@ def index_put(
     index = found[0] if len(given) == 1 else None
     if index is not None and index.dtype == torch.bool:
         return _put_where(x, given[0], index, values, accumulate)
-    if index is None or index.dim() != 1 or accumulate:
+    is_open = not all(isinstance(s, int) for s in x.shape)
+    if index is None or accumulate or (given[0] == 0 and not is_open) or (index.dim() != 1 and is_open):
         return NotImplemented
-    shape = [index.size(0) if d == given[0] else size for d, size in enumerate(x.shape)]
-    index = torch.where(index < 0, index + x.size(given[0]), index)  # counted from the end
-    return index_copy(x, given[0], index, values.expand(shape))
+    dim = given[0]
+    values = values.expand(*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
+    values = values.reshape(*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
+    index = torch.where(index < 0, index + x.size(dim), index) if is_open else index  # counted from the end
+    return index_copy(x, dim, index, values)
 
 
 def _put_where(x: torch.Tensor, dim: int, mask: torch.Tensor, values: torch.Tensor, accumulate: bool) -> torch.Tensor:
@@ -161,13 +168,30 @@ def _put_where(x: torch.Tensor, dim: int, mask: torch.Tensor, values: torch.Tens
 
 
 def scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any) -> Any:
-    """aten.scatter of few elements for each row, such as a mask of experts that are chosen, as a choice per element for
-    each of them in turn. Others are loops over all that is written, of which GPUs have no kernels."""
+    """aten.scatter by an index that is expanded, as one of each sequence's tokens is to heads and columns, as a write
+    at the indices that differ; of few elements for each row, such as a mask of experts that are chosen, as a choice per
+    element for each of them in turn. Others are loops over all that is written."""
     if not x.dim() or index.dim() != x.dim():
         return NotImplemented
     dim, shape = dim % x.dim(), list(index.shape)
     others = (s == index.size(d) for d, s in enumerate(x.shape) if d != dim)
-    if not isinstance(shape[dim], int) or shape[dim] > FEW or not all(map(statically_known_true, others)):
+    if not isinstance(shape[dim], int) or not all(map(statically_known_true, others)):
+        return NotImplemented
+    varying = [d for d, size in enumerate(shape) if d == dim or (size != 1 and index.stride(d) != 0)]
+    is_expanded = any(size != 1 for d, size in enumerate(shape) if d not in varying)
+    is_static = all(isinstance(size, int) for size in (*shape, *x.shape))
+    if isinstance(source, torch.Tensor) and is_expanded and is_static:
+        for d in set(range(x.dim())) - set(varying):
+            index = index.narrow(d, 0, 1)
+        indices: list[torch.Tensor | None] = [None] * x.dim()
+        for d in varying:
+            indices[d] = torch.arange(shape[d], device=x.device).view([-1 if e == d else 1 for e in varying])
+        indices[dim] = index.reshape([shape[d] for d in varying])
+        first = list(range(len(varying)))
+        rows = source[tuple(slice(size) for size in shape)].movedim(varying, first)
+        written = torch.ops.aten.index_put(x.movedim(varying, first), [indices[d] for d in varying], rows)
+        return written.movedim(first, varying)
+    if shape[dim] > FEW:
         return NotImplemented
     if isinstance(source, torch.Tensor):
         for d, size in enumerate(shape):

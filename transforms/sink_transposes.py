@@ -1,0 +1,184 @@
+"""The pass ``sink-transposes``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..dialects import build
+from ..dialects.mlir import ir, linalg, tensor
+from ..dialects.tiling.index import kept_dims
+from ..dialects.tiling.structured import all_parallel, body_names, dim_position, indexing_maps, moves_first
+from . import slices
+from .passes import Pass
+from .rewriting import defining_op, erase_if_unused, ops_in
+
+
+@dataclass(frozen=True)
+class SinkTransposes(Pass):
+    """Writes to a tensor as it stands, in place of a transposed copy that is transposed back::
+
+        %t = linalg.transpose ins(%cache : tensor<4x256x64xf32>) … permutation = [1, 0, 2]
+        %r = scf.for … iter_args(%out = %t) -> (tensor<256x4x64xf32>) {
+          yield tensor.insert_slice %u into %out[%i, 0, 0] [1, 4, 64] : tensor<4x64xf32> into tensor<256x4x64xf32>
+        }
+        %b = linalg.transpose ins(%r : tensor<256x4x64xf32>) … permutation = [1, 0, 2]
+      becomes
+        %b = scf.for … iter_args(%out = %cache) -> (tensor<4x256x64xf32>) {
+          yield tensor.insert_slice %u into %out[0, %i, 0] [4, 1, 64] : tensor<4x64xf32> into tensor<4x256x64xf32>
+        }
+
+    Writes at indices go along the first dimensions in ONNX (ScatterND) and where torch's are lowered: a cache with
+    heads before tokens was copied twice. Other readers of what is written get a transposed copy of it.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        while any(_sunk(inner) for inner in ops_in(op, "linalg.transpose", "linalg.generic")):
+            pass  # what is transposed back is gone
+
+
+def _sunk(op: ir.Operation) -> bool:
+    order = permutation(op)
+    return order is not None and _Written(op, order).sink()
+
+
+def permutation(op: ir.Operation) -> list[int] | None:
+    """Of what only puts a tensor's dimensions in another order: that of the operand for each of the result."""
+    if len(op.operands) != 2 or len(op.results) != 1 or body_names(op) or not all_parallel(op) or not moves_first(op):
+        return None
+    source, target = ([dim_position(e) for e in m.results] for m in indexing_maps(op))
+    if None in source or None in target or len(source) != len(target) or set(source) != set(target):
+        return None
+    return [source.index(d) for d in target] if len(set(source)) == len(source) else None
+
+
+class _Written:
+    """The result of a transpose, and what it is after writes to it: `states`."""
+
+    def __init__(self, transpose: ir.Operation, order: list[int]):
+        self.transpose, self.order = transpose, order
+        self.source = transpose.operands[0]
+        self.states: dict[ir.Value, None] = {transpose.results[0]: None}
+        self.changed: dict[ir.Operation, None] = {}  # what writes to a state, or reads a slice or a size of one
+        self.exits: list[tuple[ir.Operation, int]] = []  # who else reads one, and as which operand
+
+    def sink(self) -> bool:
+        if not self._follow() or not any(self._undoes(user) for user, _ in self.exits):
+            return False
+        first = self.transpose.results[0]
+        kind = self.source.type
+        for state in self.states:
+            if state != first and (op := defining_op(state)) is not None and op.name == "tensor.insert_slice":
+                continue  # which is made anew
+            if state != first:
+                state.set_type(kind)
+        for user, number in self.exits:
+            self._read(user, number)
+        for op in self.changed:
+            with ir.InsertionPoint(op), op.location:
+                self._change(op)
+        for use in list(first.uses):
+            owner = use.owner.operation
+            if owner.name in ("scf.for", "scf.yield"):
+                owner.operands[use.operand_number] = self.source
+        erase_if_unused(self.transpose)
+        return True
+
+    def _follow(self) -> bool:
+        """Finds them; False where a state may be another tensor, too."""
+        pending = list(self.states)
+        while pending:
+            for use in list(pending.pop().uses):
+                user, number = use.owner.operation, use.operand_number
+                found: list[ir.Value] = []
+                if user.name == "scf.for" and number >= 3:
+                    found = [user.regions[0].blocks[0].arguments[number - 2], user.results[number - 3]]
+                elif user.name == "scf.yield" and user.parent.operation.name in ("scf.for", "scf.if"):
+                    found = [user.parent.operation.results[number]]
+                elif user.name == "tensor.insert_slice" and number == 1:
+                    found = [user.results[0]]
+                    self.changed[user] = None
+                elif user.name == "tensor.extract_slice" or _asks_size(user):
+                    self.changed[user] = None
+                elif user.block == self.transpose.block:
+                    self.exits.append((user, number))
+                else:
+                    return False
+                pending += [v for v in found if v not in self.states]
+                self.states.update(dict.fromkeys(found))
+        self.exits = [(user, number) for user, number in self.exits if user.operands[number] != self._first]
+        return any(op.name == "tensor.insert_slice" for op in self.changed) and all(map(self._is_whole, self.states))
+
+    @property
+    def _first(self) -> ir.Value:
+        return self.transpose.results[0]
+
+    def _is_whole(self, state: ir.Value) -> bool:
+        """Whether all that it may come from are states."""
+        op = defining_op(state)
+        if op is None or op.name not in ("scf.for", "scf.if"):
+            return True
+        number = ir.OpResult(state).result_number
+        ends = [block.operations[len(block.operations) - 1].operands[number] for r in op.regions for block in r.blocks]
+        return all(v in self.states for v in [*ends, *([op.operands[3 + number]] if op.name == "scf.for" else [])])
+
+    def _undoes(self, user: ir.Operation) -> bool:
+        back = permutation(user) if user.name in ("linalg.transpose", "linalg.generic") else None
+        return back is not None and [self.order[d] for d in back] == list(range(len(back)))
+
+    def _read(self, user: ir.Operation, number: int) -> None:
+        state = user.operands[number]
+        if self._undoes(user):
+            user.results[0].replace_all_uses_with(state)
+            user.erase()
+            return
+        with ir.InsertionPoint(user), user.location:
+            user.operands[number] = _transposed(state, self.order)
+
+    def _change(self, op: ir.Operation) -> None:
+        if op.name == "tensor.dim":
+            d = self.order[build.constant_value(op.operands[1])]
+            new = tensor.dim(self._state(op.operands[0]), build.index(d))
+        else:
+            is_write = op.name == "tensor.insert_slice"
+            part = op.operands[0] if is_write else op.results[0]
+            parts = [self._in_order(of) for of in slices.slice_parts(op)]
+            there, back = self._orders(op, part.type)
+            if is_write:
+                new = slices.insert(_transposed(part, there), self._state(op.operands[1]), *parts)
+            else:
+                kind = ir.RankedTensorType.get([part.type.shape[d] for d in there], part.type.element_type)
+                new = _transposed(slices.extract(kind, self._state(op.operands[0]), *parts), back)
+        op.results[0].replace_all_uses_with(new)
+        op.erase()
+
+    def _orders(self, op: ir.Operation, part: ir.RankedTensorType) -> tuple[list[int], list[int]]:
+        """Those of a part's dimensions, there and back. Which of several dimensions of one element is dropped is all
+        the same: where the others are in order, a part stays as it is."""
+        sizes = list(op.opview.static_sizes)
+        kept = [self.order[d] for d in sorted(kept_dims(sizes, part.shape))]
+        long = [d for d, size in zip(kept, part.shape, strict=True) if size != 1]
+        numbers = list(range(part.rank))
+        if long == sorted(long) and len(kept_dims(self._in_order(sizes), part.shape)) == part.rank:
+            return numbers, numbers
+        there = sorted(numbers, key=kept.__getitem__)
+        return there, [there.index(d) for d in numbers]
+
+    def _in_order(self, of: Sequence[slices.Size]) -> list[slices.Size]:
+        return [of[self.order.index(d)] for d in range(len(of))]
+
+    def _state(self, value: ir.Value) -> ir.Value:
+        return self.source if value == self._first else value
+
+
+def _asks_size(op: ir.Operation) -> bool:
+    """Of a dimension that is known."""
+    return op.name == "tensor.dim" and build.constant_value(op.operands[1]) is not None
+
+
+def _transposed(value: ir.Value, order: list[int]) -> ir.Value:
+    if order == sorted(order):
+        return value
+    sizes = build.mixed_sizes(value)
+    init = build.empty([sizes[d] for d in order], value.type.element_type)
+    return linalg.transpose(value, outs=[init], permutation=order).operation.results[0]
