@@ -240,12 +240,18 @@ class TorchProgram:
                     value = value.item()  # a number that the sizes tell
                 returned.append(getattr(spec.arg, "value", None) if value is None else value)
             elif spec.kind == OutputKind.BUFFER_MUTATION:
-                self.lowered.program.state_dict[spec.target].copy_(value)
+                _write(self.lowered.program.state_dict[spec.target], value)
             elif spec.kind == OutputKind.USER_INPUT_MUTATION:
-                flat_inputs[list(signature.user_inputs).index(spec.target)].copy_(value)
+                _write(flat_inputs[list(signature.user_inputs).index(spec.target)], value)
             else:
                 raise user_error(f"the function has an output of kind {spec.kind.name}, which is not supported")
         return torch.utils._pytree.tree_unflatten(returned, self._outputs)
+
+
+def _write(target: Any, value: Any) -> None:
+    """What an input or a buffer is to be; one that is donated may be so already."""
+    if target.data_ptr() != value.data_ptr() or target.stride() != value.stride():
+        target.copy_(value)
 
 
 def _shapes(values: Sequence[Any]) -> tuple:
