@@ -13,6 +13,8 @@ from . import slices
 from .passes import Pass
 from .rewriting import defining_op, erase_if_unused, ops_in
 
+TRANSPOSES = ("linalg.transpose", "linalg.generic")
+
 
 @dataclass(frozen=True)
 class SinkTransposes(Pass):
@@ -29,11 +31,12 @@ class SinkTransposes(Pass):
         }
 
     Writes at indices go along the first dimensions in ONNX (ScatterND) and where torch's are lowered: a cache with
-    heads before tokens was copied twice. Other readers of what is written get a transposed copy of it.
+    heads before tokens was copied twice. Windows are read as they stand, too, where they are slices of a transposed
+    tensor. Other readers of what is written get a transposed copy of it.
     """
 
     def run(self, op: ir.Operation) -> None:
-        while any(_sunk(inner) for inner in ops_in(op, "linalg.transpose", "linalg.generic")):
+        while any(_sunk(inner) for inner in ops_in(op, *TRANSPOSES)):
             pass  # what is transposed back is gone
 
 
@@ -123,7 +126,7 @@ class _Written:
         return all(v in self.states for v in [*ends, *([op.operands[3 + number]] if op.name == "scf.for" else [])])
 
     def _undoes(self, user: ir.Operation) -> bool:
-        back = permutation(user) if user.name in ("linalg.transpose", "linalg.generic") else None
+        back = permutation(user) if user.name in TRANSPOSES else None
         return back is not None and [self.order[d] for d in back] == list(range(len(back)))
 
     def _read(self, user: ir.Operation, number: int) -> None:
@@ -139,36 +142,52 @@ class _Written:
         if op.name == "tensor.dim":
             d = self.order[build.constant_value(op.operands[1])]
             new = tensor.dim(self._state(op.operands[0]), build.index(d))
+        elif op.name == "tensor.extract_slice":
+            new = _slice_of(self._state(op.operands[0]), self.order, op)
         else:
-            is_write = op.name == "tensor.insert_slice"
-            part = op.operands[0] if is_write else op.results[0]
-            parts = [self._in_order(of) for of in slices.slice_parts(op)]
-            there, back = self._orders(op, part.type)
-            if is_write:
-                new = slices.insert(_transposed(part, there), self._state(op.operands[1]), *parts)
-            else:
-                kind = ir.RankedTensorType.get([part.type.shape[d] for d in there], part.type.element_type)
-                new = _transposed(slices.extract(kind, self._state(op.operands[0]), *parts), back)
+            part = _as_it_stands(op.operands[0])
+            there, _ = _orders(op, part.type, self.order)
+            parts = [_in_order(of, self.order) for of in slices.slice_parts(op)]
+            new = slices.insert(_transposed(part, there), self._state(op.operands[1]), *parts)
         op.results[0].replace_all_uses_with(new)
         op.erase()
 
-    def _orders(self, op: ir.Operation, part: ir.RankedTensorType) -> tuple[list[int], list[int]]:
-        """Those of a part's dimensions, there and back. Which of several dimensions of one element is dropped is all
-        the same: where the others are in order, a part stays as it is."""
-        sizes = list(op.opview.static_sizes)
-        kept = [self.order[d] for d in sorted(kept_dims(sizes, part.shape))]
-        long = [d for d, size in zip(kept, part.shape, strict=True) if size != 1]
-        numbers = list(range(part.rank))
-        if long == sorted(long) and len(kept_dims(self._in_order(sizes), part.shape)) == part.rank:
-            return numbers, numbers
-        there = sorted(numbers, key=kept.__getitem__)
-        return there, [there.index(d) for d in numbers]
-
-    def _in_order(self, of: Sequence[slices.Size]) -> list[slices.Size]:
-        return [of[self.order.index(d)] for d in range(len(of))]
-
     def _state(self, value: ir.Value) -> ir.Value:
         return self.source if value == self._first else value
+
+
+def _as_it_stands(part: ir.Value) -> ir.Value:
+    """A window; of a slice of a transposed tensor, such as of the tokens that are written, the slice of that tensor."""
+    op = defining_op(part)
+    maker = defining_op(op.operands[0]) if op is not None and op.name == "tensor.extract_slice" else None
+    order = permutation(maker) if maker is not None and maker.name in TRANSPOSES else None
+    return part if maker is None or order is None else _slice_of(maker.operands[0], order, op)
+
+
+def _slice_of(source: ir.Value, order: list[int], op: ir.Operation) -> ir.Value:
+    """What a tensor.extract_slice takes of the transposed `source`."""
+    part = op.results[0].type
+    there, back = _orders(op, part, order)
+    kind = ir.RankedTensorType.get([part.shape[d] for d in there], part.element_type)
+    return _transposed(slices.extract(kind, source, *(_in_order(of, order) for of in slices.slice_parts(op))), back)
+
+
+def _orders(op: ir.Operation, part: ir.RankedTensorType, order: list[int]) -> tuple[list[int], list[int]]:
+    """Those of a part's dimensions, there and back. Which of several dimensions of one element is dropped is all the
+    same: where the others are in order, a part stays as it is."""
+    sizes = list(op.opview.static_sizes)
+    kept = [order[d] for d in sorted(kept_dims(sizes, part.shape))]
+    long = [d for d, size in zip(kept, part.shape, strict=True) if size != 1]
+    numbers = list(range(part.rank))
+    if long == sorted(long) and len(kept_dims(_in_order(sizes, order), part.shape)) == part.rank:
+        return numbers, numbers
+    there = sorted(numbers, key=kept.__getitem__)
+    return there, [there.index(d) for d in numbers]
+
+
+def _in_order(of: Sequence[slices.Size], order: list[int]) -> list[slices.Size]:
+    """Of the operand's dimensions, what is of those of the transposed tensor."""
+    return [of[order.index(d)] for d in range(len(of))]
 
 
 def _asks_size(op: ir.Operation) -> bool:

@@ -106,3 +106,27 @@ func.func @batches(%cache: tensor<3x8x4xf32> {bufferization.writable = true}, %a
   }
   return %r : tensor<3x8x4xf32>
 }
+
+// -----
+
+// Two writes with one condition are two.
+// CHECK-LABEL: func.func @together
+// CHECK-SAME:    (%[[K:.*]]: tensor<8x4xf32> {{{.*}}}, %[[V:.*]]: tensor<8x4xf32> {{{.*}}},
+// CHECK-NOT:     scf.if
+// CHECK:         %[[R:.*]] = linalg_ext.put ins({{.*}}) outs(%[[K]] :
+// CHECK:         %[[S:.*]] = linalg_ext.put ins({{.*}}) outs(%[[V]] :
+// CHECK:         return %[[R]], %[[S]]
+func.func @together(%keys: tensor<8x4xf32> {bufferization.writable = true}, %values: tensor<8x4xf32> {bufferization.writable = true},
+    %u: tensor<1x4xf32>, %at: tensor<index>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %c8 = arith.constant 8 : index
+  %i = tensor.extract %at[] : tensor<index>
+  %fits = arith.cmpi ult, %i, %c8 : index
+  %r:2 = scf.if %fits -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+    %k = tensor.insert_slice %u into %keys[%i, 0] [1, 4] [1, 1] : tensor<1x4xf32> into tensor<8x4xf32>
+    %v = tensor.insert_slice %u into %values[%i, 0] [1, 4] [1, 1] : tensor<1x4xf32> into tensor<8x4xf32>
+    scf.yield %k, %v : tensor<8x4xf32>, tensor<8x4xf32>
+  } else {
+    scf.yield %keys, %values : tensor<8x4xf32>, tensor<8x4xf32>
+  }
+  return %r#0, %r#1 : tensor<8x4xf32>, tensor<8x4xf32>
+}

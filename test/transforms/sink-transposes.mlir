@@ -71,6 +71,27 @@ func.func @window(%x: tensor<8x16xf32>, %i: index) -> tensor<8x16xf32> {
 
 // -----
 
+// So are the tokens that are written read as they stand.
+// CHECK-LABEL: func.func @tokens
+// CHECK-SAME:    (%[[CACHE:.*]]: tensor<4x16xf32>, %[[U:.*]]: tensor<4x3xf32>, %[[I:.*]]: index)
+// CHECK-NOT:     transpose
+// CHECK:         %[[ROW:.*]] = tensor.extract_slice %[[U]][0, %[[I]]] [4, 1] [1, 1] : tensor<4x3xf32> to tensor<4xf32>
+// CHECK:         %[[R:.*]] = tensor.insert_slice %[[ROW]] into %[[CACHE]][0, %[[I]]] [4, 1] [1, 1]
+// CHECK:         return %[[R]]
+func.func @tokens(%cache: tensor<4x16xf32>, %u: tensor<4x3xf32>, %i: index) -> tensor<4x16xf32> {
+  %e = tensor.empty() : tensor<16x4xf32>
+  %t = linalg.transpose ins(%cache : tensor<4x16xf32>) outs(%e : tensor<16x4xf32>) permutation = [1, 0]
+  %d = tensor.empty() : tensor<3x4xf32>
+  %tu = linalg.transpose ins(%u : tensor<4x3xf32>) outs(%d : tensor<3x4xf32>) permutation = [1, 0]
+  %row = tensor.extract_slice %tu[%i, 0] [1, 4] [1, 1] : tensor<3x4xf32> to tensor<4xf32>
+  %r = tensor.insert_slice %row into %t[%i, 0] [1, 4] [1, 1] : tensor<4xf32> into tensor<16x4xf32>
+  %f = tensor.empty() : tensor<4x16xf32>
+  %b = linalg.transpose ins(%r : tensor<16x4xf32>) outs(%f : tensor<4x16xf32>) permutation = [1, 0]
+  return %b : tensor<4x16xf32>
+}
+
+// -----
+
 // What is not transposed back stays.
 // CHECK-LABEL: func.func @other
 // CHECK:         linalg.transpose ins(%{{.*}} : tensor<8x16xf32>)

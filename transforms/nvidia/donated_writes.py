@@ -29,6 +29,7 @@ from ..rewriting import (
 from ..slices import Size, slice_parts
 from .align_rows import is_known
 from .axes import kept_dims
+from .split_writes import split_writes
 
 PUT = "linalg_ext.put"
 SIZE = "tensor.dim"
@@ -67,6 +68,8 @@ class DonatedWrites(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
             block, donated = function.regions[0].blocks[0], donated_arguments(function)
+            if donated:
+                split_writes(block)
             for writer in ops_of(block) if donated else []:
                 if (write := _Write.of(writer)) is None or not write.is_allowed(donated):
                     continue

@@ -33,6 +33,7 @@ from ..rewriting import (
 from ..slices import slice_parts
 from .axes import kept_dims
 from .pieces_to_elements import within
+from .split_writes import split_writes
 
 Size: TypeAlias = "ir.Value | int"
 WORTH_A_LAUNCH = 1 << 23  # steps, of which 1.4 million take a microsecond
@@ -80,6 +81,7 @@ class ScattersToLinalg(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in functions_of(op):
             block = function.regions[0].blocks[0]
+            split_writes(block)
             writers = [o for o in ops_of(block) if o.name in ("scf.for", "scf.if")]
             for writer in writers:
                 if len(writer.results) == 1 and isinstance(writer.results[0].type, ir.RankedTensorType):
