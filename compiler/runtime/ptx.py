@@ -43,7 +43,7 @@ def _convergent(text: str) -> str:
     return "\n".join(marked)
 
 
-_SCALAR = re.compile(r"^(@\S+ = .*\bconstant) (half|bfloat) (\S+)", re.MULTILINE)
+_SCALAR = re.compile(r"^(@\S+ = .*\bconstant) (half|bfloat) ([^\s,]+)", re.MULTILINE)
 
 
 def _in_arrays(text: str) -> str:

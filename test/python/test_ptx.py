@@ -184,5 +184,5 @@ def test_stages_are_dumped_down_to_code(tmp_path, monkeypatch, capfd):
 def test_a_number_of_16_bits_in_memory(kind):
     """LLVM's backend has no text for it but as an element of an array, and ends the process."""
     body = f"  %v = load volatile {kind}, ptr @c\n  store {kind} %v, ptr %o\n  ret void\n"
-    code = ptx.emit_ptx(f"@c = constant {kind} 1.5\ndefine ptx_kernel void @k(ptr %o) {{\n{body}}}", "sm_90a")
+    code = ptx.emit_ptx(f"@c = constant {kind} 1.5, align 16\ndefine ptx_kernel void @k(ptr %o) {{\n{body}}}", "sm_90a")
     assert re.search(r"c\[2\] = \{", code) and ".visible .entry k" in code

@@ -122,7 +122,9 @@ class Emitter:
         kind, symbol = ir.MemRefType(op.results[0].type), ir.FlatSymbolRefAttr(op.attributes["name"])
         for old in ops_in(self.module, "memref.global"):
             if ir.StringAttr(old.attributes["sym_name"]).value == symbol.value:
-                array = str(kind.element_type)
+                array, value = str(kind.element_type), old.attributes["initial_value"]
+                if not kind.rank:  # upstream translates elements of arrays alone
+                    value = value.get_splat_value()
                 for size in reversed(kind.shape):
                     array = f"!llvm.array<{size} x {array}>"
                 with ir.InsertionPoint(old):
@@ -133,7 +135,7 @@ class Emitter:
                         "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
                         "addr_space": ir.IntegerAttr.get(i32(), GLOBAL),
                         "constant": ir.UnitAttr.get(),
-                        "value": old.attributes["initial_value"],
+                        "value": value,
                     }
                     ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
                 old.erase()

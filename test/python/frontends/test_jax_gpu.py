@@ -65,3 +65,10 @@ def test_without_a_gpu(form):
 def test_branches_that_are_both_computed_are_told_of():
     with pytest.warns(match="only the GPU knows what decides on a branch"):
         compile(BRANCHES["attention"], (X, U, AT, TWICE), target="nvidia")
+
+
+def test_a_number_of_16_bits_that_queries_are_divided_by():
+    """It is a constant without dimensions, in the kernel's memory: translating it ended the process."""
+    q, k = np.zeros((4, 1, 32), np.float16), np.zeros((4, 65, 32), np.float16)
+    kernel = compile(lambda q, k: jax.nn.softmax((q / 5.657) @ k.mT) @ k, (q, k), target="nvidia", arch="sm_90a")
+    assert ".entry" in kernel.ir("ptx")
