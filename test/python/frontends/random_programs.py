@@ -9,27 +9,20 @@ heads in each way of writing them, what comes before (projections, norms, rotati
 changes of the scores (random_scores.py), softmax and what takes its place, probabilities that are used otherwise, what
 follows (projections, residuals, casts, a second layer), several results. Nothing in it is a jump of what is computed,
 as a comparison of scores would be, so that a rounding never makes another result.
-
-Sizes are letters, of which b, m and n (queries and keys) may be open; t are the keys with those of a cache. Sizes that
-the source needs are read from the tensors.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import linecache
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from random_scores import RandomScores
+from random_source import HEADS, LENGTHS
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
-FLAVOURS = ("normal", "large", "masked")
-LENGTHS = (7, 1, 2, 17, 33, 65, 130)
-HEADS = ((1, 1), (2, 2), (3, 3), (4, 2), (6, 2), (4, 1))  # of queries, of keys
 
 
 def wider(x: torch.Tensor) -> torch.Tensor:
@@ -37,79 +30,23 @@ def wider(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-@dataclasses.dataclass(frozen=True)
-class Argument:
-    dims: tuple[str | int, ...]  # letters of sizes, or numbers
-    kind: str  # see `values`
-
-    def values(self, sizes: Mapping[str, int], flavour: str, dtype: torch.dtype, seed: int) -> torch.Tensor:
-        shape = [sizes[d] if isinstance(d, str) else d for d in self.dims]
-        generator = torch.Generator().manual_seed(seed)
-        normal = torch.randn(shape, generator=generator, dtype=torch.float64)
-        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
-        match self.kind:
-            case "data":
-                return (normal * (5 if flavour == "large" else 1)).to(dtype)
-            case "small":
-                return (normal / 2).to(dtype)
-            case "weight":
-                return (normal / math.sqrt(shape[0])).to(dtype)
-            case "positive":
-                return (uniform + 0.5).to(dtype)
-            case "keep":  # at least one of each row
-                keep = uniform > (0.9 if flavour == "masked" else 0.4)
-                keep[..., :1] = True
-                return keep
-            case "lengths":
-                return (
-                    torch.ones(shape, dtype=torch.int64) if flavour == "masked" else 1 + (uniform * sizes["t"]).long()
-                )
-            case "segments":
-                return (uniform * 3).long().sort(-1).values
-            case "order":
-                return uniform.argsort(-1)
-            case "place":  # of a cache
-                return (uniform * sizes["k"]).long()
-        raise ValueError(self.kind)
-
-
 class RandomProgram(RandomScores):
     def __init__(self, choose: Callable[[Sequence], Any], dtypes: Sequence[str] = tuple(DTYPES), is_open: bool = False):
-        self.choose = choose
-        self.lines: list[str] = []
-        self.arguments: dict[str, Argument] = {}
-        self.results: list[str] = []
-        self.dtype = choose(dtypes)
+        super().__init__(choose, dtypes)
         self.open = frozenset(letter for letter in "bmn" if is_open and not self.maybe(3))
         self.batch = choose(("b", "b", "b", "b", "") if not self.open else ("b",))
         self.heads, self.of_keys = choose(HEADS)
         self.width = choose((8, 16, 2, 7, 17, 32, 64))
         self.columns = choose((self.width, self.width, self.width, 8, 5))
         self.sizes = {"b": choose((1, 2, 3)), "m": choose(LENGTHS), "n": choose(LENGTHS)}
-        self.keys, self.past = "n", 0
         if is_open:  # torch.export fixes sizes of 1
             self.sizes = {"b": 3, "m": self.sizes["m"] + 3, "n": self.sizes["n"] + 5}
         self.write()
-        body = "".join(f"    {line}\n" for line in [*self.lines, f"return {', '.join(self.results)}"])
-        self.text = f"def attention({', '.join(self.arguments)}):\n{body}"
-        self.name = f"<program {hash(self.text):x}>"
-        linecache.cache[self.name] = len(self.text), None, self.text.splitlines(True), self.name
-        names: dict[str, Any] = {"torch": torch, "F": F, "math": math, "wider": wider}
-        exec(compile(self.text, self.name, "exec"), names)
-        self.function = names["attention"]
-
-    def __repr__(self) -> str:
-        given = ", ".join(f"{name}: {list(a.dims)} {a.kind}" for name, a in self.arguments.items())
-        return f"# {self.dtype}, {self.sizes}, open: {''.join(sorted(self.open))}\n# {given}\n{self.text}"
+        self.compiled({"torch": torch, "F": F, "math": math, "wider": wider})
 
     def inputs(self, flavour: str = "normal", **sizes: int) -> tuple[torch.Tensor, ...]:
-        given = {**self.sizes, **sizes}
-        given["k"] = given[self.keys]
-        given["t"] = given["k"] + self.past
-        return tuple(
-            argument.values(given, flavour, DTYPES[self.dtype], seed)
-            for seed, argument in enumerate(self.arguments.values())
-        )
+        arrays = map(torch.from_numpy, self.values(flavour, **sizes))
+        return tuple(x.to(DTYPES[self.dtype]) if x.is_floating_point() else x for x in arrays)
 
     def dynamic_shapes(self) -> tuple[dict[int, Any], ...]:
         return tuple(
@@ -120,19 +57,6 @@ class RandomProgram(RandomScores):
             }
             for argument in self.arguments.values()
         )
-
-    def maybe(self, one_of: int) -> bool:
-        return self.choose((False,) * (one_of - 1) + (True,))
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-    def argument(self, name: str, dims: Sequence[str | int], kind: str) -> str:
-        """A new one, whose name may get a number."""
-        number = sum(other.rstrip("0123456789") == name for other in self.arguments)
-        name = f"{name}{number}" if number else name
-        self.arguments[name] = Argument(tuple(dims), kind)
-        return name
 
     def write(self) -> None:
         source = self.choose(("heads", "heads", "heads", "packed", "layer", "layers"))

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from random_source import RandomSource
 
 
-class RandomScores:
-    """Writes from q, k and v (`dims`: those of the scores, as "bhmt"; "kg" are the heads of keys and their groups) to
-    o."""
+class RandomScores(RandomSource):
+    """Writes from q, k and v to o."""
 
-    choose: Callable[[Sequence], Any]
-    maybe: Callable[[int], bool]
-    say: Callable[[str], None]
-    argument: Callable[[str, Sequence[str | int], str], str]
-    dims: str
-    dtype: str
     width: int
-    heads: int
-    of_keys: int
     valid: str
-    all_keys: str
     is_shared: bool
-    results: list[str]
-    lines: list[str]
 
     def scores(self) -> None:
         self.say("m, n = q.shape[-2], k.shape[-2]")
@@ -77,18 +64,6 @@ class RandomScores:
     def real(self, whole: str) -> str:
         """Integers, to be combined with fractions: torch takes those for f32."""
         return f"({whole}).double()" if self.dtype == "f64" else f"({whole})"
-
-    def size(self, letter: str) -> str | int:
-        return {"h": self.heads, "k": self.of_keys, "g": self.heads // self.of_keys, "t": self.all_keys}.get(
-            letter, letter
-        )
-
-    def broadcast(self, last: str = "t") -> list[str | int]:
-        """A shape that broadcasts to the scores', with the dimensions `last`."""
-        dims = [self.size(d) if d in last or self.maybe(2) else 1 for d in self.dims]
-        while dims and dims[0] == 1 and self.maybe(2):
-            dims.pop(0)
-        return dims
 
     # Changes of the scores `s`.
 

@@ -1,0 +1,165 @@
+"""What random programs of all frameworks have in common: source that is written line by line, and its arguments.
+
+Sizes are letters, of which b, m and n (queries and keys) may be open; t are the keys with those of a cache. Sizes that
+the source needs are read from the tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attn_opt.compiler import CompileError
+
+FLAVOURS = ("normal", "large", "masked")
+LENGTHS = (7, 1, 2, 17, 33, 65, 130)
+HEADS = ((1, 1), (2, 2), (3, 3), (4, 2), (6, 2), (4, 1))  # of queries, of keys
+F32 = float(np.finfo(np.float32).eps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    dims: tuple[str | int, ...]  # letters of sizes, or numbers
+    kind: str  # see `values`
+
+    def values(self, sizes: Mapping[str, int], flavour: str, seed: int) -> np.ndarray:
+        """Floats as float64, to be rounded to the type of the program."""
+        shape = [sizes[d] if isinstance(d, str) else d for d in self.dims]
+        rng = np.random.default_rng(seed)
+        normal, uniform = rng.standard_normal(shape), rng.random(shape)
+        match self.kind:
+            case "data":
+                return normal * (5 if flavour == "large" else 1)
+            case "small":
+                return normal / 2
+            case "weight":
+                return normal / math.sqrt(shape[0])
+            case "positive":
+                return uniform + 0.5
+            case "keep":  # at least one of each row
+                keep = uniform > (0.9 if flavour == "masked" else 0.4)
+                keep[..., :1] = True
+                return keep
+            case "lengths":
+                return np.ones(shape, np.int64) if flavour == "masked" else 1 + (uniform * sizes["t"]).astype(np.int64)
+            case "segments":
+                return np.sort((uniform * 3).astype(np.int64), -1)
+            case "order":
+                return uniform.argsort(-1)
+            case "place":  # of a cache
+                return (uniform * sizes["k"]).astype(np.int64)
+        raise ValueError(self.kind)
+
+
+class RandomSource:
+    """`choose(options)` picks one: of random.Random, or drawn by hypothesis. Subclasses write `lines`, `arguments` and
+    `results`, and give the names that the source knows."""
+
+    keys, past = "n", 0  # the letter of the keys' number; how many there are in a cache
+    heads: int
+    of_keys: int
+    all_keys = "n"  # with those of a cache
+    dims: str  # of the scores, as "bhmt"; "kg" are the heads of keys and their groups
+
+    def __init__(self, choose: Callable[[Sequence], Any], dtypes: Sequence[str]):
+        self.choose = choose
+        self.lines: list[str] = []
+        self.arguments: dict[str, Argument] = {}
+        self.results: list[str] = []
+        self.open: frozenset[str] = frozenset()
+        self.dtype = choose(dtypes)
+
+    def compiled(self, names: Mapping[str, Any]) -> None:
+        """Makes `function` of what was written."""
+        body = "".join(f"    {line}\n" for line in [*self.lines, f"return {', '.join(self.results)}"])
+        self.text = f"def attention({', '.join(self.arguments)}):\n{body}"
+        self.name = f"<program {hash(self.text):x}>"
+        linecache.cache[self.name] = len(self.text), None, self.text.splitlines(True), self.name
+        known = dict(names)
+        exec(compile(self.text, self.name, "exec"), known)
+        self.function = known["attention"]
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}: {list(a.dims)} {a.kind}" for name, a in self.arguments.items())
+        return f"# {self.dtype}, {self.sizes}, open: {''.join(sorted(self.open))}\n# {given}\n{self.text}"
+
+    def values(self, flavour: str = "normal", **sizes: int) -> list[np.ndarray]:
+        given = {**self.sizes, **sizes}
+        given["k"] = given[self.keys]
+        given["t"] = given["k"] + self.past
+        return [argument.values(given, flavour, seed) for seed, argument in enumerate(self.arguments.values())]
+
+    def maybe(self, one_of: int) -> bool:
+        return self.choose((False,) * (one_of - 1) + (True,))
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def argument(self, name: str, dims: Sequence[str | int], kind: str) -> str:
+        """A new one, whose name may get a number."""
+        number = sum(other.rstrip("0123456789") == name for other in self.arguments)
+        name = f"{name}{number}" if number else name
+        self.arguments[name] = Argument(tuple(dims), kind)
+        return name
+
+    def size(self, letter: str) -> str | int:
+        return {"h": self.heads, "k": self.of_keys, "g": self.heads // self.of_keys, "t": self.all_keys}.get(
+            letter, letter
+        )
+
+    def broadcast(self, last: str = "t") -> list[str | int]:
+        """A shape that broadcasts to the scores', with the dimensions `last`."""
+        dims = [self.size(d) if d in last or self.maybe(2) else 1 for d in self.dims]
+        while dims and dims[0] == 1 and self.maybe(2):
+            dims.pop(0)
+        return dims
+
+
+def check_error(
+    found: np.ndarray, right: np.ndarray, rounded: np.ndarray, eager: np.ndarray, own: float, program: RandomSource
+) -> None:
+    """Against float64. Allowed are a few times the error of the framework itself in the same type (`eager`), and of
+    arguments that are rounded once more to it (`rounded`), and `own` of the largest result.
+
+    Where there is no number in float64 (rows without a key), or none in the framework's own type, none is asked for.
+    """
+    is_known = np.isfinite(right) & (np.isfinite(found) | np.isfinite(eager))
+    if not is_known.any():
+        return
+    with np.errstate(all="ignore"):
+        error, theirs, arguments = (
+            np.nan_to_num((x - right)[is_known], nan=0, posinf=0, neginf=0) for x in (found, eager, rounded)
+        )
+    is_finite = bool(np.isfinite(found[is_known]).all())
+    scale = np.abs(right[is_known]).max()
+    error, theirs, arguments = (np.abs(x).max() for x in (error, theirs, arguments))
+    allowed = 8 * theirs + 2 * arguments + own * scale
+    problem = f"error {error:.3g}, where {allowed:.3g} is allowed, of {scale:.3g}"
+    assert is_finite and error <= allowed, f"{problem}{'' if is_finite else ', NaN'}\n{program!r}"
+
+
+# What no kernel for a GPU is made of yet, so that scores are kept in memory, or that is refused: others are failures.
+NOT_YET = re.compile(
+    "'scf.for' stands outside|a dimension of a tile (has no constant bound|is split)"
+    "|a dimension is rows of one matmul together with others"
+)
+
+
+def check_code(compiled: Callable[[], Any], program: RandomSource) -> None:
+    """That there is PTX, and why where attention is left."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            kernel = compiled()
+        except CompileError as error:
+            assert NOT_YET.search(str(error)), f"{error}\n{program!r}"
+            return
+    assert ".entry" in kernel.ir("ptx"), repr(program)
+    left = [text for one in said if "no kernel can be made of it" in (text := str(one.message))]
+    assert all(map(NOT_YET.search, left)), f"{left}\n{program!r}"
