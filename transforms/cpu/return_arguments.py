@@ -22,7 +22,7 @@ class ReturnArguments(Pass):
           return %cache
 
     Who calls knows an argument's memory by its address (``runtime/cpu.py``). Donated arguments that are not returned
-    are told of: a result that a loop over all elements makes, as of a scatter, is a new array.
+    are told of: a result that a loop over all elements makes, as of a choice, is a new array.
     """
 
     def run(self, op: ir.Operation) -> None:
