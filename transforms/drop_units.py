@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from ..dialects import build
+from ..dialects.build import PARALLEL
 from ..dialects.mlir import ir
 from ..dialects.tiling.structured import dim_position, indexing_maps, is_direct, iterator_types
 from .copying import copy_elements, in_loops
@@ -26,7 +27,8 @@ class DropUnits(Pass):
         %r = linalg.generic … ins(%m) outs(…) { math.absf } -> tensor<8x64xf32>
 
     A log-sum-exp is often written with the keys kept as a dimension of one element; what reads a result of the loops at
-    its own places can be computed on their tiles (``fuse-consumers``). With `last` it is the dimensions of one element
+    its own places can be computed on their tiles (``fuse-consumers``). Sums over one element, such as a mean over the
+    only query, are no sums, of whatever op. With `last` it is the dimensions of one element
     that come last, of all ops, such as those that sums of rows keep: without them such sums lie side by side.
     """
 
@@ -37,6 +39,8 @@ class DropUnits(Pass):
             for block in function.regions[0].blocks:
                 of_loops: set[ir.Operation] = set()  # the loops, and what is computed from their results
                 for inner in ops_of(block):
+                    if inner.name == "linalg.generic":
+                        inner = _without_single_sums(inner)
                     follows = inner.name == "scf.forall" or any(defining_op(v) in of_loops for v in inner.operands)
                     if not self.last and not follows:
                         continue
@@ -84,6 +88,33 @@ class DropUnits(Pass):
             old.replace_all_uses_with(new)
         op.erase()
         return [v.owner.operation for v in (*results, *wide)]
+
+
+def _without_single_sums(op: ir.Operation) -> ir.Operation:
+    """An op all of whose sums are over one element, element by element: that, combined with the init."""
+    maps, kinds, first = indexing_maps(op), iterator_types(op), len(op.operands) - len(op.results)
+    pairs = zip(op.operands, maps, strict=True)
+    sized = [(v.type.shape, m.results) for v, m in pairs if isinstance(v.type, ir.ShapedType)]
+    one = {dim_position(e) for shape, found in sized for e, size in zip(found, shape, strict=True) if size == 1}
+    left = [d for d, kind in enumerate(kinds) if kind == PARALLEL]
+    if len(left) == len(kinds) or not left or any(d not in one for d in range(len(kinds)) if d not in left):
+        return op
+    zero = ir.AffineExpr.get_constant(0)
+    places = [ir.AffineExpr.get_dim(left.index(d)) if d in left else zero for d in range(len(kinds))]
+    loops = ir.AffineMap.get(len(left), 0, places)
+    moved = [ir.AffineMap.get(len(left), 0, [e.compose(loops) for e in m.results]) for m in maps]
+    arguments = list(op.regions[0].blocks[0].arguments)
+
+    def body(*scalars: ir.Value) -> list[ir.Value]:
+        return copy_elements(op, dict(zip(arguments, scalars, strict=False)), in_loops(loops))
+
+    with ir.InsertionPoint(op), op.location:
+        inits = [build.empty(known_sizes(v), v.type.element_type) for v in list(op.operands)[first:]]
+        results = build.generic(list(op.operands), inits, [*moved, *moved[first:]], [PARALLEL] * len(left), body)
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+    return results[0].owner.operation
 
 
 def _units(value: ir.Value, m: ir.AffineMap, last: bool) -> list[bool]:

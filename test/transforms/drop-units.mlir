@@ -50,3 +50,20 @@ func.func @elsewhere(%e: tensor<8x64x1xf32>) -> tensor<8x64x1xf32> {
   } -> tensor<8x64x1xf32>
   return %abs : tensor<8x64x1xf32>
 }
+
+// A sum over one element is that element, and what was there.
+// CHECK-LABEL: func.func @single
+// CHECK-SAME:    (%[[X:.*]]: tensor<1x16xf32>, %[[INIT:.*]]: tensor<16xf32>)
+// CHECK:         linalg.generic {{.*}} iterator_types = ["parallel"]} ins(%[[X]], %[[INIT]] : tensor<1x16xf32>, tensor<16xf32>)
+// CHECK-NEXT:    ^bb0(%[[A:.*]]: f32, %[[B:.*]]: f32, %{{.*}}: f32):
+// CHECK-NEXT:      %[[S:.*]] = arith.addf %[[B]], %[[A]]
+// CHECK-NEXT:      linalg.yield %[[S]]
+func.func @single(%x: tensor<1x16xf32>, %init: tensor<16xf32>) -> tensor<16xf32> {
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>],
+      iterator_types = ["reduction", "parallel"]} ins(%x : tensor<1x16xf32>) outs(%init : tensor<16xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %s = arith.addf %b, %a : f32
+    linalg.yield %s : f32
+  } -> tensor<16xf32>
+  return %r : tensor<16xf32>
+}
