@@ -75,11 +75,11 @@ class _Written:
                 continue  # which is made anew
             if state != first:
                 state.set_type(kind)
-        for user, number in self.exits:
-            self._read(user, number)
         for op in self.changed:
             with ir.InsertionPoint(op), op.location:
                 self._change(op)
+        for user, number in self.exits:  # after it, which makes some states anew
+            self._read(user, number)
         for use in list(first.uses):
             owner = use.owner.operation
             if owner.name in ("scf.for", "scf.yield"):

@@ -92,6 +92,23 @@ func.func @tokens(%cache: tensor<4x16xf32>, %u: tensor<4x3xf32>, %i: index) -> t
 
 // -----
 
+// Who reads an insertion's result as it was gets it transposed, where that is transposed back, too.
+// CHECK-LABEL: func.func @both
+// CHECK-SAME:    (%[[X:.*]]: tensor<8x16xf32>, %[[U:.*]]: tensor<8xf32>, %[[I:.*]]: index)
+// CHECK:         %[[R:.*]] = tensor.insert_slice %[[U]] into %[[X]][0, %[[I]]] [8, 1] [1, 1] : tensor<8xf32> into tensor<8x16xf32>
+// CHECK:         %[[T:.*]] = linalg.transpose ins(%[[R]] : tensor<8x16xf32>) outs(%{{.*}} : tensor<16x8xf32>)
+// CHECK:         return %[[R]], %[[T]]
+func.func @both(%x: tensor<8x16xf32>, %u: tensor<8xf32>, %i: index) -> (tensor<8x16xf32>, tensor<16x8xf32>) {
+  %e = tensor.empty() : tensor<16x8xf32>
+  %t = linalg.transpose ins(%x : tensor<8x16xf32>) outs(%e : tensor<16x8xf32>) permutation = [1, 0]
+  %r = tensor.insert_slice %u into %t[%i, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<16x8xf32>
+  %f = tensor.empty() : tensor<8x16xf32>
+  %b = linalg.transpose ins(%r : tensor<16x8xf32>) outs(%f : tensor<8x16xf32>) permutation = [1, 0]
+  return %b, %r : tensor<8x16xf32>, tensor<16x8xf32>
+}
+
+// -----
+
 // What is not transposed back stays.
 // CHECK-LABEL: func.func @other
 // CHECK:         linalg.transpose ins(%{{.*}} : tensor<8x16xf32>)
