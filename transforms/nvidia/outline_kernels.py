@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dialects import build
-from ...dialects.mlir import gpu, ir
+from ...dialects.mlir import arith, gpu, ir
 from ...dialects.tiling.tensor_ops import reassociation
 from ..copying import copy_needed
 from ..passes import Pass, PassError, option, remark
@@ -129,10 +129,22 @@ def _loops(function: ir.Operation) -> list[ir.Operation]:
     return [o for o in ops_of(function.regions[0].blocks[0]) if o.name == "scf.forall"]
 
 
+def _read_numbers(forall: ir.Operation) -> None:
+    """Lets ops of the loop that read a filled tensor without dimensions read the number."""
+    for generic in ops_in(forall, "linalg.generic"):
+        for number, value in enumerate(list(generic.operands)[: -len(generic.results)]):
+            if not isinstance(value.type, ir.RankedTensorType) or value.type.rank:
+                continue
+            if (splat := filled_with(value)) is not None and not is_inside(defining_op(value), forall):
+                with ir.InsertionPoint(generic), generic.location:
+                    generic.operands[number] = arith.ConstantOp(value.type.element_type, splat).result
+
+
 class _Outliner:
     def __init__(self, forall: ir.Operation, module: ir.Operation, name: str, options: OutlineKernels):
         self.forall, self.module, self.name = forall, module, name
         own_constants(forall)  # tiles of equal sizes may be rows here and columns there
+        _read_numbers(forall)
         own_rows(forall)
         pointwise = is_pointwise(forall)
         self.axes = axes_of(forall, roles=not pointwise)

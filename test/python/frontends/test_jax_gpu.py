@@ -1,5 +1,7 @@
 """What only a GPU knows in functions of JAX: places that are written and read, and what decides on branches."""
 
+import warnings
+
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
@@ -72,3 +74,16 @@ def test_a_number_of_16_bits_that_queries_are_divided_by():
     q, k = np.zeros((4, 1, 32), np.float16), np.zeros((4, 65, 32), np.float16)
     kernel = compile(lambda q, k: jax.nn.softmax((q / 5.657) @ k.mT) @ k, (q, k), target="nvidia", arch="sm_90a")
     assert ".entry" in kernel.ir("ptx")
+
+
+def test_a_number_that_queries_keys_and_a_padding_share():
+    """Zero in bf16, as a tensor without dimensions that stands outside of the loop."""
+    x, v = jnp.zeros((3, 130, 32), jnp.bfloat16), jnp.zeros((3, 130, 8), jnp.bfloat16)
+
+    def padded(q, k, v):
+        q, k = (jax.nn.standardize(x, axis=-1, epsilon=1e-3) for x in (q, k))
+        return jax.nn.softmax(q @ k.mT) @ jnp.pad(v, [(0, 0), (0, 0), (0, 24)])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compile(padded, (x, x, v), target="nvidia", arch="sm_80")
