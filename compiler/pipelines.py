@@ -277,6 +277,7 @@ def nvidia(
         "branches-to-selects",  # after it: a write that is guarded is a choice already
         "fold-copies",
         "drop-results",
+        "round-shared",  # before any op is computed where it is read
         f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",
         "parallel-loops",
         "expand-before-slices",
@@ -300,6 +301,7 @@ def nvidia(
         *(["outline-pads"] if copy_engine else []),
         # After it: what loops over tiles have taken along is gone.
         f"outline-elements{{any-strides={int(any_strides)}}}",
+        "drop-roundings",  # after it: which kernels there are is settled
         "canonicalize",
         "cse",
         f"widen-operands{{native={int(copy_engine)}}}",

@@ -20,6 +20,7 @@ from attn_opt.dialects.tile import dims_of, layout_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.attention import is_matmul
 from attn_opt.transforms.nvidia.architecture import HOPPER
+from attn_opt.transforms.nvidia.scalars import ROUNDED
 from attn_opt.transforms.nvidia.thread import NARROW
 from attn_opt.transforms.rewriting import ops_in
 from gpu_threads import Threads
@@ -111,7 +112,8 @@ class Registers(Frame):
         super().__init__(round_values=True)
 
     def _rounded(self, op):
-        return [(i, np.dtype(np.float32)) for i, _ in super()._rounded(op)]
+        found = super()._rounded(op)
+        return found if ROUNDED in op.operation.attributes else [(i, np.dtype(np.float32)) for i, _ in found]
 
     def _step(self, op, local, live):
         step = super()._step(op, local, live)

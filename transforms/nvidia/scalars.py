@@ -16,6 +16,7 @@ from .. import polynomials
 from ..passes import PassError
 from ..rewriting import defining_op
 from . import functions
+from .conversions import to_memory, to_register
 from .functions import PRODUCTS, times
 from .memory import IS_THERE
 from .thread import NARROW, constant, create, register_type
@@ -27,6 +28,7 @@ KEPT = (
     *("arith.", "math.absf", "math.absi", "math.fma", "math.copysign", "math.sqrt"),
     *("math.floor", "math.ceil", "math.trunc", "math.round", "math.ctlz", "math.cttz", "math.ctpop"),
 )
+ROUNDED = "tile.rounded"  # of an op: its result, the number of that value, is rounded to its type in registers, too
 FREEDOM = {"arith.mulf": PRODUCTS, "arith.addf": "contract", "arith.subf": "contract"}
 WIDTH_CHANGES = ("arith.extf", "arith.truncf", "arith.convertf", "arith.index_cast", "arith.index_castui")
 SMALLEST = 2.0**-126  # of the f32 that are not subnormal
@@ -57,6 +59,14 @@ def emit_scalar(op: ir.Operation, operands: Sequence[Any]) -> list[ir.Value]:
 
 def scalar_emitter(op: ir.Operation) -> Emit:
     """What emits the op for its operands in registers: once for each element of a tile that a thread has."""
+    emit = _scalar_emitter(op)
+    if ROUNDED not in op.attributes:
+        return emit
+    kind = op.results[0].type
+    return lambda operands: [to_register(to_memory(v, kind), kind) for v in emit(operands)]
+
+
+def _scalar_emitter(op: ir.Operation) -> Emit:
     floats = [v.type for v in (*op.operands, *op.results) if isinstance(v.type, ir.FloatType)]
     for kind in floats:
         if not isinstance(kind, (*NARROW, ir.F32Type, ir.F64Type)):
