@@ -1,4 +1,5 @@
-"""Random programs of torch around attention: compiled for the CPU against float64, and for GPUs to PTX."""
+"""Random programs of torch around attention, compiled for the CPU and for GPUs, against float64: there to PTX, and run
+without a GPU at the level of tiles, where numbers are rounded as on one."""
 
 import re
 import warnings
@@ -8,9 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 from attn_opt.compiler import CompileError, compile  # noqa: E402
+from gpu_modules import lowered  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from random_programs import DTYPES, FLAVOURS, RandomProgram  # noqa: E402
+from torch_harness import run_as_on_gpu  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -86,6 +89,11 @@ def check_for_gpus(program: RandomProgram, arch: str) -> None:
             assert NOT_YET.search(str(error)), f"{error}\n{program!r}"
             return
     assert ".entry" in kernel.ir("ptx")
+    module = lowered(kernel.ir("fused"), is_fused=True, arch=arch)
+    for flavour in FLAVOURS:
+        args = program.inputs(flavour)
+        dtypes = [x.dtype for x in results_of(program.function, args)]
+        check_results(program, run_as_on_gpu(module, args, dtypes), args)
     left = [text for one in said if "no kernel can be made of it" in (text := str(one.message))]
     assert all(map(NOT_YET.search, left)), f"{left}\n{program!r}"
 
@@ -100,7 +108,7 @@ def test_programs(program):
 
 
 @given(programs(dtypes=ON_GPUS), ARCHITECTURES)
-@settings(max_examples=4, **TOO_SLOW)
+@settings(max_examples=6, **TOO_SLOW)
 def test_programs_for_gpus(program, arch):
     check_for_gpus(program, arch)
 
