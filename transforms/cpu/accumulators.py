@@ -49,8 +49,8 @@ class Accumulators:
 
     def key(self, out: Operand, point: Offsets) -> Key:
         """The accumulator that a point of the register tile adds to."""
-        chain = sum(point[d] for d in range(self.op.n_loops) if not self.op.is_parallel(d)) % self._chains(out)
-        return out.number, (*(point[d] % self._count(d) for d in self._loops(out)), chain)
+        chain = sum([point[d] for d in self.op.reductions]) % self._chains(out)
+        return out.number, (*[point[d] % self._count(d) for d in self._loops(out)], chain)
 
     def is_vector(self, out: Operand) -> bool:
         return self.v != NO_LOOP and (self.is_split or self.v in out.loops)

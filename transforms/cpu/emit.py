@@ -260,7 +260,7 @@ class Emitter:
         """The points of the register tile, so that those which add to one accumulator are far apart; where registers
         are few, all vectors of a row before the next row, whose element is then needed only for them."""
         loops = range(self.op.n_loops)
-        outer = self._columns() if self.schedule.anew else [d for d in loops if not self.op.is_parallel(d)]
+        outer = self._columns() if self.schedule.anew else [*self.op.reductions]
         if self.schedule.rows_in_turn:
             outer += [d for d in loops if d != self.v]
         return sorted(self.tile.offsets(loops), key=lambda point: [point[d] for d in outer])
@@ -268,7 +268,7 @@ class Emitter:
     def _columns(self) -> list[int]:
         """The loops of which all points of a column of the register tile have the same iteration: a step of each sum,
         and a vector."""
-        return [*(d for d in range(self.op.n_loops) if not self.op.is_parallel(d)), self.v]
+        return [*self.op.reductions, self.v]
 
     def _compared(self, inner: ir.Operation, point: Offsets) -> ir.Value | None:
         return compared(self.op, inner, self.tile, point)

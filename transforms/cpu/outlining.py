@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ...dialects.mlir import arith, func, ir
-from ..rewriting import is_constant, ops_in
+from ..rewriting import for_body, is_constant, ops_of
 
 
 class Names:
     """Names for functions of a module, none of which is taken: of one that is named after `f` f_parallel_0, …"""
 
     def __init__(self, module: ir.Operation) -> None:
-        self._taken = {o.attributes["sym_name"].value for o in ops_in(module, "func.func")}
+        self._taken = {o.attributes["sym_name"].value for o in ops_of(for_body(module)) if o.name == "func.func"}
         self._count = 0
 
     def next(self, function: ir.Operation, kind: str) -> str:
@@ -86,9 +86,8 @@ def _uses_from_outside(ops: Sequence[ir.Operation]) -> list[tuple[ir.Operation, 
         op = inner.operation
         every.append(op)
         own.update(op.results)
-        for region in op.regions:
-            for block in region.blocks:
-                own.update(block.arguments)
+        if len(op.regions):  # most have none
+            own.update(argument for region in op.regions for block in region.blocks for argument in block.arguments)
         return advance
 
     advance = ir.WalkResult.ADVANCE

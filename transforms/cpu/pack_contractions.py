@@ -201,7 +201,7 @@ def _are_told(op: Structured, operand: Operand, loops: Iterable[int]) -> bool:
 
 def packed_operand(op: Structured, schedule: Schedule) -> Operand | None:
     """The operand to pack, if packing pays."""
-    if len(op.outputs) != 1 or all(op.is_parallel(d) for d in range(op.n_loops)):
+    if len(op.outputs) != 1 or not op.reductions:
         return None
     inputs = [o for o in op.operands if not o.is_output and not o.is_scalar]
     v = schedule.vector_loop

@@ -112,6 +112,6 @@ def _rows_in(op: Structured, loop: int, sizes: Sequence[int]) -> int:
 
 def _reuses(op: Structured, loop: int) -> bool:
     """True if iterations of `loop` share elements of an operand of a contraction."""
-    if all(op.is_parallel(d) for d in range(op.n_loops)):
+    if not op.reductions:
         return False
     return any(loop not in o.loops for o in op.operands if not o.is_scalar and not o.is_output)

@@ -51,7 +51,7 @@ def rows_ahead(op: Structured, operand: Operand, cache: int = L1, schedule: Sche
         return None
     if pays_to_copy(op, operand) or is_scratch(operand):
         return None
-    if not operand.dims or all(op.is_parallel(d) for d in range(op.n_loops)) or operand.strides[-1] != 1:
+    if not operand.dims or not op.reductions or operand.strides[-1] != 1:
         return None
     is_contraction = len(op.operands) - len(op.outputs) in (2, 3)  # rows may come two by two
     if not is_contraction or not all(op.is_accumulator(out) for out in op.outputs):

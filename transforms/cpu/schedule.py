@@ -92,7 +92,7 @@ def choose(op: Structured, target: Target) -> Schedule:
     can be split (max, sum, …). For a contraction, C[m, n] += A[m, k]·B[k, n], this gives lanes along n and a register
     tile of `unroll[m]` × `unroll[n]` vectors of C, which is what reuses a vector of B and a scalar of A.
     """
-    reductions = [d for d in range(op.n_loops) if not op.is_parallel(d)]
+    reductions = op.reductions
     parallel = [d for d in range(op.n_loops) if op.is_parallel(d)]
     vector = _vector_loop(op)
     lanes = _lanes(op, vector, target) if vector != NO_LOOP else 1
@@ -252,7 +252,7 @@ def _vector_loop(op: Structured) -> int:
 def pays_to_copy(op: Structured, operand: Operand) -> bool:
     """True if a contraction reads each element of this input often: in one loop, which may be that of the lanes, or in
     several, such as the heads of a group and a few queries of each."""
-    if all(op.is_parallel(d) for d in range(op.n_loops)):
+    if not op.reductions:
         return False
     uses = [size_of(op, d) for d in range(op.n_loops) if op.is_parallel(d) and d not in operand.loops]
     least = ROWS_TO_PACK if _is_read_anew(op, operand) else USES_TO_PACK
