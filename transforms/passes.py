@@ -132,6 +132,7 @@ PASSES = (
     "nvidia/divide-by-products",
     "nvidia/specialize-warps",
     "nvidia/row-sums-by-matmul",
+    "nvidia/shift-low-rows",
     "nvidia/stage-loads",
     "nvidia/tiles-to-nvvm",
     "nvidia/overlap-launches",

@@ -19,7 +19,7 @@ from ...dialects.tiling.structured import dim_position, indexing_maps, iterator_
 from ..passes import PassError
 from ..rewriting import defining_op, ops_of, single_use
 from . import exponentials
-from .bounds import LOW, LOW_FACTOR, may_be_low
+from .bounds import may_be_low
 from .exponentials import Factor, of_elements
 from .functions import divide_by_normal, divide_by_products, exp2, times
 from .positions import COLUMNS, ROWS, Linear, Positions
@@ -177,8 +177,8 @@ class Elementwise:
             minuend, of_element = linear.values[at(layout, row, column)], linear.factor * factor
         elif factor != 1.0:
             minuend, of_element = self.value(difference.operands[0], row, column), factor
-            if factor > 1 and self._may_be_low(difference.operands[1]):
-                return minuend, *self._of_low_row(op, difference, factor, row)
+            if factor > 1 and self._may_be_low(difference.operands[1]):  # m·k may be infinite
+                return None
         else:
             return None
         return minuend, of_element, self._of_row(op, difference, factor, row)
@@ -218,21 +218,6 @@ class Elementwise:
             self._values[key] = times(subtrahend, -factor)
         return self._values[key]
 
-    def _of_low_row(
-        self, op: ir.Operation, difference: ir.Operation, factor: float, row: int | None
-    ) -> tuple[ir.Value, ir.Value]:
-        """k and −m·k, made once a row. Where m is so low that m·k may be infinite, as in a row of keys that are masked
-        by the least number of a type, k is 2^-114: s − m is 0 there, or for masks of other types so large that its
-        exponential is 0 as well; and −m·k is small enough for a table's sums."""
-        keys = [(op.results[0], (row, -1, part)) for part in range(2)]
-        if keys[0] not in self._values:
-            m = self.value(difference.operands[1], row, None)
-            is_low = create("arith.cmpf", i1(), m, constant(f32(), LOW), predicate=ir.IntegerAttr.get(i64(), OLT))
-            k = select(is_low, constant(f32(), LOW_FACTOR), constant(f32(), factor))
-            self._values[keys[0]] = k
-            self._values[keys[1]] = create("arith.negf", f32(), create("arith.mulf", f32(), m, k))
-        return self._values[keys[0]], self._values[keys[1]]
-
     def _may_be_low(self, value: ir.Value) -> bool:
         if value not in self._low:
             self._low[value] = may_be_low(value)
@@ -270,9 +255,7 @@ class Elementwise:
             found = self._linear(op, row, column)
             if found is not None:
                 return found
-            if op.name == "arith.subf" and not self.depends(op.operands[1])[1]:
-                if self._may_be_low(op.operands[1]):
-                    return self.value(op.operands[0], row, column), *self._of_low_row(op, op, 1.0, row)
+            if op.name == "arith.subf" and not self.depends(op.operands[1])[1] and not self._may_be_low(op.operands[1]):
                 of_row = times(self.value(op.operands[1], row, None), -1.0)
                 return *_factors(self.value(op.operands[0], row, column)), of_row
         return *_factors(self.value(value, row, column)), None
