@@ -2,7 +2,7 @@
 
 from ..host import cache_bytes, computes_by_halves, host_features
 from ..passes import PassError
-from .schedule import Target
+from .vectors.schedule import Target
 
 VECTOR_BYTES = (0, 16, 32, 64)  # 0: what the host has
 # No other CPU than AMD's has sse4a, and on none of those do permutations take the pipes that multiply; what permutes

@@ -44,8 +44,8 @@ from ..host import cache_bytes, computes_by_halves, matrix_unit
 from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op
 from .matrix_unit import MIN_ROWS, has_tiles, is_native, multiplies
-from .schedule import ROWS_TO_PACK
-from .tile_panels import ROWS
+from .vectors.schedule import ROWS_TO_PACK
+from .vectors.tile_panels import ROWS
 
 MAX_ROWS_OF_HEAD = 16  # of those that stand side by side: with more, a tile of scores for all of them leaves the cache
 PAGE = 4096  # bytes that are read in the order of their addresses, at least
