@@ -6,8 +6,8 @@ from ...dialects.build import constant_value
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ...dialects.tile import is_tensor_map
+from ...transforms.nvidia.alignment import has_dense_rows
 from ...transforms.nvidia.code.overlap_launches import EARLY
-from ...transforms.nvidia.code.values import has_dense_rows
 from ...transforms.nvidia.kernels.one_block import COLUMNS, ROWS
 from ..diagnostics import diagnostic
 from .program import TENSOR_MAP, Program, Step

@@ -7,7 +7,7 @@ from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.transforms.attention import find_attention
 from attn_opt.transforms.cpu import tile_sizes
-from attn_opt.transforms.nvidia.schedule.registers import REGISTERS, consumer_registers
+from attn_opt.transforms.nvidia.registers import REGISTERS, consumer_registers
 from attn_opt.transforms.nvidia.tile_sizes import choose_hopper_tile_sizes
 
 CACHES = {1: 48 << 10, 2: 1 << 20}

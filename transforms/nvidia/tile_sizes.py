@@ -45,9 +45,8 @@ from ..extents import extent_of, static_extents
 from ..linear import DYNAMIC
 from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op, ops_in
-from .architecture import MULTIPROCESSORS
-from .code.memory import are_aligned
-from .code.synchronisation import RESERVED
+from .alignment import are_aligned
+from .architecture import MULTIPROCESSORS, RESERVED
 from .kernels.align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
 from .schedule.widen_operands import MOST_COLUMNS
 from .tile_times import time_of_parts, time_of_tiles

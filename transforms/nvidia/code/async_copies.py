@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ....dialects.mlir import ir
 from ...rewriting import only_if
-from .memory import CHUNK, Access
+from ..alignment import CHUNK
+from .memory import Access
 from .thread import Shared, Thread, add, asm, constant, create, div, i1, i32, i64, less, mul, rem, select
 
 

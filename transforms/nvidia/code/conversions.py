@@ -6,20 +6,8 @@ from ....dialects.float8 import FORMATS
 from ....dialects.mlir import ir
 from ...float8_codes import code_of
 from ...polynomials import Numbers
-from .thread import (
-    EIGHT_BITS,
-    EQ,
-    byte_width,
-    compare,
-    constant,
-    create,
-    f32,
-    i1,
-    i64,
-    register_type,
-    select,
-    stored_type,
-)
+from ..elements import EIGHT_BITS, byte_width
+from .thread import EQ, compare, constant, create, f32, i1, i64, register_type, select, stored_type
 
 
 def from_word(word: ir.Value, element: ir.Type) -> ir.Value:

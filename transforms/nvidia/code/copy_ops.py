@@ -10,17 +10,19 @@ from ....dialects.mlir import ir
 from ....dialects.tile import Joined, box_rows, dims_of, layout_of
 from ...linear import divisor, least_divisor
 from ...passes import PassError
+from ..alignment import has_dense_rows
 from ..axes import DYNAMIC
+from ..elements import byte_width
 from . import spread
 from .async_copies import copy_to_shared
 from .emitter import Emitter
-from .memory import Access, Memory, byte_width, load_registers
+from .memory import Access, Memory, load_registers
 from .pieces import copy_piece
 from .skewed import copy_rows, row_shifts
 from .storing import store_registers
 from .synchronisation import Barriers, copy_bulk
 from .thread import Shared, Skewed, asm, rem
-from .values import Value, has_dense_rows
+from .values import Value
 
 
 class CopyOps(Emitter):

@@ -18,7 +18,9 @@ from ....dialects.tile import SHARES, layout_of
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...passes import PassError
 from ...rewriting import defining_op, ops_of, single_use
-from ..schedule.bounds import may_be_low
+from ..bounds import may_be_low
+from ..marks import LIMIT
+from ..reductions import MAXIMA, NEUTRAL
 from . import exponentials
 from .exponentials import Factor, of_elements
 from .functions import divide_by_normal, divide_by_products, exp2, times
@@ -43,23 +45,12 @@ from .thread import (
 
 ALONG = {"fragment": (ROWS, COLUMNS), "row": (ROWS,), "row_part": (ROWS,), "column": (COLUMNS,)}
 
-# Combiners that a reduction may end in, with the constant that they leave alone.
-NEUTRAL = {
-    "arith.maxnumf": float("-inf"),
-    "arith.maximumf": float("-inf"),
-    "arith.minnumf": float("inf"),
-    "arith.minimumf": float("inf"),
-    "arith.addf": 0.0,
-    "arith.mulf": 1.0,
-}
 
 Sum: TypeAlias = "tuple[ir.Value, Factor, ir.Value]"  # element · factor + what its row has
 
 QUAD = (1, 2)  # by which bits of their numbers the threads of a quad differ
 
-MAXIMA = ("arith.maxnumf", "arith.maximumf")
 
-LIMIT = "tile.limit"  # of a sum over rows: infinite where a part of it, of a thread's columns, is not below that
 OLT = 4  # arith's predicate "ordered and less than"
 
 

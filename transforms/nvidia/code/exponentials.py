@@ -23,6 +23,7 @@ from typing import TypeAlias
 from ....dialects.mlir import arith, ir
 from ....dialects.mlir import math as mlir_math
 from ....dialects.tile import EXP2_WORDS
+from ..bounds import MOST
 from .tables import fill_words
 from .thread import Thread, add, asm, constant, create, div, f32, i32, mul
 
@@ -33,7 +34,6 @@ ENTRIES = EXP2_WORDS // LANES
 MANTISSA = 1 << 23  # 1 in a float's mantissa; also of its exponent
 BIAS = 127  # of exponents
 MAGIC = 256.0 + BIAS  # t = x + MAGIC, a float of [256, 512) whose last bit is 2^-15
-MOST = 126.0  # of |x|, where it is bounded
 SPAN = 255.25  # of x where it is not: t = FIRST + (x − TOP) / 256, of [1, 2)
 UNIT = 256  # of the table's words: what the last bit of t is in the result
 ZERO = 19  # so many of them the first entry's line begins below 0

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from ....dialects.mlir import ir
 from ...passes import PassError
+from ..elements import byte_width
 from .contraction import ldmatrix_a
 from .conversions import from_word
-from .memory import byte_width
 from .thread import Registers, Shared, Thread, add, asm, constant, create, f32, i32, places
 
 

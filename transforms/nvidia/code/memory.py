@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from ....dialects import build
 from ....dialects.mlir import ir
 from ....dialects.tile import Joined, layout_of, parts_of
+from ..elements import byte_width
 from .conversions import from_word, to_memory, to_register
 from .thread import (
     Registers,
     Thread,
     add,
     asm,
-    byte_width,
     constant,
     create,
     div,
@@ -33,14 +33,6 @@ from .thread import (
 )
 
 GLOBAL, SHARED = 1, 3
-IS_THERE = "is_there"  # of a memref.load: no index is beyond the sizes
-CHUNK = 16  # bytes that a thread copies to shared memory at a time, if memory is aligned so
-
-
-def are_aligned(kind: ir.RankedTensorType | ir.MemRefType) -> bool:
-    """Whether rows of what is dense are known to begin at multiples of 16 bytes."""
-    last = kind.shape[-1]
-    return last != ir.ShapedType.get_dynamic_size() and last * byte_width(kind.element_type) % CHUNK == 0
 
 
 @dataclass

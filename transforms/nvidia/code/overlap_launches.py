@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ....dialects.mlir import ir
 from ...passes import Pass, PassError
 from ...rewriting import ops_in, ops_of
-from ..kernels.launched_memory import is_surely_launched, root
+from ..launched_memory import is_surely_launched, root
 from ..launching import CONTROL, FIRST_ARGUMENT, control
 from .tiles_to_nvvm import WRITES
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....dialects.mlir import ir
-from .memory import CHUNK, Memory
+from ..alignment import CHUNK
+from .memory import Memory
 from .thread import add, asm, constant, create, i1, i32, i64, less, mul, select
 
 WORDS = CHUNK // 4

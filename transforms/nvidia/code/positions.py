@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....dialects.mlir import ir
+from ...linear import CASTS
 from ...rewriting import defining_op
 from .functions import times
 from .scalars import emit_scalar
@@ -24,7 +25,6 @@ from .thread import add, constant, create, f32
 if TYPE_CHECKING:
     from .elementwise import Elementwise
 
-CASTS = ("arith.index_cast", "arith.extsi")  # which leave a number what it is
 
 ROWS, COLUMNS = 0, 1
 Place = tuple[int | None, int | None]

@@ -14,11 +14,12 @@ from ....dialects.build import constant_value
 from ....dialects.mlir import ir
 from ... import polynomials
 from ...passes import PassError
-from ...rewriting import defining_op
+from ..bounds import is_normal
+from ..elements import NARROW
+from ..marks import IS_THERE
 from . import functions
 from .functions import PRODUCTS, times
-from .memory import IS_THERE
-from .thread import NARROW, constant, create, register_type
+from .thread import constant, create, register_type
 
 Emit: TypeAlias = Callable[[Sequence[Any]], list[ir.Value]]
 
@@ -29,8 +30,6 @@ KEPT = (
 )
 FREEDOM = {"arith.mulf": PRODUCTS, "arith.addf": "contract", "arith.subf": "contract"}
 WIDTH_CHANGES = ("arith.extf", "arith.truncf", "arith.convertf", "arith.index_cast", "arith.index_castui")
-SMALLEST = 2.0**-126  # of the f32 that are not subnormal
-NEVER_NEGATIVE = ("math.exp", "math.exp2", "math.absf", "math.sqrt")
 ROUNDED_QUOTIENTS = ("arith.floordivsi", "arith.ceildivsi", "arith.ceildivui")
 
 EMITTED = (
@@ -120,19 +119,6 @@ def _of_constants(op: ir.Operation) -> Emit | None:
     if op.name == "math.powf" and left is not None and 0 < left < math.inf:
         return lambda operands: [functions.exp2(times(operands[1], math.log2(left)))]
     return None
-
-
-def is_normal(value: ir.Value) -> bool:
-    """Whether a float is known to be no subnormal number, and not negative: a constant and what is never negative, as
-    1 + exp(−x) in a sigmoid."""
-    op = defining_op(value)
-    if op is None or op.name != "arith.addf":
-        return False
-    for number, other in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
-        known, made = constant_value(number), defining_op(other)
-        if isinstance(known, float) and known >= SMALLEST and made is not None and made.name in NEVER_NEGATIVE:
-            return True
-    return False
 
 
 def _resized(value: ir.Value, kind: ir.Type, signed: bool) -> ir.Value:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 
 from ....dialects.mlir import ir
+from ..architecture import ROWS, WARPS
 from .synchronisation import meet_in_warpgroup
-from .thread import ROWS, WARPS, Registers, Shared, Thread, add, asm, constant, div, i32, mul, rem
+from .thread import Registers, Shared, Thread, add, asm, constant, div, i32, mul, rem
 
 WARPGROUP = 32 * WARPS  # threads
 

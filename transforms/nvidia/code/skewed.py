@@ -12,9 +12,11 @@ import math
 
 from ....dialects.mlir import ir
 from ...rewriting import make_for, only_if
+from ..alignment import CHUNK
+from ..architecture import ARRANGERS
 from .fragments import Packed, Words
-from .memory import CHUNK, GLOBAL, Access, Memory
-from .synchronisation import ARRANGERS, Barriers
+from .memory import GLOBAL, Access, Memory
+from .synchronisation import Barriers
 from .thread import (
     Registers,
     Skewed,

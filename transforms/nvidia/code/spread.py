@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
-from ....dialects.tile import dims_of, layout_of
 from ....dialects.tiling.structured import dim_position, indexing_maps
-from ...rewriting import defining_op, ops_of
+from ...rewriting import ops_of
 from .conversions import to_register
 from .memory import Access
 from .scalars import emit_scalar
@@ -29,17 +28,6 @@ class Spread:
 
     elements: Elements
     inner: int = 1
-
-
-def inner_dim(value: ir.Value) -> int:
-    """The dimension of a spread or loaded tile that stands side by side in the memory that it comes from."""
-    op = defining_op(value)
-    if op is None or op.name not in ("tile.load", "linalg.generic"):
-        return 1
-    if op.name == "tile.load":
-        dims, last = dims_of(op.opview), op.opview.memory.type.rank - 1
-        return dims.index(last) if last in dims else 1
-    return next((inner_dim(v) for v in op.operands if layout_of(v.type) == "spread" and v.type.rank == 2), 1)
 
 
 def loaded(access: Access, element: ir.Type, aligned: int, innermost: int | None) -> Spread:

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from ....dialects.mlir import ir
 from ....dialects.tile import layout_of
 from ...passes import PassError
+from ..elements import EIGHT_BITS
 from .conversions import eight_bits
 from .memory import Access, positions_of
 from .thread import (
-    EIGHT_BITS,
     EQ,
     Registers,
     Thread,

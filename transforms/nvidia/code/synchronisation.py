@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....dialects.mlir import ir
+from ..architecture import RESERVED
 from .thread import EQ, Shared, Thread, add, asm, compare, constant, create, div, i32, mul, rem, select, shuffled
 
 REGISTERS = 65536  # of a multiprocessor
 BARRIER = 8  # bytes
 FLAG = 4
-RESERVED = 1024  # bytes of shared memory before a block's own
 MEETING = 15  # a named barrier
-ALL_WARPS = "tile.all_warps"  # of a meeting: also those of the last warpgroup that do not copy
-EACH_THREAD = "tile.each_thread"  # of an arrival: all threads of a warp arrive, not one for the others
-ARRANGERS = 3  # warps, beside the one that copies, that put 8-bit operands in order
 FIRST_TURN = 1  # the named barrier of the first warpgroup's turn; 0 is all threads'
 FIRST_OF_WARPGROUP = 8  # that of the first warpgroup alone
 

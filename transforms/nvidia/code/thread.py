@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 from ....dialects.build import constant
 from ....dialects.mlir import ir
 from ....dialects.tile import layout_of
+from ..elements import NARROW, byte_width
+from ..shared_layouts import line_bytes, shared_bytes, skewed_bytes
 
 if TYPE_CHECKING:
     from .positions import Linear
@@ -27,11 +29,6 @@ if TYPE_CHECKING:
 
 def i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
-
-
-def byte_width(element: ir.Type) -> int:
-    """How many bytes an element takes in memory."""
-    return max(getattr(element, "width", 64) // 8, 1)  # an index has no width
 
 
 def i64() -> ir.Type:
@@ -48,11 +45,6 @@ def f32() -> ir.Type:
 
 def pointer(space: int) -> ir.Type:
     return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
-
-
-WARPS, ROWS = 4, 64  # of a warpgroup
-EIGHT_BITS = (ir.Float8E4M3FNType, ir.Float8E5M2Type)
-NARROW = (ir.F16Type, ir.BF16Type, *EIGHT_BITS)
 
 
 def register_type(kind: ir.Type) -> ir.Type:
@@ -182,11 +174,6 @@ class Registers:
         return {"row": 2, "row_part": 2, None: 1}[layout]
 
 
-def line_bytes(inner: int, width: int) -> int:
-    """The bytes of a row in shared memory: 128; less where `inner` elements of one byte fill no more."""
-    return 128 if width > 1 else next(line for line in (32, 64, 128) if line >= min(inner, 128))
-
-
 @dataclass
 class Shared:
     """A tile in shared memory: a stage of a buffer that begins at `first`. `inner`: the dimension whose elements stand
@@ -221,7 +208,7 @@ class Shared:
     @property
     def size(self) -> int:
         """In bytes."""
-        return self.bytes(self.outer_size, self.inner_size, self.width)
+        return shared_bytes(self.outer_size, self.inner_size, self.width)
 
     @property
     def address(self) -> ir.Value:
@@ -244,11 +231,6 @@ class Shared:
     def line(self) -> int:
         """Bytes of a row."""
         return line_bytes(self.inner_size, self.width)
-
-    @staticmethod
-    def bytes(outer: int, inner: int, width: int = 2) -> int:
-        line = line_bytes(inner, width)
-        return -(-inner * width // line) * outer * line
 
     def piece(self, outer: ir.Value, inner: ir.Value) -> ir.Value:
         """The address of the 16 bytes that (outer, inner) is in."""
@@ -279,13 +261,9 @@ class Skewed:
         """The tile of a stage of the buffer whose first one this is."""
         return replace(self, stage=stage if self.stages > 1 else None)
 
-    @staticmethod
-    def bytes(rows: int, columns: int, width: int) -> int:
-        return rows * (-(-columns * width // 16) + 1 | 1) * 16
-
     @property
     def size(self) -> int:
-        return self.bytes(self.shape[0], self.shape[1], self.width)
+        return skewed_bytes(self.shape[0], self.shape[1], self.width)
 
     @property
     def pitch(self) -> int:

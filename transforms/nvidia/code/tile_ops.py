@@ -13,7 +13,9 @@ from ....dialects.tiling.structured import dim_position, indexing_maps
 from ...attention import contraction_loops, is_matmul
 from ...passes import PassError
 from ...rewriting import defining_op, ops_in, ops_of
-from ..schedule.overlap_matmuls import ASYNC
+from ..architecture import ARRANGERS
+from ..constants import is_zero
+from ..marks import ALL_WARPS, ASYNC, EACH_THREAD
 from . import contraction, exponentials, spread, tables
 from .arranging import arrange
 from .copy_ops import CopyOps
@@ -21,21 +23,9 @@ from .elementwise import Elementwise, row_parts, whole_rows
 from .fragments import load_fragment
 from .scaling import scale
 from .skewed import load_skewed
-from .synchronisation import (
-    ALL_WARPS,
-    ARRANGERS,
-    EACH_THREAD,
-    Flags,
-    any_of_warp,
-    meet,
-    pass_turn,
-    set_registers,
-    settle,
-    start_turns,
-    take_turn,
-)
+from .synchronisation import Flags, any_of_warp, meet, pass_turn, set_registers, settle, start_turns, take_turn
 from .thread import Registers, Shared, Skewed, at
-from .values import Value, is_zero
+from .values import Value
 
 
 class TileOps(CopyOps):

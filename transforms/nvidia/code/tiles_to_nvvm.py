@@ -10,19 +10,20 @@ from ....dialects.tile import dims_of, layout_of
 from ...attention import is_matmul
 from ...passes import Pass, PassError, option
 from ...rewriting import ops_in, ops_of
+from ..alignment import has_dense_rows
 from ..architecture import HOPPER, architecture
-from ..axes import DYNAMIC
-from ..kernels.outline_kernels import BLOCK_THREADS
+from ..axes import DYNAMIC, inner_dim
+from ..elements import byte_width
 from ..launching import launches_of, relaunch
-from ..schedule.registers import REGISTERS, wgmma_registers
-from ..schedule.specialize_warps import PRODUCERS
+from ..marks import BLOCK_THREADS, PRODUCERS
+from ..registers import REGISTERS, wgmma_registers
+from ..shared_layouts import shared_bytes, skewed_bytes
 from . import contraction
-from .memory import SHARED, Memory, byte_width
-from .spread import inner_dim
+from .memory import SHARED, Memory
 from .synchronisation import Barriers, Flags
 from .thread import Shared, Skewed, Thread, add, constant, create, i32, i64, pointer
 from .tile_ops import TileOps
-from .values import has_dense_rows, parameter_attributes, parameter_types
+from .values import parameter_attributes, parameter_types
 
 SPILLED_THREADS = 640  # up to which ptxas can spill what one instruction does not need
 ALIGNMENT = 1024  # of buffers: the unit of the swizzle
@@ -233,11 +234,11 @@ class _Kernel:
                 )
             if any(use.owner.operation.name == "tile.copy_rows" for use in value.uses):
                 self.values[value] = Skewed(add(address, offset), tuple(shape), width, stages)
-                offset += -(-stages * Skewed.bytes(shape[0], shape[1], width) // ALIGNMENT) * ALIGNMENT
+                offset += -(-stages * skewed_bytes(shape[0], shape[1], width) // ALIGNMENT) * ALIGNMENT
                 continue
             inner = self.inner.get(value, 1)
             self.values[value] = Shared(add(address, offset), tuple(shape), inner, width, stages)
-            offset += -(-stages * Shared.bytes(shape[1 - inner], shape[inner], width) // ALIGNMENT) * ALIGNMENT
+            offset += -(-stages * shared_bytes(shape[1 - inner], shape[inner], width) // ALIGNMENT) * ALIGNMENT
         return offset + ALIGNMENT
 
     def _update_launches(self, threads: int, shared: int) -> None:

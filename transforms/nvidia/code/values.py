@@ -8,6 +8,7 @@ from typing import TypeAlias
 from ....dialects.mlir import ir
 from ....dialects.tile import is_tensor_map, layout_of
 from ...linear import DYNAMIC
+from ..alignment import has_dense_rows
 from .memory import GLOBAL, Memory
 from .spread import Spread
 from .synchronisation import Barriers, Flags
@@ -16,8 +17,6 @@ from .thread import Registers, Shared, Skewed, i32, i64, pointer, register_type
 Value: TypeAlias = "Registers | Shared | Skewed | Spread | Barriers | Flags | Memory | tuple[ir.Value, ...] | ir.Value"
 
 MAP_BYTES = 128  # of a tensor map
-COPY = "tile.copy"  # of an op: it copies a tensor to rows that are aligned to 16 bytes
-ALIGNED = "tile.aligned"  # of a kernel: which of its arguments are such copies
 
 
 def parameter_types(kind: ir.Type) -> list[ir.Type]:
@@ -39,12 +38,6 @@ def parameter_attributes(kind: ir.Type) -> list[ir.Attribute]:
         "nvvm.grid_constant": ir.UnitAttr.get(),
     }
     return [ir.DictAttr.get(attributes)]
-
-
-def has_dense_rows(kind: ir.MemRefType) -> bool:
-    """Whether the elements of the last dimension stand side by side; rows are then aligned as dense ones are."""
-    strides, _ = kind.get_strides_and_offset()
-    return bool(kind.rank) and strides[-1] == 1
 
 
 def register_types(kind: ir.Type) -> list[ir.Type]:
@@ -74,14 +67,3 @@ def like(models: Sequence[Value], values: list[ir.Value]) -> list[Value]:
             found.append(values[0])
             values = values[1:]
     return found
-
-
-def is_zero(op: ir.Operation) -> bool:
-    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == 0.0
-
-
-def zeros(kind: ir.RankedTensorType) -> ir.Value:
-    """A tile of zeros, at the insertion point."""
-    splat = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0))
-    return ir.Operation.create("arith.constant", [kind], [], {"value": splat}).result

@@ -17,9 +17,10 @@ from ...reshapes import RESHAPES
 from ...rewriting import defining_op, functions_of, is_inside, ops_in, ops_of
 from ...slices import slice_offsets, slice_sizes
 from ...splats import filled_with
+from ..alignment import CHUNK, are_aligned
 from ..axes import DYNAMIC, kept_dims
-from ..code.memory import CHUNK, are_aligned, byte_width
-from ..code.values import COPY
+from ..elements import byte_width
+from ..marks import COPY
 
 COPIED = ("f16", "bf16", "f32", "i1", "i8", "i16", "i32")
 LARGEST = 1 << 30  # elements: a kernel numbers them by i32

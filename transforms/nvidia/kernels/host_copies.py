@@ -8,8 +8,8 @@ from ....dialects import build
 from ....dialects.mlir import ir
 from ...passes import Pass, PassError
 from ...rewriting import ops_in, ops_of
+from ..alignment import has_dense_rows
 from ..axes import DYNAMIC
-from ..code.values import has_dense_rows
 from ..launching import relaunch
 
 ENCODE = "mgpuTensorMapEncodeWords"  # of runtime.nvidia_host

@@ -19,10 +19,10 @@ from ...reshapes import RESHAPES, only_units
 from ...rewriting import defining_op, ops_in, ops_of, through
 from ...slices import insert_parallel
 from ..axes import TwoRoles
-from .own_rows import axes_of
+from ..launched_memory import OF_MEMORY
+from ..own_rows import axes_of
 
 ROWS, COLUMNS = 128, 256  # the most that one block computes at once where there is no loop
-VIEWS = ("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview")
 
 
 def is_one_tile(function: ir.Operation) -> bool:
@@ -168,7 +168,7 @@ def _made(op: ir.Operation) -> list[ir.Value]:
 
 def _allocated(value: ir.Value) -> ir.Value | None:
     """The memory that a buffer is a view of, if it is made here."""
-    source = through(value, *VIEWS)
+    source = through(value, *OF_MEMORY)
     op = defining_op(source)
     return source if op is not None and op.name == "memref.alloc" else None
 

@@ -17,17 +17,16 @@ from ...reshapes import RESHAPES, only_units
 from ...rewriting import Values, defining_op, erase_dead, functions_of, is_constant, is_inside, only_if, ops_in, ops_of
 from ...slices import Size, forall_bounds, mixed, slice_offsets, slice_sizes
 from ...splats import filled_with
-from ..code.values import ALIGNED, COPY
 from ..constants import constant_memory, own_constants
 from ..launching import STRIDED, kernel_module, launch, memory_type, new_kernel, read_buffer, strided, to_tensor
+from ..marks import ALIGNED, BLOCK_THREADS, COPY
+from ..own_rows import axes_of, own_rows
 from .lifted_views import lift_views
 from .one_block import beside_loops, between_matmuls, check_order, everything, is_one_tile, merges, one_block
-from .own_rows import axes_of, own_rows
 from .point_body import THREADS, PointBody, is_pointwise, output_axes
 from .reshaped_results import allocated, expanded, only_collapse
 from .tile_body import Memory, TileBody
 
-BLOCK_THREADS = "tile.threads"  # of a kernel without tiles
 Way: TypeAlias = "Callable[[ir.Operation], list[list[ir.Operation]]]"  # of `one_block.py`
 
 

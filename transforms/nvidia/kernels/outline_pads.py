@@ -12,10 +12,10 @@ from ...passes import Pass, option
 from ...rewriting import defining_op, make_for, only_if, ops_in, ops_of
 from ...slices import slice_offsets, slice_sizes
 from ...splats import is_constant_tensor
+from ..alignment import CHUNK
 from ..axes import DYNAMIC, kept_dims, source_indices
-from ..code.memory import CHUNK, byte_width
-from ..code.values import COPY
 from ..constants import constant_memory
+from ..elements import byte_width
 from ..launching import (
     allocate,
     block_number,
@@ -27,6 +27,7 @@ from ..launching import (
     thread_number,
     to_tensor,
 )
+from ..marks import COPY
 
 WARP = 32
 

@@ -24,9 +24,10 @@ from ...rewriting import (
     through,
 )
 from ...splats import filled_with
+from ..alignment import CHUNK
 from ..architecture import MULTIPROCESSORS
 from ..axes import DYNAMIC
-from ..code.memory import CHUNK, byte_width
+from ..elements import byte_width
 from ..launching import allocate, block_number, ceil_div, kernel_module, launch, strided, to_tensor, update_type
 from .lanes import NotInLanes
 from .one_block import is_of_tiles

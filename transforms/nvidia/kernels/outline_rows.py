@@ -11,11 +11,12 @@ from ....dialects.mlir import ir
 from ...extents import size_value
 from ...passes import Pass, option, remark
 from ...rewriting import defining_op, erase_dead, erase_if_unused, functions_of, ops_of
+from ..alignment import CHUNK
 from ..architecture import MULTIPROCESSORS
-from ..code.memory import CHUNK, byte_width
+from ..elements import byte_width
 from ..launching import allocate, ceil_div, kernel_module, launch, strided, to_tensor, update_type
+from ..marks import BLOCK_THREADS
 from .lanes import NotInLanes
-from .outline_kernels import BLOCK_THREADS
 from .outline_producers import COPIED
 from .producer_body import KernelArguments, thread_count
 from .row_body import RowBody, Sharing

@@ -15,7 +15,7 @@ from ....dialects.tiling.structured import dim_position, indexing_maps, iterator
 from ...passes import PassError
 from ...rewriting import defining_op, ops_of
 from ..axes import BATCH, COLUMN, Axis, rows_first
-from ..code.elementwise import NEUTRAL
+from ..reductions import NEUTRAL
 
 
 @dataclass

@@ -18,7 +18,7 @@ from ...copying import copy_scalar_body
 from ...rewriting import defining_op, only_if, ops_in
 from ...slices import slice_offsets
 from ..axes import Axes, Axis, kept_dims
-from ..code.memory import IS_THERE
+from ..marks import IS_THERE
 from .tile_body import TileBody
 
 THREADS = 64  # of a block: small ones, for more multiprocessors

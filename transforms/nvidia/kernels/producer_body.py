@@ -16,9 +16,10 @@ from ...reshapes import RESHAPES, VIEWS
 from ...rewriting import defining_op, either, is_constant, only_if, ops_in, terminator, through
 from ...slices import mixed, slice_offsets
 from ...splats import is_constant_tensor, repeated_number
+from ..alignment import CHUNK
 from ..axes import DYNAMIC, kept_dims
-from ..code.memory import CHUNK, byte_width
 from ..constants import constant_memory
+from ..elements import byte_width
 from ..launching import STRIDED, new_kernel, read_buffer, thread_number
 from .lanes import Atom, Lanes, NotInLanes, linearised, spread
 

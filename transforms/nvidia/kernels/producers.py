@@ -30,7 +30,7 @@ from ...extents import static_extents
 from ...graph import backward_slice, operands_with_captures
 from ...reshapes import VIEWS
 from ...rewriting import defining_op, through
-from ..code.memory import byte_width
+from ..elements import byte_width
 from .align_rows import is_known
 
 PIECES = ("tensor.concat", "tensor.pad", "tensor.insert_slice")  # of which loops over tiles have no part

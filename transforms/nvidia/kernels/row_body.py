@@ -12,8 +12,8 @@ from ....dialects.mlir import arith, ir, scf
 from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
 from ...rewriting import only_if
 from ...splats import filled_with
-from ..code.elementwise import NEUTRAL
 from ..launching import block_number, thread_number, thread_of_block
+from ..reductions import NEUTRAL
 from .lanes import Atom, Lanes, NotInLanes, spread
 from .producer_body import Elements, KernelArguments, ProducerBody, place_of, thread_count
 from .row_groups import COLUMN, RowGroup, summed

@@ -16,9 +16,10 @@ from ....dialects.tiling.structured import dim_position, indexing_maps, iterator
 from ...rewriting import defining_op
 from ...slices import slice_offsets
 from ...splats import filled_with, is_constant_tensor
+from ..alignment import CHUNK
 from ..axes import DYNAMIC, is_first, kept_dims
-from ..code.elementwise import NEUTRAL
-from ..code.memory import CHUNK, byte_width
+from ..elements import byte_width
+from ..reductions import NEUTRAL
 
 WARP = 32
 AHEAD = 2  # pieces that a thread has of a row, at least: their loads are under way together

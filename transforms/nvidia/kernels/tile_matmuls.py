@@ -17,8 +17,8 @@ from ...passes import Pass, option, remark
 from ...rewriting import defining_op, functions_of, ops_in, ops_of
 from ...splats import filled_with
 from ...tile_and_fuse import tile_and_fuse
+from ..alignment import CHUNK
 from ..architecture import MULTIPROCESSORS
-from ..code.memory import CHUNK
 from .joined_loops import with_joined_loops
 from .one_block import fits_one_block
 from .split_sums import split_sum

@@ -12,9 +12,9 @@ from ...passes import Pass, PassError, option
 from ...rewriting import defining_op, erase_if_unused, is_constant, ops_in, ops_of
 from ..axes import COLUMN, ROW, Axes
 from ..constants import own_constants
-from ..kernels.own_rows import own_rows
+from ..own_rows import own_rows
+from ..registers import consumer_registers, matmul_registers
 from .bulk_copies import is_streamed
-from .registers import consumer_registers, matmul_registers
 
 CROWDING = ("math.log", "math.log2", "math.sqrt", "math.rsqrt", "arith.sitofp")
 OTHER_REGISTERS = 40

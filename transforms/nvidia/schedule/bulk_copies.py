@@ -19,9 +19,10 @@ from ....dialects.tiling import Index
 from ...attention import is_matmul
 from ...linear import divisor, linear, minima
 from ...rewriting import defining_op, for_body, ops_in
-from ..code.memory import CHUNK, are_aligned, byte_width
-from ..code.thread import EIGHT_BITS, line_bytes
-from ..code.values import ALIGNED, has_dense_rows
+from ..alignment import CHUNK, are_aligned, has_dense_rows
+from ..elements import EIGHT_BITS, byte_width
+from ..marks import ALIGNED
+from ..shared_layouts import line_bytes
 
 LARGEST_BOX = 256
 ROWS = 8  # of a box, a multiple of these: shared memory's permutation repeats

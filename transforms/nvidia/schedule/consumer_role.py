@@ -7,9 +7,8 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import ArriveOp, PassTurnOp, SettleOp, TakeTurnOp, ViewOp, WaitBarrierOp, layout_of
 from ...attention import is_matmul
 from ...rewriting import ancestors, copy_op, defining_op, for_body, is_inside, make_for, ops_in, ops_of
-from ..code.synchronisation import EACH_THREAD
-from ..code.thread import ROWS, WARPS
-from .overlap_matmuls import ASYNC
+from ..architecture import ROWS, WARPS
+from ..marks import ASYNC, EACH_THREAD
 from .own_keys import OwnKeys
 from .own_masks import Interval, OwnMask
 from .rings import Count, Ring

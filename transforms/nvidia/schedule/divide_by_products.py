@@ -9,7 +9,7 @@ from ....dialects.mlir import ir
 from ....dialects.tile import SHARES, DivideOp
 from ...passes import Pass, remark
 from ...rewriting import ops_in
-from ..code.scalars import is_normal
+from ..bounds import is_normal
 from .bulk_copies import bulk_copies
 from .special_unit import innermost_loop, load_of, quotients, special_ops
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ...rewriting import Values, copy_op, defining_op, ops_in, ops_of
-from .bounds import LOW, may_be_low
-from .masking import masks, modifies_first, unmasked, yielded
+from ..bounds import LOW, may_be_low
+from ..masking import masks, modifies_first, unmasked, yielded
 
 
 def unmask(maxima: ir.Operation) -> None:

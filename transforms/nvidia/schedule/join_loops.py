@@ -10,8 +10,8 @@ from ....dialects.tiling.structured import indexing_maps
 from ...equivalence import is_same, is_same_value
 from ...passes import Pass, remark
 from ...rewriting import Values, copy_op, defining_op, for_body, for_inits, make_for, ops_in, ops_of, single_use
+from ..masking import LOWEST, is_rising_line, masks, modifies_first, unmasked, yielded
 from .bulk_copies import bulk_copies
-from .masking import LOWEST, is_rising_line, masks, modifies_first, unmasked, yielded
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from ....dialects.tiling.structured import reduces
 from ...copying import copy_needed
 from ...passes import Pass, option, remark
 from ...rewriting import Values, copy_op, defining_op, for_body, for_inits, ops_in, ops_of
-from ..code.elementwise import LIMIT
-from .bounds import row_limit
+from ..bounds import row_limit
+from ..marks import LIMIT
 from .bulk_copies import bulk_copies
 from .first_maximum import adjust, unmask
 from .running_maximum import (

@@ -11,10 +11,10 @@ from ....dialects.tiling.structured import indexing_maps, iterator_types, reduce
 from ...attention import is_matmul
 from ...passes import Pass
 from ...rewriting import defining_op, ops_in, ops_of, single_use
+from ..masking import is_rising_line, yielded
+from ..reductions import MAXIMA
 from .bulk_copies import bulk_copies
-from .masking import is_rising_line, yielded
 
-MAXIMA = ("arith.maxnumf", "arith.maximumf")
 EXPONENTIALS = ("math.exp", "math.exp2")
 
 

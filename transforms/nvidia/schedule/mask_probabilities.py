@@ -11,8 +11,8 @@ from ...attention import is_matmul
 from ...copying import without_result
 from ...passes import Pass, remark
 from ...rewriting import Values, copy_op, defining_op, erase_if_unused, ops_in, ops_of, single_use
-from .bounds import exponent_bound
-from .masking import modifies_first, yielded
+from ..bounds import exponent_bound
+from ..masking import modifies_first, yielded
 from .row_sums import is_row_sum, summed_tile
 from .tabulate_exponentials import is_exponential, table_shares
 

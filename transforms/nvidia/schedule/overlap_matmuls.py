@@ -11,10 +11,10 @@ from ...attention import is_matmul
 from ...copying import copy_needed
 from ...passes import Pass, option, remark
 from ...rewriting import copy_op, defining_op, either, for_body, for_inits, is_inside, make_for, ops_in, ops_of
+from ..marks import ASYNC
+from ..registers import consumer_registers, matmul_registers
 from .bulk_copies import bulk_copies
-from .registers import consumer_registers, matmul_registers
 
-ASYNC = "tile.async"
 REGISTERS, OTHER_REGISTERS = 255, 60
 OTHER_REGISTERS_OF_8_BITS = 40  # since their left operands stay in shared memory
 

@@ -22,7 +22,7 @@ from ....dialects.tile import dims_of
 from ...attention import is_matmul
 from ...copying import copy_needed
 from ...rewriting import Values, defining_op, for_body, is_made_inside, ops_in, ops_of, through
-from ..code.thread import ROWS
+from ..architecture import ROWS
 
 SIGNED = [f"arith.{name}" for name in ("addi", "subi", "muli", "maxsi", "minsi", "cmpi", "select", "index_cast")]
 FORMULAS = (*SIGNED, "affine.apply", "affine.max", "affine.min")

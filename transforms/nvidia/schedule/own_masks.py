@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from ....dialects.build import constant_value, index
 from ....dialects.mlir import arith, ir
+from ...linear import CASTS
 from ...rewriting import defining_op, is_made_inside, ops_of
-from ..code.positions import CASTS
-from .masking import modifies_first, yielded
+from ..masking import modifies_first, yielded
 
 IS = arith.CmpIPredicate
 SMALLER, LARGER = (IS.slt, IS.sle), (IS.sgt, IS.sge)

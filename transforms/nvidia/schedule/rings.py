@@ -9,8 +9,8 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import InitBarriersOp, layout_of, shared_buffer
 from ....dialects.tiling.structured import dim_position, indexing_maps
 from ...attention import contraction_loops, is_matmul
-from ..code.memory import byte_width
-from ..code.thread import Shared, Skewed
+from ..elements import byte_width
+from ..shared_layouts import shared_bytes, skewed_bytes
 from .bulk_copies import BulkCopy, Copy
 
 
@@ -49,11 +49,11 @@ class Ring:
     def bytes(self) -> int:
         shape, width = self.copy.kind.shape, byte_width(self.copy.kind.element_type)
         if not isinstance(self.copy, BulkCopy):
-            return self.stages * Skewed.bytes(shape[0], shape[1], width)
+            return self.stages * skewed_bytes(shape[0], shape[1], width)
         inner = self.copy.inner
-        found = Shared.bytes(shape[1 - inner], shape[inner], width)
+        found = shared_bytes(shape[1 - inner], shape[inner], width)
         if self.is_paired:
-            found += Shared.bytes(shape[1 - self.summed], shape[self.summed], width)
+            found += shared_bytes(shape[1 - self.summed], shape[self.summed], width)
         return self.stages * found
 
     @property

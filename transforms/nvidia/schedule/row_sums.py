@@ -7,7 +7,7 @@ from ....dialects.tile import layout_of
 from ....dialects.tiling.structured import iterator_types
 from ...attention import is_matmul
 from ...rewriting import defining_op, ops_of
-from ..code.values import is_zero
+from ..constants import is_zero
 
 OF_ROWS = ("row", "row_part")
 

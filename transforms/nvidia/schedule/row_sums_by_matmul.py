@@ -23,9 +23,9 @@ from ...attention import contraction_loops, is_matmul
 from ...copying import without_result
 from ...passes import Pass, remark
 from ...rewriting import defining_op, for_body, for_inits, ops_in, ops_of, single_use
-from ..code.values import zeros
-from .masking import yielded
-from .overlap_matmuls import ASYNC
+from ..constants import zeros
+from ..marks import ASYNC
+from ..masking import yielded
 from .row_sums import combined, is_row_sum, is_zeros, summed_tile
 
 

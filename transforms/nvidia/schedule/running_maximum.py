@@ -12,8 +12,9 @@ from ....dialects.mlir import ir
 from ....dialects.tile import with_layout
 from ...attention import is_matmul
 from ...rewriting import defining_op, for_body, ops_of
-from .mask_padding import MAXIMA, scaled
-from .registers import adds
+from ..reductions import MAXIMA
+from ..registers import adds
+from .mask_padding import scaled
 
 PASSING = ("arith.extf", "arith.truncf", "tile.convert_layout", "tile.wait_matmuls", "linalg.copy")
 EXPONENTIALS = {"math.exp": math.log(2), "math.exp2": 1.0}  # with what a factor of 2 adds to the exponent

@@ -11,7 +11,7 @@ from ....dialects.tile import AnyOfWarpOp, layout_of
 from ...attention import is_matmul
 from ...passes import Pass
 from ...rewriting import defining_op, either, ops_in, ops_of, single_use
-from .bounds import LOW, exponent_parts, may_be_low, tile_of
+from ..bounds import LOW, exponent_parts, may_be_low, tile_of
 from .running_maximum import rows_that
 
 EXPONENTIALS = ("math.exp2", "tile.exp2")

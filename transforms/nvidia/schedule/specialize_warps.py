@@ -9,20 +9,18 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tile import EXP2_WORDS, ONE_COLUMNS, ONE_ROWS, SetRegistersOp, StartTurnsOp, WarpOp, layout_of
 from ...passes import Pass, option, remark
 from ...rewriting import ops_in, ops_of
-from ..architecture import HOPPER, architecture
-from ..code.synchronisation import ALL_WARPS, ARRANGERS
-from ..kernels.launched_memory import given_before
+from ..architecture import ARRANGERS, HOPPER, architecture
+from ..launched_memory import given_before
 from ..launching import control
+from ..marks import ALL_WARPS, ASYNC, PRODUCERS
+from ..registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
 from .bulk_copies import Copy, bulk_copies, is_read_by_threads, is_streamed
 from .consumer_role import Consumer
-from .overlap_matmuls import ASYNC
 from .own_keys import OwnKeys
-from .registers import ARRANGER_REGISTERS, PRODUCER_REGISTERS, arranger_registers, consumer_registers
 from .rings import Ring, Stages, is_right_operand, summed_dim
 from .tensor_maps import pass_tensor_maps
 from .warp_roles import Arranger, Producer
 
-PRODUCERS = "tile.producers"  # of a kernel: warpgroups besides those that have the tiles' rows
 SMALL_COLUMNS = 64  # of the second matmul
 SHARED_BY_ROLES = ("arith.constant", "memref.alloc", "tile.init_flags", "tile.fill_exp2")
 SMALL_TILE = 4096  # bytes

@@ -11,8 +11,8 @@ from ...attention import is_matmul
 from ...copying import without_inputs
 from ...passes import Pass
 from ...rewriting import copy_op, erase_dead, ops_in, ops_of, single_use, terminator
+from ..masking import is_rising_line, masks, say_what_is_dead, unmasked, yielded
 from .bulk_copies import bulk_copies
-from .masking import is_rising_line, masks, say_what_is_dead, unmasked, yielded
 
 
 @dataclass(frozen=True)

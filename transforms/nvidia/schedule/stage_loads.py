@@ -12,10 +12,10 @@ from ....dialects.tile import CommitCopiesOp, CopyAsyncOp, StoreSharedOp, ViewOp
 from ...copying import copy_needed
 from ...passes import Pass, PassError, option, remark
 from ...rewriting import Values, defining_op, for_body, is_inside, only_if, ops_in, ops_of
-from ..code.memory import byte_width
-from ..code.spread import inner_dim
-from ..code.synchronisation import RESERVED
-from ..code.thread import Shared
+from ..architecture import RESERVED
+from ..axes import inner_dim
+from ..elements import byte_width
+from ..shared_layouts import shared_bytes
 
 STAGES = 2
 
@@ -289,7 +289,7 @@ def _bytes(op: ir.Operation) -> int:
     """What the tile that `op` makes takes in shared memory."""
     kind = op.results[0].type
     inner = inner_dim(op.operands[0] if _is_computed(op) else op.results[0])
-    return Shared.bytes(kind.shape[1 - inner], kind.shape[inner], byte_width(kind.element_type))
+    return shared_bytes(kind.shape[1 - inner], kind.shape[inner], byte_width(kind.element_type))
 
 
 def _is_staged(op: ir.Operation) -> bool:

@@ -12,8 +12,9 @@ from ...attention import is_matmul
 from ...linear import divisor
 from ...passes import Pass, remark
 from ...rewriting import ops_in, ops_of
+from ..alignment import CHUNK
 from ..axes import DYNAMIC
-from ..code.memory import CHUNK, byte_width
+from ..elements import byte_width
 from .bulk_copies import bulk_copies, copy_of
 
 

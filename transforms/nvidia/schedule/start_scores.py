@@ -14,9 +14,9 @@ from ...attention import is_matmul
 from ...copying import without_inputs
 from ...passes import Pass, remark
 from ...rewriting import defining_op, ops_in, ops_of, single_use
+from ..masking import modifies_first, yielded
+from ..registers import adds
 from .bulk_copies import bulk_copies
-from .masking import modifies_first, yielded
-from .registers import adds
 
 MOST_ROWS = 128  # of two warpgroups
 MOST_EXPONENT, LEAST_EXPONENT = 0, -8  # of what left operands are multiplied by

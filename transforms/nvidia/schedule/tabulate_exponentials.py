@@ -10,7 +10,7 @@ from ....dialects.mlir import ir
 from ....dialects.tile import EXP2_WORDS, SHARES, Exp2Op, FillExp2Op, shared_buffer
 from ...passes import Pass, remark
 from ...rewriting import ops_in
-from .bounds import exponent_bound
+from ..bounds import exponent_bound
 from .bulk_copies import bulk_copies
 from .special_unit import innermost_loop, load_of, matmuls, score_ops, special_ops
 

@@ -10,9 +10,9 @@ from ....dialects.tiling.structured import dim_position, indexing_maps
 from ...attention import contraction_loops, is_matmul
 from ...passes import Pass, option, remark
 from ...rewriting import defining_op, ops_in
-from ..code.thread import EIGHT_BITS
+from ..elements import EIGHT_BITS
+from ..registers import adds
 from .bulk_copies import bulk_copy
-from .registers import adds
 
 MOST_COLUMNS = 128
 WIDE = (ir.F16Type, ir.BF16Type, ir.F32Type)  # f32 holds what the others do

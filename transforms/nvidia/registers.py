@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from ....dialects.mlir import ir
-from ....dialects.tile import layout_of
-from ...rewriting import defining_op
+from ...dialects.mlir import ir
+from ...dialects.tile import layout_of
+from ..rewriting import defining_op
 
 REGISTERS = 65536  # of a multiprocessor
 PRODUCER_REGISTERS = 24

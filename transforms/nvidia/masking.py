@@ -3,12 +3,12 @@ no softmax."""
 
 from __future__ import annotations
 
-from ....dialects import build
-from ....dialects.build import constant_value
-from ....dialects.mlir import arith, ir
-from ....dialects.tiling.structured import indexing_maps, iterator_types
-from ...attention import is_matmul
-from ...rewriting import defining_op, erase_if_unused, ops_of
+from ...dialects import build
+from ...dialects.build import constant_value
+from ...dialects.mlir import arith, ir
+from ...dialects.tiling.structured import indexing_maps, iterator_types
+from ..attention import is_matmul
+from ..rewriting import defining_op, erase_if_unused, ops_of
 
 LOWEST = float("-inf")
 _IS = arith.CmpIPredicate

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 
-from ....dialects.build import constant_value
-from ....dialects.mlir import arith, ir
-from ....dialects.tile import layout_of
-from ....dialects.tiling.structured import reduces
-from ...attention import is_matmul
-from ...rewriting import defining_op, terminator
-from ..code.exponentials import MOST
+from ...dialects.build import constant_value
+from ...dialects.mlir import arith, ir
+from ...dialects.tile import layout_of
+from ...dialects.tiling.structured import reduces
+from ..attention import is_matmul
+from ..rewriting import defining_op, terminator
 from .masking import yielded
 
 LOW = -(2.0**126)  # a number below it times log2 e may be infinite
+SMALLEST = 2.0**-126  # of the f32 that are not subnormal
+MOST = 126.0  # of |x| in 2^x, where it is bounded
 BOUNDED = ("math.tanh", "math.exp", "math.exp2", "tile.exp2")
+NEVER_NEGATIVE = ("math.exp", "math.exp2", "math.absf", "math.sqrt")
 MOST_BOUND = 84  # of an operand but for its row's number: that of the row has half of it left
 
 
@@ -155,3 +157,16 @@ def _without_factor(value: ir.Value) -> tuple[ir.Value, float]:
         if factor is not None:
             return op.operands[i], abs(factor)
     return value, 1.0
+
+
+def is_normal(value: ir.Value) -> bool:
+    """Whether a float is known to be no subnormal number, and not negative: a constant and what is never negative, as
+    1 + exp(−x) in a sigmoid."""
+    op = defining_op(value)
+    if op is None or op.name != "arith.addf":
+        return False
+    for number, other in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
+        known, made = constant_value(number), defining_op(other)
+        if isinstance(known, float) and known >= SMALLEST and made is not None and made.name in NEVER_NEGATIVE:
+            return True
+    return False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ....dialects.mlir import ir
-from ....dialects.tiling.structured import is_structured
-from ...attention import is_elementwise, is_matmul
-from ...reshapes import VIEWS
-from ...rewriting import defining_op, is_inside, is_made_inside, ops_in
-from ..axes import Axes, TwoRoles
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import is_structured
+from ..attention import is_elementwise, is_matmul
+from ..reshapes import VIEWS
+from ..rewriting import defining_op, is_inside, is_made_inside, ops_in
+from .axes import Axes, TwoRoles
 
 
 def own_rows(op: ir.Operation) -> None:
