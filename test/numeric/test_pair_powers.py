@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from attn_opt.transforms.cpu.code.pair_powers import BELOW_NO_NUMBER
+from attn_opt.transforms.cpu.pair_powers import BELOW_NO_NUMBER
 from attn_opt.transforms.host import DOT_FEATURES, host_features
 from harness import kernel
 

@@ -9,8 +9,8 @@ from ....dialects.mlir import arith, ir, linalg, memref
 from ...linear import DYNAMIC
 from ...passes import Pass
 from ...rewriting import ops_in
-from ..vectors.structured import NO_LOOP, Operand, Structured, structured_of
-from .scratch import has_identity_layout
+from ..memory import has_identity_layout
+from ..structured import NO_LOOP, Operand, Structured, structured_of
 
 Collapsed: TypeAlias = dict[tuple[ir.Value, int], ir.Value]  # by the buffer, and which dimension joins the one before
 

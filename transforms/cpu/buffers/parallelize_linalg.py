@@ -11,8 +11,8 @@ from ....dialects.tiling.structured import indexing_maps
 from ...extents import MIDDLING
 from ...passes import Pass, option
 from ...rewriting import ancestors, ops_in
-from ..vectors.blocks import Block, extent_at, part_of, with_operands
-from ..vectors.structured import Structured, structured_of
+from ..blocks import Block, extent_at, part_of, with_operands
+from ..structured import Structured, structured_of
 
 ROWS = 64  # the least rows of a contraction in a task: they share what is packed, and fill register tiles
 

@@ -6,8 +6,7 @@ from ....dialects.mlir import ir
 from ...donated import tell_of_vain_ones
 from ...passes import Pass
 from ...rewriting import defining_op, erase_if_unused, functions_of, terminator
-
-DONATED = "linalg_ext.donated"  # of an argument: its memory may be written to, and returned
+from ..marks import DONATED
 
 
 @dataclass(frozen=True)

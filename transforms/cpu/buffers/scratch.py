@@ -1,7 +1,6 @@
 """The pass ``scratch``."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....dialects import build
@@ -9,20 +8,8 @@ from ....dialects.mlir import ir, memref
 from ...linear import upper_bound
 from ...passes import Pass, option
 from ...rewriting import ancestors, is_inside, is_made_inside, ops_in
+from ..memory import ALIGNMENT, FRAMES, TAKES_AWAY, VIEWS, element_bytes, has_identity_layout
 
-ALIGNMENT = 64
-VIEWS = (
-    "memref.subview",
-    "memref.cast",
-    "memref.expand_shape",
-    "memref.collapse_shape",
-    "memref.reinterpret_cast",
-    "memref.view",
-    "pair.view",
-    "builtin.unrealized_conversion_cast",
-)
-FRAMES = ("func.func", "scf.forall", "scf.parallel")  # what has a stack frame of its own, once outlined
-TAKES_AWAY = ("memref.dealloc", "memref.realloc", "memref.extract_aligned_pointer_as_index")
 LOOPS = ("scf.for", "scf.while")
 
 
@@ -67,12 +54,6 @@ class Scratch(Pass):
                 _hoist(alloc, frame)
 
 
-def in_frame(frame: ir.Operation, shape: Sequence[int], element: ir.Type) -> ir.Value:
-    """Scratch on the stack, at the top of its frame."""
-    with ir.InsertionPoint.at_block_begin(frame.regions[0].blocks[0]):
-        return memref.AllocaOp(ir.MemRefType.get(shape, element), [], [], alignment=ALIGNMENT).result
-
-
 def _order_of_size(alloc: ir.Operation) -> float:
     return max_bytes(alloc) or math.inf
 
@@ -92,19 +73,6 @@ def max_bytes(alloc: ir.Operation) -> int | None:
         total *= size
     rounded = -(-total // ALIGNMENT) * ALIGNMENT
     return rounded if rounded < 1 << 63 else None  # more than a type can say
-
-
-def element_bytes(kind: ir.Type) -> int | None:
-    if isinstance(kind, ir.IndexType):
-        return 8
-    if isinstance(kind, ir.IntegerType | ir.FloatType):
-        return -(-kind.width // 8)
-    return None
-
-
-def has_identity_layout(kind: ir.MemRefType) -> bool:
-    """True if elements stand as in an array of the buffer's shape: rows one after the other, from its start on."""
-    return kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
 
 
 def _plain(kind: ir.MemRefType) -> bool:

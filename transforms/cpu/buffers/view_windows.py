@@ -12,7 +12,7 @@ from ...gather_windows import is_sum_of_products, loop_size
 from ...passes import Pass
 from ...rewriting import ops_in
 from ...slices import Size, plus, split
-from ..vectors.structured import DYNAMIC_STRIDE
+from ..structured import DYNAMIC_STRIDE
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from ... import polynomials
 from ...passes import Pass, option
 from ...polynomials import ROUNDED, Numbers
 from ...rewriting import defining_op, ops_in
+from ..pairs import is_pack
 from . import avx512
-from .pairs import is_pack
 
 EXPANSIONS: dict[str, Callable[[Numbers, ir.Value], ir.Value]] = {
     "math.exp": polynomials.exp,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ....dialects.mlir import ir
 from ...passes import Pass
 from ...rewriting import ops_in
-from ..vectors.scalar_body import PAIRED
-from . import pairs
+from .. import pairs
+from ..pair_powers import PAIRED
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ...passes import Pass, option
 from ...rewriting import is_inside, ops_in
 from ...slices import mixed, slice_parts, split
 from ..matrix_unit import MATRIX_OPTION, has_tiles, is_for_matrix_unit, suits
-from ..vectors.schedule import ROWS_OF_LANES, ROWS_TO_PACK
+from ..tile_sizes import ROWS_OF_LANES, ROWS_TO_PACK
 from .dimension_classes import Dim, DimensionClasses
 from .shared_rows import is_contraction, reads_again, row_extent, shared_rows, streamed_columns
 from .tile_values import CARRYING, before, can_change, carried_pairs, carried_uses, hoisted, tile_values

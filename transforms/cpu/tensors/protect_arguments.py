@@ -6,7 +6,7 @@ from ....dialects.mlir import ir
 from ...argument_attributes import WRITABLE
 from ...passes import Pass
 from ...rewriting import ops_in
-from ..buffers.return_arguments import DONATED
+from ..marks import DONATED
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from ....dialects.mlir import arith, ir
 from ....dialects.tiling.structured import indexing_maps
 from ...passes import Pass
 from ...rewriting import defining_op, ops_in, ops_of, single_use, terminator
-from ..vectors.initial_values import filled_with, is_fill
-from ..vectors.scalar_body import ROUNDED_FIRST
+from ..initial_values import filled_with, is_fill
+from ..marks import ROUNDED_FIRST
 from .scales import MAXIMA, scale_of, scaled_value
 
 

@@ -11,8 +11,8 @@ from ....dialects.build import constant_value
 from ....dialects.mlir import arith, ir
 from ...passes import Pass
 from ...rewriting import carried_number, defining_op, erase_if_unused, for_body, ops_in, ops_of, terminator
-from ..vectors.initial_values import filled_with, is_fill
-from ..vectors.scalar_body import ROUNDED_FIRST
+from ..initial_values import filled_with, is_fill
+from ..marks import ROUNDED_FIRST
 from .scales import MAXIMA, scale_of_maxima, scaled_value
 
 WITHOUT_SCALE = (0.0, math.inf, -math.inf)  # times a positive number they are what they are

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir, vector
+from ..structured import NO_LOOP, Operand, Structured
 from .combiners import Combiner, combiner
 from .operand_access import OperandAccess, buffer
 from .register_tile import Key, Offsets, RegisterTile
 from .scalar_body import ORDERED, BodyEvaluator, register_type
 from .schedule import Schedule
 from .shuffles import sum_of_lanes
-from .structured import NO_LOOP, Operand, Structured
 
 
 class Accumulators:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir, x86
+from ..matrix_unit import DEPTH, PAIRS, ROWS
 from .block_sums import PRODUCTS, Block
 from .stream_tiles import STREAMED
-from .tile_panels import DEPTH, PAIRS, ROWS, for_each, if_else, plus
+from .tile_panels import for_each, if_else, plus
 
 STEPS = 8  # tiles of k, of all parts, that are unrolled
 Sums = dict[tuple[int, int], ir.Value]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir
+from ..matrix_unit import DEPTH
 from .prepack import Panel
-from .tile_panels import DEPTH, Extent, Matrix, plus
+from .tile_panels import Extent, Matrix, plus
 
 Place = tuple[ir.Value, list[ir.Value], ir.Value]  # a buffer, subscripts, elements from a row to the next one
 # Products of parts, so that one factor's tiles stay in registers from one to the next; the product of the lower parts,

@@ -11,7 +11,7 @@ from ....dialects.mlir import ir, memref
 from ...linear import linear, minima
 from ...rewriting import ancestors, defining_op, is_inside, is_made_inside
 from ...slices import plus, slice_parts, slice_sizes
-from ..buffers.scratch import VIEWS
+from ..memory import VIEWS
 from .multiples import Choice, choices, is_multiple
 from .tile_panels import Extent
 

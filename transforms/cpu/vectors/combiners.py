@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ....dialects.mlir import ir
 from ...rewriting import defining_op
-from .structured import Operand, Structured
+from ..structured import Operand, Structured
 
 # op of the body: (kind of vector.reduction, neutral element of floats, of integers by width)
 COMBINERS: dict[str, tuple[str, float | Callable[[int], int]]] = {

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir, scf, vector
+from ..structured import Operand, Structured
 from .accumulators import Accumulators
 from .buffer_parts import size_of
 from .followers import Followed
@@ -28,7 +29,6 @@ from .prefetch import APART, BURST, MOST_LINES, Stream
 from .register_tile import Key, Offsets, RegisterTile
 from .scalar_body import BodyEvaluator
 from .schedule import Schedule
-from .structured import Operand, Structured
 
 
 class Emitter:

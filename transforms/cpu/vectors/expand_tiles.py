@@ -7,8 +7,9 @@ from ....dialects import build
 from ....dialects.mlir import arith, func, ir, math, memref, scf, vector
 from ...passes import Pass
 from ...rewriting import ancestors, ops_in
-from ..buffers.scratch import FRAMES, in_frame
-from .tile_panels import DEPTH, PAIRS, ROWS, for_each, plus
+from ..matrix_unit import DEPTH, PAIRS, ROWS
+from ..memory import FRAMES, in_frame
+from .tile_panels import for_each, plus
 
 AMX = "x86.amx."
 LEAST_NORMAL = 2.0**-126

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from ....dialects import build
 from ....dialects.mlir import ir
 from ...rewriting import ops_of
-from ..buffers.scratch import VIEWS
+from ..initial_values import ALLOCATIONS, find_fills, is_arithmetic, is_fill, origin_of
+from ..memory import VIEWS
+from ..structured import NO_LOOP, Operand, Structured, structured_of
 from .combiners import combiner
-from .initial_values import ALLOCATIONS, find_fills, is_arithmetic, is_fill, origin_of
 from .operand_access import OperandAccess, buffer
 from .register_tile import Key, Offsets, RegisterTile
 from .scalar_body import BodyEvaluator
 from .schedule import Schedule
-from .structured import NO_LOOP, Operand, Structured, structured_of
 
 
 def follower(op: Structured, schedule: Schedule) -> Structured | None:

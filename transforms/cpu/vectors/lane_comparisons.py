@@ -17,8 +17,8 @@ from ....dialects import build
 from ....dialects.mlir import arith, ir, vector
 from ...linear import linear
 from ...rewriting import defining_op
+from ..structured import NO_LOOP, Structured
 from .register_tile import Offsets, RegisterTile
-from .structured import NO_LOOP, Structured
 
 SMALL = 1 << 29  # what is compared with, and how far positions go within the op
 FAR = 1 << 30  # with SMALL added, still of 32 bits; with SMALL taken away, beyond all that is compared with

@@ -16,15 +16,15 @@ from ....dialects.mlir import arith, ir, vector
 from ...host import cache_bytes
 from ...linear import upper_bound
 from ...rewriting import ancestors
-from ..buffers.scratch import FRAMES, in_frame
-from ..matrix_unit import Product, is_native
+from ..blocks import loop_nest, part_of
+from ..matrix_unit import DEPTH, PAIRS, ROWS, Product, is_native
+from ..memory import FRAMES, in_frame
+from ..structured import Operand, Structured, Unsupported
 from . import amx
 from .block_sums import Block, PackedRows, Place, Rows, RowsInPlace
-from .blocks import loop_nest, part_of
 from .buffer_parts import hoisted, size_of
 from .prepack import Panel, Prepacking
-from .structured import Operand, Structured, Unsupported
-from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, for_each, if_else, pack_pairs, pack_rows, parts_of, plus
+from .tile_panels import Extent, Matrix, for_each, if_else, pack_pairs, pack_rows, parts_of, plus
 
 BLOCK = 2 * ROWS
 NARROW, WIDE = 2, 4  # bytes of a factor, of a sum

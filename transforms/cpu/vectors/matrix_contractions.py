@@ -6,11 +6,11 @@ from ....dialects.mlir import ir
 from ...host import matrix_unit
 from ...passes import Pass, option, remark
 from ...rewriting import ops_in
+from ..initial_values import filled_with, find_fills
 from ..matrix_unit import MATRIX_OPTION, has_tiles, product_of, suits
-from .initial_values import filled_with, find_fills
+from ..structured import Structured, Unsupported
 from .matrix_blocks import BlockedProduct, roles_of
 from .prepack import Prepacking
-from .structured import Structured, Unsupported
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,15 @@ a square that is transposed in registers; what the lanes do not index is a scala
 from ....dialects import build, llvm_ops
 from ....dialects.mlir import arith, ir, memref, vector
 from ...linear import DYNAMIC
-from ..buffers.scratch import element_bytes
+from ..memory import element_bytes
+from ..structured import NO_LOOP, Operand, Structured
+from ..target import LINE
 from .broadcasts import alternating
 from .read_ahead import L1, L2, block_ahead, reaches_too_short, rows_ahead
 from .register_tile import Key, RegisterTile
 from .scalar_body import BodyEvaluator
-from .schedule import LINE, Schedule
+from .schedule import Schedule
 from .shuffles import transpose
-from .structured import NO_LOOP, Operand, Structured
 
 
 class OperandAccess:

@@ -10,12 +10,12 @@ from ....dialects.mlir import ir, memref
 from ....dialects.tiling.structured import indexing_maps
 from ...passes import Pass, option
 from ...rewriting import ancestors
-from ..buffers.scratch import ALIGNMENT, FRAMES, element_bytes
-from ..target import host_target
-from .blocks import Block, loop_nest, part_of, subview, with_operands
-from .initial_values import find_starts
-from .schedule import LIKELY_SIZE, LINE, Schedule, choose, is_scratch, pays_to_copy, size_of
-from .structured import NO_LOOP, Operand, Structured, reductions_in
+from ..blocks import Block, loop_nest, part_of, subview, with_operands
+from ..initial_values import find_starts
+from ..memory import ALIGNMENT, FRAMES, element_bytes
+from ..structured import NO_LOOP, Operand, Structured, reductions_in
+from ..target import LINE, host_target
+from .schedule import LIKELY_SIZE, Schedule, choose, is_scratch, pays_to_copy, size_of
 
 COPIED = 256  # the most rows, and columns, of a copied block
 SMALL = 8192  # elements, as of the queries of all heads that are read side by side: 32 KB of the L1 cache

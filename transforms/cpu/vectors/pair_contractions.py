@@ -11,16 +11,16 @@ from ...host import matrix_unit
 from ...linear import upper_bound
 from ...passes import Pass, option, remark
 from ...rewriting import ancestors, defining_op, ops_in
-from ..buffers.scratch import FRAMES, element_bytes, has_identity_layout, in_frame
+from ..blocks import Block, part_of, subview
+from ..initial_values import find_starts
 from ..matrix_unit import MATRIX_OPTION, Product, product_of
-from .blocks import Block, part_of, subview
+from ..memory import FRAMES, element_bytes, has_identity_layout, in_frame
+from ..structured import NO_LOOP, Operand, Structured, Unsupported
 from .buffer_parts import hoisted, size_of, source_of
-from .initial_values import find_starts
 from .multiples import is_multiple
 from .pair_panels import SharedPanels, Source, pack_here, part_of_panel
 from .pair_producers import find_producer, rows_of_pairs, write_pairs
 from .schedule import pays_to_copy
-from .structured import NO_LOOP, Operand, Structured, Unsupported
 from .tile_panels import Extent, halved, if_else, tiles_of
 from .unit_dimensions import Expanded, as_part
 

@@ -10,8 +10,8 @@ from ....dialects.pair import Exp2Op, ProductOp
 from ...host import matrix_unit
 from ...passes import Pass, option
 from ...rewriting import defining_op, erase_if_unused, ops_in, single_use, terminator
-from ..code.pair_powers import BELOW_NO_NUMBER
 from ..matrix_unit import MATRIX_OPTION
+from ..pair_powers import BELOW_NO_NUMBER
 
 ONES = 0x3F803F80  # a pair of bf16
 LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from ....dialects import build
 from ....dialects.mlir import arith, ir, memref, scf, vector
 from ...slices import split
-from ..buffers.scratch import ALIGNMENT
-from .blocks import subview
+from ..blocks import subview
+from ..memory import ALIGNMENT
 from .buffer_parts import SharedPart, shared_part
 from .multiples import is_multiple
 from .tile_panels import Extent, for_each, plus, tiles_of

@@ -13,9 +13,9 @@ from ....dialects.mlir import arith, ir, linalg
 from ....dialects.pair import PackOp
 from ...copying import copy_body
 from ...rewriting import ops_in
-from .blocks import subview
+from ..blocks import subview
+from ..structured import Operand, Structured, structured_of
 from .loop_indices import renumber
-from .structured import Operand, Structured, structured_of
 from .tile_panels import halved
 
 

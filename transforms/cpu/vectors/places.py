@@ -4,9 +4,9 @@ from ....dialects import build
 from ....dialects.mlir import arith, ir, memref
 from ....dialects.tiling.structured import indexing_maps
 from ...slices import Size, split
-from .blocks import Block, part_of, with_operands
+from ..blocks import Block, part_of, with_operands
+from ..structured import Operand, Structured
 from .schedule import PLACES
-from .structured import Operand, Structured
 
 
 def in_places(op: Structured, loop: int, count: int) -> list[ir.Operation]:

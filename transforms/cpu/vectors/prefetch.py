@@ -27,10 +27,10 @@ from ...graph import ancestor_in
 from ...linear import upper_bound
 from ...rewriting import ancestors, defining_op, is_inside, ops_in
 from ...slices import slice_parts
-from ..buffers.scratch import FRAMES, VIEWS, element_bytes
-from .initial_values import is_arithmetic, origin_of
+from ..initial_values import is_arithmetic, origin_of
+from ..memory import FRAMES, VIEWS, element_bytes
+from ..target import LINE
 from .read_ahead import L2
-from .schedule import LINE
 
 BURST = 8  # lines that are asked for in a row, where they can be spread
 APART = 8  # iterations of a sum between them, at least: to enter a loop for fewer takes longer

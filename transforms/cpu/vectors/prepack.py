@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from ....dialects import build
 from ....dialects.mlir import arith, ir, memref, scf
 from ...slices import split
-from ..buffers.scratch import ALIGNMENT
+from ..matrix_unit import DEPTH, PAIRS, ROWS
+from ..memory import ALIGNMENT
 from .buffer_parts import shared_part
-from .tile_panels import DEPTH, PAIRS, ROWS, Extent, Matrix, pack_tiles, parts_of, plus, tiles_of
+from .tile_panels import Extent, Matrix, pack_tiles, parts_of, plus, tiles_of
 
 CHUNK = 8  # tiles that a task packs, along each dimension
 

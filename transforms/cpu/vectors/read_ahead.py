@@ -19,10 +19,11 @@ import math
 from dataclasses import dataclass
 
 from ...host import cache_bytes
-from ..buffers.scratch import element_bytes
-from .initial_values import origin_of
-from .schedule import LIKELY_SIZE, LINE, PART, Schedule, is_scratch, pays_to_copy, places_of
-from .structured import NO_LOOP, Operand, Structured
+from ..initial_values import origin_of
+from ..memory import element_bytes
+from ..structured import NO_LOOP, Operand, Structured
+from ..target import LINE
+from .schedule import LIKELY_SIZE, PART, Schedule, is_scratch, pays_to_copy, places_of
 
 L1, L2 = 3, 2  # "locality" of memref.prefetch, which becomes prefetcht0, prefetcht1
 # Bytes: the second time for what was dropped the first time, and so on.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir, vector
+from ..structured import NO_LOOP, Operand
 from .schedule import Schedule
-from .structured import NO_LOOP, Operand
 
 Offsets = tuple[int, ...]
 Key = tuple[int, Offsets]  # an operand's number, and unroll offsets of its loops

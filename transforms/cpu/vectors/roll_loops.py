@@ -10,7 +10,7 @@ from ....dialects.mlir import arith, ir, scf
 from ...equivalence import have_same_regions
 from ...passes import Pass
 from ...rewriting import ops_in, ops_of
-from .initial_values import is_arithmetic
+from ..initial_values import is_arithmetic
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from ....dialects import build
 from ....dialects.mlir import arith, ir
 from ...rewriting import defining_op
-from ..code import pair_powers, pairs
-from .structured import Structured
+from .. import pairs
+from ..marks import ROUNDED_FIRST
+from ..pair_powers import PAIRED
+from ..structured import Structured
 
 Point = tuple[int, ...]
 FUSED = {("arith.addf", 0), ("arith.addf", 1), ("arith.subf", 0)}  # users of a product, and which operand it is
-ROUNDED_FIRST = "linalg_ext.rounded_first"  # on a product: it is rounded before it is added to anything
-PAIRED: dict[str, Callable[..., ir.Value]] = {
-    "pair.product": pairs.multiply_add,
-    "pair.pack": pairs.pack,
-    "pair.exp2": pair_powers.exp2,
-}
 ORDERED = {"arith.maxnumf": arith.CmpFPredicate.OGT, "arith.minnumf": arith.CmpFPredicate.OLT}
 
 

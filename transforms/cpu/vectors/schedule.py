@@ -6,42 +6,24 @@ from dataclasses import dataclass
 from ....dialects import build
 from ....dialects.mlir import ir
 from ...rewriting import ancestors, defining_op, is_inside
-from ..buffers.scratch import element_bytes
+from ..initial_values import origin_of
+from ..memory import element_bytes
+from ..structured import NO_LOOP, Operand, Structured, Unsupported
+from ..target import LINE, Target
+from ..tile_sizes import ROWS_TO_PACK
 from .broadcasts import BYTES, VECTOR_BYTES
 from .combiners import combiner
-from .initial_values import origin_of
-from .structured import NO_LOOP, Operand, Structured, Unsupported
 
 LIKELY_SIZE = 64  # what a dynamic size is taken to be
 USES_TO_PACK = 16  # of an element from which on it pays to copy it to where it is contiguous, in one loop
-ROWS_TO_PACK = 64  # the same, of what each iteration of a loop over tiles reads anew, or in several loops
 MANY_REGISTERS = 32
-ROWS_OF_LANES = 16  # a vector of f32: from so many rows on, in all dimensions, they are the lanes of a tile
 LOADS_OF_NARROW = 3  # loads in place of which narrow floats are loaded, and converted, or two rows of them joined
 CHAINS = 4  # latency of an addition or a maximum
 ROWS_AT_ONCE = 4  # of sums along the lanes, at most: as many loads as products, beside what is asked for ahead
-LINE = 64  # bytes of a line of the cache
 STEPS = 2  # of a contraction's sum per iteration: more are no faster, and take longer to compile
 MORE_STEPS = 4  # the same of tiles with fewer products, beside which the loop's own instructions count for more
 PLACES = "places"  # on an op: the loop over places of memory of which a register tile has a row each (`stream-rows`)
 PART = "part"  # on an op: it computes some rows of a tile, of which others read the same keys (`trim-masked-tiles`)
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the schedule has to know of the machine."""
-
-    vector_bytes: int  # 64, 32 or 16
-    registers: int  # vector registers
-    permutes_apart: bool = False  # whether permutations take other pipes than multiply-adds do
-    loads_count: bool = False  # whether loads cost time beside half as many of them as there are multiply-adds
-    asks_l2: bool = False  # whether what is streamed is asked for into the L2 cache, not into L1 (`read_ahead.py`)
-    halves: bool = False  # whether vectors of 64 bytes are computed with by halves
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether a line of the cache is several vectors."""
-        return self.vector_bytes < LINE
 
 
 @dataclass(frozen=True)

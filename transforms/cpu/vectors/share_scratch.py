@@ -6,8 +6,8 @@ from ....dialects.mlir import ir
 from ...host import matrix_unit
 from ...passes import Pass, option
 from ...rewriting import ancestors, ops_in
-from ..buffers.scratch import ALIGNMENT, TAKES_AWAY
 from ..matrix_unit import MATRIX_OPTION, has_tiles
+from ..memory import ALIGNMENT, TAKES_AWAY
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from ...linear import DYNAMIC
 from ...passes import Pass, option
 from ...rewriting import defining_op
 from ...slices import mixed, slice_parts
-from ..buffers.scratch import ALIGNMENT, element_bytes
-from ..target import host_target
-from .blocks import subview
+from ..blocks import subview
+from ..memory import ALIGNMENT, element_bytes
+from ..structured import NO_LOOP, reductions_in
+from ..target import LINE, host_target
 from .pack_contractions import falls_on_all_sets, packed_operand
-from .schedule import LINE, choose, is_scratch
-from .structured import NO_LOOP, reductions_in
+from .schedule import choose, is_scratch
 
 
 @dataclass(frozen=True)

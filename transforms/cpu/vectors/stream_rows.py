@@ -8,15 +8,15 @@ from ....dialects.mlir import ir
 from ....dialects.tiling.structured import indexing_maps
 from ...passes import Pass, option
 from ...rewriting import ancestors
-from ..buffers.scratch import FRAMES, in_frame
-from ..target import host_target
-from .blocks import loop_nest, part_of, with_operands
+from ..blocks import loop_nest, part_of, with_operands
+from ..memory import FRAMES, in_frame
+from ..structured import NO_LOOP, Operand, Structured, Unsupported, reductions_in, structured_of
+from ..target import Target, host_target
 from .combiners import combiner
 from .places import in_places
 from .read_ahead import SHORT, block_of_rows, row_bytes, rows_ahead
 from .scalar_body import register_type
-from .schedule import PLACES, STEPS, Schedule, Target, check_body, choose
-from .structured import NO_LOOP, Operand, Structured, Unsupported, reductions_in, structured_of
+from .schedule import PLACES, STEPS, Schedule, check_body, choose
 
 BLOCK_BYTES = 8 << 10  # of rows that stay in the L1 cache, beside those that were asked for
 MOST_PLACES = 4  # that rows are read at in turn: what fetches ahead by itself follows no more

@@ -6,7 +6,7 @@ from ....dialects import build, llvm_ops
 from ....dialects.mlir import arith, ir, memref
 from ...passes import Pass
 from ...rewriting import ops_in
-from .tile_panels import DEPTH, ROWS
+from ..matrix_unit import DEPTH, ROWS
 
 STREAMED = "streamed"  # on a load of a tile: it is read once, and what is in the L1 cache is worth more
 LOAD = "llvm.x86.tileloaddt164.internal"

@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 from ....dialects import build
 from ....dialects.mlir import arith, ir, math, memref, scf, vector
+from ..matrix_unit import DEPTH, PAIRS, ROWS
 from .shuffles import transpose
 
-ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
 Extent: TypeAlias = int | ir.Value
 
 

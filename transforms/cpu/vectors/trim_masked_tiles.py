@@ -15,11 +15,11 @@ from ...online.tile_forms import TileForms
 from ...online.tile_sets import TileSets
 from ...passes import Pass, option
 from ...rewriting import defining_op, ops_in, ops_of, terminator
-from ..buffers.scratch import VIEWS
+from ..blocks import subview
+from ..initial_values import ALLOCATIONS, is_arithmetic, origin_of
+from ..memory import VIEWS
 from ..target import host_target
-from .blocks import subview
 from .dead_values import LOW, Known, yielded
-from .initial_values import ALLOCATIONS, is_arithmetic, origin_of
 from .loop_indices import renumber
 from .schedule import PART
 from .tile_axes import Axis, TileAxes

@@ -15,8 +15,8 @@ from ....dialects.mlir import ir, memref
 from ....dialects.tiling.tensor_ops import reassociation
 from ...rewriting import defining_op
 from ...slices import slice_parts
-from ..buffers.scratch import has_identity_layout
-from .blocks import subview
+from ..blocks import subview
+from ..memory import has_identity_layout
 
 Expanded: TypeAlias = dict[tuple[ir.Value, tuple[int, ...]], ir.Value]  # by the buffer and its new shape
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from ....dialects.mlir import ir
 from ...passes import Pass, option, warn
 from ...rewriting import ops_in
+from ..initial_values import filled_with, find_fills, find_starts, is_fill
+from ..structured import Structured, Unsupported
 from ..target import host_target
 from .emit import Emitter
 from .followers import follower
-from .initial_values import filled_with, find_fills, find_starts, is_fill
 from .prefetch import find_streams
 from .schedule import check_body, choose
-from .structured import Structured, Unsupported
 
 
 @dataclass(frozen=True)

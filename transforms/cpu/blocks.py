@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ....dialects import build
-from ....dialects.mlir import affine, ir, linalg, memref, scf
-from ...slices import split
+from ...dialects import build
+from ...dialects.mlir import affine, ir, linalg, memref, scf
+from ..slices import split
 from .structured import Operand, Structured
 
 

@@ -4,10 +4,10 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ....dialects import build
-from ....dialects.mlir import ir, memref
-from ....dialects.tiling.structured import iterator_types
-from ...rewriting import defining_op, ops_in, ops_of
+from ...dialects import build
+from ...dialects.mlir import ir, memref
+from ...dialects.tiling.structured import iterator_types
+from ..rewriting import defining_op, ops_in, ops_of
 
 DYNAMIC_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
 DYNAMIC_SIZE = ir.ShapedType.get_dynamic_size()

@@ -4,9 +4,9 @@ AVX512-BF16 multiplies and adds the pairs of 4, 8 or 16 words in one instruction
 them, are taken apart.
 """
 
-from ....dialects import build, llvm_ops
-from ....dialects.mlir import arith, ir, math, vector, x86
-from ...rewriting import defining_op
+from ...dialects import build, llvm_ops
+from ...dialects.mlir import arith, ir, math, vector, x86
+from ..rewriting import defining_op
 
 DOT_LANES = (4, 8, 16)
 PACK, PACKED_LANES = "llvm.x86.avx512bf16.cvtne2ps2bf16.512", 16  # the second operand's numbers come first

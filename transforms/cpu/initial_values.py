@@ -1,10 +1,10 @@
 """What buffers hold when a structured op starts to accumulate into them: written by ops right before it."""
 
-from ....dialects.build import constant_value
-from ....dialects.mlir import ir
-from ....dialects.tiling.structured import indexing_maps, iterator_types, moves_first
-from ...rewriting import defining_op, ops_of, through
-from ..buffers.scratch import VIEWS
+from ...dialects.build import constant_value
+from ...dialects.mlir import ir
+from ...dialects.tiling.structured import indexing_maps, iterator_types, moves_first
+from ..rewriting import defining_op, ops_of, through
+from .memory import VIEWS
 from .structured import NO_LOOP, Operand, Structured
 
 ALLOCATIONS = ("memref.alloc", "memref.alloca")
