@@ -1,1 +1,1 @@
-"""Before there are buffers: what loops and their tiles are, and in which order the dimensions of tiles lie."""
+"""Before there are buffers: the loops over tiles, what is fused into them, and how the dimensions of tiles lie."""

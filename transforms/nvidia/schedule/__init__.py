@@ -1,1 +1,1 @@
-"""Of a kernel's tiles: where they are (layouts), and in what order, and by which warps, they are computed."""
+"""Where a kernel's tiles are (layouts), and in which order, and by which warps, they are computed."""
