@@ -164,7 +164,8 @@ def _moved(value: ir.Value) -> ir.Value:
     op = defining_op(value)
     while op is not None:
         body = ops_of(op.regions[0].blocks[0]) if op.name == "linalg.generic" else []
-        if op.name not in RESHAPES and not (len(op.operands) == 2 and len(body) == 1):
+        moves = len(op.operands) == 2 and len(body) == 1 and isinstance(op.operands[0].type, ir.RankedTensorType)
+        if op.name not in RESHAPES and not moves:
             break
         value = op.operands[0]
         op = defining_op(value)
