@@ -349,6 +349,7 @@ def nvidia(
             if copy_engine
             else [*(["overlap-matmuls{engine=0}"] if of.is_hopper else []), "defer-row-sums"]
         ),
+        "shift-low-rows",  # after all that change maxima, or what exponentials are made of
         f"stage-loads{{shared-memory={0 if of.is_hopper else of.shared_memory}}}",  # what no copy engine does
         "canonicalize",
         "cse",

@@ -78,7 +78,8 @@ def find_attention(function: ir.Operation) -> list[Attention]:
             found.append(attention)
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    with function.context:
+        function.walk(visit)
     return found
 
 
