@@ -345,11 +345,11 @@ def nvidia(
                 "divide-by-products",
                 f"specialize-warps{{stages={stages}}}",
                 "row-sums-by-matmul",  # after it: which operands are in shared memory, and how, is settled
+                "shift-low-rows",  # after all that change maxima, or what exponentials are made of
             ]
             if copy_engine
             else [*(["overlap-matmuls{engine=0}"] if of.is_hopper else []), "defer-row-sums"]
         ),
-        "shift-low-rows",  # after all that change maxima, or what exponentials are made of
         f"stage-loads{{shared-memory={0 if of.is_hopper else of.shared_memory}}}",  # what no copy engine does
         "canonicalize",
         "cse",

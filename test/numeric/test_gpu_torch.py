@@ -9,7 +9,7 @@ if not torch.cuda.is_available():
     pytest.skip("no NVIDIA GPU", allow_module_level=True)
 
 from attn_opt.compiler import CompileError, compile, stats  # noqa: E402
-from attn_opt.compiler.frontends.dynamo.entry import entry as dynamo  # noqa: E402, F401
+from attn_opt.compiler.frontends import dynamo  # noqa: E402, F401
 from attn_opt.compiler.graphs import Attention  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
