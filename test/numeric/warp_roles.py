@@ -16,9 +16,9 @@ from attn_opt.dialects.reference import arrays, interface
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.tile import dims_of, layout_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
+from attn_opt.transforms.nvidia.architecture import ROWS, WARPS
 from attn_opt.transforms.nvidia.launching import CONTROL
-from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
-from attn_opt.transforms.nvidia.thread import ROWS, WARPS
+from attn_opt.transforms.nvidia.marks import ALL_WARPS
 from attn_opt.transforms.rewriting import ancestors, ops_in
 from gpu_modules import View, joined_sizes, loaded, place, stage_of
 from gpu_threads import Threads

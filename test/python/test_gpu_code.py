@@ -10,7 +10,7 @@ from attn_opt.compiler import CompileError, cache, compile
 from attn_opt.compiler.graphs import Attention
 from attn_opt.compiler.runtime.program import Program
 from attn_opt.dialects.diagnostic import DiagnosedError
-from attn_opt.transforms.nvidia import outline_kernels
+from attn_opt.transforms.nvidia.kernels import outline_kernels
 from attn_opt.transforms.passes import PassError
 from fake_cuda import fake_driver
 from fake_tensors import K, Q, V, graph, tensor

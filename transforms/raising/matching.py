@@ -17,7 +17,7 @@ from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
 from .loops import extents
 from .matmuls import SecondMatmul, Weights, chosen_from, computed_from, first_matmuls, rounded_from, second_matmul
-from .normalised import is_normalised, is_sum_of_exponentials, softmax_of
+from .normalised import is_normalised, is_sum_of_exponentials, nodes_through, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .relative import EXPONENTIALS
 from .rounding import Rounding, split_rounding
@@ -216,10 +216,7 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
         _require_no_matmul(tracer, q, k)
         _require_no_hidden_softmax(tracer, q)
         return None
-    seen = [n for f in q.num for n in f.nodes()]
-    for element in softmaxes:
-        tensor, indices = element.payload
-        seen += tracer.expand(tracer.make.element(defining_op(tensor).operands[0], indices)).nodes()
+    seen = nodes_through(tracer, q.num)
     for first in first_matmuls(tracer, seen, k):
         is_computed = computed_from(first.scores)
         softmax = match_softmax(tracer, q, k, is_computed, logs)
@@ -261,7 +258,7 @@ def _functions(expr: Expr) -> list[Expr]:
         node = pending.pop()
         if node.name in STRAIGHT:
             pending += node.args
-        elif node.kind == "op":
+        elif node.kind == "op" and node.name not in EXPONENTIALS:  # of which `_require_own_sums` tells
             found.append(node)
     return found
 
