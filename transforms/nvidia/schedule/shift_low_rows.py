@@ -30,8 +30,8 @@ class ShiftLowRows(Pass):
     −3.4e38 · log2 e is no number. With a maximum that is never so low, a difference and a product are one instruction
     for each score, s · log2 e − m · log2 e, whose second part is made once a row. Rows are that low where a mask of
     that number leaves a query no key, or none so far: their warps alone take the branch. Where scores are no tile of
-    their own, and in kernels without the copy engine (docs/nvidia.md, "Turns", says why), exponentials stay as they are,
-    of a difference and a product (``elementwise``).
+    their own, and in kernels without the copy engine (docs/nvidia.md, "Turns", says why), exponentials stay as they
+    are, of a difference and a product (``elementwise``).
     """
 
     def run(self, op: ir.Operation) -> None:
