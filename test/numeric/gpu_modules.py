@@ -20,8 +20,8 @@ from attn_opt.dialects.tile import dims_of, layout_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
 from attn_opt.transforms.attention import is_matmul
 from attn_opt.transforms.nvidia.architecture import HOPPER
-from attn_opt.transforms.nvidia.scalars import ROUNDED
-from attn_opt.transforms.nvidia.thread import NARROW
+from attn_opt.transforms.nvidia.elements import NARROW
+from attn_opt.transforms.nvidia.marks import ROUNDED
 from attn_opt.transforms.rewriting import ops_in
 from gpu_threads import Threads
 from harness import run_passes
