@@ -36,7 +36,7 @@ class ShiftLowRows(Pass):
 
     def run(self, op: ir.Operation) -> None:
         for kernel in ops_in(op, "gpu.func"):
-            for found in ops_in(kernel, "linalg.generic"):
+            for found in ops_in(kernel, "linalg.generic") if ops_in(kernel, "tile.copy_bulk") else ():
                 if not is_matmul(found) and layout_of(found.results[0].type) == "fragment":
                     for inner in ops_of(found.regions[0].blocks[0]):
                         if inner.name in EXPONENTIALS:
