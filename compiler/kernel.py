@@ -45,7 +45,7 @@ def load(path: str | os.PathLike[str]) -> Kernel:
 
 def traced_call(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What a kernel returns to JAX, where arguments are traced."""
-    from .frontends.jax_calls import traced_call
+    from .frontends.jax.calls import traced_call
 
     return traced_call(kernel, tuple(args), dict(kwargs))
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..dialects import load
 from ..dialects.assembly import print_module
 from ..dialects.diagnostic import NOWHERE, DiagnosedError, Diagnostic, Place, place_of, places_of
 from ..dialects.mlir import ir
@@ -12,7 +13,6 @@ from ..transforms.argument_attributes import WRITABLE
 from ..transforms.attention import LEFT, find_attention
 from ..transforms.fuse_attention import NO_ATTENTION, FuseAttention
 from ..transforms.nvidia.architecture import HOPPER, MULTIPROCESSORS
-from ..transforms.nvidia.version_functions import versions_of
 from ..transforms.passes import PassError
 from ..transforms.rewriting import functions_of
 from ..transforms.symbols import symbol_of
@@ -83,6 +83,8 @@ def _tell(said: Sequence[Diagnostic], options: Options) -> None:
 
 def _less(forgone: Forgone, error: DiagnosedError, attempt: _Attempt, may_leave: bool) -> Forgone | None:
     """What to compile it without after an error; None if nothing is left that could help."""
+    from ..transforms.nvidia.version_functions import versions_of
+
     reason = error.diagnostics[0]
     if any(versions_of(function) for function in functions_of(attempt.module.operation)):
         return dataclasses.replace(forgone, versions=reason)
@@ -133,6 +135,7 @@ def _lowered(attempt: _Attempt, target: str, options: Options, forgone: Forgone)
         if target == "nvidia":
             from .runtime import nvidia
 
+            load(module.context, "tile")
             arch, multiprocessors = _gpu(options)
             passes: list[Any] = pipelines.nvidia(
                 arch,
@@ -169,7 +172,7 @@ class _Leaving(pass_manager.Hook):
         self._forgone = forgone
 
     def after(self, stage: pass_manager.Stage, module: ir.Operation, failed: bool) -> None:
-        if stage.name != "raise-attention" or failed:
+        if stage.name != "raise-attention" or failed or not (self._forgone.fused or self._forgone.all_fused):
             return
         for attention in find_attention(module):
             ends = [op for op in (attention.root, attention.softmax) if op is not None]

@@ -29,7 +29,20 @@ STAGE_AFTER = {
 }
 
 TO_LINALG = "convert-elementwise-to-linalg"  # of arith and math on tensors; raise-attention knows linalg alone
+# Of canonicalize: once over the IR, and what changes on the way again. To see that nothing is left takes as long.
+ONCE = "{max-iterations=1 region-simplify=disabled}"
 TO_SCF = "lift-cf-to-scf"  # branches between blocks; passes know regions of one
+# As upstream's buffer-deallocation-pipeline, each canonicalize of which collects the patterns of all dialects anew.
+DEALLOCATION = [
+    "expand-realloc{emit-deallocs=false}",
+    f"canonicalize{ONCE}",
+    "ownership-based-buffer-deallocation",
+    f"canonicalize{ONCE}",
+    "buffer-deallocation-simplification",
+    "bufferization-lower-deallocations",
+    "cse",
+    f"canonicalize{ONCE}",
+]
 STAGES = 0  # by rule
 ANY = 2**63 - 1  # the most that an option may be which has no limit
 PARTS_TOGETHER = 32  # whose states a thread reads at once, an element of each
@@ -46,18 +59,20 @@ def online(
     few_rows: int = 0,
     busy_rows: int = 0,
     whole_tiles: bool = False,
+    canonicalizing: str = "",
 ) -> list[str]:
     """From linalg on tensors, fused or not, to loops on linalg alone: the same for all targets.
 
     `parts`, `workers`, `busy_rows`, `together`: see `split-keys`. `few_rows`: see it, `split-masked-tiles` and
     `mark-few-rows`; `whole_tiles`: `split-masked-tiles`.
-    `from_data`: loop bounds may come from data.
+    `from_data`: loop bounds may come from data. `canonicalizing`: options of canonicalize.
     """
     options = {
         "split-keys": f"{{parts={parts} workers={workers} few-rows={few_rows} busy-rows={busy_rows} "
         f"together={together}}}",
         "split-masked-tiles": f"{{from-data={int(from_data)} few-rows={few_rows} whole-tiles={int(whole_tiles)}}}",
         "mark-few-rows": f"{{rows={few_rows}}}",
+        "canonicalize": canonicalizing,
     }
     return [name + options.get(name, "") for name in ONLINE]
 
@@ -134,13 +149,13 @@ def cpu(
         "check-elements",
         "check-calls",
         "name-functions",
-        *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True),
+        *online(parts, workers, few_rows=FEW_ROWS, whole_tiles=True, canonicalizing=ONCE),
         f"peel-tails{{{of_matrix}}}",  # before the canonicalization that makes sizes static
         "scf-for-loop-canonicalization",
         "fuse-consumers",  # what is done with the output, such as rounding it, is done with its tiles
         "slice-fills",
         "drop-fills",  # after it: what starts from zeros no longer reads those of the whole
-        "canonicalize",
+        f"canonicalize{ONCE}",
         "cse",
         "own-inits",  # after cse, which merged the inits: what is written to must not be shared
         # Layout: named ops become generics, which any layout suits, and all of them go through one mechanism.
@@ -156,7 +171,7 @@ def cpu(
         f"widen-tiles{{{of_matrix}}}",
         "pad-tiles",
         f"lanes-innermost{{{of_matrix}}}",
-        "canonicalize",
+        f"canonicalize{ONCE}",
         "cse",
         "sink-scales",  # before the maximum is fused with what it is taken of
         "unscale-maxima",  # after it: of maxima that are scaled once they are found
@@ -169,12 +184,13 @@ def cpu(
         "eliminate-empty-tensors",  # computes into the slice that a result is inserted into
         "one-shot-bufferize{bufferize-function-boundaries=true allow-return-allocs-from-loops=true"
         " function-boundary-type-conversion=identity-layout-map}",
-        "canonicalize",
+        f"canonicalize{ONCE}",
         "cse",
-        "canonicalize",
+        f"canonicalize{ONCE}",
+        "convert-vector-to-scf",  # a graph's own transfers, while ops are few: no pass makes any
         # Before deallocation, which would free scratch in each iteration. After it no one allocates.
         "scratch",
-        "buffer-deallocation-pipeline",
+        *DEALLOCATION,
         "return-arguments",  # before clones become copies
         "func.func(optimize-allocation-liveness)",  # a layer of a graph has the memory of the last
         "convert-bufferization-to-memref",
@@ -197,7 +213,7 @@ def cpu(
         f"vectorize-linalg{{vector-bytes={vector_bytes}}}",
         "convert-linalg-to-loops",  # what cannot be vectorised
         "expand-pairs",
-        "canonicalize",
+        f"canonicalize{ONCE}",
         "cse",
         "guard-divisions",  # after all that makes vectors, whose lanes over the end of a row hold zeros
         "loop-invariant-code-motion",
@@ -205,7 +221,7 @@ def cpu(
         "math-expand-ops{ops=clampf}",
         "expand-math",  # after hoisting: a function of a row is computed once per row
         f"expand-bf16{{vector-bytes={vector_bytes}}}",
-        "canonicalize",
+        f"canonicalize{ONCE}",
         "cse",
         "func.func(llvm-request-c-wrappers)",  # before private functions come
         # Threads. Bodies in functions of their own, so that their scratch is in a frame of its own.
@@ -216,7 +232,6 @@ def cpu(
         "lower-pair-views",
         *(["stream-tiles" if can_multiply_tiles(unit) else "expand-tiles"] if has_tiles(unit) else []),
         # To the LLVM dialect; affine ops appear from expand-strided-metadata.
-        "convert-vector-to-scf",
         "expand-strided-metadata",
         "shift-divisions",  # what of affine ops it takes to do so; the others are lower-affine's
         "lower-affine",
@@ -230,7 +245,7 @@ def cpu(
         "convert-to-llvm{filter-dialects=arith,index,ub,func,cf}",  # after it, which reads sizes off constants
         *(["convert-openmp-to-llvm"] if parallel else []),
         "reconcile-unrealized-casts",
-        "canonicalize{max-iterations=1 region-simplify=disabled}",  # for readers: LLVM does the rest
+        f"canonicalize{ONCE}",  # for readers: LLVM does the rest
         "cse",
         "trivial-dce",  # of descriptors that are taken apart again their making is left, op for op
         "drop-arguments",  # after it: what only makes a descriptor is no use of an argument
@@ -278,6 +293,7 @@ def nvidia(
         "branches-to-selects",  # after it: a write that is guarded is a choice already
         "fold-copies",
         "drop-results",
+        "round-shared",  # before any op is computed where it is read
         f"tile-matmuls{{multiprocessors={multiprocessors} rows={256 if copy_engine else 128}}}",
         "parallel-loops",
         "expand-before-slices",
@@ -301,6 +317,7 @@ def nvidia(
         *(["outline-pads"] if copy_engine else []),
         # After it: what loops over tiles have taken along is gone.
         f"outline-elements{{any-strides={int(any_strides)}}}",
+        "drop-roundings",  # after it: which kernels there are is settled
         "canonicalize",
         "cse",
         f"widen-operands{{native={int(copy_engine)}}}",
@@ -331,6 +348,7 @@ def nvidia(
                 "divide-by-products",
                 f"specialize-warps{{stages={stages}}}",
                 "row-sums-by-matmul",  # after it: which operands are in shared memory, and how, is settled
+                "shift-low-rows",  # after all that change maxima, or what exponentials are made of
             ]
             if copy_engine
             else [*(["overlap-matmuls{engine=0}"] if of.is_hopper else []), "defer-row-sums"]

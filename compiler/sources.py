@@ -59,7 +59,7 @@ def load_text(text: str, filename: str) -> ir.Module:
     from ..dialects import make_context
     from ..dialects.assembly import AssemblyError, parse_module
 
-    with make_context():
+    with make_context(text):
         try:
             return parse_module(text, filename)
         except AssemblyError as error:

@@ -99,7 +99,7 @@ def is_float(kind: ir.Type) -> bool:
 
 def is_narrow(kind: ir.Type) -> bool:
     """True for the floats that are stored but not computed with: f16, bf16, and those of 8 bits."""
-    return isinstance(kind, ir.F16Type | ir.BF16Type) or is_float8(kind)
+    return isinstance(kind, ir.FloatType) and (kind.width == 16 or is_float8(kind))
 
 
 def is_float8(kind: ir.Type) -> bool:

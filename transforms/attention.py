@@ -78,7 +78,8 @@ def find_attention(function: ir.Operation) -> list[Attention]:
             found.append(attention)
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    with function.context:
+        function.walk(visit)
     return found
 
 
@@ -119,7 +120,7 @@ def attention_at(root: ir.Operation) -> Attention | None:
     if not is_contraction(root):
         return None
     p, dims = root.operands[0], _dims_of_weights(root)
-    softmax, dims = next(_makers(p, dims, lambda op: online_reduction_of(op) is not None, is_linear), (None, dims))
+    softmax, dims = next(_softmaxes(p, dims), (None, dims))
     if softmax is None and not has_heads(root):
         return None  # before all that is added up in layers of a model is gone through
     modified = p if softmax is None else softmax.operands[0]
@@ -131,6 +132,17 @@ def attention_at(root: ir.Operation) -> Attention | None:
     if softmax is not None:
         return Attention(products[0][0] if scores is None else scores, softmax, root)
     return Attention(scores, None, root) if scores is not None and _are_weights(scores, root) else None
+
+
+def unnormalised_at(root: ir.Operation) -> Attention | None:
+    """The attention without a softmax of which `root` is the second matmul, or None."""
+    if not has_heads(root) or any(_softmaxes(root.operands[0], _dims_of_weights(root))):
+        return None  # before the way to the scores is gone
+    return attention_at(root)
+
+
+def _softmaxes(weights: ir.Value, dims: Dims) -> Iterator[tuple[ir.Operation, Dims]]:
+    return _makers(weights, dims, lambda op: online_reduction_of(op) is not None, is_linear)
 
 
 def has_scores_by_keys(attention: Attention) -> bool:

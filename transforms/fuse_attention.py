@@ -118,7 +118,7 @@ class FuseAttention(Pass):
             sizes, order = self._chosen(root, attention, choice)
             outside = [] if attention is None or (marked and self.tile_sizes) else producers_outside(attention)
             if machine != "cpu" and attention is not None and not marked:
-                from .nvidia.producers import computed_before
+                from .nvidia.kernels.producers import computed_before
 
                 outside += computed_before(attention, sizes, self.multiprocessors)
             tiled = tile_and_fuse(root, sizes, order, [*stops, *outside])

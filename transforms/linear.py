@@ -9,6 +9,7 @@ from ..dialects.tiling import Index
 from .rewriting import defining_op
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
+CASTS = ("arith.index_cast", "arith.extsi")  # which leave a number what it is
 Leaf = Callable[[ir.Value], Index | None]
 
 

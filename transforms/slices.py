@@ -47,8 +47,12 @@ def slice_sizes(op: ir.Operation) -> list[Size]:
 
 
 def slice_parts(op: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:
-    """Offsets, sizes and strides."""
-    return slice_offsets(op), slice_sizes(op), mixed(op.opview.strides, op.opview.static_strides)
+    """Offsets, sizes and strides. Those that are values are the last operands, in this order: read at once."""
+    view, operands = op.opview, list(op.operands)
+    static = [list(view.static_offsets), list(view.static_sizes), list(view.static_strides)]
+    values = iter(operands[len(operands) - sum(part.count(DYNAMIC) for part in static) :])
+    offsets, sizes, strides = (mixed(values, part) for part in static)
+    return offsets, sizes, strides
 
 
 def forall_bounds(forall: ir.Operation) -> tuple[list[Size], list[Size], list[Size]]:

@@ -22,12 +22,12 @@ def compile_traced(
 ) -> Any:
     """The kernel of a Python function, traced by the framework of its arguments; a ShapesKernel for symbolic sizes."""
     if _is_torch(source, example_args, tracing.get("example_kwargs")):
-        from .torch import TorchKernel, trace
+        from .torch.tracing import TorchKernel, trace
 
         return TorchKernel.of_program(trace(source, example_args, **tracing), target, options)
     if _is_jax(source, example_args, tracing.get("example_kwargs")):
-        from .jax import JaxKernel, exported_call
-        from .jax_shapes import ShapesKernel, is_symbolic
+        from .jax.shapes import ShapesKernel, is_symbolic
+        from .jax.tracing import JaxKernel, exported_call
 
         if "dynamic_shapes" in tracing:
             raise user_error("dynamic_shapes is for functions of torch; for JAX pass jax.export.symbolic_shape's sizes")
@@ -57,7 +57,7 @@ def compile_onnx(
         import onnx  # noqa: F401
     except ImportError:
         raise user_error("a model of ONNX needs the package onnx: pip install 'attn-opt[onnx]'") from None
-    from .onnx import compile_onnx as compile_model
+    from .onnx.model import compile_onnx as compile_model
 
     return compile_model(source, example_args, target, options)
 

@@ -6,9 +6,9 @@ from ...dialects.build import constant_value
 from ...dialects.diagnostic import DiagnosedError
 from ...dialects.mlir import ir
 from ...dialects.tile import is_tensor_map
-from ...transforms.nvidia.one_block import COLUMNS, ROWS
-from ...transforms.nvidia.overlap_launches import EARLY
-from ...transforms.nvidia.values import has_dense_rows
+from ...transforms.nvidia.alignment import has_dense_rows
+from ...transforms.nvidia.code.overlap_launches import EARLY
+from ...transforms.nvidia.kernels.one_block import COLUMNS, ROWS
 from ..diagnostics import diagnostic
 from .program import TENSOR_MAP, Program, Step
 

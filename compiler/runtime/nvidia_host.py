@@ -16,7 +16,7 @@ import numpy as np
 from ...dialects import make_context
 from ...dialects.assembly import parse_module
 from ...dialects.mlir import ir
-from ...transforms.nvidia.host_copies import ELEMENTS, MAP_WORDS
+from ...transforms.nvidia.kernels.host_copies import ELEMENTS, MAP_WORDS
 from ...transforms.nvidia.version_functions import versions_of
 from ...transforms.symbols import symbol_of
 from .. import pass_manager

@@ -28,7 +28,8 @@ from ...dialects.mlir import c_interface, ir
 from ...transforms.online.mark_few_rows import FEW_ROWS
 from ...transforms.rewriting import ops_in, ops_of
 
-LARGE = 900  # ops, which take LLVM 30 to 60 ms and more; to make an engine for them takes 8
+LARGE = 900  # ops, which take LLVM 30 to 60 ms and more; an engine for them, 4
+WITH_PASSES = 2  # and more times as long takes LLVM, where it does not go without its passes
 FEW = 100  # values that are vectors, of a function that is no task of few rows: it copies or fills
 NOWHERE = 4096  # where an engine finds what is in another object: it compiles calls of it, and runs none
 
@@ -136,22 +137,33 @@ def object_files(module: ir.Module, entry: str, level: int, library: str | None)
 
 def _parts(module: ir.Module, entry: str) -> list[_Part]:
     """A part for each large task, one of all else; that is two where much of it can do without LLVM's passes, and some
-    small tasks cannot."""
+    small tasks cannot. Large tasks that can do without, too, go with it as long as another part takes longer: an engine
+    less."""
     ops = ops_of(module.body)
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "llvm.func"}
     sizes = {name: sum(len(b.operations) for b in op.regions[0].blocks) for name, op in functions.items()}
+
+    def size_of(names: Sequence[str]) -> int:
+        return sum(sizes[name] for name in names)
+
     # Those that are called from one other module alone, and that call none of this one.
     called = {name: _called(op) for name, op in functions.items() if sizes[name] and _is_internal(op)}
     tasks = [name for name, callees in called.items() if not any(sizes.get(callee, 1) for callee in callees)]
     can_do_without = functools.cache(lambda name: _is_simple(functions[name]))  # looks at each op, and is asked twice
+    few_rows = [name for name in tasks if FEW_ROWS in functions[name].attributes and can_do_without(name)]
     groups = [[name] for name in tasks if sizes[name] >= LARGE]
     small = [name for name in tasks if sizes[name] < LARGE and not can_do_without(name)]
     rest = [name for name in functions if [name] not in groups and name not in small]
     is_simple = all(map(can_do_without, rest))
-    if small and is_simple and sum(sizes[name] for name in rest) >= LARGE:
+    if small and is_simple and size_of(rest) >= LARGE:
         groups.append(small)
     elif small:
         rest, is_simple = [*rest, *small], False
+    longest = WITH_PASSES * max((size_of(names) for names in groups if names[0] not in few_rows), default=0)
+    for name in sorted(few_rows, key=sizes.__getitem__) if is_simple else ():
+        if [name] in groups and size_of([*rest, name]) <= longest:
+            groups.remove([name])
+            rest.append(name)
     # Those of them that code generation calls are not known before: `__truncsfbf2`, where the CPU cannot round to bf16.
     shared = [name for name, op in functions.items() if sizes[name] and not _is_internal(op)]
     parts = []
@@ -162,12 +174,9 @@ def _parts(module: ir.Module, entry: str) -> list[_Part]:
                 functions[callee].clone()
             for name in names:
                 functions[name].clone().attributes["linkage"] = _external(module)
-        of_few_rows = all(FEW_ROWS in functions[name].attributes for name in names)
-        size = sum(sizes[name] for name in names)
-        parts.append(_Part(part, names[0], size, shared, of_few_rows and all(map(can_do_without, names))))
+        parts.append(_Part(part, names[0], size_of(names), shared, names[0] in few_rows))
     elsewhere = [name for names in groups for name in names]
-    size = sum(sizes[name] for name in rest)
-    return [*parts, _Part(_without(module, elsewhere), entry, size, elsewhere, is_simple)]
+    return [*parts, _Part(_without(module, elsewhere), entry, size_of(rest), elsewhere, is_simple)]
 
 
 def _without(module: ir.Module, names: Sequence[str]) -> ir.Module:
@@ -201,10 +210,15 @@ def _is_simple(function: ir.Operation) -> bool:
             found += sum(isinstance(kind, ir.VectorType) for kind in kinds)
             if found and most == math.inf:  # how many does not matter: types take long to ask for
                 break
-        if numbers and not found:
+        if numbers and not found and _is_loop(block):
             return False
         vectors += found
     return vectors <= most
+
+
+def _is_loop(block: ir.Block) -> bool:
+    """Whether a block is a loop, alone or with one before it that asks whether there is one more iteration."""
+    return any(block in (after, *after.successors) for after in block.successors)
 
 
 def _numbers(op: ir.Operation) -> list[ir.Type]:

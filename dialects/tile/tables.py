@@ -5,7 +5,7 @@
 
     %p = tile.exp2(%x, %t) {bound = 44 : i64, share = 6 : i64} : …     # an element, in the body of a linalg.generic
 
-A table has what makes 2^x of x in a few instructions: see transforms/nvidia/exponentials.py.
+A table has what makes 2^x of x in a few instructions: see transforms/nvidia/code/exponentials.py.
 
     %n = memref.alloc() : memref<1x16x64xf16, #gpu.address_space<workgroup>>
     tile.fill_ones %n : …                                  # the same

@@ -42,7 +42,8 @@ def reading_once() -> Iterator[None]:
         _known.reset(token)
 
 
-def _once(read: Callable[[ir.Attribute], Any], attribute: ir.Attribute) -> Any:
+def once(read: Callable[[ir.Attribute], Any], attribute: ir.Attribute) -> Any:
+    """What `read` makes of an attribute; the reader of it is not to change it."""
     known = _known.get()
     if known is None:
         return read(attribute)
@@ -54,7 +55,7 @@ def _once(read: Callable[[ir.Attribute], Any], attribute: ir.Attribute) -> Any:
 def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
     """One map per operand, from the loops to the operand's dimensions."""
     if "indexing_maps" in op.attributes:
-        return list(_once(_maps, op.attributes["indexing_maps"]))
+        return list(once(_maps, op.attributes["indexing_maps"]))
     if op.name.startswith("linalg."):
         return _maps(linalg.get_indexing_maps(op))
     return op.opview.indexing_maps()
@@ -67,7 +68,7 @@ def _maps(found: Iterable[ir.Attribute]) -> list[ir.AffineMap]:
 def operand_loops(op: ir.Operation) -> list[list[int | None]]:
     """For each operand, the loop that each of its dimensions is indexed by; None for one that is no loop alone."""
     if "indexing_maps" in op.attributes:
-        return [list(loops) for loops in _once(_loops, op.attributes["indexing_maps"])]
+        return [list(loops) for loops in once(_loops, op.attributes["indexing_maps"])]
     return [[dim_position(e) for e in m.results] for m in indexing_maps(op)]
 
 
@@ -78,7 +79,7 @@ def _loops(found: ir.ArrayAttr) -> list[list[int | None]]:
 def iterator_types(op: ir.Operation) -> list[str]:
     """A loop that an output's map uses is parallel; linalg.generic says it of every loop itself."""
     if "iterator_types" in op.attributes:
-        return list(_once(_kinds, op.attributes["iterator_types"]))
+        return list(once(_kinds, op.attributes["iterator_types"]))
     maps = indexing_maps(op)
     used = {d for m in maps[len(maps) - len(op.results) :] for e in m.results if (d := dim_position(e)) is not None}
     return ["parallel" if d in used else "reduction" for d in range(maps[0].n_dims)]

@@ -1,10 +1,12 @@
 """Modules for NVIDIA GPUs at the level of tiles, run by the reference evaluator without a GPU: launches in their order,
-blocks and threads one after the other. Memory starts as NaN, integers as -1, and is so while a copy to it is under way.
-What is read or written outside of an array is an error."""
+blocks one after the other, and the threads of kernels without tiles at once (`gpu_threads.py`). Memory starts as NaN,
+integers as -1, and is so while a copy to it is under way. What is read or written outside of an array is an error.
+Floats of 16 and 8 bits are f32 in registers, as they are on a GPU, and rounded where they go to memory, or to the
+tensor cores."""
 
-import contextlib
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from attn_opt.compiler import pipelines
@@ -14,89 +16,18 @@ from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.reference import arrays
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.reference.interface import rule
-from attn_opt.dialects.tile import dims_of, parts_of
+from attn_opt.dialects.tile import dims_of, layout_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
+from attn_opt.transforms.attention import is_matmul
 from attn_opt.transforms.nvidia.architecture import HOPPER
+from attn_opt.transforms.nvidia.elements import NARROW
+from attn_opt.transforms.nvidia.marks import ROUNDED
 from attn_opt.transforms.rewriting import ops_in
+from gpu_threads import Threads
 from harness import run_passes
 
 # The pass before which modules are run: with a copy engine what follows is who does it, and when.
 ENGINE, GENERAL = "assign-layouts", "lower-affine"
-
-
-class Block:
-    """Of which block, and thread of it, the ops are being evaluated, of how many."""
-
-    number = 0
-    thread = 0
-    count = 0
-
-
-WARP = 32
-
-
-class Waiting(Exception):
-    """A thread gives what it has of a reduction, and waits for its neighbours."""
-
-
-class Reductions:
-    """Those of a warp, or a block. Its threads run one after the other, as far as a reduction that not all have come
-    to, and from the start again: what they write meanwhile is the same each time."""
-
-    done: list[list[float]] = []  # noqa: RUF012
-    parts: list[float] = []  # noqa: RUF012
-    next = 0
-    together = WARP
-
-    @classmethod
-    def run(cls, thread, together):
-        cls.done, cls.parts, cls.together = [], [0], together
-        while cls.parts:
-            cls.parts = []
-            for _ in range(together):
-                cls.next = 0
-                with contextlib.suppress(Waiting):
-                    thread()
-                Block.thread += 1
-            Block.thread -= together
-            assert len(cls.parts) in (0, together), "some threads pass by a reduction"
-            cls.done.append(cls.parts)
-
-
-@rule("gpu.subgroup_reduce", "gpu.all_reduce")
-def reduce_over_threads(op, frame):
-    name = str(op.operation.attributes["op"])
-    kinds = {"add": np.sum, "mul": np.prod, "maximumf": np.max, "maxnumf": np.fmax.reduce}
-    kinds |= {"minimumf": np.min, "minnumf": np.fmin.reduce}
-    combine = kinds[name.split()[-1].rstrip(">")]
-    of_warp = "cluster_size" in op.operation.attributes
-    size = ir.IntegerAttr(op.operation.attributes["cluster_size"]).value if of_warp else None
-
-    def run(operands):
-        if Reductions.next == len(Reductions.done):
-            Reductions.parts.append(operands[0])
-            raise Waiting
-        parts, width = Reductions.done[Reductions.next], size or Reductions.together
-        first = Block.thread % Reductions.together // width * width
-        Reductions.next += 1
-        return [combine(parts[first : first + width])]
-
-    return run
-
-
-@rule("gpu.block_id")
-def block_id(op, frame):
-    return lambda operands: [np.int64(Block.number)]
-
-
-@rule("gpu.thread_id")
-def thread_id(op, frame):
-    return lambda operands: [np.int64(Block.thread)]
-
-
-@rule("gpu.grid_dim")
-def grid_dim(op, frame):
-    return lambda operands: [np.int64(Block.count)]
 
 
 @rule("memref.alloc")
@@ -148,94 +79,6 @@ def get_global(op, frame):
     return lambda operands: [values]
 
 
-@rule("memref.load")
-def load_element(op, frame):
-    def run(operands):
-        memory, *at = operands
-        if any(np.ndim(i) for i in at):  # of all elements of a tile: those of padding read the nearest one
-            return [memory[tuple(np.clip(i, 0, n - 1) for i, n in zip(at, memory.shape, strict=True))]]
-        assert all(0 <= i < n for i, n in zip(at, memory.shape, strict=True)), f"{at} leaves {memory.shape}"
-        return [memory[tuple(at)]]
-
-    return run
-
-
-@rule("memref.store")
-def store_element(op, frame):
-    def run(operands):
-        value, memory, *at = operands
-        assert all(0 <= i < n for i, n in zip(at, memory.shape, strict=True)), f"{at} leaves {memory.shape}"
-        memory[tuple(at)] = value
-        return []
-
-    return run
-
-
-@rule("vector.load")
-def load_piece(op, frame):
-    (count,) = op.operation.results[0].type.shape
-
-    def run(operands):
-        memory, *at, first = operands
-        assert all(0 <= i < n for i, n in zip((*at, first + count - 1), memory.shape, strict=True)), f"{at} {first}"
-        assert first % count == 0, f"{count} elements from {first} on are not aligned"
-        return [memory[(*at, slice(first, first + count))].copy()]
-
-    return run
-
-
-@rule("vector.store")
-def store_piece(op, frame):
-    def run(operands):
-        piece, memory, *at, first = operands
-        assert all(0 <= i < n for i, n in zip((*at, first + len(piece) - 1), memory.shape, strict=True)), (
-            f"{at} {first}"
-        )
-        memory[(*at, slice(first, first + len(piece)))] = piece
-        return []
-
-    return run
-
-
-@rule("tile.copy_piece")
-def copy_piece(op, frame):
-    """16 bytes of a row: what is not valid becomes 0, and is not read."""
-    source_kind = op.operation.operands[0].type
-    count = 128 // source_kind.element_type.width
-
-    def run(operands):
-        source, target, *places, left = operands
-        *at, first = places[: source.ndim]
-        *to, there = places[source.ndim :]
-        valid = min(left, count)
-        assert valid > 0 and there % count == 0, f"{valid} elements to {there}"
-        assert all(0 <= i < n for i, n in zip((*at, first + valid - 1), source.shape, strict=True)), f"{at} {first}"
-        assert all(0 <= i < n for i, n in zip((*to, there + count - 1), target.shape, strict=True)), f"{to} {there}"
-        target[(*to, slice(there, there + valid))] = source[(*at, slice(first, first + valid))]
-        target[(*to, slice(there + valid, there + count))] = 0
-        return []
-
-    return run
-
-
-@rule("vector.extract")
-def element_of_piece(op, frame):
-    (number,) = ir.DenseI64ArrayAttr(op.operation.attributes["static_position"])
-    return lambda operands: [operands[0][number]]
-
-
-@rule("vector.from_elements")
-def piece_of_elements(op, frame):
-    kind = arrays.value_dtype(op.operation.results[0].type)
-    return lambda operands: [np.array(operands, kind)]
-
-
-@rule("vector.broadcast")
-def piece_of_equals(op, frame):
-    kind = op.operation.results[0].type
-    return lambda operands: [np.full(kind.shape, operands[0], arrays.value_dtype(kind))]
-
-
 @rule("gpu.launch_func")
 def launch(op, frame):
     path = str(op.operation.attributes["kernel"]).split("::")
@@ -244,26 +87,60 @@ def launch(op, frame):
         module = module.parent.operation
     named = [o for o in ops_in(module, "gpu.func") if ir.StringAttr(o.attributes["sym_name"]).value == path[1][1:]]
     (kernel,) = named
-    threads = 1
-    if ops_in(kernel, "gpu.thread_id"):
-        threads = (
-            ir.IntegerAttr(kernel.attributes["tile.threads"]).value if "tile.threads" in kernel.attributes else 256
-        )
-    body = Frame(round_values=True).region(kernel.regions[0])
-    meeting = {op.name for op in ops_in(kernel, "gpu.subgroup_reduce", "gpu.all_reduce")}
-    together = threads if "gpu.all_reduce" in meeting else WARP
+    threads = kernel.attributes["tile.threads"].value if "tile.threads" in kernel.attributes else 256
+    body, has_tiles = Registers().region(kernel.regions[0]), not ops_in(kernel, "gpu.thread_id")
 
     def run(operands):
         Launches.kernels.append(path[1][1:])
-        Block.count = int(operands[0])
-        for number in range(Block.count * threads):
-            Block.number, Block.thread = divmod(number, threads)
-            Copies.groups = [[]]
-            if not meeting:
+        Threads.blocks = int(operands[0])
+        if has_tiles:
+            for number in range(Threads.blocks):
+                Threads.block = number
+                Copies.groups = [[]]
                 body(list(operands[6:]))
-            elif number % together == 0:
-                Reductions.run(lambda: body(list(operands[6:])), together)
+        else:
+            Threads.run(body, operands[6:], Threads.blocks, threads)
         return []
+
+    return run
+
+
+class Registers(Frame):
+    """A kernel's values."""
+
+    def __init__(self):
+        super().__init__(round_values=True)
+
+    def _rounded(self, op):
+        found = super()._rounded(op)
+        return found if ROUNDED in op.operation.attributes else [(i, np.dtype(np.float32)) for i, _ in found]
+
+    def _step(self, op, local, live):
+        step = super()._step(op, local, live)
+        narrow = [(i, arrays.storage_dtype(op.operation.operands[i].type)) for i in _leaving(op.operation)]
+        if narrow:
+            step.meaning = _rounding(step.meaning, narrow)
+        return step
+
+
+STORES = ("tile.store", "tile.store_shared", "memref.store", "vector.store", "arith.bitcast")
+
+
+def _leaving(op):
+    """Which operands leave registers, and have a type that is narrower than those."""
+    count = 2 if op.name == "linalg.generic" and is_matmul(op) else int(op.name in STORES or _is_conversion(op))
+    return [i for i in range(count) if isinstance(arrays.element_type(op.operands[i].type), NARROW)]
+
+
+def _is_conversion(op):
+    return op.name == "tile.convert_layout" and layout_of(op.results[0].type) in ("operand_a", "paired_a", "shared")
+
+
+def _rounding(meaning, narrow):
+    def run(operands):
+        for i, dtype in narrow:
+            operands[i] = np.asarray(operands[i]).astype(dtype).astype(np.float64)[()]
+        return meaning(operands)
 
     return run
 
@@ -423,22 +300,33 @@ def scaled(op, frame):
     return lambda operands: [operands[0] * factor]
 
 
-def run_module(
-    text: str, inputs: Sequence[np.ndarray], last: str = "", tile_sizes: str = "", version: str = "", **options
-) -> list[np.ndarray]:
-    """The results of a graph, and in `Launches` the kernels that made them; options as those of the target. `last`: the
-    pass before which the module is run, if not the usual one. `version`: the function that is run, if not the graph's.
-    """
+def lowered(
+    text: str, last: str = "", tile_sizes: str = "", version: str = "", is_fused: bool = False, **options: Any
+) -> ir.Module:
+    """A graph, or what a kernel has at the level "fused", as a module that `run` takes; options as those of the target.
+    `last`: the pass before which it is run, if not the usual one. `version`: the function that is to be run, if not the
+    graph's."""
     context = make_context()
     with context:
         module = parse_module(text, "test.mlir", context)
         known = ("arch", "copy_engine", "any_strides")
         machine = pipelines.machine("nvidia", **{n: options[n] for n in known if n in options})
         sizes = f" tile-sizes={tile_sizes}" if tile_sizes else ""
-        first = ["raise-attention", *(["version-functions"] if version else [])]
-        passes = [*first, f"fuse-attention{{machine={machine}{sizes}}}", *pipelines.nvidia(**options)]
+        fusion = ["raise-attention", *(["version-functions"] if version else [])]
+        fusion.append(f"fuse-attention{{machine={machine}{sizes}}}")
+        passes = [*([] if is_fused else fusion), *pipelines.nvidia(**options)]
         names = [p.partition("{")[0] for p in passes]
         last = last or (ENGINE if machine == HOPPER else GENERAL)
         run_passes(passes[: names.index(last)], module)
-        Launches.kernels = []
+        return module
+
+
+def run(module: ir.Module, inputs: Sequence[np.ndarray], version: str = "") -> list[np.ndarray]:
+    """The results, and in `Launches` the kernels that made them."""
+    Launches.kernels = []
+    with module.context:
         return evaluate(module, inputs, entry=version or None)
+
+
+def run_module(text: str, inputs: Sequence[np.ndarray], version: str = "", **options: Any) -> list[np.ndarray]:
+    return run(lowered(text, version=version, **options), inputs, version)

@@ -122,6 +122,21 @@ def test_wrong_arguments(arguments, message):
         run(*arguments)
 
 
+def test_transfers_of_a_graph():
+    """Of vectors of two dimensions, which the passes that make vectors know nothing of."""
+    f = kernel("""func.func @f(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      %c0 = arith.constant 0 : index
+      %zero = arith.constant 0.0 : f32
+      %empty = tensor.empty() : tensor<4x8xf32>
+      %x = vector.transfer_read %a[%c0, %c0], %zero {in_bounds = [true, true]} : tensor<4x8xf32>, vector<4x8xf32>
+      %y = arith.addf %x, %x : vector<4x8xf32>
+      %z = vector.transfer_write %y, %empty[%c0, %c0] {in_bounds = [true, true]} : vector<4x8xf32>, tensor<4x8xf32>
+      return %z : tensor<4x8xf32>
+    }""")
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    np.testing.assert_array_equal(f(x), 2 * x)
+
+
 def test_calls_between_functions():
     run = kernel("""
 func.func private @twice(%x: tensor<?xf32>) -> tensor<?xf32> {

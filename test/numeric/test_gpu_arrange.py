@@ -6,9 +6,9 @@ from attn_opt.compiler import pass_manager
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
-from attn_opt.transforms.nvidia.contraction import pack_pairs
-from attn_opt.transforms.nvidia.synchronisation import ARRANGERS
-from attn_opt.transforms.nvidia.thread import Registers, constant, f32, places
+from attn_opt.transforms.nvidia.architecture import ARRANGERS
+from attn_opt.transforms.nvidia.code.contraction import pack_pairs
+from attn_opt.transforms.nvidia.code.thread import Registers, constant, f32, places
 from attn_opt.transforms.rewriting import ops_in
 from threads import Memory, Threads
 

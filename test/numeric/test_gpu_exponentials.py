@@ -6,8 +6,8 @@ from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
 from attn_opt.dialects.tile import EXP2_WORDS
-from attn_opt.transforms.nvidia import exponentials
-from attn_opt.transforms.nvidia.thread import Thread, constant, i32
+from attn_opt.transforms.nvidia.code import exponentials
+from attn_opt.transforms.nvidia.code.thread import Thread, constant, i32
 from attn_opt.transforms.rewriting import ops_in
 from threads import Memory, Threads
 

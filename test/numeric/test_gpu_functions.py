@@ -11,9 +11,9 @@ import pytest
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
 from attn_opt.dialects.mlir import ir
-from attn_opt.transforms.nvidia.conversions import eight_bits, to_register
-from attn_opt.transforms.nvidia.functions import divide_by_normal, divide_by_products
-from attn_opt.transforms.nvidia.scalars import emit_scalar
+from attn_opt.transforms.nvidia.code.conversions import eight_bits, to_register
+from attn_opt.transforms.nvidia.code.functions import divide_by_normal, divide_by_products
+from attn_opt.transforms.nvidia.code.scalars import emit_scalar
 from attn_opt.transforms.passes import PassError
 from attn_opt.transforms.rewriting import ops_in
 from threads import Threads

@@ -99,7 +99,7 @@ def test_against_float64(name, of, arch, monkeypatch):
     make, meaning, launch = PRODUCERS[name]
     if of != "k" and launch is None:
         launch = "producers"
-        monkeypatch.setattr("attn_opt.transforms.nvidia.producers.PS_LAUNCH", -1e9)
+        monkeypatch.setattr("attn_opt.transforms.nvidia.kernels.producers.PS_LAUNCH", -1e9)
     graph = Attention(heads=N, queries=S, keys=S, head_size=D, element="f16", input_layout="bhsd")
     text = graph.text()
     for x in of:

@@ -15,8 +15,8 @@ from warp_roles import run_module
 MULTIPROCESSORS = 2  # few: blocks go from tile to tile
 
 
-def run(graph, inputs, tiles, **options):
-    """The result of a graph's kernel, and how its blocks ran."""
+def run(graph, inputs, tiles, last="specialize-warps", **options):
+    """The result of a graph's kernel after the pass `last`, and how its blocks ran."""
     context = make_context()
     with context, np.errstate(all="ignore"):
         module = parse_module(graph.text(), "test.mlir", context)
@@ -24,7 +24,7 @@ def run(graph, inputs, tiles, **options):
         names = [p.partition("{")[0] for p in passes]
         sizes = f"tile-sizes=1,1,{tiles[0]},0,{tiles[1]}"
         first = ["raise-attention", f"fuse-attention{{machine=sm_90a {sizes}}}"]
-        run_passes([*first, *passes[: names.index("specialize-warps") + 1]], module)
+        run_passes([*first, *passes[: names.index(last) + 1]], module)
         (found,), blocks = run_module(module, inputs)
     return found, blocks
 
@@ -63,6 +63,19 @@ TILES = [(256, 64), (192, 64), (128, 32), (128, 128)]
 @pytest.mark.parametrize(("case", "tiles", "keep_maximum"), crossed(list(CASES), TILES, [True, False]))
 def test_against_float64(case, tiles, keep_maximum):
     check(Attention(**SIZES | CASES[case]), tiles, keep_maximum=keep_maximum)
+
+
+@pytest.mark.parametrize("keep_maximum", [True, False])
+@pytest.mark.parametrize("window", [(None, None), (None, 0)])
+def test_masks_of_the_least_number(window, keep_maximum):
+    """The first keys are padding, all but the last tile of them; some queries have no key."""
+    graph = Attention(**SIZES | {"bias": "qk", "window": window, "element": "bf16"})
+    *inputs, bias = graph.inputs("normal", 0)
+    bias = np.zeros_like(bias)
+    bias[..., :256] = bias[..., 5:9, :] = bias[..., 290:, :] = -3.38e38
+    found, _ = run(graph, (*inputs, bias), (128, 64), last="shift-low-rows", keep_maximum=keep_maximum)
+    expected, _ = graph.reference((*inputs, bias))
+    assert np.linalg.norm(found - expected) <= 1e-2 * np.linalg.norm(expected)
 
 
 # Few queries, which fill the rows of a tile together with heads that share their keys: the tile's sizes along both.

@@ -5,7 +5,7 @@ import pytest
 from attn_opt.compiler import pass_manager
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
-from attn_opt.transforms.nvidia import row_body
+from attn_opt.transforms.nvidia.kernels import row_body
 from attn_opt.transforms.rewriting import ops_in
 from crossed import pairwise
 from gpu_modules import Launches, run_module

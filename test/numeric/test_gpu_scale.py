@@ -5,7 +5,7 @@ import pytest
 from attn_opt.compiler import pass_manager
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
-from attn_opt.transforms.nvidia.thread import Shared
+from attn_opt.transforms.nvidia.code.thread import Shared
 from attn_opt.transforms.rewriting import ops_in
 from threads import Memory, Threads
 

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from attn_opt.compiler import compile
-from attn_opt.transforms.nvidia import scatters_to_linalg
+from attn_opt.transforms.nvidia.kernels import scatters_to_linalg
 from gpu_modules import Launches, run_module
 from hypothesis import given, settings
 from hypothesis import strategies as st

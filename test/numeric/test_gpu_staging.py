@@ -63,7 +63,7 @@ SOURCE, SHARED = 1 << 30, 1 << 20  # bytes: where the array is, how many shared 
 
 
 def address(row, byte, rows):
-    """Of a byte of a tile in shared memory, as `transforms/nvidia/thread.py` says for elements of 2 and 4 bytes."""
+    """Of a byte of a tile in shared memory, as `nvidia/code/thread.py` says for elements of 2 and 4 bytes."""
     return byte // 128 * rows * 128 + row * 128 + (byte % 128 // 16 ^ row % 8) * 16 + byte % 16
 
 

@@ -14,7 +14,7 @@ from attn_opt.dialects.reference.evaluator import Frame
 from attn_opt.dialects.reference.interface import rule
 from attn_opt.dialects.tile import ONES
 from attn_opt.transforms.rewriting import defining_op, ops_in
-from gpu_modules import Block
+from gpu_threads import Threads
 from harness import crossed, run_passes
 
 NEXT = "specialize-warps"  # the pass before which kernels are run: what follows is who does it, and when
@@ -108,7 +108,7 @@ def run(graph, inputs, **options):
     with module.context:
         (kernel,) = ops_in(module.operation, "gpu.func")
         (launch,) = ops_in(module.operation, "gpu.launch_func")
-        Block.count = constant_value(launch.operands[0])
+        Threads.blocks = constant_value(launch.operands[0])
         out = np.full((graph.batch, graph.heads, graph.queries, graph.d_v), np.nan)
         passed = list(launch.operands)[-len(kernel.regions[0].blocks[0].arguments) :]
         made = [defining_op(v) for v in passed]
@@ -123,8 +123,8 @@ def run(graph, inputs, **options):
         Seen.rescaled, Seen.raised = [], []
         with np.errstate(all="ignore"):
             body = Frame(round_values=True).region(kernel.regions[0])
-            for number in range(Block.count):
-                Block.number = number
+            for number in range(Threads.blocks):
+                Threads.block = number
                 body(list(arguments))
     return out
 

@@ -6,6 +6,8 @@ from gpu import needs_gpu
 from gpu import poisoned as poisoned
 from harness import crossed, relative_error
 from probability_graphs import TOLERANCE
+from test_inner_softmax import FUNCTIONS as OF_PROBABILITIES
+from test_inner_softmax import case as case_of_probabilities
 from test_unnormalised import FUNCTIONS, case
 
 SIZES = {
@@ -31,3 +33,13 @@ def test_against_float64(function, sizes, mask, kind, poisoned):
 def test_divided_by_their_sum(sizes, poisoned):
     text, inputs, wanted = case("sigmoid", "weights", "bf16", SIZES[sizes], total="before")
     assert relative_error(compile(text, target="nvidia")(*inputs), wanted) < TOLERANCE["bf16"]
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize(
+    "function, sizes, causal, renormalised", crossed(list(OF_PROBABILITIES), list(SIZES), [False, True], [False, True])
+)
+def test_functions_of_probabilities(function, sizes, causal, renormalised, kind, poisoned):
+    _, text, wanted, inputs = case_of_probabilities(function, kind, SIZES[sizes], causal, renormalised)
+    assert relative_error(compile(text, target="nvidia")(*inputs), wanted) < TOLERANCE[kind]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from attn_opt.transforms.cpu.avx512 import FEATURES
+from attn_opt.transforms.cpu.code.avx512 import FEATURES
 from attn_opt.transforms.host import host_features
 from harness import kernel
 

@@ -16,11 +16,12 @@ from attn_opt.dialects.reference import arrays, interface
 from attn_opt.dialects.reference.evaluator import Frame, evaluate
 from attn_opt.dialects.tile import dims_of, layout_of, parts_of
 from attn_opt.dialects.tile.staging import staged_tile
+from attn_opt.transforms.nvidia.architecture import ROWS, WARPS
 from attn_opt.transforms.nvidia.launching import CONTROL
-from attn_opt.transforms.nvidia.synchronisation import ALL_WARPS
-from attn_opt.transforms.nvidia.thread import ROWS, WARPS
+from attn_opt.transforms.nvidia.marks import ALL_WARPS
 from attn_opt.transforms.rewriting import ancestors, ops_in
-from gpu_modules import Block, View, joined_sizes, loaded, place, stage_of
+from gpu_modules import View, joined_sizes, loaded, place, stage_of
+from gpu_threads import Threads
 
 PATIENCE = 10.0  # seconds
 
@@ -237,9 +238,9 @@ def run_module(module: ir.Module, inputs: Sequence) -> tuple[list[np.ndarray], l
 
     def launch(op, *operands):
         kernel = kernels[str(op.operation.attributes["kernel"]).rpartition("@")[2]]
-        Block.count = int(operands[0])
-        for number in range(Block.count):
-            Block.number = number
+        Threads.blocks = int(operands[0])
+        for number in range(Threads.blocks):
+            Threads.block = number
             found.append(Running(kernel))
             found[-1].run(kernel, operands[6:])
 

@@ -4,8 +4,11 @@ import ast
 import pathlib
 import tomllib
 
+import pytest
+
 ROOT = pathlib.Path(__file__).parents[2]
 LAYERS = ["dialects", "transforms", "compiler"]
+STAGES = {"cpu": ["tensors", "buffers", "vectors", "code"], "nvidia": ["kernels", "schedule", "code"]}
 SOURCES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
 
 
@@ -17,12 +20,31 @@ def test_every_package_is_installed():
         assert (ROOT / folder / "__init__.py").exists()
 
 
+def imports(source):
+    """The modules that a file imports relatively, as paths, and the lines where it does."""
+    package = source.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            base = [*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else [])]
+            for name in node.names:
+                yield [*base, name.name], node.lineno
+
+
 def test_imports_point_down():
     """compiler → transforms → dialects, never the other way."""
     for source in SOURCES:
-        package = source.relative_to(ROOT).parent.parts
-        allowed = LAYERS[: LAYERS.index(package[0]) + 1]
-        for node in ast.walk(ast.parse(source.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level > 0:
-                target = [*package[: len(package) - node.level + 1], *(node.module or node.names[0].name).split(".")]
-                assert target[0] in allowed, f"{source}:{node.lineno} imports {'.'.join(target)}"
+        allowed = LAYERS[: LAYERS.index(source.relative_to(ROOT).parts[0]) + 1]
+        for target, line in imports(source):
+            assert target[0] in allowed, f"{source}:{line} imports {'.'.join(target)}"
+
+
+@pytest.mark.parametrize("target", STAGES)
+def test_stages_know_each_other_by_the_ir_alone(target):
+    """What a stage of a target needs to know of another one is in the IR, or in a file above both."""
+    for stage in STAGES[target]:
+        sources = list((ROOT / "transforms" / target / stage).glob("*.py"))
+        assert len(sources) > 1
+        for source in sources:
+            for (*parts, _), line in imports(source):
+                other = parts[2] if parts[:2] == ["transforms", target] and len(parts) > 2 else stage
+                assert other == stage or other not in STAGES[target], f"{source}:{line} imports {'.'.join(parts)}"

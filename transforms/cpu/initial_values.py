@@ -4,7 +4,7 @@ from ...dialects.build import constant_value
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import indexing_maps, iterator_types, moves_first
 from ..rewriting import defining_op, ops_of, through
-from .scratch import VIEWS
+from .memory import VIEWS
 from .structured import NO_LOOP, Operand, Structured
 
 ALLOCATIONS = ("memref.alloc", "memref.alloca")

@@ -13,6 +13,7 @@ from ..host import UNITS
 from ..rewriting import defining_op, ops_in, ops_of, through
 
 MATRIX_OPTION = f"instructions for products of narrow types: {', '.join(UNITS)}; empty = what the host has"
+ROWS, PAIRS, DEPTH = 16, 16, 32  # of a tile: rows or columns, pairs of a column's elements, elements of a row
 MIN_ROWS = 8  # with fewer, tiles stay mostly empty
 
 

@@ -22,6 +22,8 @@ The largest relative error is 5.7e-3, where that of rounding is 3.9e-3; the root
 the exact power, rounded, 1.7e-3.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...dialects import build, llvm_ops
@@ -84,3 +86,10 @@ def _table(kind: ir.VectorType, start: int) -> ir.Value:
 
 _fractions = ((np.arange(PARTS) + 0.5) / PARTS + SHIFT / UNITS) % 1
 _TABLE = np.rint(SHIFT + UNITS * (2.0**_fractions - 1 - _fractions)).astype(np.int16)
+
+# What ops on pairs become.
+PAIRED: dict[str, Callable[..., ir.Value]] = {
+    "pair.product": pairs.multiply_add,
+    "pair.pack": pairs.pack,
+    "pair.exp2": exp2,
+}

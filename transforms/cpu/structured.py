@@ -2,11 +2,11 @@
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...dialects import build
 from ...dialects.mlir import ir, memref
-from ...dialects.tiling.structured import iterator_types
+from ...dialects.tiling.structured import iterator_types, once
 from ..rewriting import defining_op, ops_in, ops_of
 
 DYNAMIC_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -30,7 +30,8 @@ class Operand:
     is_scalar: bool
     is_output: bool
     is_read: bool
-    strides: list[int] = field(default_factory=list)
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
 
     @functools.cached_property
     def element(self) -> ir.Type:
@@ -56,24 +57,25 @@ class Structured:
         self.n_loops = len(self.iterators)
         self.body = op.regions[0].blocks[0]
         *self.body_ops, self.end = ops_of(self.body)
+        self.reductions = [d for d, kind in enumerate(self.iterators) if kind != build.PARALLEL]
         n_inputs = len(op.operands) - len(self.end.operands)
-        self.operands = []
-        described = zip(op.operands, op.attributes["indexing_maps"], self.body.arguments, strict=True)
-        for number, (value, attribute, argument) in enumerate(described):
-            is_read = bool(list(argument.uses))
-            self.operands.append(_operand(number, value, attribute.value, number >= n_inputs, is_read))
+        maps = once(_projections, op.attributes["indexing_maps"])
+        described = zip(op.operands, maps, self.body.arguments, strict=True)
+        self.operands = [
+            _operand(number, value, dims, number >= n_inputs, bool(list(argument.uses)))
+            for number, (value, dims, argument) in enumerate(described)
+        ]
         self.outputs = self.operands[n_inputs:]
         self.sizes = [self._static_size(d) for d in range(self.n_loops)]  # None: dynamic
         for out in self.outputs:
             missing = set(range(self.n_loops)) - out.loops
             if any(self.is_parallel(d) for d in missing):
                 raise Unsupported("a result that lacks a parallel loop")
-            reductions = {d for d in range(self.n_loops) if not self.is_parallel(d)}
-            if missing and missing != reductions:
+            if missing and missing != set(self.reductions):
                 raise Unsupported("a result that lacks some, but not all reduction loops")
 
     def _static_size(self, loop: int) -> int | None:
-        sizes = [o.value.type.get_dim_size(o.dims.index(loop)) for o in self.operands if loop in o.loops]
+        sizes = [o.shape[o.dims.index(loop)] for o in self.operands if loop in o.dims]
         if not sizes:
             raise Unsupported(f"loop d{loop} whose size no operand tells")
         return next((size for size in sizes if size != DYNAMIC_SIZE), None)
@@ -112,12 +114,26 @@ class Structured:
         return [o.element for o in self.operands] + [r.type for o in self.body_ops for r in o.results]
 
 
-def _operand(number: int, value: ir.Value, map_: ir.AffineMap, is_output: bool, is_read: bool) -> Operand:
+def _operand(
+    number: int, value: ir.Value, dims: tuple[int, ...] | ir.AffineMap, is_output: bool, is_read: bool
+) -> Operand:
     kind = value.type
     if not isinstance(kind, ir.MemRefType):
         if isinstance(kind, ir.ShapedType):
             raise Unsupported(f"an operand of type {kind}")
         return Operand(number, value, (), True, is_output, is_read)
+    if isinstance(dims, ir.AffineMap):
+        raise Unsupported(f"an indexing map that is no projection: {dims}")
+    strides, _ = kind.get_strides_and_offset()
+    return Operand(number, value, dims, False, is_output, is_read, tuple(kind.shape), tuple(strides))
+
+
+def _projections(maps: ir.ArrayAttr) -> list[tuple[int, ...] | ir.AffineMap]:
+    """For each operand the loop of each of its dimensions, see `Operand`; its map where that is no projection."""
+    return [_projection(ir.AffineMapAttr(attribute).value) for attribute in maps]
+
+
+def _projection(map_: ir.AffineMap) -> tuple[int, ...] | ir.AffineMap:
     dims: list[int] = []
     for expr in map_.results:
         if isinstance(expr, ir.AffineDimExpr) and expr.position not in dims:
@@ -125,9 +141,8 @@ def _operand(number: int, value: ir.Value, map_: ir.AffineMap, is_output: bool, 
         elif isinstance(expr, ir.AffineConstantExpr) and expr.value == 0:
             dims.append(NO_LOOP)
         else:
-            raise Unsupported(f"an indexing map that is no projection: {map_}")
-    strides, _ = kind.get_strides_and_offset()
-    return Operand(number, value, tuple(dims), False, is_output, is_read, list(strides))
+            return map_
+    return tuple(dims)
 
 
 def structured_of(generic: ir.Operation) -> Structured | None:

@@ -1,9 +1,11 @@
 """What of the host's instruction set the passes ask for: by feature, not by name."""
 
+from dataclasses import dataclass
+
 from ..host import cache_bytes, computes_by_halves, host_features
 from ..passes import PassError
-from .schedule import Target
 
+LINE = 64  # bytes of a line of the cache
 VECTOR_BYTES = (0, 16, 32, 64)  # 0: what the host has
 # No other CPU than AMD's has sse4a, and on none of those do permutations take the pipes that multiply; what permutes
 # vectors of 64 bytes is an instruction of AVX-512.
@@ -14,6 +16,23 @@ LOADS_COUNT, LOADS_APART = "avx512f", "sse4a"
 # more where it has 48 (Zen 5). Measured with vectors of 64 bytes only (docs/cpu-figures.md, "AMD Zen 4").
 SMALL_L1 = 32 << 10
 CACHES = ("", "l1", "l2")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the schedule has to know of the machine."""
+
+    vector_bytes: int  # 64, 32 or 16
+    registers: int  # vector registers
+    permutes_apart: bool = False  # whether permutations take other pipes than multiply-adds do
+    loads_count: bool = False  # whether loads cost time beside half as many of them as there are multiply-adds
+    asks_l2: bool = False  # whether what is streamed is asked for into the L2 cache, not into L1 (`read_ahead.py`)
+    halves: bool = False  # whether vectors of 64 bytes are computed with by halves
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether a line of the cache is several vectors."""
+        return self.vector_bytes < LINE
 
 
 def host_target(vector_bytes: int = 0, permutes_apart: str = "", ahead: str = "", halves: str = "") -> Target:

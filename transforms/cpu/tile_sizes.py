@@ -43,9 +43,7 @@ from ..extents import extent_of, static_extents
 from ..host import cache_bytes, computes_by_halves, matrix_unit
 from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op
-from .matrix_unit import MIN_ROWS, has_tiles, is_native, multiplies
-from .schedule import ROWS_TO_PACK
-from .tile_panels import ROWS
+from .matrix_unit import MIN_ROWS, ROWS, has_tiles, is_native, multiplies
 
 MAX_ROWS_OF_HEAD = 16  # of those that stand side by side: with more, a tile of scores for all of them leaves the cache
 PAGE = 4096  # bytes that are read in the order of their addresses, at least
@@ -54,6 +52,8 @@ QUERIES, MIN_KEYS, MAX_KEYS = 64, 16, 512
 STREAMED_KEYS, STREAMED_TILES = 1024, 16
 MATRIX_QUERIES, LONG_QUERIES = 32, 128
 PAIRED_KEYS, MASKED_KEYS = 128, 64
+ROWS_TO_PACK = 64  # from so many on it pays to copy what they all read, in a loop over tiles or in several loops
+ROWS_OF_LANES = 16  # a vector of f32: from so many rows on, in all dimensions, they are the lanes of a tile
 WIDE_HEADS = 2 * 32  # of keys and values
 
 

@@ -20,8 +20,7 @@ from ..rewriting import Values, copy_op, defining_op
 from ..tile_and_fuse import MADE_AGAIN
 from ..tiled_results import erase_dead
 from .matrix_unit import multiplies
-from .schedule import ROWS_OF_LANES
-from .tile_sizes import FEW_ROWS
+from .tile_sizes import FEW_ROWS, ROWS_OF_LANES
 
 FEW = 48
 

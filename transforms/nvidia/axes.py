@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ...dialects.build import constant_value
 from ...dialects.mlir import arith, ir
+from ...dialects.tile import dims_of, layout_of
 from ...dialects.tiling.structured import dim_position, indexing_maps, is_structured, iterator_types, reduces
 from ..attention import contraction_loops, is_matmul
 from ..linear import DYNAMIC, upper_bound
@@ -352,3 +353,14 @@ def _is_scan(op: ir.Operation) -> bool:
         maker = defining_op(value)
         pending += maker.operands if maker is not None and maker.block == block else ()
     return False
+
+
+def inner_dim(value: ir.Value) -> int:
+    """The dimension of a spread or loaded tile that stands side by side in the memory that it comes from."""
+    op = defining_op(value)
+    if op is None or op.name not in ("tile.load", "linalg.generic"):
+        return 1
+    if op.name == "tile.load":
+        dims, last = dims_of(op.opview), op.opview.memory.type.rank - 1
+        return dims.index(last) if last in dims else 1
+    return next((inner_dim(v) for v in op.operands if layout_of(v.type) == "spread" and v.type.rank == 2), 1)

@@ -10,11 +10,13 @@ from ...dialects.tile import layout_of
 from ...dialects.tiling.structured import reduces
 from ..attention import is_matmul
 from ..rewriting import defining_op, terminator
-from .exponentials import MOST
 from .masking import yielded
 
-LOW, LOW_FACTOR = -(2.0**126), 2.0**-114  # a number below LOW times log2 e may be infinite
+LOW = -(2.0**126)  # a number below it times log2 e may be infinite
+SMALLEST = 2.0**-126  # of the f32 that are not subnormal
+MOST = 126.0  # of |x| in 2^x, where it is bounded
 BOUNDED = ("math.tanh", "math.exp", "math.exp2", "tile.exp2")
+NEVER_NEGATIVE = ("math.exp", "math.exp2", "math.absf", "math.sqrt")
 MOST_BOUND = 84  # of an operand but for its row's number: that of the row has half of it left
 
 
@@ -22,7 +24,7 @@ def exponent_bound(exponential: ir.Operation) -> int | None:
     """How large an exponential's operand is at most, but for the number of its row that is subtracted at last. None
     where that is too much: with the number of the row, which is known to be no larger (a maximum), or less (one that is
     kept within `row_limit`), the operand must be in the range of exponents."""
-    element, row, factor = _parts(exponential)
+    element, row, factor = exponent_parts(exponential)
     most = factor * _bound_of(element)
     if most > MOST_BOUND:
         return None
@@ -41,7 +43,7 @@ def may_be_low(value: ir.Value) -> bool:
         if op.name == "arith.select" and _is_test_of_low(op.operands[0], op.operands[2]):
             return may_be_low(op.operands[1])
         return op.name not in BOUNDED and any(may_be_low(v) for v in op.operands if isinstance(v.type, ir.FloatType))
-    tile = _tile_of(value)
+    tile = tile_of(value)
     if tile is None or not isinstance(tile.type, ir.RankedTensorType):  # any number
         return not isinstance(value.type, ir.F16Type)
     return _tile_may_be_low(tile)
@@ -76,14 +78,14 @@ def _tile_may_be_low(tile: ir.Value) -> bool:
 def row_limit(exponential: ir.Operation) -> float | None:
     """Within which numbers, of either sign, a row's must be kept for its exponentials to have a bound, masks aside.
     None: there is none, or no need for it."""
-    element, row, factor = _parts(exponential)
+    element, row, factor = exponent_parts(exponential)
     most = math.ceil(min(factor * _bound_of(element, masked=True), MOST_BOUND + 1))
     if row is None or most > MOST_BOUND or 2 * most <= MOST:
         return None
     return (MOST - most) / factor
 
 
-def _parts(exponential: ir.Operation) -> tuple[ir.Value, ir.Value | None, float]:
+def exponent_parts(exponential: ir.Operation) -> tuple[ir.Value, ir.Value | None, float]:
     """(x − m) · c as x, m and |c|; m: None if the operand is x · c."""
     value, factor = _without_factor(exponential.operands[0])
     difference = defining_op(value)
@@ -97,11 +99,11 @@ def _is_of_row(value: ir.Value) -> bool:
     op = defining_op(value)
     if op is not None:
         return op.name != "linalg.index" and all(map(_is_of_row, op.operands))
-    tile = _tile_of(value)
+    tile = tile_of(value)
     return tile is None or layout_of(tile.type) in ("row", None)
 
 
-def _tile_of(argument: ir.Value) -> ir.Value | None:
+def tile_of(argument: ir.Value) -> ir.Value | None:
     """The operand of a linalg.generic whose element an argument of its body is; None for another op's argument."""
     op = argument.owner.owner.operation
     return op.operands[argument.arg_number] if op.name == "linalg.generic" else None
@@ -113,7 +115,7 @@ def _bound_of(value: ir.Value, masked: bool = False) -> float:
     value, factor = _without_factor(value)
     op = defining_op(value)
     if op is None:
-        tile = _tile_of(value)
+        tile = tile_of(value)
         return math.inf if tile is None else factor * _bound_of_tile(tile, masked)
     if masked and op.name == "arith.select":
         live = [v for v in list(op.operands)[1:] if constant_value(v) != -math.inf]
@@ -135,7 +137,7 @@ def _bound_of_row(value: ir.Value) -> float:
     """Of a row's number, if something keeps it within limits."""
     op = defining_op(value)
     if op is None:
-        tile = _tile_of(value)
+        tile = tile_of(value)
         made = defining_op(tile) if tile is not None else None
         if made is None or made.name != "linalg.generic" or reduces(made):
             return math.inf
@@ -155,3 +157,16 @@ def _without_factor(value: ir.Value) -> tuple[ir.Value, float]:
         if factor is not None:
             return op.operands[i], abs(factor)
     return value, 1.0
+
+
+def is_normal(value: ir.Value) -> bool:
+    """Whether a float is known to be no subnormal number, and not negative: a constant and what is never negative, as
+    1 + exp(−x) in a sigmoid."""
+    op = defining_op(value)
+    if op is None or op.name != "arith.addf":
+        return False
+    for number, other in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
+        known, made = constant_value(number), defining_op(other)
+        if isinstance(known, float) and known >= SMALLEST and made is not None and made.name in NEVER_NEGATIVE:
+            return True
+    return False

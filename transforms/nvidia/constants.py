@@ -38,3 +38,14 @@ def constant_memory(value: ir.Value, module: ir.Operation, name: str) -> ir.Valu
         ir.Operation.create("memref.global", [], [], attributes)
     symbol = {"name": ir.FlatSymbolRefAttr.get(name)}
     return ir.Operation.create("memref.get_global", [kind], [], symbol).result
+
+
+def is_zero(op: ir.Operation) -> bool:
+    splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    return isinstance(splat, ir.FloatAttr) and ir.FloatAttr(splat).value == 0.0
+
+
+def zeros(kind: ir.RankedTensorType) -> ir.Value:
+    """A tile of zeros, at the insertion point."""
+    splat = ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0))
+    return ir.Operation.create("arith.constant", [kind], [], {"value": splat}).result

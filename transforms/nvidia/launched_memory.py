@@ -8,8 +8,8 @@ from ..donated import donated_arguments
 from ..reshapes import RESHAPES
 from ..rewriting import ancestors, defining_op, ops_in, through
 from .launching import FIRST_ARGUMENT, launches_of
-from .one_block import VIEWS as OF_MEMORY
 
+OF_MEMORY = ("memref.cast", "memref.expand_shape", "memref.collapse_shape", "memref.subview")
 VIEWS = (
     *OF_MEMORY,
     *("bufferization.to_buffer", "bufferization.to_tensor", "tensor.cast", "tensor.extract_slice", *RESHAPES),

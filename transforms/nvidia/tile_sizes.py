@@ -45,13 +45,12 @@ from ..extents import extent_of, static_extents
 from ..linear import DYNAMIC
 from ..open_queries import FEW_QUERIES
 from ..rewriting import defining_op, ops_in
-from .align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
-from .architecture import MULTIPROCESSORS
-from .memory import are_aligned
-from .synchronisation import RESERVED
+from .alignment import are_aligned
+from .architecture import MULTIPROCESSORS, RESERVED
+from .kernels.align_rows import can_be_aligned, operand_can_be_aligned, operand_pays, pays
+from .schedule.widen_operands import MOST_COLUMNS
 from .tile_times import time_of_parts, time_of_tiles
 from .version_functions import few_queries, loop_of_group
-from .widen_operands import MOST_COLUMNS
 
 Tiles = tuple[tuple[int, int, int], ...]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...dialects.mlir import ir
 from ...dialects.tiling.structured import dim_position, indexing_maps
-from ..attention import SOFTMAXES, attention_at, contraction_loops
+from ..attention import SOFTMAXES, contraction_loops, unnormalised_at
 from ..extents import extent
 from ..linear import upper_bound
 from ..rewriting import ancestors, ops_in
@@ -63,8 +63,8 @@ def modified_scores_in(op: ir.Operation) -> list[ModifiedScores]:
     """All in `op`, in program order but for those that have no softmax, which come last."""
     found = [scores_of(softmax) for softmax in ops_in(op, *SOFTMAXES)]
     for root in ops_in(op, "linalg.", "linalg_ext.batch_matmul"):
-        attention = attention_at(root) if any(a.name == "scf.for" for a in ancestors(root)) else None
-        loops = contraction_loops(root) if attention is not None and attention.softmax is None else None
+        is_tile = any(a.name == "scf.for" for a in ancestors(root))
+        loops = contraction_loops(root) if is_tile and unnormalised_at(root) is not None else None
         if loops is not None:
             axes = [dim_position(e) for e in indexing_maps(root)[0].results]
             found.append(ModifiedScores(root, root.operands[0], axes.index(loops.k[-1])))

@@ -16,8 +16,8 @@ from .contraction import Contraction, Operand, contraction_at, peel
 from .expressions import REAL, Expr
 from .indices import Index, SplitNeeded, Var
 from .loops import extents
-from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls, rounded_from, second_matmul
-from .normalised import is_normalised, is_sum_of_exponentials, softmax_of
+from .matmuls import SecondMatmul, Weights, chosen_from, computed_from, first_matmuls, rounded_from, second_matmul
+from .normalised import is_normalised, is_sum_of_exponentials, nodes_through, softmax_of
 from .quotients import Keys, NearMiss, Quotient, quotient, varies
 from .relative import EXPONENTIALS
 from .rounding import Rounding, split_rounding
@@ -26,6 +26,7 @@ from .tracing import Tracer
 from .unnormalised import match_unnormalised
 
 MAX_SPLITS = 24
+STRAIGHT = ("arith.addf", "arith.subf", "arith.negf", "arith.mulf", "arith.divf", "arith.select")
 ON_TENSORS = ("arith.", "math.")  # dialects whose ops on tensors are not looked into
 HIDING = (
     "tensor.insert_slice",
@@ -215,16 +216,13 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
         _require_no_matmul(tracer, q, k)
         _require_no_hidden_softmax(tracer, q)
         return None
-    seen = [n for f in q.num for n in f.nodes()]
-    for element in softmaxes:
-        tensor, indices = element.payload
-        seen += tracer.expand(tracer.make.element(defining_op(tensor).operands[0], indices)).nodes()
+    seen = nodes_through(tracer, q.num)
     for first in first_matmuls(tracer, seen, k):
         is_computed = computed_from(first.scores)
         softmax = match_softmax(tracer, q, k, is_computed, logs)
         if softmax is not None and first.scores.element in set(softmax.scores.nodes()):
-            _require_one_rounding(softmax, first.scores, is_computed)
             _require_own_sums(softmax, first.scores)
+            _require_one_rounding(softmax, first.scores, is_computed)
             if rounding is not None:
                 rounding.check(softmax)
             return Weights(replace(softmax, tested=tested), first, rounding)
@@ -235,15 +233,34 @@ def _match_quotient(second: SecondMatmul, probabilities: Expr, logs: Keys = ()) 
 
 
 def _require_one_rounding(softmax: Softmax, scores: Contraction, is_computed: Callable[[Expr], bool]) -> None:
-    """NearMiss if scores are compared with what is computed from them, such as the least of those that are kept. They
-    would be computed once more in the loop, in another order, and equal ones differ in their last digits."""
-    for node in softmax.scores.nodes():
-        if node.kind == "op" and node.name == "arith.cmpf":
-            others = [a for a in node.args if is_computed(a)]
-            if others and scores.element in {n for a in node.args for n in a.nodes()}:
-                raise NearMiss(
-                    "its scores are compared with what is computed from all of them, such as the k-th largest"
-                )
+    """NearMiss if scores are compared with what is computed from them, such as the least of those that are kept, or if
+    a function is taken of their differences to one of them. They would be computed once more in the loop, in another
+    order, and equal ones differ in their last digits."""
+    is_chosen = chosen_from(scores)
+    for node in _nodes_with(scores.element, softmax.scores):
+        if node.name == "arith.cmpf" and any(map(is_computed, node.args)):
+            raise NearMiss("its scores are compared with what is computed from all of them, such as the k-th largest")
+    for function in _functions(softmax.scores):
+        for node in _nodes_with(scores.element, function):
+            if node.name in ("arith.subf", "arith.addf") and any(map(is_chosen, node.args)):
+                raise NearMiss("its scores are a function of their differences to one of them, such as the largest")
+
+
+def _nodes_with(element: Expr, expr: Expr) -> list[Expr]:
+    return [node for node in expr.nodes() if element in set(node.nodes())]
+
+
+def _functions(expr: Expr) -> list[Expr]:
+    """The outermost functions in an expression. What is added or chosen outside of them, softmax takes as it takes
+    scores: it is off by no more than their own rounding."""
+    found, pending = [], [expr]
+    while pending:
+        node = pending.pop()
+        if node.name in STRAIGHT:
+            pending += node.args
+        elif node.kind == "op" and node.name not in EXPONENTIALS:  # of which `_require_own_sums` tells
+            found.append(node)
+    return found
 
 
 def _require_own_sums(softmax: Softmax, scores: Contraction) -> None:

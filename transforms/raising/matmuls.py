@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...dialects.build import element_of
 from ...dialects.mlir import ir
+from ...dialects.tiling.structured import body_names, reduces
 from ..graph import ops_on_way
 from ..rewriting import defining_op
 from .contraction import Contraction, Operand, contraction_at, peel
@@ -18,6 +19,7 @@ from .softmax import Softmax
 from .tracing import Tracer
 
 HALVES = (ir.F16Type, ir.BF16Type)
+SUMS = {"arith.addf", "arith.mulf"}
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,15 @@ def first_matmuls(tracer: Tracer, nodes: Iterable[Expr], k: Keys) -> list[FirstM
 def computed_from(scores: Contraction) -> Callable[[Expr], bool]:
     """Whether an expression has an element that is computed from the scores, and not by itself from one of them."""
     return lambda e: bool(_ways(scores, e))
+
+
+def chosen_from(scores: Contraction) -> Callable[[Expr], bool]:
+    """Whether an expression is one of the scores, or made of such a one, as their maximum."""
+
+    def is_choice(op: ir.Operation) -> bool:
+        return reduces(op) and not SUMS & set(body_names(op))
+
+    return lambda e: scores.element not in set(e.nodes()) and any(map(is_choice, _ways(scores, e)))
 
 
 def rounded_from(scores: Contraction) -> Callable[[Expr], bool]:

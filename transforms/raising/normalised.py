@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
 from .expressions import Expr
@@ -17,6 +19,16 @@ def softmax_of(node: Expr) -> ir.Operation | None:
     if op is None or op.name not in ("linalg.softmax", "linalg_ext.softmax") or node.payload[0] != op.results[0]:
         return None
     return op
+
+
+def nodes_through(tracer: Tracer, exprs: Iterable[Expr]) -> list[Expr]:
+    """The nodes of expressions, and of what softmaxes among them are of."""
+    found = [n for e in exprs for n in e.nodes()]
+    for node in list(found):
+        op = softmax_of(node)
+        if op is not None:
+            found += tracer.expand(tracer.make.element(op.operands[0], node.payload[1])).nodes()
+    return found
 
 
 def is_normalised(tracer: Tracer, node: Expr, k: Keys) -> bool:

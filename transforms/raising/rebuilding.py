@@ -22,6 +22,7 @@ from .dead_weights import zeros_outside
 from .emission import Access, Emitter, Unreadable, best_access, with_unit
 from .expressions import REAL, Expr
 from .indices import Index, Var
+from .inner import Inner
 from .joining import joined
 from .lines import with_powers_of_2
 from .masks import masks_outside
@@ -29,6 +30,7 @@ from .matching import Match
 from .own_sums import OwnSum
 from .relative import Relative
 from .sinks import Beside
+from .softmax import Softmax
 from .statistics import Statistic
 from .tensors import contract, counted_by, shaped
 
@@ -78,8 +80,12 @@ class _Rebuilder:
         queries, keys, values = self._with_units(queries, keys, values)
         self._check(queries, keys, values)
         self.of_queries, self.of_keys = frozenset(queries.vars) - frozenset(keys.vars), frozenset({self.k})
-        scores = self._scores(queries, keys, [*match.scores.factors, *query_factors, *key_factors])
-        p = self._weights(self._modified(scores), scores)
+        factors = [*match.scores.factors, *query_factors, *key_factors]
+        x = match.softmax.scores
+        if match.softmax.inner is not None:
+            x = self._with_probabilities(x, match.softmax.inner, keys, self._scores(queries, keys, factors))
+        scores = self._scores(queries, keys, factors)
+        p = self._weights(self._modified(x, scores), scores)
         output, root = self._output(p, values)
         output = self._finished(output, value_factors)
         return shaped(output, self.out_groups, match.result.type), root
@@ -106,11 +112,14 @@ class _Rebuilder:
         self.rows = self._ordered(rows, queries, keys)
         return queries, keys, values
 
-    def _modified(self, scores: Expr) -> ir.Value:
+    def _modified(self, x: Expr, scores: Expr) -> ir.Value:
         """Emits what stands between the scores and softmax, or between them and the second matmul."""
-        x = self.match.softmax.scores
         if self.match.softmax.is_plain:
             x = with_powers_of_2(self.make, zeros_outside(self.make, x, self.match.scores.element))
+        return self._emitted(x, scores)
+
+    def _emitted(self, x: Expr, scores: Expr) -> ir.Value:
+        """Emits an expression of the scores, computed from those that were emitted."""
         x = self._hoisted(masks_outside(self.make, self._of_scores(x, scores)))
         dims = [*self.rows, self.k]
         if x.kind == "element" and self.emit.element_access(x).dims == tuple((v,) for v in dims):
@@ -125,8 +134,7 @@ class _Rebuilder:
                 element = ir.F32Type.get()  # before they are divided by their sum, they may be beyond the range of f16
             return build.convert_elements(x, element)
         softmax = self._softmax(x)
-        self.maximum, self.sum = softmax.new_max, softmax.new_accum
-        self._keep_share()
+        self.share = self._shares(self.match.softmax)
         weights = [self._of_scores(w, scores) for w in self.match.softmax.weights]
         return self._rounded(softmax.result, [self._hoisted(w) for w in weights])
 
@@ -204,9 +212,34 @@ class _Rebuilder:
         """`expr` in terms of the scores that were emitted."""
         return self.make.rewritten(expr, lambda n: scores if n is self.match.scores.element else None)
 
-    def _keep_share(self) -> None:
+    def _with_probabilities(self, x: Expr, inner: Inner, keys: Access, scores: Expr) -> Expr:
+        """Emits a first attention, of values that are 1, for the logarithm L of each row's sum of exponentials; `x`
+        with exp(y − L) in place of softmax(y). Where all is masked its output is 0, and so is L."""
+        make, at = self.make, tuple(Index.of(v) for v in self.rows)
+        element = self._element_of_probabilities()
+        softmax = self._softmax(self._emitted(inner.sum_of.scores, scores))
+        shares = self._shares(inner.sum_of)
+        column = Var(128 // element.width)  # as many as fill 16 bytes, to which rows are aligned then
+        of_values = [*(v for v in self.rows if v in keys.vars), self.k, column]
+        ones = build.fill(build.constant(element, 1.0), self.emit.empty(of_values, element))
+        p = build.convert_elements(softmax.result, element)
+        kind, dims = str(self.product_element), [*self.rows, column]
+        root = contract(self.emit, p, [*self.rows, self.k], ones, of_values, dims, [self.k], kind)
+        live = self._compared(arith.CmpFPredicate.UNE, make.element(root.result, (*at, Index())), 0.0)
+        log = make.add(make.element(self.maximum, at), make.op("math.log", (make.element(self.sum, at),)))
+        log = make.op("arith.select", (live, log, make.const(0.0)))
+        log = make.element(self.emit.elementwise(log, self.rows, self.compute), at)
+
+        def probability(of: Softmax) -> Expr:
+            exponential = make.op("math.exp", (make.op("arith.subf", (of.scores, log)),))
+            return self._quotient(exponential, [*of.num, *shares], of.den)
+
+        return inner.replaced(self.tracer, x, probability)
+
+    def _shares(self, softmax: Softmax) -> tuple[Expr, ...]:
         """What the keys have of the sum with what is beside them: l / (l + Σ c·exp(y − m)), a factor per row."""
-        make, softmax = self.make, self.match.softmax
+        make = self.make
+        share: tuple[Expr, ...] = ()
         at = tuple(Index.of(v) for v in self.rows)
         highest, own = make.element(self.maximum, at), make.element(self.sum, at)
 
@@ -221,24 +254,24 @@ class _Rebuilder:
             return make.rewritten(expr, lambda n: highest if n is to.maximum else None)
 
         if softmax.undivided is not None:
-            self.share = (make.op("arith.divf", (own, amount(softmax.undivided))),)
+            share = (make.op("arith.divf", (own, amount(softmax.undivided))),)
         if softmax.guarded is not None:
             # By the logarithm of what they would be: few exponentials are exact that are about as small as can be.
             to, score = softmax.guarded.to, softmax.guarded.score
             away = of_maximum(to, to.factor.args[0]) if to else make.op("arith.subf", (score, highest))
             away = make.op("arith.subf", (away, make.op("math.log", (own,))))
             is_there = self._compared(arith.CmpFPredicate.OLT, away, SMALLEST_BITS[str(self.compute)] * math.log(2))
-            share = self.emit.elementwise(make.op("arith.uitofp", (is_there,)), self.rows, self.compute)
-            self.share = (make.element(share, at),)
+            found = self.emit.elementwise(make.op("arith.uitofp", (is_there,)), self.rows, self.compute)
+            share = (make.element(found, at),)
         if not softmax.beside and softmax.least is None:
-            return
+            return share
         total = functools.reduce(make.add, map(amount, softmax.beside), own)
         if softmax.least is not None:
             total = make.op("arith.maximumf", (total, amount(softmax.least)))
         if not total.vars <= set(self.rows):
             raise Unreadable("what is added to the sum of its exponentials has a dimension that the scores lack")
-        share = self.emit.elementwise(make.op("arith.divf", (own, total)), self.rows, self.compute)
-        self.share = (make.element(share, at),)
+        found = self.emit.elementwise(make.op("arith.divf", (own, total)), self.rows, self.compute)
+        return (make.element(found, at),)
 
     def _compared(self, how: arith.CmpFPredicate, expr: Expr, other: Expr | float) -> Expr:
         predicate = build.i64_attribute(int(how))
@@ -251,12 +284,13 @@ class _Rebuilder:
         return self.make.op("arith.select", (is_number, expr, self.make.const(0.0)))
 
     def _softmax(self, x: ir.Value) -> SoftmaxOp:
+        """Emits the softmax of `x`, whose maximum and sum statistics of rows are."""
         element, rows = x.type.element_type, self.rows
         start, accumulated, scale = (self.emit.empty(rows, element) for _ in range(3))
         lowest = build.fill(build.constant(element, -math.inf), start)
         zeros = build.fill(build.constant(element, 0.0), accumulated)
         output = self.emit.empty([*rows, self.k], element)
-        return SoftmaxOp(
+        found = SoftmaxOp(
             build.i64_attribute(len(rows)),
             x,
             output,
@@ -268,6 +302,8 @@ class _Rebuilder:
             new_accum=zeros.type,
             new_scale=scale.type,
         )
+        self.maximum, self.sum = found.new_max, found.new_accum
+        return found
 
     def _output(self, p: ir.Value, values: Access) -> tuple[ir.Value, ir.Operation]:
         """Emits the second matmul; its result, and itself."""

@@ -13,6 +13,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ...dialects.mlir import ir
 from ..rewriting import defining_op
@@ -44,6 +45,9 @@ from .signs import is_not_negative
 from .sinks import MAX_SINKS, Beside, sinks, sums
 from .tracing import Tracer
 
+if TYPE_CHECKING:
+    from .inner import Inner
+
 SINGLE_KEY = "there is a single key, whose weight is 1"
 
 
@@ -56,7 +60,7 @@ class Softmax:
     `own_sum` divides by something that is made of the sum of all this. It is times the sum of exponentials, where these
     are not divided by it: relative to what `undivided` is, a 1 beside them. It is 0 where their sum is, though not all
     scores are −∞, relative to what `guarded` is, and `tested` where their sum is no number. `is_plain`: there is no
-    softmax, and `scores` are what values are multiplied by.
+    softmax, and `scores` are what values are multiplied by; or it is in these expressions, as `inner` says.
     """
 
     scores: Expr
@@ -70,6 +74,7 @@ class Softmax:
     guarded: Beside | None = None
     tested: bool = False
     is_plain: bool = False
+    inner: Inner | None = None
 
 
 def match_softmax(

@@ -16,7 +16,9 @@ from ..attention import MOST_COLUMNS
 from .contraction import Operand, peel
 from .expressions import ROUND, Expr
 from .indices import Var
+from .inner import inner_softmax
 from .matmuls import SecondMatmul, Weights, computed_from, first_matmuls
+from .normalised import nodes_through
 from .own_sums import OwnSum, own_sums
 from .quotients import Keys, Quotient, quotient, varies, without
 from .softmax import Softmax
@@ -26,14 +28,14 @@ from .tracing import Tracer
 def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
     """What `second` multiplies values by, if it is made element by element of the scores."""
     tracer, product, k, around = second.tracer, second.product, second.k, second.around
-    matmuls = first_matmuls(tracer, tracer.expand(weights).nodes(), k)
+    matmuls = first_matmuls(tracer, nodes_through(tracer, [tracer.expand(weights)]), k)
     values = product.rhs if weights is product.lhs else product.lhs
     columns = values.vars - weights.vars
     whole = tracer.expand(weights)
     expr, *taken = _without_uniform(whole, k)
     outside = [*around.num, *(tracer.expand(f) for f in product.factors)], around.den
     num, den = ([*inside, *others] for inside, others in zip(taken, outside, strict=True))
-    nodes = set(expr.nodes())
+    nodes = set(nodes_through(tracer, [expr]))
     if any(n.name == ROUND for n in nodes):
         return None
     for first in matmuls:
@@ -44,10 +46,12 @@ def match_unnormalised(second: SecondMatmul, weights: Expr) -> Weights | None:
         if scores.element not in nodes or not batch or not small or _is_multiple(expr, scores.element):
             continue
         own_sum, divisors = _own_sum(tracer, Quotient([expr, *num], den), k, is_computed)
-        if not any(map(is_computed, [expr, *num, *divisors])):
+        inner = inner_softmax(tracer, expr, scores.element, k, is_computed)
+        given = expr if inner is None else inner.without(tracer, expr)
+        if not any(map(is_computed, [given, *num, *divisors])):
             if own_sum is None and isinstance(weights.payload[0].type.element_type, ir.F16Type):
                 expr, (num, divisors) = whole, outside  # 65504 is not far: rounded are the weights as they are written
-            softmax = Softmax(expr, tuple(num), tuple(divisors), own_sum=own_sum, is_plain=True)
+            softmax = Softmax(expr, tuple(num), tuple(divisors), own_sum=own_sum, is_plain=True, inner=inner)
             return Weights(softmax, first)
     return None
 

@@ -291,6 +291,8 @@ class RandomScores(RandomSource):
             self.say("p = (p * 1.2 - 0.1).clamp(0, 1)")
         elif what == "returned":
             self.results.append("p")
-        elif what == "summed":
-            self.results.append(self.choose(("p.sum(-2)", "p.amax(-1)", "p.mean(-3)", "(p @ v).sum(-1)")))
+        summed = self.choose(("p.sum(-2)", "p.amax(-1)", "p.mean(-3)", "(p @ v).sum(-1)")) if what == "summed" else ""
         self.say("p = p.to(v.dtype)")
+        if summed:  # now: values may be another layer's at the end
+            self.results.append(f"sums{len(self.results)}")
+            self.say(f"{self.results[-1]} = {summed}")

@@ -156,15 +156,16 @@ NOT_YET = re.compile(
 )
 
 
-def check_code(compiled: Callable[[], Any], program: RandomSource) -> None:
-    """That there is PTX, and why where attention is left."""
+def check_code(compiled: Callable[[], Any], program: RandomSource) -> Any:
+    """The kernel, of which there is PTX, and no attention left but for known reasons; None where it is refused so."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             kernel = compiled()
         except CompileError as error:
             assert NOT_YET.search(str(error)), f"{error}\n{program!r}"
-            return
+            return None
     assert ".entry" in kernel.ir("ptx"), repr(program)
     left = [text for one in said if "no kernel can be made of it" in (text := str(one.message))]
     assert all(map(NOT_YET.search, left)), f"{left}\n{program!r}"
+    return kernel

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
-import attn_opt.compiler.frontends.dynamo as dynamo  # noqa: E402
+import attn_opt.compiler.frontends.dynamo.entry as dynamo  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler.runtime.cpu import CpuKernel  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401

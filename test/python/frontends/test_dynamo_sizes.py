@@ -7,12 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
-import attn_opt.compiler.frontends.dynamo as dynamo  # noqa: E402
+import attn_opt.compiler.frontends.dynamo.entry as dynamo  # noqa: E402
 import sympy  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from attn_opt.compiler import stats  # noqa: E402
-from attn_opt.compiler.frontends import dynamo_kernel  # noqa: E402
-from attn_opt.compiler.frontends.dynamo_sizes import combination  # noqa: E402
+from attn_opt.compiler.frontends.dynamo.entry import kernel as dynamo_kernel  # noqa: E402
+from attn_opt.compiler.frontends.dynamo.sizes import combination  # noqa: E402
 from dynamo_harness import Counts, compiled, fresh  # noqa: E402, F401
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
 from torch_harness import close, tensors, wide  # noqa: E402

@@ -1,4 +1,5 @@
-"""Random programs of torch around attention: compiled for the CPU against float64, and for GPUs to PTX."""
+"""Random programs of torch around attention, compiled for the CPU and for GPUs, against float64: there to PTX, and run
+without a GPU at the level of tiles, where numbers are rounded as on one."""
 
 import re
 
@@ -7,10 +8,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
 from attn_opt.compiler import CompileError, compile  # noqa: E402
+from gpu_modules import lowered  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from random_programs import DTYPES, RandomProgram  # noqa: E402
 from random_source import F32, FLAVOURS, check_code, check_error  # noqa: E402
+from torch_harness import run_as_on_gpu  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 TOO_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -60,7 +63,14 @@ def check_on_cpu(program: RandomProgram) -> None:
 
 
 def check_for_gpus(program: RandomProgram, arch: str) -> None:
-    check_code(lambda: compile(program.function, program.inputs(), target="nvidia", arch=arch), program)
+    kernel = check_code(lambda: compile(program.function, program.inputs(), target="nvidia", arch=arch), program)
+    if kernel is None:
+        return
+    module = lowered(kernel.ir("fused"), is_fused=True, arch=arch)
+    for flavour in FLAVOURS:
+        args = program.inputs(flavour)
+        dtypes = [x.dtype for x in results_of(program.function, args)]
+        check_results(program, run_as_on_gpu(module, args, dtypes), args)
 
 
 ARCHITECTURES = st.sampled_from(["sm_90a", "sm_80"])
@@ -73,7 +83,7 @@ def test_programs(program):
 
 
 @given(programs(dtypes=ON_GPUS), ARCHITECTURES)
-@settings(max_examples=4, **TOO_SLOW)
+@settings(max_examples=6, **TOO_SLOW)
 def test_programs_for_gpus(program, arch):
     check_for_gpus(program, arch)
 

@@ -97,7 +97,7 @@ def hard(q, k, v):
 def test_torch_keeps_the_largest_scores(function, way):
     """Scores that are computed twice, in different orders, are not equal."""
     torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
-    importlib.import_module("attn_opt.compiler.frontends.dynamo_kernel")._warned.clear()  # once for each reason
+    importlib.import_module("attn_opt.compiler.frontends.dynamo.kernel")._warned.clear()  # once for each reason
     torch.manual_seed(0)
     args = [torch.randn(2, 3, 9, 8) for _ in range(3)]
     with pytest.warns(UserWarning, match="scores are compared with what is computed from all of them") as told:

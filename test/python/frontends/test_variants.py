@@ -6,9 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra attn_opt[torch]")
 
-import attn_opt.compiler.frontends.dynamo  # noqa: E402, F401
+import attn_opt.compiler.frontends.dynamo.entry  # noqa: E402, F401
 from attn_opt.compiler import compile, stats  # noqa: E402
-from attn_opt.compiler.frontends.torch import trace  # noqa: E402
+from attn_opt.compiler.frontends.torch.tracing import trace  # noqa: E402
 from attn_opt.dialects.assembly import print_module  # noqa: E402
 from attn_opt.dialects.reference import evaluate  # noqa: E402
 from attn_opt.transforms.raise_attention import RaiseAttention  # noqa: E402

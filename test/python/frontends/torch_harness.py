@@ -1,8 +1,13 @@
 """Tensors to call functions and modules of torch with, and comparison with torch in float64."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from attn_opt.compiler import compile
+from attn_opt.dialects.mlir import ir
+from gpu_modules import run
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2, torch.float16: 1e-2}
 
@@ -35,3 +40,9 @@ def sdpa(**keywords):
 
 
 SHAPES = ((2, 4, 9, 8), (2, 4, 13, 8), (2, 4, 13, 6))
+
+
+def run_as_on_gpu(module: ir.Module, args: Sequence[torch.Tensor], dtypes: Sequence[torch.dtype]) -> list[torch.Tensor]:
+    """The results, of these types, of a module that `gpu_modules.lowered` made of a traced graph."""
+    found = run(module, [wide(x).numpy() for x in args])
+    return [torch.from_numpy(np.ascontiguousarray(x)).to(dtype) for x, dtype in zip(found, dtypes, strict=True)]

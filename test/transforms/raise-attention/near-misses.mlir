@@ -374,3 +374,26 @@ func.func @softmax_of_rounded(%q: tensor<6x8xbf16>, %k: tensor<8x10xbf16>, %v: t
   %o = linalg.matmul ins(%p2, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
   return %o : tensor<6x4xf32>
 }
+
+// -----
+
+// A function of differences to the largest score: that of the largest to itself is to be 0.
+func.func @of_differences(%q: tensor<6x8xf32>, %k: tensor<8x10xf32>, %v: tensor<10x4xf32>) -> tensor<6x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant 0xFF800000 : f32
+  %e_s = tensor.empty() : tensor<6x10xf32>
+  %e_r = tensor.empty() : tensor<6xf32>
+  %z_s = linalg.fill ins(%zero : f32) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %lowest = linalg.fill ins(%least : f32) outs(%e_r : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<6x8xf32>, tensor<8x10xf32>) outs(%z_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %m = linalg.reduce { arith.maximumf } ins(%s : tensor<6x10xf32>) outs(%lowest : tensor<6xf32>) dimensions = [1]
+  %ms = linalg.broadcast ins(%m : tensor<6xf32>) outs(%e_s : tensor<6x10xf32>) dimensions = [1]
+  %d = linalg.sub ins(%s, %ms : tensor<6x10xf32>, tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %t = linalg.tanh ins(%d : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %p = linalg.softmax dimension(1) ins(%t : tensor<6x10xf32>) outs(%e_s : tensor<6x10xf32>) -> tensor<6x10xf32>
+  %e_o = tensor.empty() : tensor<6x4xf32>
+  %z_o = linalg.fill ins(%zero : f32) outs(%e_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  // expected-remark @+1 {{but its scores are a function of their differences to one of them, such as the largest}}
+  %o = linalg.matmul ins(%p, %v : tensor<6x10xf32>, tensor<10x4xf32>) outs(%z_o : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %o : tensor<6x4xf32>
+}

@@ -1,6 +1,15 @@
 // RUN: attn-opt %s --fuse-attention="tile-sizes=1,16,0,32" --fold-diag --canonicalize --cse --parallel-loops --canonicalize --split-masked-tiles --canonicalize --cse | FileCheck %s
+// RUN: attn-opt %s --fuse-attention="tile-sizes=1,16,0,32" --fold-diag --canonicalize --cse --parallel-loops --canonicalize --mark-few-rows="rows=16" --split-masked-tiles --canonicalize --cse | FileCheck %s --check-prefix=FEW
 
 // A mask that is the same for all heads: its tiles are looked at once, before the loop over heads and queries.
+
+// If rows are few, so are the tables'.
+// FEW-LABEL: func.func @shared
+// FEW:         scf.forall (%{{.*}}) = (0) to (64) step (16)
+// FEW:         } {few_rows}
+// FEW:         scf.forall (%{{.*}}, %{{.*}}) = (0, 0) to (8, 64) step (1, 16)
+// FEW:         } {few_rows}
+// FEW:         return
 
 // CHECK-LABEL: func.func @shared
 // CHECK:         %[[T:.*]]:2 = scf.forall (%[[Q:.*]]) = (0) to (64) step (16) shared_outs(%[[D:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}) -> (tensor<4x4xi1>, tensor<4x4xi1>) {

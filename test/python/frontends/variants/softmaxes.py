@@ -133,6 +133,24 @@ def difference_of_pairs(q, k, v):
 
 
 @variant
+def clipped(q, k, v):
+    """Stretched and clipped, so that probabilities can be 0 and 1 (Quantizable Transformers)."""
+    return ((q @ k.mT).softmax(-1) * 1.06 - 0.03).clamp(0, 1) @ v
+
+
+@variant
+def squares_renormalised(q, k, v):
+    p = (q @ k.mT).softmax(-1) ** 2
+    return p / p.sum(-1, keepdim=True) @ v
+
+
+@variant
+def above_a_threshold(q, k, v):
+    p = (q @ k.mT).softmax(-1)
+    return torch.where(p > 0.05, p, 0) @ v
+
+
+@variant
 def less_the_mean(q, k, v):
     return ((q @ k.mT).softmax(-1) - 1 / k.shape[-2]) @ v
 

@@ -1,0 +1,150 @@
+"""The backend of ``torch.compile``: attention goes to us, everything else stays with torch.
+
+    fast = torch.compile(model, backend="attn_opt")
+    fast = torch.compile(model, backend="attn_opt", options={"rest": "inductor"})
+
+The name is an entry point of the installed package, which torch registers itself. Where the package is not installed (a
+tree on PYTHONPATH), importing this module registers it.
+
+Dynamo hands over a graph of torch's calls. The parts that may be attention (dynamo_regions.py) are taken out of it and
+become kernels at their first call (dynamo_kernel.py), if the pass ``raise-attention`` finds attention in them: for the
+CPU, or for the NVIDIA GPU that their tensors are on. The rest is run as it was, by torch itself or by inductor. What
+needs a gradient stays with torch.
+"""
+
+import importlib.metadata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ....dialects.diagnostic import DiagnosedError
+from ...api import CompileError, Options, make_options
+from ...diagnostics import user_error
+from ..torch.masks import substitute
+from .kernel import AttentionCall, count_left
+from .memory import follow_writes, take_views_where_read
+from .multihead import WRITTEN_OUT, write_out
+from .regions import Region, find_regions, spell_sizes_out
+from .vmap import transforms, write_out_maps
+
+REST = ("eager", "inductor")
+TARGETS = {"cpu": "cpu", "cuda": "nvidia"}  # by the type of a device
+GRADIENT = "an input of it needs a gradient, and kernels have no backward pass; call the model under torch.no_grad()"
+TRANSFORMED = "torch.func or forward-mode differentiation transforms it"
+
+
+def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **keywords: Any) -> Callable:
+    """See the module. `options`: "rest" says who runs what is no attention; attention of fewer operations than
+    "min_flops" stays with torch; others are those of `compile`."""
+    settings = dict(keywords.get("options") or {})
+    rest = settings.pop("rest", "eager")
+    least = settings.pop("min_flops", 0)
+    if rest not in REST:
+        raise _compile_error(f"rest must be one of {', '.join(REST)}, but is {rest!r}")
+    if not isinstance(least, int | float) or least < 0:
+        raise _compile_error(f"min_flops must be how many operations, but is {least!r}")
+    try:
+        options = make_options({**settings, "must_fuse": True})  # what is not fused stays with torch
+        options.check()
+        if options.donate:
+            raise user_error("donate is for kernels that are called; torch.compile's graphs say what they write to")
+    except DiagnosedError as error:
+        raise CompileError(error.diagnostics) from None
+    for written in (*write_out_maps(graph), *write_out(graph)):
+        count_left(written)
+    spell_sizes_out(graph.graph)
+    follow_writes(graph.graph)
+    carriers, transformed = carrying_gradients(graph.graph), set(transforms(graph.graph))
+    for region in find_regions(graph):
+        reason = GRADIENT if region.output in carriers else _why_not(region)
+        if region.output in transformed or torch.autograd.forward_ad._current_level >= 0:
+            reason = reason or TRANSFORMED
+        if reason is None:
+            _take_out(graph, region, options, least)
+        else:
+            count_left(reason)
+    graph.graph.lint()
+    graph.recompile()
+    if rest == "inductor":
+        return _with_inductor(graph)
+    return graph.forward
+
+
+def _compile_error(message: str) -> CompileError:
+    return CompileError(user_error(message).diagnostics)
+
+
+def _why_not(region: Region) -> str | None:
+    """Why a region stays with torch, None if it need not."""
+    if region.refused:
+        return region.refused
+    values = [n.meta.get("example_value") for n in region.inputs]
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    devices = {t.device.type for t in tensors}
+    if not devices <= TARGETS.keys() or len(devices) > 1:
+        return f"its tensors are on {', '.join(sorted(devices))}"
+    if devices == {"cuda"} and torch.version.hip:
+        return "its tensors are on a GPU that is not NVIDIA's"
+    return None
+
+
+def carrying_gradients(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The nodes through whose values gradients go back. Dynamo says of its own values whether they need one; what we
+    wrote out was traced without gradients, and needs one where an operand does."""
+    found: set[torch.fx.Node] = set()
+    enabled = torch.is_grad_enabled()
+    for node in graph.nodes:
+        if node.target is torch._C._set_grad_enabled:
+            enabled = bool(node.args[0])
+        value = node.meta.get("example_value")
+        if WRITTEN_OUT in node.meta:
+            is_float = not isinstance(value, torch.Tensor) or value.is_floating_point()
+            carries = is_float and any(i in found for i in node.all_input_nodes)
+        else:
+            values = value if isinstance(value, tuple | list) else (value,)
+            carries = any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+        if carries and (enabled or node.op in ("placeholder", "get_attr")):
+            found.add(node)
+    return found
+
+
+def _take_out(graph: torch.fx.GraphModule, region: Region, options: Options, least: float) -> None:
+    """Replaces the region by one call of a kernel, at the place of its last node."""
+    part = region.as_module(graph)
+    number = sum(1 for name, _ in graph.named_children() if name.startswith("attention_"))
+    name = f"attention_{number}"
+    expected = region.output.meta["example_value"]
+    graph.add_submodule(name, AttentionCall(part, expected, TARGETS[expected.device.type], options, least))
+    with graph.graph.inserting_after(region.output):
+        call = graph.graph.call_module(name, tuple(region.inputs))
+    call.meta = dict(region.output.meta)
+    region.output.replace_all_uses_with(call)
+    for node in reversed(region.nodes):
+        if not node.users:
+            graph.graph.erase_node(node)
+
+
+def _with_inductor(graph: torch.fx.GraphModule) -> Callable:
+    """The graph with everything between the attention calls compiled by inductor, at its first call."""
+    from torch.fx.passes.split_module import split_module
+
+    part = 0
+    parts: dict[torch.fx.Node, int] = {}
+    for node in graph.graph.nodes:
+        is_call = node.op == "call_module" and isinstance(graph.get_submodule(str(node.target)), AttentionCall)
+        part += is_call
+        parts[node] = part
+        part += is_call
+    take_views_where_read(graph.graph, parts)
+    split = split_module(graph, graph, lambda node: parts[node], keep_original_order=True)
+    for name, child in list(split.named_children()):
+        if not any(isinstance(m, AttentionCall) for m in child.modules()):
+            setattr(split, name, torch.compile(child, backend="inductor"))
+    return split.forward
+
+
+substitute()
+
+if "attn_opt" not in importlib.metadata.entry_points(group="torch_dynamo_backends").names:
+    torch._dynamo.register_backend(backend, name="attn_opt")  # twice would be an error of torch's

@@ -1,0 +1,1 @@
+"""What vectors become: instructions for functions and narrow types, functions for tasks, loops for LLVM."""

@@ -1,0 +1,162 @@
+"""Emits the ops that move tiles between memory, shared memory and registers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ....dialects.mlir import ir
+from ....dialects.tile import Joined, box_rows, dims_of, layout_of
+from ...linear import divisor, least_divisor
+from ...passes import PassError
+from ..alignment import has_dense_rows
+from ..axes import DYNAMIC
+from ..elements import byte_width
+from . import spread
+from .async_copies import copy_to_shared
+from .emitter import Emitter
+from .memory import Access, Memory, load_registers
+from .pieces import copy_piece
+from .skewed import copy_rows, row_shifts
+from .storing import store_registers
+from .synchronisation import Barriers, copy_bulk
+from .thread import Shared, Skewed, asm, rem
+from .values import Value
+
+
+class CopyOps(Emitter):
+    """Copies, loads and stores of tiles."""
+
+    def _commit(self, op: ir.Operation) -> list[Value]:
+        asm("cp.async.commit_group;", "", [])
+        return []
+
+    def _wait(self, op: ir.Operation) -> list[Value]:
+        asm(f"cp.async.wait_group {op.opview.pending.value};", "", [])
+        if self.hopper:  # the tensor cores read what these copies wrote
+            asm("fence.proxy.async.shared::cta;", "", [])
+        return []
+
+    def _access(
+        self, memory: ir.Value, indices: Sequence[ir.Value], dims: Sequence[int | Joined], shape: Sequence[int]
+    ) -> Access:
+        found = self.values[memory]
+        assert isinstance(found, Memory), "memory is an argument"
+        return Access.of(found, [self.scalar(v) for v in indices], dims, shape)
+
+    def _dense(
+        self, memory: ir.MemRefType, dims: Sequence[int | Joined], indices: Sequence[ir.Value]
+    ) -> tuple[int, int | None]:
+        """How rows of a tile in memory are aligned, in bytes, and along which dimension its elements are dense."""
+        last, size = memory.rank - 1, byte_width(memory.element_type)
+        if last not in dims or not has_dense_rows(memory):
+            return size, None
+        extent = memory.shape[-1]
+        if extent == DYNAMIC:
+            return size, dims.index(last)
+        return math.gcd(self.vector_bytes, size * extent, size * divisor(indices[last])), dims.index(last)
+
+    def _stage(self, buffer: ir.Value, stage: ir.Value) -> Shared:
+        base = self.values[buffer]
+        assert isinstance(base, Shared), "a buffer is shared memory"
+        return base.at(stage)
+
+    def _skewed(self, buffer: ir.Value, stage: ir.Value) -> Skewed:
+        base = self.values[buffer]
+        assert isinstance(base, Skewed), "a buffer of rows that are not aligned"
+        return base.at(stage)
+
+    def _barriers(self, value: ir.Value) -> Barriers:
+        found = self.values[value]
+        assert isinstance(found, Barriers), "barriers are shared memory"
+        return found
+
+    def _copy(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        stage, *indices = view.indices
+        tile = self._stage(view.staged, self.scalar(stage))
+        access = self._access(view.memory, indices, dims_of(view), tile.shape)
+        aligned, inner = self._dense(view.memory.type, dims_of(view), indices)
+        copy_to_shared(access, tile, self.thread, aligned if inner == tile.inner else tile.width)
+        return []
+
+    def _copy_piece(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        source, target = (self.values[v] for v in (view.memory, view.copy))
+        assert isinstance(source, Memory) and isinstance(target, Memory)
+        *places, left = (self.scalar(v) for v in view.indices)
+        rank = source.kind.rank
+        copy_piece(source, target, places[:rank], places[rank:], left, view.aligned.value)
+        return []
+
+    def _copy_bulk(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        ready, use = self._barriers(view.ready), self.scalar(view.use)
+        tile = self._stage(view.staged, rem(use, ready.stages))
+        rows, offsets = box_rows(view.map.type), [self.scalar(v) for v in view.indices]
+        copy_bulk(self.scalar(view.map), rows, tile, ready, use, offsets, self.thread)
+        return []
+
+    def _copy_rows(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        ready, use = self._barriers(view.ready), self.scalar(view.use)
+        tile = self._skewed(view.staged, rem(use, ready.stages))
+        access = self._access(view.memory, view.indices, dims_of(view), tile.shape)
+        copy_rows(access, tile, ready, use, self.thread)
+        return []
+
+    def _row_shifts(self, op: ir.Operation) -> list[Value]:
+        view, memory = op.opview, self.values[op.operands[0]]
+        assert isinstance(memory, Memory), "memory is an argument"
+        offsets = [self.scalar(v) for v in view.indices]
+        return [row_shifts(memory, offsets, view.dim.value, op.results[0].type.shape[0], self.thread)]
+
+    def _view(self, op: ir.Operation) -> list[Value]:
+        stage = self.scalar(op.operands[1])
+        if layout_of(op.results[0].type) == "skewed":
+            return [self._skewed(op.operands[0], stage)]
+        return [self._stage(op.operands[0], stage)]
+
+    def _load(self, op: ir.Operation) -> list[Value]:
+        view, kind = op.opview, op.results[0].type
+        if layout_of(kind) in ("shared", "skewed"):
+            raise PassError("a load to shared memory is not scheduled: run stage-loads before", op)
+        access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
+        if layout_of(kind) == "spread":
+            return [spread.loaded(access, kind.element_type, aligned, inner)]
+        return [load_registers(access, kind, self.thread, aligned if inner == 1 else 0)]
+
+    def _store_shared(self, op: ir.Operation) -> list[Value]:
+        source = self.values[op.operands[0]]
+        assert isinstance(source, spread.Spread), "what is stored to shared memory is spread"
+        tile = self._stage(op.operands[1], self.scalar(op.operands[2]))
+        spread.store_shared(source, tile, op.operands[0].type.element_type, self.thread)
+        if self.hopper:
+            asm("fence.proxy.async.shared::cta;", "", [])
+        return []
+
+    def _store(self, op: ir.Operation) -> list[Value]:
+        view = op.opview
+        kind = view.tile.type
+        access = self._access(view.memory, view.indices, dims_of(view), kind.shape)
+        aligned, inner = self._dense(view.memory.type, dims_of(view), view.indices)
+        together = math.gcd(least_divisor(view.indices[-1]), aligned // access.memory.bytes) if inner == 1 else 1
+        store_registers(access, self.registers(view.tile), kind, together, self.thread)
+        return []
+
+    handlers: ClassVar = {
+        **Emitter.handlers,
+        "tile.copy_bulk": _copy_bulk,
+        "tile.copy_rows": _copy_rows,
+        "tile.row_shifts": _row_shifts,
+        "tile.commit_copies": _commit,
+        "tile.wait_copies": _wait,
+        "tile.copy_async": _copy,
+        "tile.copy_piece": _copy_piece,
+        "tile.store_shared": _store_shared,
+        "tile.view": _view,
+        "tile.load": _load,
+        "tile.store": _store,
+    }

@@ -1,0 +1,267 @@
+"""Emits the ops of a kernel, one handler each, as what one thread does: numbers, loops, and elements in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from ....dialects.build import constant_value
+from ....dialects.mlir import ir
+from ....dialects.tile import layout_of
+from ...passes import PassError
+from ...rewriting import copy_op, defining_op, for_body, make_for, only_if, ops_in, ops_of
+from ...splats import numbers_of
+from ..launching import CONTROL
+from . import spread
+from .memory import GLOBAL, SHARED, Memory, store_element
+from .scalars import emit_scalar
+from .thread import (
+    EQ,
+    Registers,
+    Thread,
+    asm,
+    compare,
+    constant,
+    create,
+    i32,
+    i64,
+    pointer,
+    register_type,
+    rem,
+    shuffled,
+)
+from .values import Value, flat, like, register_types
+
+
+class Emitter:
+    """Emits at the insertion point. `values`: what each value of the kernel has become."""
+
+    def __init__(self, module: ir.Operation, thread: Thread, hopper: bool, vector_bytes: int):
+        self.module, self.thread, self.hopper, self.vector_bytes = module, thread, hopper, vector_bytes
+        self.values: dict[ir.Value, Value] = {}
+
+    def ops(self, ops: Sequence[ir.Operation]) -> None:
+        for op in ops:
+            with op.location:
+                self._op(op)
+
+    def _op(self, op: ir.Operation) -> None:
+        handler = self.handlers.get(op.name)
+        if handler is not None:
+            results = handler(self, op)
+        elif any(isinstance(v.type, ir.ShapedType) for v in (*op.operands, *op.results)):
+            raise PassError(f"'{op.name}' on tiles is not lowered for GPUs", op)
+        else:
+            results = emit_scalar(op, [self.scalar(v) for v in op.operands])
+        self.values.update(zip(op.results, results, strict=True))
+
+    def scalar(self, value: ir.Value) -> ir.Value:
+        found = self.values[value]
+        assert isinstance(found, ir.Value), f"{value} is no scalar"
+        return found
+
+    def registers(self, value: ir.Value) -> Registers:
+        found = self.values[value]
+        if not isinstance(found, Registers):
+            raise PassError("expects a tile in registers", defining_op(value))
+        return found
+
+    def _constant(self, op: ir.Operation) -> list[Value]:
+        kind = op.results[0].type
+        if not isinstance(kind, ir.RankedTensorType | ir.VectorType):
+            return emit_scalar(op, [])
+        if isinstance(kind, ir.VectorType):  # a piece of a row all of whose elements are known
+            return [tuple(constant(register_type(kind.element_type), n) for n in numbers_of(op))]
+        splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+        number = ir.FloatAttr(splat).value if isinstance(splat, ir.FloatAttr) else ir.IntegerAttr(splat).value
+        value = constant(register_type(kind.element_type), number)
+        if layout_of(kind) == "spread":
+            return [spread.constant_tile(value)]
+        return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
+
+    def _empty(self, op: ir.Operation) -> list[Value]:
+        kind = op.results[0].type
+        value = constant(register_type(kind.element_type), 0)
+        if layout_of(kind) == "spread":
+            return [spread.constant_tile(value)]
+        return [Registers(layout_of(kind) or "", tuple(kind.shape), [value] * Registers.count(kind))]
+
+    def _for(self, op: ir.Operation) -> list[Value]:
+        inits = [self.values[v] for v in list(op.operands)[3:]]
+        scalars = [s for v in inits for s in flat(v)]
+        bounds = [self.scalar(v) for v in list(op.operands)[:3]]
+        if any(inner.name == "tile.wait_matmuls" for inner in ops_of(for_body(op))) and not _goes_round(op):
+            # LLVM would make straight code of a loop that it sees to have one iteration, and ptxas would then not find
+            # registers for two matmuls under way, and serialise them (C7511).
+            bounds[2] = asm("mov.b32 $0, $1;", "=r,r", [bounds[2]], [i32()], effects=False)[0]
+        loop, block = make_for(bounds, scalars)
+        body = for_body(op)
+        self.values[body.arguments[0]] = block.arguments[0]
+        self.values.update(zip(list(body.arguments)[1:], like(inits, list(block.arguments)[1:]), strict=True))
+        with ir.InsertionPoint(block):
+            self.ops(ops_of(body)[:-1])
+            yielded = [s for v in ops_of(body)[-1].operands for s in flat(self.values[v])]
+            ir.Operation.create("scf.yield", [], yielded)
+        return like(inits, list(loop.results))
+
+    def _if(self, op: ir.Operation) -> list[Value]:
+        kinds = [k for r in op.results for k in register_types(r.type)]
+        branch = ir.Operation.create("scf.if", kinds, [self.scalar(op.operands[0])], regions=2)
+        models: list[Value] = []
+        for old, region in zip(op.regions, branch.regions, strict=True):
+            for block in old.blocks:
+                with ir.InsertionPoint(region.blocks.append()):
+                    self.ops(ops_of(block)[:-1])
+                    models = [self.values[v] for v in ops_of(block)[-1].operands]
+                    ir.Operation.create("scf.yield", [], [s for v in models for s in flat(v)])
+        return like(models, list(branch.results))
+
+    def _get_global(self, op: ir.Operation) -> list[Value]:
+        """The address of a constant, which becomes one of the LLVM dialect."""
+        kind, symbol = ir.MemRefType(op.results[0].type), ir.FlatSymbolRefAttr(op.attributes["name"])
+        for old in ops_in(self.module, "memref.global"):
+            if ir.StringAttr(old.attributes["sym_name"]).value == symbol.value:
+                array, value = str(kind.element_type), old.attributes["initial_value"]
+                if not kind.rank:  # upstream translates elements of arrays alone
+                    value = value.get_splat_value()
+                for size in reversed(kind.shape):
+                    array = f"!llvm.array<{size} x {array}>"
+                with ir.InsertionPoint(old):
+                    attributes = {
+                        "sym_name": old.attributes["sym_name"],
+                        "global_type": ir.TypeAttr.get(ir.Type.parse(array)),
+                        "alignment": ir.IntegerAttr.get(i64(), 16),
+                        "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
+                        "addr_space": ir.IntegerAttr.get(i32(), GLOBAL),
+                        "constant": ir.UnitAttr.get(),
+                        "value": value,
+                    }
+                    ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
+                old.erase()
+        pointer_to = create("llvm.mlir.addressof", pointer(GLOBAL), global_name=symbol)
+        strides = [math.prod(kind.shape[d + 1 :]) for d in range(kind.rank)]
+        sizes = [constant(i32(), s) for s in kind.shape]
+        return [Memory(kind, pointer_to, [constant(i64(), s) for s in strides], sizes)]
+
+    def _block_id(self, op: ir.Operation) -> list[Value]:
+        return [create("nvvm.read.ptx.sreg.ctaid.x", i32())]
+
+    def _thread_id(self, op: ir.Operation) -> list[Value]:
+        return [self.thread.number]
+
+    def _store_element(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[1]]
+        assert isinstance(memory, Memory)
+        store_element(memory, self.scalar(op.operands[0]), [self.scalar(v) for v in list(op.operands)[2:]])
+        return []
+
+    def _load_piece(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[0]]
+        assert isinstance(memory, Memory)
+        places = [self.scalar(v) for v in list(op.operands)[1:]]
+        return [tuple(memory.load_piece(places, op.results[0].type.shape[0]))]
+
+    def _store_piece(self, op: ir.Operation) -> list[Value]:
+        memory = self.values[op.operands[1]]
+        piece = self.values[op.operands[0]]
+        assert isinstance(memory, Memory) and isinstance(piece, tuple)
+        memory.store_piece(piece, [self.scalar(v) for v in list(op.operands)[2:]])
+        return []
+
+    def _extract(self, op: ir.Operation) -> list[Value]:
+        (number,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
+        piece = self.values[op.operands[0]]
+        assert isinstance(piece, tuple)
+        return [piece[number]]
+
+    def _subgroup_reduce(self, op: ir.Operation) -> list[Value]:
+        """Of so many neighbouring threads of a warp, all of which get the result."""
+        lanes = ir.IntegerAttr(op.attributes["cluster_size"]).value
+        return [_put_together(self.scalar(op.operands[0]), _combiner(op), lanes)]
+
+    def _all_reduce(self, op: ir.Operation) -> list[Value]:
+        """Of all threads of a block: of each warp, whose results then go through shared memory of this op's own."""
+        warps = self.thread.threads // 32
+        value = _put_together(self.scalar(op.operands[0]), _combiner(op), 32)
+        top = self.module.regions[0].blocks[0]
+        symbol = f"parts_{sum(o.name == 'llvm.mlir.global' for o in ops_of(top))}"
+        attributes = {
+            "sym_name": ir.StringAttr.get(symbol),
+            "global_type": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{warps} x {value.type}>")),
+            "linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
+            "addr_space": ir.IntegerAttr.get(i32(), SHARED),
+        }
+        with ir.InsertionPoint.at_block_begin(top):
+            ir.Operation.create("llvm.mlir.global", [], [], attributes, regions=1)
+        start = create("llvm.mlir.addressof", pointer(SHARED), global_name=ir.FlatSymbolRefAttr.get(symbol))
+
+        def part_of(warp: ir.Value) -> ir.Value:
+            kind, places = ir.TypeAttr.get(value.type), ir.DenseI32ArrayAttr.get([-(2**31)])
+            return create("llvm.getelementptr", pointer(SHARED), start, warp, elem_type=kind, rawConstantIndices=places)
+
+        if op.parent.operation.name != "gpu.func":  # in a loop the parts before may not be read yet
+            asm("bar.sync 0;", "", [])
+        with only_if(compare(EQ, self.thread.lane, self.thread.zero)):
+            ir.Operation.create("llvm.store", [], [value, part_of(self.thread.warp)])
+        asm("bar.sync 0;", "", [])
+        part = create("llvm.load", value.type, part_of(rem(self.thread.lane, warps)))
+        return [_put_together(part, _combiner(op), warps)]
+
+    def _barrier(self, op: ir.Operation) -> list[Value]:
+        asm("bar.sync 0;", "", [])
+        return []
+
+    def _control(self, op: ir.Operation) -> list[Value]:
+        copy_op(op, {})
+        return []
+
+    # What emits an op of each name; of others, those on numbers alone are emitted as they are.
+    handlers: ClassVar[dict[str, Callable[[Any, ir.Operation], list[Value]]]] = {
+        "arith.constant": _constant,
+        "tensor.empty": _empty,
+        "scf.for": _for,
+        "scf.if": _if,
+        "gpu.block_id": _block_id,
+        "gpu.thread_id": _thread_id,
+        "memref.store": _store_element,
+        "vector.load": _load_piece,
+        "vector.store": _store_piece,
+        "vector.extract": _extract,
+        "gpu.barrier": _barrier,
+        CONTROL: _control,
+        "gpu.subgroup_reduce": _subgroup_reduce,
+        "gpu.all_reduce": _all_reduce,
+        "memref.get_global": _get_global,
+        "memref.alloc": lambda self, op: [self.values[op.results[0]]],
+        "vector.from_elements": lambda self, op: [tuple(self.scalar(v) for v in op.operands)],
+        "vector.broadcast": lambda self, op: [(self.scalar(op.operands[0]),) * op.results[0].type.shape[0]],
+        "gpu.grid_dim": lambda self, op: [create("nvvm.read.ptx.sreg.nctaid.x", i32())],
+        "tile.warp": lambda self, op: [self.thread.warp],
+        "memref.load": lambda self, op: emit_scalar(op, [self.values[v] for v in op.operands]),
+    }
+
+
+def _goes_round(loop: ir.Operation) -> bool:
+    """Whether a loop is known to have more than one iteration."""
+    lower, upper, step = (constant_value(v) for v in list(loop.operands)[:3])
+    return None not in (lower, upper, step) and upper - lower > step
+
+
+def _combiner(op: ir.Operation) -> str:
+    return REDUCTIONS[str(op.attributes["op"]).split()[-1].rstrip(">")]
+
+
+def _put_together(value: ir.Value, combiner: str, lanes: int) -> ir.Value:
+    """What so many neighbouring threads of a warp have, a power of two, in each of them."""
+    for bit in range(lanes.bit_length() - 1):
+        value = create(combiner, value.type, value, shuffled(value, "bfly", 1 << bit))
+    return value
+
+
+# Of reductions over threads, on floats.
+REDUCTIONS = {
+    "add": "arith.addf",
+    "mul": "arith.mulf",
+    **{kind: f"arith.{kind}" for kind in ("maximumf", "maxnumf", "minimumf", "minnumf")},
+}

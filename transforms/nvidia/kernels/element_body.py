@@ -1,0 +1,221 @@
+"""What threads compute of a linalg.generic that stands outside of loops over tiles; used by ``outline-elements``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ....dialects import build
+from ....dialects.mlir import arith, ir
+from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types
+from ...copying import copy_scalar_body, index_at
+from ...rewriting import defining_op, either, make_for, only_if
+from ...splats import filled_with
+from ..axes import is_first, source_indices
+from .producer_body import extracted
+from .row_lanes import RowLanes
+
+STRAIGHT = 4  # pieces of a row that are no loop, so that loads of all of them are under way together
+
+
+class ElementBody:
+    """An element of the results for each thread; where rows are shared (`lanes`), for each `lanes` threads."""
+
+    def __init__(self, op: ir.Operation, lanes: RowLanes | None):
+        self.op, self.lanes = op, lanes
+        self.kinds, self.maps = iterator_types(op), indexing_maps(op)
+        self.parallel = [d for d, kind in enumerate(self.kinds) if kind == "parallel"]
+        self.reduced = [d for d, kind in enumerate(self.kinds) if kind == "reduction"]
+        self.first_init = len(op.operands) - len(op.results)
+        # Results that have an element for each step of a sum: the exponentials that are summed, say.
+        self.of_steps = [
+            i
+            for i, m in enumerate(self.maps[self.first_init :])
+            if any(dim_position(e) not in self.parallel and not is_first(e) for e in m.results)
+        ]
+        self.sizes: list[ir.Value | int] = []  # of the loops, on the host
+        self.outputs: list[ir.Value] = []  # of the kernel
+        self.values: Mapping[ir.Value, ir.Value] = {}  # of the kernel, for the host's
+
+    def threads(self, size: Callable[[ir.Value | int], ir.Value] | None = None) -> ir.Value:
+        """How many there are, in the kernel; or, where `size` tells what sizes are there, elsewhere."""
+        total = build.index(self.lanes.lanes if self.lanes else 1)
+        for d in self.parallel:
+            total = arith.muli(total, (size or self._of)(self.sizes[d]))
+        return total
+
+    def emit(self, number: ir.Value, inside: ir.Value) -> None:
+        """What the thread of that number does, if it is one of them."""
+        if self.lanes is not None:
+            self._shared_rows(self.lanes, number, inside)
+            return
+        with only_if(inside):
+            at = self._place(number)
+            sums = [i for i in range(len(self.op.results)) if i not in self.of_steps]
+            values = self._loops(self.reduced, at, [self._init(i, at) for i in sums])
+            self._finish(sums, values, at)
+
+    def _finish(self, results: list[int], values: list[ir.Value], at: dict[int, ir.Value]) -> None:
+        for i, value in zip(results, values, strict=True):
+            self._store(i, value, at)
+
+    def _place(self, number: ir.Value) -> dict[int, ir.Value]:
+        """Where the element of that number is."""
+        at: dict[int, ir.Value] = {}
+        for d in reversed(self.parallel):
+            at[d] = arith.remui(number, self._of(self.sizes[d]))
+            number = arith.divui(number, self._of(self.sizes[d]))
+        return at
+
+    def _shared_rows(self, by: RowLanes, number: ir.Value, inside: ir.Value) -> None:
+        """The sums of a thread's row, of which it adds up a part. All threads of a warp go on to where parts are put
+        together, those without a row too."""
+        lane, row = arith.remui(number, build.index(by.lanes)), arith.divui(number, build.index(by.lanes))
+        kinds = [v.type.element_type for v in self.op.results]
+        neutral = [build.constant(kind, x) for kind, x in zip(kinds, by.neutral, strict=True)]
+
+        def parts() -> list[ir.Value]:
+            return self._loops(self.reduced, at, neutral, lane)
+
+        at = self._place(row)
+        values = either(inside, kinds, parts, lambda: neutral)
+        values = by.put_together(values)
+        first = arith.cmpi(arith.CmpIPredicate.eq, lane, build.index(0))
+        with only_if(arith.andi(inside, first)):
+            for i, (value, combiner) in enumerate(zip(values, by.combiners, strict=True)):
+                whole = ir.Operation.create(combiner.name, [kinds[i]], [self._init(i, at), value]).result
+                self._store(i, whole, at)
+
+    def _of(self, value: ir.Value | int) -> ir.Value:
+        """The kernel's value for the host's."""
+        constant = value if isinstance(value, int) else build.constant_value(value)
+        if constant is None:
+            return self.values[value]
+        return build.index(constant) if isinstance(value, int) else defining_op(value).clone().results[0]
+
+    def _store(self, result: int, value: ir.Value, at: dict[int, ir.Value]) -> None:
+        place = [self.outputs[result], *self._indices(self.first_init + result, at)]
+        ir.Operation.create("memref.store", [], [value, *place])
+
+    def _init(self, result: int, at: dict[int, ir.Value]) -> ir.Value:
+        number = self.first_init + result
+        init = self.op.operands[number]
+        splat = filled_with(init)
+        if splat is None and self.is_read(number):
+            return self._element(init, self._indices(number, at))
+        kind = self.op.results[result].type.element_type
+        zero = ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)
+        return arith.ConstantOp(kind, splat if splat is not None else zero).result
+
+    def is_read(self, number: int) -> bool:
+        init = self.op.operands[number]
+        used = list(self.op.regions[0].blocks[0].arguments[number].uses)
+        return bool(used) and filled_with(init) is None
+
+    def _indices(self, number: int, at: dict[int, ir.Value]) -> list[ir.Value]:
+        """Which element of an operand an iteration reads or writes."""
+        return [index_at(e, at.__getitem__, len(at)) for e in self.maps[number].results]
+
+    def _element(self, value: ir.Value, indices: list[ir.Value]) -> ir.Value:
+        """The element of a tensor, or of what it is a slice of."""
+        (found,) = self._elements(value, indices)
+        return found
+
+    def _elements(self, value: ir.Value, indices: list[ir.Value], count: int = 1) -> list[ir.Value]:
+        """Elements of a row, side by side."""
+        op = defining_op(value)
+        while op is not None and op.name == "tensor.extract_slice":
+            indices = source_indices(op, value.type, indices, self._of, steps=True)
+            value = op.operands[0]
+            op = defining_op(value)
+        place = self.values[value]
+        kind = value.type.element_type
+        if not isinstance(place.type, ir.ShapedType):  # all elements of a constant
+            return [place] * count
+        if count == 1:
+            return [ir.Operation.create("memref.load", [kind], [place, *indices]).result]
+        vector = ir.VectorType.get([count], kind)
+        piece = ir.Operation.create("vector.load", [vector], [place, *indices]).result
+        return [extracted(piece, number) for number in range(count)]
+
+    def _loops(
+        self, reduced: list[int], at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """The loops that are summed over, the body in the innermost; of that, the part of a `lane`."""
+        if not reduced:
+            return self._body(at, values)
+        first, *rest = reduced
+        if self.lanes is not None and lane is not None and not rest:
+            return self._part_of_row(self.lanes, at, values, lane)
+        return _loop(self._of(self.sizes[first]), values, lambda i, v: self._loops(rest, {**at, first: i}, v, lane))
+
+    def _part_of_row(self, by: RowLanes, at: dict[int, ir.Value], values: list[ir.Value], lane: ir.Value):
+        """Every `lanes`-th piece of a row; some lanes have one more than the others."""
+
+        def add_piece(round_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            piece = arith.addi(arith.muli(round_, build.index(by.lanes)), lane)
+            return self._piece(by, arith.muli(piece, build.index(by.width)), at, values)
+
+        rounds, rest = divmod(by.pieces, by.lanes)
+        if rounds > STRAIGHT:
+            values = _loop(build.index(rounds), values, add_piece)
+        else:
+            for number in range(rounds):
+                values = add_piece(build.index(number), values)
+        if not rest:
+            return values
+        more = arith.cmpi(arith.CmpIPredicate.ult, lane, build.index(rest))
+        kinds = [v.type for v in values]
+        return either(more, kinds, lambda: add_piece(build.index(rounds), values), lambda: values)
+
+    def _piece(self, by: RowLanes, first: ir.Value, at: dict[int, ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+        """The body for the elements of a piece, whose first one is `first`."""
+        here = {**at, by.loop: first}
+        known: dict[tuple[ir.Value, ir.AffineMap], list[ir.Value]] = {}
+        for i in by.along:
+            key = self.op.operands[i], self.maps[i]
+            if key not in known:
+                known[key] = self._elements(key[0], self._indices(i, here), by.width)
+        for number in range(by.width):
+            here = {**at, by.loop: arith.addi(first, build.index(number))}
+            loaded = {i: known[self.op.operands[i], self.maps[i]][number] for i in by.along}
+            values = self._body(here, values, loaded)
+        return values
+
+    def _body(
+        self, at: dict[int, ir.Value], values: list[ir.Value], loaded: Mapping[int, ir.Value] = {}
+    ) -> list[ir.Value]:
+        """One step. `loaded`: elements of operands that are there."""
+        body = self.op.regions[0].blocks[0]
+        carried = iter(values)
+        known = {
+            argument: self._init(i, at) if i in self.of_steps else next(carried)
+            for i, argument in enumerate(list(body.arguments)[self.first_init :])
+        }
+        for number, operand in enumerate(list(self.op.operands)[: self.first_init]):
+            argument = body.arguments[number]
+            if number in loaded:
+                known[argument] = loaded[number]
+            elif isinstance(operand.type, ir.ShapedType):
+                known[argument] = self._element(operand, self._indices(number, at))
+            else:
+                known[argument] = self._of(operand)
+
+        def extract(op: ir.Operation, here: Callable[[ir.Value], ir.Value]) -> ir.Value:
+            source, *indices = op.operands
+            return self._element(source, [here(v) for v in indices])
+
+        computed = copy_scalar_body(body, known, self._of, at.__getitem__, extract)
+        for i in self.of_steps:
+            self._store(i, computed[i], at)
+        return [value for i, value in enumerate(computed) if i not in self.of_steps]
+
+
+def _loop(
+    count: ir.Value, values: list[ir.Value], body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
+) -> list[ir.Value]:
+    """A loop that carries values, its `body` given the number of an iteration and theirs."""
+    loop, block = make_for([build.index(0), count, build.index(1)], values)
+    with ir.InsertionPoint(block):
+        induction, *carried = block.arguments
+        ir.Operation.create("scf.yield", [], body(induction, list(carried)))
+    return list(loop.results)

@@ -1,0 +1,279 @@
+"""The pass ``outline-elements``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ....dialects import build
+from ....dialects.mlir import arith, ir, memref
+from ....dialects.tiling.structured import dim_position
+from ...donated import donated_arguments, tell_of_vain_ones
+from ...extents import size_value
+from ...graph import ancestor_in
+from ...passes import Pass, PassError, option, warn, warn_slow
+from ...rewriting import defining_op, erase_dead, functions_of, is_inside, only_if, ops_in, ops_of, through
+from ...slices import slice_offsets
+from ...splats import filled_with, is_constant_tensor, repeated_number
+from ..axes import DYNAMIC, is_first
+from ..constants import constant_memory
+from ..launching import (
+    allocate,
+    block_number,
+    ceil_div,
+    kernel_module,
+    launch,
+    memory_type,
+    new_kernel,
+    read_buffer,
+    strided,
+    thread_number,
+    to_tensor,
+)
+from .donated_writes import PUT
+from .element_body import ElementBody
+from .row_lanes import RowLanes, row_lanes
+
+SLOW_STEPS = 1 << 24  # of a region, beyond which a user is told that a thread for each element is slow
+OPEN = 1024  # what an open size is taken to be, to tell that
+
+
+@dataclass(frozen=True)
+class OutlineElements(Pass):
+    """Makes a kernel of every linalg.generic that is left outside of loops over tiles, with a thread for each element::
+
+        %r = linalg.generic {iterator_types = ["parallel", "reduction"]} ins(%a) outs(%init) -> tensor<?xi32> { … }
+      becomes
+        %out = memref.alloc(%n) : memref<?xi32>
+        gpu.launch_func @f_kernels::@f_elements_0 blocks in (⌈%n / 256⌉, 1, 1) … args(%a, %out, %n, %k)
+      and in gpu.module @f_kernels
+        gpu.func @f_elements_0(…) kernel {
+          %i = 256·block + thread
+          scf.if %i < %n {
+            %x = scf.for %j = 0 to %k iter_args(%x0 = %init) { … %a[%i, %j] … }
+            memref.store %x, %out[%i]
+          }
+
+    For what stands around attention and is small: where sequences start, a bias made of a table, a sum. A matmul works
+    too, and slowly, which is told.
+
+    Sums over rows of 64 bytes or more, as of a norm of queries, have several threads a row (`row_lanes.py`), here 4::
+
+          %i, %lane = %number / 4, %number mod 4
+          %part = scf.if %i < %n {
+            %v = vector.load %a[%i, 8·%lane] : vector<8xf16>
+            %w = vector.load %a[%i, 8·%lane + 32] : vector<8xf16>
+            0.0 + %v[0] + %v[1] … + %w[7]
+          } else { 0.0 }
+          %x = gpu.subgroup_reduce add %part cluster(size = 4)
+          scf.if %i < %n and %lane == 0 { memref.store %init + %x, %out[%i] }
+
+    Such sums that stand together, as of queries and of keys, are one launch: the first blocks are of the first one. So
+    is what ``donated-writes`` puts into arguments, as into caches of keys and of values: a thread for each element that
+    is put writes that, to memory of the caller.
+    """
+
+    any_strides: bool = option("take arrays of any strides, not of dense rows alone", False)
+    threads: int = option("threads of a block", 256)
+
+    def run(self, op: ir.Operation) -> None:
+        for function in functions_of(op):
+            name = ir.StringAttr(function.attributes["sym_name"]).value
+            left = [o for block in function.regions[0].blocks for o in ops_of(block) if _is_left(o)]
+            donated = donated_arguments(function) if len(function.regions[0].blocks) else []
+            parts = [_Part(o, row_lanes(o, self.any_strides)) for o in left]
+            for number, group in enumerate(_groups(parts)):
+                _outline(group, kernel_module(function), f"{name}_elements_{number}", self.threads)
+            if left:
+                erase_dead(function.regions[0].blocks[0])
+            if donated:
+                tell_of_vain_ones(function, donated)
+
+
+def _is_left(op: ir.Operation) -> bool:
+    if op.name != "linalg.generic" or not any(list(v.uses) for v in op.results):
+        return False
+    if len(op.results) == 1 and filled_with(op.results[0]) is not None:  # others see what it is filled with
+        return any(use.owner.operation.name != "linalg.generic" for use in op.results[0].uses)
+    return True
+
+
+def _groups(parts: list[_Part]) -> list[list[_Part]]:
+    """What becomes a kernel: an op, or sums over rows, or what is put into arguments, no result of which is read before
+    the last of them."""
+    groups: list[list[_Part]] = []
+    for part in parts:
+        last = groups[-1] if groups else []
+        if last and all(_go_together(p, part) for p in last):
+            last.append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _go_together(part: _Part, other: _Part) -> bool:
+    if part.put is not None and other.put is not None:
+        is_apart = part.put.results[0] != other.put.operands[2]  # not one after the other into the same argument
+        return is_apart and _is_read_behind(part.put, other.op)
+    is_sum = part.lanes is not None and other.lanes is not None and part.put is other.put is None
+    return is_sum and _is_read_behind(part.op, other.op)
+
+
+def _is_read_behind(op: ir.Operation, other: ir.Operation) -> bool:
+    users = [ancestor_in(use.owner, op.block) for result in op.results for use in result.uses]
+    behind = (user is not None and other.is_before_in_block(user) for user in users)
+    return op.block == other.block and all(behind)
+
+
+def _outline(parts: list[_Part], module: ir.Operation, name: str, threads: int) -> None:
+    """One kernel of some ops, and its launch where the last of them stands."""
+    last = parts[-1].op
+    with last.location, ir.InsertionPoint(last):
+        for part in parts:
+            part.prepare()
+        tensors = list(dict.fromkeys(v for part in parts for v in part.tensors))
+        scalars = list(dict.fromkeys(v for part in parts for v in part.scalars))
+        dense = {v for part in parts for v in part.read_by_pieces()}
+        buffers = [read_buffer(v, 1) if v in dense else read_buffer(v) for v in tensors]
+        written = [v if part.put is not None else strided(v) for part in parts for v in part.memory]
+        arguments = [*buffers, *written, *scalars]
+        block = new_kernel(module, name, [v.type for v in arguments])
+        _emit(parts, block, [*tensors, *(v for part in parts for v in part.memory), *scalars], module, name, threads)
+        blocks = build.index(0)
+        for part in parts:
+            blocks = arith.addi(blocks, ceil_div(part.threads(build.as_index), threads))
+        launch(module, name, blocks, arguments)
+        for part in parts:
+            if part.put is not None:
+                part.put.results[0].replace_all_uses_with(part.put.operands[2])
+                part.put.erase()
+            else:
+                for result, memory in zip(part.op.results, part.memory, strict=True):
+                    result.replace_all_uses_with(to_tensor(memory, result.type))
+    for part in parts:
+        part.op.erase()
+
+
+def _emit(
+    parts: list[_Part], block: ir.Block, values: list[ir.Value], module: ir.Operation, name: str, threads: int
+) -> None:
+    """The kernel; its arguments are `values` of the host."""
+    places = dict(zip(values, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for i, value in enumerate(dict.fromkeys(v for part in parts for v in part.constants)):
+            if (same := repeated_number(value)) is not None:
+                places[value] = arith.ConstantOp(value.type.element_type, same).result
+            else:
+                places[value] = constant_memory(value, module, f"{name}_constant_{i}")
+        first = block_number()
+        for part in parts:
+            part.values, part.outputs = places, [places[v] for v in part.memory]
+            with part.op.location:
+                # Numbers are negative in blocks of those before.
+                number, total = thread_number(threads, first), part.threads()
+                part.emit(number, arith.cmpi(arith.CmpIPredicate.ult, number, total))
+                if part is not parts[-1]:
+                    first = arith.subi(first, ceil_div(total, threads))
+        ir.Operation.create("gpu.return")
+
+
+class _Part(ElementBody):
+    """An op, on the host: what the kernel is given. `put`: what puts its results into an argument, which the kernel
+    does in that memory."""
+
+    def __init__(self, op: ir.Operation, lanes: RowLanes | None):
+        super().__init__(op, lanes)
+        users = [use.owner.operation for result in op.results for use in result.uses]
+        self.put = next((user for user in users if user.name == PUT), None)
+        if self.put is not None and (set(users) != {self.put} or list(op.results) != list(self.put.operands)[:2]):
+            raise PassError("elements that are put into an argument, and their places, have one op to themselves", op)
+
+    def prepare(self) -> None:
+        self.constants: dict[ir.Value, None] = {}  # tensors
+        self.sizes = [self._size(d) for d in range(len(self.kinds))]
+        steps = math.prod(s if isinstance(s, int) else OPEN for s in self.sizes)
+        if steps > SLOW_STEPS and self.lanes is None:
+            if_open = f", if open sizes are {OPEN}," if any(isinstance(s, ir.Value) for s in self.sizes) else ""
+            tell = warn_slow if self.reduced else warn
+            tell(self.op, f"{steps} steps{if_open} outside of attention run with a thread for each element: slow")
+        if self.put is None:
+            self.memory = [self._allocated(number) for number in range(len(self.op.results))]
+        else:
+            target = self.put.operands[2]
+            kind = memory_type(target.type)
+            self.memory = [ir.Operation.create("bufferization.to_buffer", [kind], [target]).result]
+        captured = self._captured()
+        self.tensors = [v for v in captured if isinstance(v.type, ir.RankedTensorType)]
+        self.scalars = [v for v in captured if v not in self.tensors]
+        self.scalars += [s for s in self.sizes if isinstance(s, ir.Value) and s not in self.scalars]
+
+    def _size(self, loop: int) -> ir.Value | int:
+        for value, m in zip(self.op.operands, self.maps, strict=True):
+            for d, expression in enumerate(m.results):
+                if dim_position(expression) == loop:
+                    return _dim(value, d)
+        raise PassError("a loop that no operand runs along has no size", self.op)
+
+    def _allocated(self, number: int) -> ir.Value:
+        kind, m = self.op.results[number].type, self.maps[self.first_init + number]
+        sizes = [1 if is_first(e) else self.sizes[dim_position(e)] for e in m.results]
+        found = [DYNAMIC if isinstance(s, ir.Value) else s for s in sizes]
+        if found != kind.shape:
+            raise PassError(f"a result of type {kind} has sizes {found}", self.op)
+        return allocate(kind, sizes)
+
+    def _captured(self) -> list[ir.Value]:
+        """What the kernel reads: tensors whole where a slice is read, and scalars that are no constants."""
+        found: dict[ir.Value, None] = {}
+        for number, value in enumerate(self.op.operands):
+            if number < self.first_init or self.is_read(number):
+                self._capture(value, found)
+        for value in [v for o in ops_in(self.op) for v in o.operands]:
+            owner = value.owner
+            outer = owner.owner if isinstance(owner, ir.Block) else owner
+            if outer.operation != self.op and not is_inside(outer, self.op):
+                self._capture(value, found)
+        return list(found)
+
+    def _finish(self, results: list[int], values: list[ir.Value], at: dict[int, ir.Value]) -> None:
+        if self.put is None:
+            super()._finish(results, values, at)
+            return
+        (value, number), (memory,) = values, self.outputs
+        is_put = arith.cmpi(arith.CmpIPredicate.sge, number, build.constant(number.type, 0))
+        with only_if(is_put):
+            rest = arith.index_cast(ir.IndexType.get(), number)
+            places: list[ir.Value] = []
+            for d in reversed(range(1, memory.type.rank)):
+                size = memref.DimOp(memory, build.index(d)).result
+                places.insert(0, arith.remui(rest, size))
+                rest = arith.divui(rest, size)
+            memref.store(value, memory, [rest, *places])
+
+    def _capture(self, value: ir.Value, found: dict[ir.Value, None]) -> None:
+        if build.constant_value(value) is not None:
+            return
+        op = defining_op(value)
+        while isinstance(value.type, ir.ShapedType) and op is not None and op.name == "tensor.extract_slice":
+            for offset in slice_offsets(op):
+                if isinstance(offset, ir.Value):
+                    self._capture(offset, found)
+            value = op.operands[0]
+            op = defining_op(value)
+        is_given = is_constant_tensor(value) or filled_with(value) is not None
+        (self.constants if is_given else found)[value] = None
+
+    def read_by_pieces(self) -> set[ir.Value]:
+        """Tensors whose rows have to be dense, and aligned as dense ones are."""
+        found = set()
+        for number in self.lanes.along if self.lanes is not None and self.lanes.width > 1 else ():
+            found.add(through(self.op.operands[number], "tensor.extract_slice"))
+        return found
+
+
+def _dim(value: ir.Value, d: int) -> ir.Value | int:
+    if value.type.shape[d] != DYNAMIC:
+        return value.type.shape[d]
+    if filled_with(value) is not None:
+        return size_value(value, d)  # no one fills it for its size
+    return ir.Operation.create("tensor.dim", [ir.IndexType.get()], [value, build.index(d)]).result

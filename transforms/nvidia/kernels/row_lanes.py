@@ -1,0 +1,123 @@
+"""Which sums over rows several threads of a warp compute together, and how; used by ``outline-elements``.
+
+A thread that has a row to itself reads an element at a time, and its neighbours read as far away as rows are long: of
+each 32 bytes that come from memory a load takes one element, and they are gone from the cache before the next one asks.
+Threads beside each other that share a row read it in pieces of 16 bytes, two of which they ask for at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....dialects.mlir import ir
+from ....dialects.tiling.structured import dim_position, indexing_maps, iterator_types, sole_combiner
+from ...rewriting import defining_op
+from ...slices import slice_offsets
+from ...splats import filled_with, is_constant_tensor
+from ..alignment import CHUNK
+from ..axes import DYNAMIC, is_first, kept_dims
+from ..elements import byte_width
+from ..reductions import NEUTRAL
+
+WARP = 32
+AHEAD = 2  # pieces that a thread has of a row, at least: their loads are under way together
+LEAST_BYTES = 64  # of a row, below which the threads of a warp read about all of the lines that they touch
+
+# What gpu.subgroup_reduce calls the combiners.
+KINDS = {"arith.addf": "add", "arith.mulf": "mul"}
+
+
+@dataclass(frozen=True)
+class RowLanes:
+    """`loop`: that is summed over; `along`: the operands whose rows it runs along, of which a thread loads `width`
+    elements at a time; `pieces` of as many make a row; `lanes`: threads of a row, side by side in a warp; `combiners`:
+    how their parts are put together, for each result."""
+
+    loop: int
+    along: tuple[int, ...]
+    width: int
+    pieces: int
+    lanes: int
+    combiners: tuple[ir.Operation, ...]
+
+    @property
+    def neutral(self) -> list[float]:
+        return [NEUTRAL[c.name] for c in self.combiners]
+
+    def put_together(self, parts: Sequence[ir.Value]) -> list[ir.Value]:
+        """The sums of what the threads of a row have, in all of them."""
+        pairs = zip(parts, self.combiners, strict=True)
+        return [put_together(part, combiner.name, self.lanes) for part, combiner in pairs]
+
+
+def put_together(part: ir.Value, combiner: str, threads: int) -> ir.Value:
+    """What so many threads have that stand side by side, of a warp or all of a block, in each of them."""
+    if threads == 1:
+        return part
+    kind = KINDS.get(combiner, combiner.removeprefix("arith."))
+    attributes: dict[str, ir.Attribute] = {"op": ir.Attribute.parse(f"#gpu<all_reduce_op {kind}>")}
+    if threads > WARP:
+        attributes["uniform"] = ir.UnitAttr.get()
+        return ir.Operation.create("gpu.all_reduce", [part.type], [part], attributes, regions=1).result
+    i32 = ir.IntegerType.get_signless(32)
+    attributes |= {"cluster_size": ir.IntegerAttr.get(i32, threads), "cluster_stride": ir.IntegerAttr.get(i32, 1)}
+    return ir.Operation.create("gpu.subgroup_reduce", [part.type], [part], attributes).result
+
+
+def row_lanes(op: ir.Operation, any_strides: bool) -> RowLanes | None:
+    """How the rows of a linalg.generic are shared; None where a thread has to compute each result alone."""
+    maps, first = indexing_maps(op), len(op.operands) - len(op.results)
+    reduced = [d for d, kind in enumerate(iterator_types(op)) if kind == "reduction"]
+    combiners = [c for c in (combiner_of(op, number) for number in range(len(op.results))) if c is not None]
+    if not reduced or len(combiners) < len(op.results):
+        return None
+    loop, along, extent = reduced[-1], [], DYNAMIC
+    for number, (value, m) in enumerate(zip(op.operands, maps, strict=True)):
+        dims = [None if is_first(e) else dim_position(e) for e in m.results]
+        if any(d is None and not is_first(e) for d, e in zip(dims, m.results, strict=True)):
+            return None
+        if loop not in dims:
+            continue
+        if number >= first or dims.index(loop) != len(dims) - 1:
+            return None
+        extent = value.type.shape[-1]
+        if not isinstance(value.type.element_type, (ir.FloatType, ir.IntegerType)) or extent == DYNAMIC:
+            return None
+        if filled_with(value) is None:
+            along.append(number)
+    read = [op.operands[number] for number in along]
+    if not any(len(maps[number].results) == len(iterator_types(op)) for number in along):
+        return None  # rows are read again for other results, as of a matmul, and come from the cache
+    if max(extent * byte_width(v.type.element_type) for v in read) < LEAST_BYTES:
+        return None
+    width = math.gcd(extent, *(_aligned(v, any_strides) for v in read))
+    pieces = extent // width
+    lanes = min(WARP, 1 << max(pieces // AHEAD, 1).bit_length() - 1)
+    return RowLanes(loop, tuple(along), width, pieces, lanes, tuple(combiners)) if lanes > 1 else None
+
+
+def combiner_of(op: ir.Operation, number: int) -> ir.Operation | None:
+    """What adds an element to a result, where that is all that the result is for, and threads can put it together."""
+    combiner = sole_combiner(op, number)
+    if combiner is None or combiner.name not in NEUTRAL or isinstance(combiner.results[0].type, ir.F64Type):
+        return None
+    return combiner
+
+
+def _aligned(value: ir.Value, any_strides: bool) -> int:
+    """How many elements, of 16 bytes at most, can be loaded at once wherever a multiple of as many begins in a row."""
+    width = CHUNK // byte_width(value.type.element_type)
+    op = defining_op(value)
+    while op is not None and op.name == "tensor.extract_slice":
+        offset, step = slice_offsets(op)[-1], list(op.opview.static_strides)[-1]
+        kept = kept_dims(op, value.type, steps=True)
+        if isinstance(offset, ir.Value) or step != 1 or kept[-1] != op.operands[0].type.rank - 1:
+            return 1
+        width, value = math.gcd(width, offset), op.operands[0]
+        op = defining_op(value)
+    last = value.type.shape[-1]
+    if last == DYNAMIC or (any_strides and not is_constant_tensor(value)):
+        return 1
+    return math.gcd(width, last)

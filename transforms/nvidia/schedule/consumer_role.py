@@ -1,0 +1,189 @@
+"""What the warps that compute do of a kernel's ops."""
+
+from __future__ import annotations
+
+from ....dialects import build
+from ....dialects.mlir import arith, ir
+from ....dialects.tile import ArriveOp, PassTurnOp, SettleOp, TakeTurnOp, ViewOp, WaitBarrierOp, layout_of
+from ...attention import is_matmul
+from ...rewriting import ancestors, copy_op, defining_op, for_body, is_inside, make_for, ops_in, ops_of
+from ..architecture import ROWS, WARPS
+from ..marks import ASYNC, EACH_THREAD
+from .own_keys import OwnKeys
+from .own_masks import Interval, OwnMask
+from .rings import Count, Ring
+from .warp_roles import Role
+
+
+class Consumer(Role):
+    """The warps that compute: a load is a wait, and after the last op that reads the tile, its stage is free, in a
+    branch behind the loop that does.
+
+    `few_registers`: a thread cannot have all of a tile that goes to registers at once.
+
+    `own_keys`: where masks leave the rows of a warpgroup fewer tiles of keys than those of the block (own_keys.py), it
+    has a loop of its own over these, and takes no turns. For the other tiles it waits, and leaves them::
+
+                                                          scf.for %i = 0 to %before step 1 {
+                                                            tile.wait_barrier %ready[%n + %i]
+                                                            tile.arrive %free[%n + %i]
+                                                          }
+        scf.if %lower < %upper {                          scf.if %lower < %upper {
+          scf.for %j = %lower + 64 to %upper step 64  →     scf.for %j = %own_lower + 64 to %own_upper step 64
+        }                                                 }
+                                                          scf.for %i = 0 to %behind step 1 { … }
+    """
+
+    def __init__(
+        self,
+        rings: list[Ring],
+        warp: ir.Value,
+        own_keys: list[OwnKeys],
+        turns: int,
+        long_turns: bool,
+        few_registers: bool,
+    ):
+        super().__init__(rings)
+        self.warp = warp
+        self.own_keys = {own.branch: own for own in own_keys}
+        self.own_rows: Interval | None = None  # where warpgroups have tiles of keys of their own
+        self.few_registers = few_registers
+        self.warpgroups = turns  # that take turns
+        self.long_turns = long_turns
+        self.releases: dict[ir.Operation | ir.Block, list[tuple[Ring, ir.Value, ir.Value | None]]] = {}
+        self.uses: dict[ir.Value, tuple[Ring, ir.Value]] = {}  # tiles, by what they were in the kernel
+        self.turns: list[ir.Operation] = []  # the first and the last op of a turn
+
+    def carried(self, values: list[ir.Value]) -> list[ir.Value]:
+        return values
+
+    def load(self, op: ir.Operation, ring: Ring, use: ir.Value) -> None:
+        WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
+        self.values[op.results[0]] = ViewOp(ring.reading.buffer, ring.stage(use), result=op.results[0].type).result
+        self.uses[op.results[0]] = (ring, use)
+        places, needed = self._release(op)
+        for place in places:
+            self.releases.setdefault(place, []).append((ring, use, needed))
+
+    def _release(self, load: ir.Operation) -> tuple[list[ir.Operation | ir.Block], ir.Value | None]:
+        """Where a load's stage is free, once a value is there, if that is not None. What goes to registers is there
+        before the stage is free: the tile itself, which all registers that it takes hold then; or, where a thread has
+        few, what they have gone into, by the end of the iteration."""
+        places = _last_readers(load, load.block)
+        reader = places[0]
+        if isinstance(reader, ir.Block) or reader.name != "tile.convert_layout":
+            return places, None
+        loaded = reader.results[0]
+        before = ops_of(reader.block)[: ops_of(reader.block).index(reader)]
+        few = self.few_registers and any(map(is_matmul, before))  # else those that scores will have are free
+        row = _row_of(loaded) if few and layout_of(loaded.type) == "fragment" else None
+        if row is None:
+            return places, loaded
+        following = ops_of(reader.block)[ops_of(reader.block).index(defining_op(row)) :]
+        waits = [o for o in following if o.name == "tile.wait_matmuls" and o.opview.pending.value == 0]
+        return [(waits or following)[0]], row
+
+    def _if(self, op: ir.Operation) -> None:
+        own = self.own_keys.get(op)
+        if own is None or not self._takes_each_tile(own):
+            super()._if(op)
+            return
+        outer = self.values
+        row = arith.muli(arith.divui(self.warp, build.index(WARPS)), build.index(ROWS))
+        bounds = own.bounds(row, outer)
+        before, behind = own.others(bounds, outer)
+        self._leave(own, before)
+        self.values = own.moved(bounds, outer)
+        self.own_rows = Interval(row, arith.addi(row, build.index(ROWS - 1)))
+        super()._if(op)
+        self.own_rows = None
+        self.values |= outer
+        self._leave(own, behind)
+
+    def _takes_each_tile(self, own: OwnKeys) -> bool:
+        """Whether the rings of the branch have one tile for each of keys: by a load in the loop, and one around it."""
+        loads = [(ring, load) for load, ring in self.ring_of.items() if is_inside(load, own.branch)]
+        found = [(ring, load.block == for_body(own.loop)) for ring, load in loads]
+        return all(found.count((ring, inner)) == 1 for ring in self._used(own.branch) for inner in (True, False))
+
+    def _leave(self, own: OwnKeys, tiles: ir.Value) -> None:
+        """Goes on by so many tiles of keys, of which nothing is read."""
+        _, block = make_for([build.index(0), tiles, build.index(1)])
+        rings = self._used(own.branch)
+        with ir.InsertionPoint(block):
+            for ring in rings:
+                use = arith.addi(self.counts[ring].made(), block.arguments[0])
+                WaitBarrierOp(self.rings[ring].reading.ready, use, build.i64_attribute(0))
+                self._free(self.rings[ring], use)
+            ir.Operation.create("scf.yield", [], [])
+        further = {value: arith.addi(value, tiles) for value in {self.counts[ring].value for ring in rings}}
+        for ring in rings:
+            self.counts[ring] = Count(further[self.counts[ring].value], self.counts[ring].more)
+
+    def before_body(self, ops: list[ir.Operation]) -> None:
+        matmuls = [o for o in ops if ASYNC in o.attributes]
+        waits = [o for o in ops if o.name == "tile.wait_matmuls" and o.opview.pending.value == 1]
+        ends = waits if self.long_turns else matmuls[1:]
+        self.turns = [matmuls[0], ends[0]] if len(matmuls) > 1 and ends and self.warpgroups else []
+
+    def plain(self, op: ir.Operation) -> None:
+        if self.turns and op == self.turns[0]:
+            TakeTurnOp(build.i64_attribute(self.warpgroups))
+        if op.name == "tile.wait_matmuls" and op.opview.pending.value == 0:
+            # The tile is there, or the matmul had not begun; but no instruction moves across a wait, such as what is
+            # computed meanwhile and used after it.
+            matmul = defining_op(op.operands[0])
+            ring, use = self.uses[matmul.operands[1]]
+            WaitBarrierOp(ring.reading.ready, use, build.i64_attribute(0))
+        copy = copy_op(op, self.values)
+        if op.name == "scf.if" and self.own_rows is not None:
+            self._mask_own(op, copy)
+        if self.turns and op == self.turns[-1]:
+            PassTurnOp(build.i64_attribute(self.warpgroups))
+
+    def _mask_own(self, op: ir.Operation, copy: ir.Operation) -> None:
+        """Warpgroups take a branch that masks a tile only where it changes scores of their rows."""
+        mask = OwnMask.of(op, self.own_rows, self.value)
+        with ir.InsertionPoint(copy):
+            changes = mask.changes() if mask is not None else None
+            if changes is not None:
+                copy.operands[0] = arith.andi(copy.operands[0], changes)
+
+    def behind(self, place: ir.Operation | ir.Block) -> None:
+        for ring, use, needed in self.releases.pop(place, []):
+            if needed is not None:
+                SettleOp(self.values[needed])
+            self._free(ring, use)
+
+    @staticmethod
+    def _free(ring: Ring, use: ir.Value) -> None:
+        arrival = ArriveOp(ring.reading.free, use)
+        if ring.is_skewed:
+            arrival.operation.attributes[EACH_THREAD] = ir.UnitAttr.get()
+
+
+def _row_of(tile: ir.Value) -> ir.Value | None:
+    """The first value for each row that all elements of a tile go into, in its block, if there is one."""
+    block, reached = defining_op(tile).block, {tile}
+    for op in ops_of(block)[ops_of(block).index(defining_op(tile)) + 1 :]:
+        if any(v in reached for inner in (op, *ops_in(op)) for v in inner.operands):
+            rows = [v for v in op.results if layout_of(v.type) in ("row", "row_part")]
+            if rows:
+                return rows[0]
+            reached.update(op.results)
+    return None
+
+
+def _last_readers(load: ir.Operation, block: ir.Block) -> list[ir.Operation | ir.Block]:
+    """The op of a block after which a load's tile is read no more; of a branch, that of either way, or the way's block
+    where none reads it."""
+    users = [use.owner.operation for use in load.results[0].uses]
+    users += [use.owner.operation for user in users if user.name == "tile.scale" for use in user.results[0].uses]
+    ends = [next(iter(u.results[0].uses)).owner.operation if ASYNC in u.attributes else u for u in users]
+    around = {op for end in ends for op in (end, *ancestors(end))}
+    last = next((op for op in reversed(ops_of(block)) if op in around), None)
+    if last is None:
+        return [block]
+    if last.name != "scf.if" or not all(len(region.blocks) for region in last.regions):
+        return [last]
+    return [place for region in last.regions for place in _last_readers(load, region.blocks[0])]

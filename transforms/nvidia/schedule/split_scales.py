@@ -1,0 +1,81 @@
+"""The pass ``split-scales``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....dialects.mlir import ir
+from ....dialects.tile import layout_of
+from ....dialects.tiling.structured import indexing_maps, iterator_types
+from ...attention import is_matmul
+from ...copying import without_inputs
+from ...passes import Pass
+from ...rewriting import copy_op, erase_dead, ops_in, ops_of, single_use, terminator
+from ..masking import is_rising_line, masks, say_what_is_dead, unmasked, yielded
+from .bulk_copies import bulk_copies
+
+
+@dataclass(frozen=True)
+class SplitScales(Pass):
+    """Masks apply to scores before they are scaled, and the scale becomes an op of its own::
+
+        %x = linalg.generic … ins(%s) { select(dead, −inf, s · 0.18) }
+      becomes
+        %t = linalg.generic … ins(%s) { select(dead, −inf, s) }
+        %x = linalg.generic … ins(%t) { t · 0.18 }
+
+    Scaled tiles are seldom needed themselves: 0.18·t − m is one instruction (``elementwise``). With the mask behind it,
+    the product could not become part of what follows. The same with s · 0.18 + p, where p is a position, a number times
+    an integer that is computed from indices (ALiBi). For kernels whose loads the copy engine does, where the mask may
+    get a branch of its own (``join-loops``). What goes through functions first stays: tanh(s)·c and the mask together
+    hide behind the functions. A mask that says which scores live (as torch's do) says which are dead: one form for the
+    passes after this one.
+    """
+
+    def run(self, op: ir.Operation) -> None:
+        for kernel in ops_in(op, "gpu.func"):
+            if bulk_copies(kernel):
+                for inner in ops_in(kernel, "linalg.generic"):
+                    if _is_elementwise(inner):
+                        say_what_is_dead(inner)
+                        say_what_is_dead(inner, 0.0)
+                        _split(inner)
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    """Whether `op` computes one tile of f32 element by element, and is no product alone already."""
+    kinds = iterator_types(op)
+    if is_matmul(op) or len(op.results) != 1 or set(kinds) != {"parallel"} or len(kinds) != 2:
+        return False
+    kind = op.results[0].type
+    identity = ir.AffineMap.get_identity(2)
+    fits = layout_of(kind) == "fragment" and str(kind.element_type) == "f32" and indexing_maps(op)[-1] == identity
+    return fits and not list(op.regions[0].blocks[0].arguments[len(op.operands) - 1].uses)
+
+
+def _split(op: ir.Operation) -> None:
+    found = masks(yielded(op))
+    if not found or not all(single_use(select.results[0]) for select in found):
+        return
+    block = op.regions[0].blocks[0]
+    source = next((v for v in block.arguments if is_rising_line(found[-1].operands[2], v)), None)
+    if source is None or indexing_maps(op)[source.arg_number] != indexing_maps(op)[-1]:
+        return
+    with ir.InsertionPoint(ops_of(op.block)[ops_of(op.block).index(op) + 1]), op.location:
+        scaled = copy_op(op, {})
+    op.results[0].replace_all_uses_with(scaled.results[0])
+    scaled.operands[source.arg_number] = op.results[0]
+    found[-1].operands[2] = source
+    terminator(scaled.regions[0].blocks[0]).operands[0] = unmasked(yielded(scaled))
+    for each in (op, scaled):
+        _drop_unread(each)
+
+
+def _drop_unread(op: ir.Operation) -> None:
+    """Drops what an op does not need: loops put a mask where a tile is made, perhaps before what scales it is there."""
+    block = op.regions[0].blocks[0]
+    erase_dead(block)
+    inputs = list(block.arguments)[:-1]
+    unread = [v.arg_number for v in inputs if not list(v.uses)]
+    if unread:
+        without_inputs(op, unread)
