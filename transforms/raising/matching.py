@@ -237,27 +237,23 @@ def _require_one_rounding(softmax: Softmax, scores: Contraction, is_computed: Ca
     a function is taken of their differences to one of them. They would be computed once more in the loop, in another
     order, and equal ones differ in their last digits."""
     is_chosen = chosen_from(scores)
-    for node in _nodes_with(scores.element, softmax.scores):
-        if node.name == "arith.cmpf" and any(map(is_computed, node.args)):
+    for node in softmax.scores.nodes():
+        if node.name == "arith.cmpf" and scores.element in set(node.nodes()) and any(map(is_computed, node.args)):
             raise NearMiss("its scores are compared with what is computed from all of them, such as the k-th largest")
-    for function in _functions(softmax.scores):
-        for node in _nodes_with(scores.element, function):
-            if node.name in ("arith.subf", "arith.addf") and any(map(is_chosen, node.args)):
-                raise NearMiss("its scores are a function of their differences to one of them, such as the largest")
-
-
-def _nodes_with(element: Expr, expr: Expr) -> list[Expr]:
-    return [node for node in expr.nodes() if element in set(node.nodes())]
+    for node in dict.fromkeys(n for function in _functions(softmax.scores) for n in function.nodes()):
+        if node.name in ADDITIVE and scores.element in set(node.nodes()) and any(map(is_chosen, node.args)):
+            raise NearMiss("its scores are a function of their differences to one of them, such as the largest")
 
 
 def _functions(expr: Expr) -> list[Expr]:
     """The outermost functions in an expression. What is added or chosen outside of them, softmax takes as it takes
     scores: it is off by no more than their own rounding."""
-    found, pending = [], [expr]
+    found, pending, seen = [], [expr], {expr}
     while pending:
         node = pending.pop()
         if node.name in STRAIGHT:
-            pending += node.args
+            pending += [arg for arg in node.args if arg not in seen]
+            seen.update(node.args)
         elif node.kind == "op" and node.name not in EXPONENTIALS:  # of which `_require_own_sums` tells
             found.append(node)
     return found

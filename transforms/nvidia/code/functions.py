@@ -9,7 +9,7 @@ of absolute errors where nothing else is said; test/numeric/test_gpu_functions.p
 | exp, exp2, sinh, cosh | relative 2^-21 at small arguments, of |x|·2^-24 in all | ex2 |
 | log, log2, log10 | 2^-21, and relative 2^-21 away from 1 | lg2 |
 | expm1, log1p, asinh, acosh, atanh | relative 2^-20 | `polynomials` (log1p, expm1), without cancellation |
-| tanh | 2^-21, or relative 2^-11 | 1 − 2/(1 + e^2x), or tanh.approx |
+| tanh | relative 2^-20, or 2^-11 | an odd polynomial below 5/8, 1 − 2/(1 + e^2x) above; or tanh.approx |
 | sin, cos | 2^-22 for |x| ≤ 10^5 | sin r of x = hπ + r, π in two parts (Cody and Waite 1980) |
 | tan | relative 2^-20 for |x| ≤ 10^5 | sin / cos, each reduced to its own zeros |
 | atan, atan2, asin, acos | 2^-20 | atan of the smaller by the larger, as an odd polynomial |
@@ -36,6 +36,8 @@ PRODUCTS = "contract,reassoc"  # what products by constants may become
 
 # sin(r) = r + r·z·p(z) for |r| ≤ π/2
 SIN = (-0.16666665673, 0.0083332397043, -0.00019822372997, 2.6335731031e-06)
+# tanh(x) = x + x·z·p(z) for |x| ≤ 5/8
+TANH = (-0.33333328, 0.1333277, -0.053850908, 0.02099718, -0.006096714)
 # atan(r) = r·p(z) for |r| ≤ 1
 ATAN = (1.0, -0.33333036304, 0.19991871715, -0.14197798073, 0.10618370771, -0.074568547308, 0.042137622833,
         -0.015731249005, 0.0027662834618)  # fmt: skip
@@ -128,8 +130,11 @@ def log1p(x: ir.Value) -> ir.Value:
 
 def tanh(x: ir.Value) -> ir.Value:
     n = OnGpu()
+    z = arith.mulf(x, x)
+    small = mlir_math.fma(arith.mulf(x, z), n.polynomial(z, TANH), x)
     power = exp2(times(x, 2 * math.log2(math.e)))
-    return arith.subf(n.number(1.0), divide(n.number(2.0), arith.addf(n.number(1.0), power)))
+    large = arith.subf(n.number(1.0), divide(n.number(2.0), arith.addf(n.number(1.0), power)))
+    return n.select("OLT", z, n.number(0.625**2), small, large)
 
 
 def sinh(x: ir.Value) -> ir.Value:
