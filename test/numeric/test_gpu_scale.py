@@ -5,7 +5,7 @@ import pytest
 from attn_opt.compiler import pass_manager
 from attn_opt.dialects import make_context
 from attn_opt.dialects.assembly import parse_module
-from attn_opt.transforms.nvidia.code.thread import Shared
+from attn_opt.transforms.nvidia.shared_layouts import shared_bytes
 from attn_opt.transforms.rewriting import ops_in
 from threads import Memory, Threads
 
@@ -56,7 +56,7 @@ def test_every_element_of_the_stage_once(rows, columns, element, exponent, stage
         module = parse_module(text, "test.mlir", context)
         pass_manager.run(["tiles-to-nvvm"], module)
         (function,) = ops_in(module.operation, "llvm.func")
-        size = Shared.bytes(rows, columns)  # of a stage
+        size = shared_bytes(rows, columns)  # of a stage
         values = np.random.default_rng(0).standard_normal(size)
         narrow = values.astype(np.float16) if element == "f16" else values.astype(np.float32)
         words = narrow.view(np.uint16) if element == "f16" else (narrow.view(np.uint32) >> 16).astype(np.uint16)

@@ -12,6 +12,7 @@
 | quotients.py    | an expression as a quotient of products; sums along a variable                           |
 | softmax.py      | whether an expression is a softmax along a variable, and of what                         |
 | relative.py     | exponentials relative to a maximum                                                       |
+| inner.py        | softmaxes that weights are a function of                                                 |
 | guards.py       | maxima and sums that are guarded against rows that are masked as a whole                 |
 | signs.py        | whether a number cannot be negative                                                      |
 | sinks.py        | exponentials in its sum that meet no values                                              |
