@@ -93,7 +93,8 @@ class RandomSource:
         given = {**self.sizes, **sizes}
         given["k"] = given[self.keys]
         given["t"] = given["k"] + self.past
-        return [argument.values(given, flavour, seed) for seed, argument in enumerate(self.arguments.values())]
+        arguments = enumerate(self.arguments.values())
+        return [np.asarray(argument.values(given, flavour, seed)) for seed, argument in arguments]  # of no dimension, too
 
     def maybe(self, one_of: int) -> bool:
         return self.choose((False,) * (one_of - 1) + (True,))
